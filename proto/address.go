@@ -19,8 +19,8 @@ const (
 // String returns the name UCX_ADDRESS_VERSION takes.
 func (v AddressVersion) String() string { return fmt.Sprintf("v%d", uint8(v)+1) }
 
-// AddressFlags say which parts stand in front of the devices. The bits are
-// those of the packed header.
+// AddressFlags select the optional parts in front of the devices. The bits are those of the
+// packed header.
 type AddressFlags uint8
 
 // Address flags.
@@ -31,14 +31,14 @@ const (
 	AddressAMOnly      AddressFlags = 1 << 3 // trimmed to the AM lane
 )
 
-// AddressForm says what kind of message an address travels in. The bytes do not
-// tell: both sides know.
+// AddressForm is the kind of message that contains an address. The bytes do not tell the
+// form: both sides know it.
 type AddressForm uint8
 
 // Parts of a form.
 const (
-	FormUUID     AddressForm = 1 << 0 // a uuid is there even if an old header does not say so
-	FormName     AddressForm = 1 << 1 // carries the worker's name where the header says so
+	FormUUID     AddressForm = 1 << 0 // has a uuid even if an old header does not say so
+	FormName     AddressForm = 1 << 1 // has the worker's name if the header says so
 	FormRscIndex AddressForm = 1 << 2 // a resource index behind the attributes of each interface
 )
 
@@ -48,47 +48,47 @@ const (
 	FormWireup = FormUUID | FormName | FormRscIndex
 
 	// FormCM is the private data of a connection as 1.13.1 sends it, and 1.22.0 with
-	// UCX_CM_USE_ALL_DEVICES=n, FormCMRsc as 1.22.0 does with y.
+	// UCX_CM_USE_ALL_DEVICES=n; FormCMRsc is that of 1.22.0 with UCX_CM_USE_ALL_DEVICES=y.
 	FormCM    AddressForm = 0
 	FormCMRsc AddressForm = FormRscIndex
 
-	// FormCMBoth is private data that both read, with or without resource indices, and
-	// that is only packed (AddressIface.append).
+	// FormCMBoth is private data that readers of both forms can read, with or without
+	// resource indices. It is only packed (AddressIface.append).
 	FormCMBoth AddressForm = 1 << 3
 )
 
 // WorkerAddress is a packed address: ucp_unpacked_address_t and the layout of
-// src/ucp/wireup/address.c. The same format serves worker addresses, wireup
-// messages and connection data.
+// src/ucp/wireup/address.c. Worker addresses, wireup messages and connection data have the
+// same format.
 type WorkerAddress struct {
 	Version  AddressVersion
 	Flags    AddressFlags
-	UUID     uint64 // identifies the worker; ties are broken by its order
+	UUID     uint64 // identifies the worker; its order breaks ties
 	ClientID uint64
 	Name     string
 
-	// Release is the minor release the sender announces: 22 for 1.22. 0 means
-	// that it does not: 1.15 or older, or an implementation that promises
-	// nothing. v1 announces it in a trailer behind the devices.
+	// Release is the minor release that the sender announces: 22 for 1.22. 0 means none:
+	// 1.15 or older, or an implementation that promises nothing. v1 announces it in a
+	// trailer behind the devices.
 	Release int
 
 	Devices []AddressDevice
 
-	// Token is the sender's, nil if it has none. On the wire it looks like a device
+	// Token is the sender's token, nil if it has none. On the wire it looks like a device
 	// with a transport that C does not know.
 	Token *Token
 }
 
-// AddressDevice is one device of a worker and what it can be reached by.
+// AddressDevice is one device of a worker and the transports on it.
 type AddressDevice struct {
 	MD uint8 // the sender's index of the memory domain, the bit in key maps
 
-	// MDCaps keeps the two capability bits that releases up to 1.18 pack above
-	// the index (0x40 alloc, 0x20 register). Nobody reads them.
+	// MDCaps are the two capability bits that releases up to 1.18 pack above the index
+	// (0x40 alloc, 0x20 register). No release reads them.
 	MDCaps uint8
 
 	NumPaths uint8  // parallel paths, at least 1
-	SysDev   uint8  // SysDevUnknown if not told
+	SysDev   uint8  // SysDevUnknown if not announced
 	Addr     []byte // the transport's
 	Ifaces   []AddressIface
 }
@@ -102,19 +102,19 @@ type AddressIface struct {
 	EpAddrs   []AddressEp
 }
 
-// PackedBoth reports whether the address of an interface whose own is of n bytes was packed in
-// FormCMBoth and read without resource indices: then the length that others read stands in front.
+// PackedBoth reports whether an interface address of n bytes was packed in FormCMBoth and
+// read without resource indices: it then begins with the length that other readers use.
 func (f *AddressIface) PackedBoth(n int) bool {
 	return len(f.Addr) == n+1 && int(f.Addr[0]&maskIfaceLen) == n
 }
 
-// AddressEp is an endpoint waiting to be connected pairwise.
+// AddressEp is an endpoint that waits to be connected pairwise.
 type AddressEp struct {
 	Lane uint8 // in a request the sender's lane, in a reply the receiver's
 	Addr []byte
 }
 
-// Entry returns a transport and its device by the position in the list, nil if there is
+// Entry returns a transport and its device by its position in the list, nil if there is
 // none.
 func (a *WorkerAddress) Entry(index int) (*AddressDevice, *AddressIface) {
 	if index < 0 {
@@ -154,7 +154,7 @@ func (a *WorkerAddress) Ifaces(yield func(index int, d *AddressDevice, i *Addres
 	}
 }
 
-// NumIfaces is the number of transports in the address.
+// NumIfaces returns the number of transports in the address.
 func (a *WorkerAddress) NumIfaces() int {
 	n := 0
 	for i := range a.Devices {
@@ -163,7 +163,7 @@ func (a *WorkerAddress) NumIfaces() int {
 	return n
 }
 
-// Clone returns a copy that shares no memory with a, nor with what a was parsed
+// Clone returns a copy that shares no memory with a, nor with the bytes that a was parsed
 // from.
 func (a *WorkerAddress) Clone() *WorkerAddress {
 	c := *a
@@ -188,7 +188,7 @@ func (a *WorkerAddress) Clone() *WorkerAddress {
 	return &c
 }
 
-// HasEnds reports whether the address names endpoints.
+// HasEnds reports whether the address contains endpoints.
 func (a *WorkerAddress) HasEnds() (has bool) {
 	a.Ifaces(func(_ int, _ *AddressDevice, i *AddressIface) bool {
 		has = len(i.EpAddrs) > 0
@@ -197,7 +197,7 @@ func (a *WorkerAddress) HasEnds() (has bool) {
 	return has
 }
 
-// WithoutEnds returns a copy that names no endpoints.
+// WithoutEnds returns a copy without endpoints.
 func (a *WorkerAddress) WithoutEnds() *WorkerAddress {
 	c := a.Clone()
 	for d := range c.Devices {

@@ -10,11 +10,11 @@ import (
 // releases up to 1.18 use the bits above for capabilities.
 const maxPlainMD = 31
 
-// Append packs the address in the layout of its version. Both are read by every release
-// from 1.13 on. It fails where v1 has no room: an MD index above 31 without
-// announcing a release that reads it, a device address above 31 bytes, an interface
-// address above 63; v2 has room for 255 each, but no form for FormCMBoth. On an error it
-// returns b unchanged.
+// Append packs the address in the layout of its version. Every release from 1.13 on reads
+// both versions. Append fails if v1 has no room: for an MD index above 31 without an
+// announced release that reads it, a device address above 31 bytes, or an interface address
+// above 63 bytes. v2 has room for 255 bytes each, but no form for FormCMBoth. On an error
+// it returns b unchanged.
 func (a *WorkerAddress) Append(b []byte, form AddressForm) ([]byte, error) {
 	start := b
 	v2 := a.Version == AddressV2

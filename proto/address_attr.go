@@ -34,8 +34,8 @@ const (
 	capPriorityMask IfaceCaps = 0xFF
 )
 
-// PeerFlags are what the other side learns from either version of the address
-// (UCP_ADDR_IFACE_FLAG_*), at the bits of version 2.
+// PeerFlags are the capabilities that the other side learns from either version of the
+// address (UCP_ADDR_IFACE_FLAG_*), at the bits of version 2.
 type PeerFlags uint16
 
 // Peer flags.
@@ -55,7 +55,7 @@ const (
 // Has reports whether all bits of want are set.
 func (f PeerFlags) Has(want PeerFlags) bool { return f&want == want }
 
-// Peer returns what the capabilities look like from outside.
+// Peer returns the capabilities as the other side sees them.
 func (c IfaceCaps) Peer() PeerFlags {
 	var f PeerFlags
 	set := func(p PeerFlags, on bool) {
@@ -76,23 +76,22 @@ func (c IfaceCaps) Peer() PeerFlags {
 	return f
 }
 
-// IfaceAttr is the performance and the abilities of a transport, as published.
+// IfaceAttr holds the performance and the capabilities of a transport, as published.
 // Parsing yields finite, non-negative times and a positive bandwidth, or fails.
 type IfaceAttr struct {
 	Overhead  float64 // seconds per message
 	Bandwidth float64 // bytes per second, for one process of the node
-	Latency   float64 // seconds; v1: without the share that grows with endpoints
+	Latency   float64 // seconds; v1: without the part that grows with the number of endpoints
 	Priority  uint8
 
-	// SegSize is the longest active message the transport takes, header
-	// included. 0: not told (v1), so a sender goes by its own. v2 tells it in steps of
-	// 64 bytes.
+	// SegSize is the longest active message that the transport accepts, header included. 0
+	// means not announced (v1), so a sender uses its own. v2 has a granularity of 64 bytes.
 	SegSize int
 
-	// Caps is what v1 packs; a v2 address does not carry it.
+	// Caps is what v1 packs; a v2 address does not contain it.
 	Caps IfaceCaps
 
-	// Flags is set by parsing. Packing v1 uses Caps instead, v2 these.
+	// Flags is set by parsing. Packing v1 uses Caps instead; packing v2 uses Flags.
 	Flags PeerFlags
 }
 

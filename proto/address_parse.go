@@ -5,12 +5,11 @@ import "github.com/ucx-go/ucx/ucs"
 // errAddressEnd is every truncated address.
 var errAddressEnd error = &FormatError{What: "address", Reason: "ends in the middle", Status: ucs.ErrInvalidAddr}
 
-// ParseAddress reads a packed address of either version from the start of b and
-// returns how many bytes it took. Byte slices in the result alias b. Transports
-// that are not known here are kept: whether something is reachable is for others
-// to say.
+// ParseAddress reads a packed address of either version from the start of b and returns the
+// number of bytes that it takes. Byte slices in the result alias b. Transports that are not
+// known here are kept: reachability is decided elsewhere.
 //
-// C readers trust every length; this one bounds them all.
+// C readers trust every length; ParseAddress checks them all.
 func ParseAddress(b []byte, form AddressForm) (a WorkerAddress, n int, err error) {
 	r := reader{b: b}
 	p := addressParser{reader: &r, form: form}

@@ -8,9 +8,8 @@ const (
 	AMMiddleFooterSize = 16
 )
 
-// AMFlagReply in AMHeader.Flags says that the receiver may answer: the message
-// carries the id of its end of the connection. Other bits are hints of the
-// sender.
+// AMFlagReply in AMHeader.Flags says that the receiver may reply: the message contains the
+// id of the receiver's endpoint. Other bits are hints of the sender.
 const AMFlagReply = 1 << 0
 
 var (
@@ -25,16 +24,15 @@ var (
 	errAMMiddleRange = amError("am middle", "offset past the end of any memory")
 )
 
-// AMHeader starts a user active message and stands in the RTS of one sent by
-// rendezvous: ucp_am_hdr_t.
+// AMHeader starts a user active message and is in the RTS of one sent by rendezvous:
+// ucp_am_hdr_t.
 type AMHeader struct {
 	ID        uint16
 	Flags     uint16
 	HeaderLen uint32 // bytes of the user header
 }
 
-// Word is the header as the 8-byte header of a short active message and of an
-// RTS.
+// Word returns the header as the 8-byte header of a short active message and of an RTS.
 func (h AMHeader) Word() uint64 {
 	return uint64(h.ID) | uint64(h.Flags)<<16 | uint64(h.HeaderLen)<<32
 }
@@ -66,7 +64,7 @@ func ParseAMSingle(b []byte) (h AMHeader, data, userHeader []byte, err error) {
 	return h, data, userHeader, nil
 }
 
-// AMReplyFooter ends a message whose receiver may answer: ucp_am_reply_ftr_t.
+// AMReplyFooter ends a message that the receiver may reply to: ucp_am_reply_ftr_t.
 type AMReplyFooter struct {
 	EpID EndpointID // the receiver's end
 }
@@ -99,7 +97,7 @@ func ParseAMSingleReply(b []byte) (h AMHeader, f AMReplyFooter, data, userHeader
 type AMFirstFooter struct {
 	MsgID    MessageID
 	EpID     EndpointID // the receiver's end, with or without AMFlagReply
-	TotalLen int        // bytes of the whole payload, user header not counted
+	TotalLen int        // bytes of the whole payload, without the user header
 }
 
 // Put packs the footer at the start of dst and returns its size.
@@ -140,9 +138,8 @@ func ParseAMFirst(b []byte) (h AMHeader, f AMFirstFooter, data, userHeader []byt
 	return h, f, data, userHeader, nil
 }
 
-// AMMiddle frames a later fragment: the offset stands in front of the payload,
-// in place of the AMHeader, the ids behind it (ucp_am_mid_hdr_t and
-// ucp_am_mid_ftr_t).
+// AMMiddle frames a later fragment: the offset precedes the payload, in place of the
+// AMHeader, and the ids follow it (ucp_am_mid_hdr_t and ucp_am_mid_ftr_t).
 type AMMiddle struct {
 	Offset int // of the payload in the message
 	MsgID  MessageID

@@ -2,9 +2,9 @@ package proto
 
 import "strconv"
 
-// AMID is the id of a UCP active message (ucp_am_id_t in
-// src/ucp/core/ucp_types.h). UCP shares the id space of the transports; C has left 5
-// and 13 unassigned in all releases, and this library uses them toward itself.
+// AMID is the id of a UCP active message (ucp_am_id_t in src/ucp/core/ucp_types.h). UCP
+// shares the id space of the transports. C has left 5 and 13 unassigned in all releases;
+// this library sends them only to peers of this library.
 type AMID uint8
 
 // Active message ids. The feature that a receiver needs is in parentheses.
@@ -13,7 +13,7 @@ const (
 	IDEagerOnly      AMID = 2  // (tag)
 	IDEagerFirst     AMID = 3  // (tag)
 	IDEagerMiddle    AMID = 4  // (tag) also the last fragment
-	IDToken          AMID = 5  // of this library, and only toward it
+	IDToken          AMID = 5  // only between peers of this library
 	IDEagerSyncOnly  AMID = 6  // (tag)
 	IDEagerSyncFirst AMID = 7  // (tag)
 	IDEagerSyncAck   AMID = 8  // (tag)
@@ -21,7 +21,7 @@ const (
 	IDRndvATS        AMID = 10 // (tag or am)
 	IDRndvRTR        AMID = 11 // (tag or am)
 	IDRndvData       AMID = 12 // (tag or am)
-	IDEpClose        AMID = 13 // of this library, and only toward it
+	IDEpClose        AMID = 13 // only between peers of this library
 	IDOffloadSyncAck AMID = 14 // (tag) only with tag matching in the device
 	IDStreamData     AMID = 15 // (stream)
 	IDRndvATP        AMID = 16 // (tag or am)
@@ -57,7 +57,7 @@ var amNames = [IDLast]string{
 // Known reports whether id is assigned.
 func (id AMID) Known() bool { return id < IDLast && amNames[id] != "" }
 
-// String returns the name the C library uses in its traces, if it has the id.
+// String returns the name that the C library uses in its traces, if it has the id.
 func (id AMID) String() string {
 	if id.Known() {
 		return amNames[id]

@@ -18,8 +18,8 @@ var (
 	errAtomicRep   = amError("atomic reply", "shorter than its header and value")
 )
 
-// AtomicReq asks for an atomic operation on the receiver's memory:
-// ucp_atomic_req_hdr_t and its operands.
+// AtomicReq requests an atomic operation on the receiver's memory: ucp_atomic_req_hdr_t and
+// its operands.
 type AtomicReq struct {
 	Address uint64
 	EpID    EndpointID   // the receiver's end
@@ -90,8 +90,8 @@ func ParseAtomicReq(b []byte) (h AtomicReq, err error) {
 	return h, nil
 }
 
-// AtomicRep returns the value from before the operation: ucp_rma_rep_hdr_t and
-// the value. The requester knows its size.
+// AtomicRep returns the previous value: ucp_rma_rep_hdr_t and the value. The requester
+// knows its size.
 type AtomicRep struct {
 	ReqID RequestID
 	Size  uint8 // 4 or 8

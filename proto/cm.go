@@ -35,13 +35,13 @@ type CMData struct {
 	EpID    EndpointID // the sender's end
 	ErrMode ErrMode
 
-	// RscIndex says that the address carries resource indices. Releases from 1.14 on pack
+	// RscIndex says that the address contains resource indices. Releases from 1.14 on pack
 	// and expect them with UCX_CM_USE_ALL_DEVICES=y, their default, and only then; 1.13
-	// never does. No field says whether they are there.
+	// never does. No field says whether they are present.
 	RscIndex bool
 
-	// Both says to pack the address so that it is read either way: what a client with
-	// UCX_CM_USE_ALL_DEVICES=y sends, as it does not know yet which release the server is of.
+	// Both packs the address so that it can be read either way. A client with
+	// UCX_CM_USE_ALL_DEVICES=y sends this, as it does not know the server's release yet.
 	Both bool
 
 	Address WorkerAddress
@@ -80,10 +80,9 @@ func (d *CMData) Append(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ParseCMData reads connection data of either version, with or without resource
-// indices: of the two readings the one that uses up the data and makes sense,
-// and where both do, the one its version's release sends by default. Byte slices
-// in the result alias b.
+// ParseCMData reads connection data of either version, with or without resource indices. Of
+// the two readings it returns the one that is valid and uses all of the data; if both are,
+// the one that its version's release sends by default. Byte slices in the result alias b.
 func ParseCMData(b []byte) (d CMData, err error) {
 	if len(b) < cmBaseSize {
 		return d, cmError("shorter than its header")
@@ -137,9 +136,10 @@ func ParseCMData(b []byte) (d CMData, err error) {
 	return CMData{}, err
 }
 
-// AllDevices tells whether the sender has UCX_CM_USE_ALL_DEVICES=y, as far as its data shows it.
-// Resource indices are packed by none without it. Who packs none has it off, or is of 1.13, which
-// has capabilities in the address that releases from 1.19 on have not.
+// AllDevices reports whether the sender has UCX_CM_USE_ALL_DEVICES=y, as far as its data
+// shows it. Resource indices are packed only with that setting. A sender that packs none
+// has it off, or is of 1.13, whose addresses have capabilities that releases from 1.19 on
+// omit.
 func (d *CMData) AllDevices() (all, known bool) {
 	switch {
 	case d.RscIndex:

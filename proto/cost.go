@@ -6,9 +6,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// LanePerf is a lane as the cost model sees it: what the transport can carry
-// and what it costs. Sizes are bytes of whole messages, headers included, as
-// the transport states them; 0 means that it cannot.
+// LanePerf is a lane as the cost model sees it: its limits and its costs. Sizes are bytes
+// of whole messages, headers included, as the transport states them; 0 means that it
+// cannot.
 type LanePerf struct {
 	Name string // "tcp/lo"
 
@@ -16,20 +16,20 @@ type LanePerf struct {
 	MaxBcopy int
 	MaxZcopy int
 	PutZcopy int // longest zero-copy write, 0 if the lane has none or it needs a key the peer cannot give
-	GetZcopy int // longest zero-copy read, likewise
+	GetZcopy int // longest zero-copy read, under the same conditions
 
-	// SegSize is the longest message the peer takes, 0 if it did not say.
+	// SegSize is the longest message that the peer accepts, 0 if not announced.
 	SegSize int
 
 	SendOverhead float64    // seconds of CPU to send a message
 	RecvOverhead float64    // seconds of CPU to receive one
-	CopyOverhead float64    // seconds of CPU that a copied one takes beyond a short one
+	CopyOverhead float64    // seconds of CPU that a copied message takes beyond a short one
 	Latency      float64    // seconds
 	Bandwidth    float64    // bytes per second
-	RegCost      uct.Linear // registering user memory for zero-copy, zero if there is no need
+	RegCost      uct.Linear // registering user memory for zero-copy; zero if not needed
 
-	// Batches says that the transport collects copied messages and hands over
-	// many at once.
+	// Batches says that the transport collects copied messages and sends many of them
+	// together.
 	Batches bool
 }
 

@@ -15,12 +15,12 @@ var (
 	errEagerMiddleOff = amError("eager middle", "offset past the end of any memory")
 )
 
-// EagerOnly heads a tagged message that travels whole: ucp_eager_hdr_t.
+// EagerOnly is the header of a tagged message in one packet: ucp_eager_hdr_t.
 type EagerOnly struct {
 	Tag Tag
 }
 
-// Word is the header as the 8-byte header of a short active message.
+// Word returns the header as the 8-byte header of a short active message.
 func (h EagerOnly) Word() uint64 { return uint64(h.Tag) }
 
 // Put packs the header at the start of dst and returns its size.
@@ -41,9 +41,9 @@ func ParseEagerOnly(b []byte) (h EagerOnly, data []byte, err error) {
 	return h, b[EagerOnlySize:], nil
 }
 
-// EagerFirst heads the first fragment of a tagged message, the one that takes
-// part in matching: ucp_eager_first_hdr_t. A peer may send one that holds the
-// whole message.
+// EagerFirst is the header of the first fragment of a tagged message, the one that takes
+// part in matching: ucp_eager_first_hdr_t. A peer may send one that contains the whole
+// message.
 type EagerFirst struct {
 	Tag      Tag
 	TotalLen int // bytes of the whole message
@@ -83,8 +83,8 @@ func ParseEagerFirst(b []byte) (h EagerFirst, data []byte, err error) {
 	return h, data, nil
 }
 
-// EagerMiddle heads a later fragment: ucp_eager_middle_hdr_t. Fragments may
-// arrive in any order, before the first one too.
+// EagerMiddle is the header of a later fragment: ucp_eager_middle_hdr_t. Fragments may
+// arrive in any order, even before the first one.
 type EagerMiddle struct {
 	MsgID  MessageID
 	Offset int // of the payload in the message

@@ -18,7 +18,7 @@ var (
 	errOffloadAck   = amError("offload sync ack", "shorter than its header")
 )
 
-// EagerSyncOnly heads a whole message whose sender waits for the match:
+// EagerSyncOnly is the header of a message in one packet whose sender waits for the match:
 // ucp_eager_sync_hdr_t.
 type EagerSyncOnly struct {
 	Tag   Tag
@@ -53,9 +53,9 @@ func ParseEagerSyncOnly(b []byte) (h EagerSyncOnly, data []byte, err error) {
 	return h, b[EagerSyncOnlySize:], nil
 }
 
-// EagerSyncFirst heads the first fragment of a synchronous message:
-// ucp_eager_sync_first_hdr_t. 1.22.0 uses it for messages of one fragment too;
-// later fragments are plain EagerMiddle.
+// EagerSyncFirst is the header of the first fragment of a synchronous message:
+// ucp_eager_sync_first_hdr_t. 1.22.0 uses it for messages of one fragment too; later
+// fragments are plain EagerMiddle.
 type EagerSyncFirst struct {
 	EagerFirst
 	EpID  EndpointID // the receiver's end, over which the ack goes back

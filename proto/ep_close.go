@@ -1,21 +1,22 @@
 package proto
 
-// EpClose says how an end of an endpoint ends. C UCX has no such message: it leaves an
-// endpoint that its peer has closed to itself (ucp_ep_disconnected in src/ucp/core/ucp_ep.c).
-// It is sent only to ends whose id has the mark of this library.
+// EpClose announces that an end of an endpoint was closed. C UCX has no such message: it
+// keeps an endpoint that its peer has closed (ucp_ep_disconnected in
+// src/ucp/core/ucp_ep.c). EpClose is sent only to ends whose id has the mark of this
+// library.
 type EpClose struct {
 	Kind EpCloseKind
 	EpID EndpointID // of the receiver's end
 	From EndpointID // of the sender's end
 }
 
-// EpCloseKind is what an EpClose says.
+// EpCloseKind is the kind of an EpClose.
 type EpCloseKind uint8
 
 // Kinds of EpClose.
 const (
-	// EpReleased: the application of the sender has closed its end, and everything that it
-	// had started is over. The end stays as long as the receiver's needs it.
+	// EpReleased: the sender's application has closed its end, and everything that it had
+	// started has finished. The end stays as long as the receiver's end needs it.
 	EpReleased EpCloseKind = 1
 
 	// EpRemoved: the sender's end is gone.
@@ -37,7 +38,7 @@ func (h EpClose) Append(b []byte) []byte {
 	return append(b, byte(h.Kind))
 }
 
-// ParseEpClose reads the message, of which there is one length.
+// ParseEpClose reads the message, which has a fixed length.
 func ParseEpClose(b []byte) (h EpClose, err error) {
 	if len(b) != EpCloseSize {
 		return h, errEpClose
@@ -64,11 +65,11 @@ func (k EpCloseKind) String() string {
 	return "unknown"
 }
 
-// EndpointIDMark is the top byte of the ids that this library gives its ends. Those of C
-// UCX are pointers, which are even, or numbers counted from 1 (ucs_ptr_map_create_key in
-// src/ucs/datastruct/ptr_map.inl), whose top byte is 0: so an end of this library is known
-// by its id.
+// EndpointIDMark is the top byte of the ids that this library gives its ends. Ids of C UCX
+// are pointers, which are even, or numbers counted from 1 (ucs_ptr_map_create_key in
+// src/ucs/datastruct/ptr_map.inl), whose top byte is 0. So an id tells whether its end is
+// of this library.
 const EndpointIDMark = 0xB5
 
-// Marked reports whether an end is one of this library.
+// Marked reports whether the id is that of an end of this library.
 func (id EndpointID) Marked() bool { return id&1 != 0 && id>>56 == EndpointIDMark }

@@ -6,15 +6,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// FormatError says which bytes are wrong and how. It wraps a Status: ErrIO for
-// an active message, ErrInvalidAddr for an address, ErrInvalidParam for a key.
+// FormatError describes malformed bytes. It wraps a Status: ErrIO for an active message,
+// ErrInvalidAddr for an address, ErrInvalidParam for a key.
 type FormatError struct {
-	What   string // the format, as "rndv rts"
+	What   string // the format, for example "rndv rts"
 	Reason string
 	Status ucs.Status
 }
 
-// Error names the format and the reason.
+// Error returns the format and the reason.
 func (e *FormatError) Error() string { return e.What + ": " + e.Reason }
 
 // Unwrap returns the status.

@@ -1,9 +1,9 @@
 package proto
 
-// EstimateMessage is the time that a message of n bytes of contiguous memory takes, in the way
-// that its length is sent: overheads, latency, and the bytes. More bytes never take less: where
-// a way is chosen that makes long messages cheaper than shorter ones that must not use it,
-// the time of those counts.
+// EstimateMessage returns the time that a message of n bytes of contiguous memory takes
+// with the protocol for its length: overheads, latency, and the bytes. The estimate never
+// decreases with n: if a protocol makes long messages cheaper than shorter ones that must
+// not use it, the time of the shorter ones counts.
 func EstimateMessage(in *ProtoInput, form MessageForm, n int) (t Seconds) {
 	m := newModel(in)
 	c := m.messageChoice(&form, DataContig, 0)

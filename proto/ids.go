@@ -3,18 +3,18 @@ package proto
 // Tag is a message's tag.
 type Tag uint64
 
-// EndpointID names an endpoint of the receiver of a message; 0 is none. C uses
+// EndpointID identifies an endpoint of the receiver of a message; 0 is none. C uses
 // pointers or odd table keys: a peer's id is echoed, never interpreted.
 type EndpointID uint64
 
-// RequestID names a request of the receiver of a message; 0 is none.
+// RequestID identifies a request of the receiver of a message; 0 is none.
 type RequestID uint64
 
-// MessageID joins the fragments of one message. Ids count up from a random
-// start: a tag receiver finds the message by this alone.
+// MessageID joins the fragments of one message. Ids count up from a random start: a tag
+// receiver finds the message by its id alone.
 type MessageID uint64
 
-// Numbers that stand for "none".
+// Numbers that mean "none".
 const (
 	NullResource  = 0xFF // resource index
 	NullLane      = 0xFF // lane index

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// LaneType is a use of a lane (ucp_lane_type_t).
+// LaneType is a purpose of a lane (ucp_lane_type_t).
 type LaneType uint8
 
 // Lane types, in C's order.
@@ -44,23 +44,23 @@ type LaneTypes uint16
 // Has reports whether t is in the set.
 func (s LaneTypes) Has(t LaneType) bool { return s&(1<<t) != 0 }
 
-// Lane is a connection of an endpoint: one of our resources and one entry of
-// the peer's address.
+// Lane is a connection of an endpoint: one local resource and one entry of the peer's
+// address.
 type Lane struct {
 	Local     int // index in LaneInput.Local; -1 for the connection manager
 	Name      string
 	MD        uint8
-	Remote    int // index of the address entry, as WorkerAddress.Ifaces counts; -1 likewise
+	Remote    int // index of the address entry, in the order of WorkerAddress.Ifaces; -1 for the connection manager
 	Peer      TransportID
 	Path      int // of the parallel paths of the device
 	DstMD     uint8
 	DstSysDev uint8
-	SegSize   int // longest active message the peer takes; 0: not told
+	SegSize   int // longest active message that the peer accepts; 0: not announced
 	Types     LaneTypes
 	Scores    [numLaneTypes]float64
 }
 
-// LaneConfig is the lanes of an endpoint and their uses. Lists are ordered best
+// LaneConfig holds the lanes of an endpoint and their purposes. Lists are ordered best
 // first; a single lane is NullLane if there is none.
 type LaneConfig struct {
 	Lanes []Lane
@@ -70,19 +70,19 @@ type LaneConfig struct {
 	CM        uint8
 	Keepalive uint8
 
-	// Wireup is the lane of wireup requests and replies; it may differ from AM.
-	// If it is NullLane they go over AM. Acks always go over AM.
+	// Wireup is the lane of wireup requests and replies; it may differ from AM. If it is
+	// NullLane they use AM. Acks always use AM.
 	Wireup uint8
 
 	AMBW, RMA, RMABW, AMO []uint8
 
-	// Paired are the lanes that are connected with one endpoint of the peer's each, as
-	// a bit map (ucp_ep_is_lane_p2p in src/ucp/core/ucp_ep.c).
+	// Paired is a bit map of the lanes that are each connected with one endpoint of the
+	// peer (ucp_ep_is_lane_p2p in src/ucp/core/ucp_ep.c).
 	Paired uint64
 }
 
-// WithoutCM returns the choice without the lane of the connection manager, the numbers of
-// the others being one less.
+// WithoutCM returns the configuration without the connection manager's lane; the numbers of
+// the other lanes are one less.
 func (c *LaneConfig) WithoutCM() LaneConfig {
 	if c.CM != 0 {
 		return *c
@@ -136,7 +136,7 @@ func (c *LaneConfig) uses(lane uint8) string {
 // (ucp_ep_config_lane_info_str in src/ucp/core/ucp_ep.c), one line each.
 func (c *LaneConfig) Lines() []string { return c.LinesFrom(0) }
 
-// LinesFrom is Lines with numbers from first on.
+// LinesFrom is Lines with lane numbers that begin at first.
 func (c *LaneConfig) LinesFrom(first int) []string {
 	var out []string
 	for i := range c.Lanes {

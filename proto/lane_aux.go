@@ -4,10 +4,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// SelectAux chooses what carries the wireup messages of an endpoint whose lanes are all
-// still to be connected pairwise: one of our resources and an entry of the peer's
-// address that take messages without a connection (ucp_wireup_select_aux_transport in
-// src/ucp/wireup/select.c). The only lane of the choice is that. The error wraps
+// SelectAux chooses the lane for the wireup messages of an endpoint whose lanes all still
+// have to be connected pairwise: one local resource and an entry of the peer's address that
+// carry messages without a connection (ucp_wireup_select_aux_transport in
+// src/ucp/wireup/select.c). The result has only that lane. The error wraps
 // ucs.ErrUnreachable.
 func SelectAux(in *LaneInput) (LaneConfig, LaneTrace, error) {
 	s := newSelector(in, false)

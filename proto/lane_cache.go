@@ -1,9 +1,9 @@
 package proto
 
-// LaneCache remembers the last selection of lanes. The peers of a worker mostly differ
-// in nothing but where they are, and the choice depends on that only by what can be
-// reached: the rest of an address need not be weighed again. It is for one goroutine at a
-// time; its zero value is empty.
+// LaneCache caches the last selection of lanes. The addresses of a worker's peers mostly
+// differ only in their locations, and the selection depends on these only by reachability:
+// the rest of an address need not be scored again. It is for one goroutine at a time; its
+// zero value is empty.
 type LaneCache struct {
 	filled  bool
 	key     laneKey
@@ -46,8 +46,9 @@ type askedRoute struct {
 	why           string
 }
 
-// Select is SelectLanes, and the digest of its trace. The configuration is shared with
-// later calls and must not be changed, nor may in.Local be between calls.
+// Select returns the result of SelectLanes, and the digest of its trace. The configuration
+// is shared with later calls and must not be changed; in.Local must not change between
+// calls.
 func (c *LaneCache) Select(in *LaneInput) (LaneConfig, uint64, error) {
 	if c.holds(in) {
 		return c.config, c.digest, nil

@@ -27,7 +27,7 @@ var capBits = [...]struct {
 	{CapTagRndvZcopy, uct.IfaceTagRndvZcopy},
 }
 
-// Caps returns what address v1 says about an interface.
+// Caps returns the capabilities of an interface for address v1.
 func Caps(a *uct.IfaceAttr) IfaceCaps {
 	var c IfaceCaps
 	for _, b := range capBits {
@@ -54,7 +54,7 @@ func allAtomics(o uct.AtomicOps) bool {
 	return o.Post&post == post && o.Fetch&fetch == fetch
 }
 
-// Features are what the application uses, at the bits of ucp_feature.
+// Features are the features that the application uses, at the bits of ucp_feature.
 type Features uint32
 
 // Features.
@@ -71,8 +71,8 @@ const (
 // has reports whether all bits of want are set.
 func (f Features) has(want Features) bool { return f&want == want }
 
-// LocalIface is one of our resources: what its transport says of it, but for what
-// the caller wants otherwise. Performance is what we publish.
+// LocalIface is one local resource, with the attributes of its transport as the caller has
+// adjusted them. The performance values are the published ones.
 type LocalIface struct {
 	Transport TransportID
 	Device    int   // same number: same device
@@ -85,7 +85,7 @@ type LocalIface struct {
 	name string
 }
 
-// Name returns "transport/device", which it remembers: like a selection, it is for one
+// Name returns "transport/device", which it caches: like a selection, it is for one
 // goroutine at a time.
 func (l *LocalIface) Name() string {
 	if l.name == "" {
@@ -94,24 +94,24 @@ func (l *LocalIface) Name() string {
 	return l.name
 }
 
-// LaneInput is all that the lanes of an endpoint depend on.
+// LaneInput holds everything that the lanes of an endpoint depend on.
 type LaneInput struct {
 	Features  Features
 	ErrMode   ErrMode
 	Keepalive bool // keepalive is on; it matters only with an error mode
 
-	// CM: the endpoint is made by a connection manager, which is lane 0.
+	// CM says that a connection manager makes the endpoint; its lane is lane 0.
 	CM bool
 
-	// Messages says that there must be a lane for active messages, also if no feature
-	// asks for one; MessagesOnly that there must be no other one.
+	// Messages says that there must be a lane for active messages, even if no feature needs
+	// one; MessagesOnly says that there must be no other lane.
 	Messages, MessagesOnly bool
 
 	Local  []LocalIface
 	Remote *WorkerAddress
 
-	// Reachable reports why a local interface cannot reach an entry of the
-	// address, nil if it can. It is asked only for entries of the same transport.
+	// Reachable returns the reason why a local interface cannot reach an entry of the
+	// address, nil if it can. It is called only for entries of the same transport.
 	Reachable func(local int, d *AddressDevice, f *AddressIface) error
 
 	NumEndpoints int // expected number of endpoints of the worker; 0: 1
@@ -130,7 +130,8 @@ func (in *LaneInput) Pairs(local int) bool {
 	return flags&uct.IfaceConnectToIface == 0
 }
 
-// Lane returns the lane from a local interface to an entry of the address, for no use.
+// Lane returns the lane from a local interface to an entry of the address, without a
+// purpose.
 func (in *LaneInput) Lane(local, remote int) Lane {
 	l := &in.Local[local]
 	dev, f := in.Remote.Entry(remote)
@@ -140,28 +141,29 @@ func (in *LaneInput) Lane(local, remote int) Lane {
 	}
 }
 
-// LaneLimits are settings and constants of the selection. The zero value stands
-// for DefaultLaneLimits.
+// LaneLimits are settings and constants of the selection. The zero value means
+// DefaultLaneLimits.
 type LaneLimits struct {
 	Total    int     // all lanes
-	FastPath int     // lanes of which short operations may use all (RMA, AMO, AM)
+	FastPath int     // lanes that short operations may use (RMA, AMO, AM)
 	Rndv     int     // lanes for long remote access (UCX_MAX_RNDV_LANES)
 	Eager    int     // lanes for long eager messages (UCX_MAX_EAGER_LANES)
-	RMA      int     // lanes for a put or get; 0: none goes without a copy (UCX_MAX_RMA_LANES)
+	RMA      int     // lanes for a put or get; 0: no zero-copy (UCX_MAX_RMA_LANES)
 	MaxRatio float64 // slower lanes are dropped (UCX_MULTI_LANE_MAX_RATIO)
 
-	// Slow keeps these, as releases before 1.16 do, which leave them out only when they
-	// spread data (ucp_wireup_add_bw_lanes of v1.13.1): peers of those have as many lanes.
+	// Slow keeps slower lanes, as releases before 1.16 do, which drop them only when they
+	// spread data (ucp_wireup_add_bw_lanes of v1.13.1): both sides then have the same
+	// number of lanes.
 	Slow bool
 
-	// PathRatio is the part of a device's bandwidth that each lane over it takes, 0 for one
-	// part of as many as the device has paths (UCX_MULTI_PATH_RATIO).
+	// PathRatio is the part of a device's bandwidth that each lane over it uses; 0 divides
+	// the bandwidth by the number of the device's paths (UCX_MULTI_PATH_RATIO).
 	PathRatio float64
 }
 
-// DefaultLaneLimits are the limits C UCX 1.22.0 applies toward a peer that
-// announces no release, which is what it takes us for: selections on both sides
-// must agree where endpoints are connected pairwise.
+// DefaultLaneLimits returns the limits that C UCX 1.22.0 applies toward a peer that
+// announces no release, such as this library: the selections of both sides must agree where
+// endpoints are connected pairwise.
 func DefaultLaneLimits() LaneLimits {
 	return LaneLimits{Total: 16, FastPath: 5, Rndv: 2, Eager: 1, RMA: 1, MaxRatio: laneMaxRatio}
 }

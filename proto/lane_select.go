@@ -13,11 +13,11 @@ import (
 // (UCP_MIN_BCOPY).
 const minBcopy = 64
 
-// SelectLanes chooses the lanes of an endpoint: which of our resources are
-// connected to which entries of the peer's address, and for what. It follows
-// src/ucp/wireup/select.c, whose choice counts where endpoints are connected
-// pairwise: then both sides must find the same lanes. The trace says why, also
-// when there is an error; that wraps ucs.ErrUnreachable.
+// SelectLanes chooses the lanes of an endpoint: which local resources are connected to
+// which entries of the peer's address, and for which purposes. It follows
+// src/ucp/wireup/select.c, because where endpoints are connected pairwise both sides must
+// choose the same lanes. The trace explains the choice, even if there is an error; the
+// error wraps ucs.ErrUnreachable.
 func SelectLanes(in *LaneInput) (LaneConfig, LaneTrace, error) {
 	// First with resources that scale to the number of endpoints, then with all.
 	s := newSelector(in, true)

@@ -20,11 +20,11 @@ const (
 	shareUnit = 1 << 16
 )
 
-// Spread are settings of how long messages are spread over lanes. What is zero is C's
-// default, that of a rendezvous.
+// Spread holds the settings for spreading long messages over lanes. A zero field means C's
+// default for a rendezvous.
 type Spread struct {
 	MaxRatio float64 // UCX_MULTI_LANE_MAX_RATIO
-	MinChunk int     // UCX_MIN_RNDV_CHUNK_SIZE, of puts and gets UCX_MIN_RMA_CHUNK_SIZE
+	MinChunk int     // UCX_MIN_RNDV_CHUNK_SIZE; for puts and gets UCX_MIN_RMA_CHUNK_SIZE
 }
 
 // sane fills in the defaults.
@@ -39,15 +39,15 @@ func (s Spread) sane() Spread {
 	return s
 }
 
-// LaneShares says how a long message is spread over lanes.
+// LaneShares is the distribution of a long message over lanes.
 type LaneShares struct {
 	lanes []int    // index of each lane used, in the list given
 	ends  []uint32 // where the lane's part ends, in units of 1/65536 of the message
 	chunk int      // the least that is worth a lane of its own
 }
 
-// NewLaneShares spreads messages over lanes by their bandwidths, leaving out
-// those that are much slower than the fastest.
+// NewLaneShares distributes messages over lanes by their bandwidths, without lanes that are
+// much slower than the fastest.
 func NewLaneShares(bandwidths []float64, spread Spread) LaneShares {
 	const absurd = 1e18 // bytes per second
 	best := 0.0
@@ -73,12 +73,12 @@ func NewLaneShares(bandwidths []float64, spread Spread) LaneShares {
 	return s
 }
 
-// Lanes is the number of lanes used.
+// Lanes returns the number of lanes used.
 func (s *LaneShares) Lanes() int { return len(s.lanes) }
 
-// Part returns the k-th lane, as an index of the list given, and its part of a
-// message of n bytes. The parts follow each other and cover the message; a
-// message too short to be spread goes over the first lane. k is below Lanes.
+// Part returns the k-th lane, as an index of the list given, and its part of a message of n
+// bytes. The parts are consecutive and cover the message; a message too short to be spread
+// uses only the first lane. k is below Lanes.
 func (s *LaneShares) Part(k, n int) (lane, from, to int) {
 	if n/s.chunk < len(s.lanes) {
 		if k == 0 {

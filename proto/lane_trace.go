@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// LaneTrace tells how the lanes of an endpoint came about.
+// LaneTrace records how the lanes of an endpoint were chosen.
 type LaneTrace struct {
 	Steps []LaneStep
 }
@@ -17,27 +17,27 @@ type LaneStep struct {
 	Title      string
 	Candidates []LaneCandidate
 	Chosen     int    // index in Candidates, -1 if there was none
-	Outcome    string // why nothing came of it, or what became of the choice
+	Outcome    string // why no candidate was chosen, or what happened to the choice
 }
 
-// LaneCandidate is one of our resources, with an entry of the peer's address
-// where it came to that.
+// LaneCandidate is one local resource, paired with an entry of the peer's address if it was
+// compared with one.
 type LaneCandidate struct {
-	Local    int // -1: an entry of the address that was left out for all
+	Local    int // -1: an entry of the address that was rejected for all resources
 	Name     string
-	Remote   int // -1: the resource was left out before
+	Remote   int // -1: the resource was rejected before
 	Peer     TransportID
 	Score    float64
-	Tiebreak float64 // bandwidth in bytes per second, where it was asked for
+	Tiebreak float64 // bandwidth in bytes per second, where the search uses it
 	Priority int
-	Rejected string // why it was left out; empty for candidates with a score
+	Rejected string // why it was rejected; empty for candidates with a score
 }
 
 var traceSeed = maphash.MakeSeed()
 
-// Digest is the same for two traces, of one process, that say the same of the same
-// candidates. Different ones have different digests but for an accident that does
-// not happen.
+// Digest returns a hash of the trace: within one process, traces with the same content for
+// the same candidates have the same digest, and different traces have different digests,
+// except for hash collisions.
 func (t *LaneTrace) Digest() uint64 {
 	var h maphash.Hash
 	h.SetSeed(traceSeed)
@@ -56,7 +56,7 @@ func (t *LaneTrace) Digest() uint64 {
 	return h.Sum64()
 }
 
-// String prints each search with its candidates. There is nothing to print of nil.
+// String prints each search with its candidates. For nil it returns an empty string.
 func (t *LaneTrace) String() string {
 	if t == nil {
 		return ""

@@ -6,10 +6,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ExportedMemory is a memory handle packed for another process to import
-// (ucp_memh_pack with UCP_MEMH_PACK_FLAG_EXPORT, src/ucp/core/ucp_rkey.c). It
-// needs memory domains that can export and import, which none of ours is: it is
-// read so that it can be told apart and skipped.
+// ExportedMemory is a memory handle packed for another process to import (ucp_memh_pack
+// with UCP_MEMH_PACK_FLAG_EXPORT, src/ucp/core/ucp_rkey.c). It needs memory domains that
+// can export and import, which no domain of this library can; it is parsed so that it can
+// be recognized and skipped.
 type ExportedMemory struct {
 	MDMap          uint64 // the exporter's memory domains
 	MemType        uint8
@@ -33,10 +33,9 @@ func memhError(reason string) error {
 	return &FormatError{What: "exported memory", Reason: reason, Status: ucs.ErrInvalidParam}
 }
 
-// ParseExportedMemory reads a packed handle and returns how many bytes it took.
-// Parts know their sizes, so what newer releases add to one is skipped. The
-// handle of an empty region, three zero bytes, gives a zero value. Byte slices
-// in the result alias b.
+// ParseExportedMemory reads a packed handle and returns the number of bytes that it takes.
+// Parts contain their sizes, so additions of newer releases are skipped. The handle of an
+// empty region, three zero bytes, gives a zero value. Byte slices in the result alias b.
 func ParseExportedMemory(b []byte) (m ExportedMemory, n int, err error) {
 	all := reader{b: b}
 	info, ok := all.sized()
@@ -75,9 +74,8 @@ func ParseExportedMemory(b []byte) (m ExportedMemory, n int, err error) {
 	return m, all.off, nil
 }
 
-// Append appends the packed handle; that of the zero value stands for an empty
-// region. There must be a key of at most 255 bytes, with a global id as short,
-// for each bit of MDMap.
+// Append appends the packed handle; the zero value packs as an empty region. There must be
+// a key of at most 255 bytes, with a global id of at most 255 bytes, for each bit of MDMap.
 func (m ExportedMemory) Append(b []byte) []byte {
 	if m.MDMap == 0 && m.Length == 0 {
 		return append(b, 0, 0, 0)

@@ -6,20 +6,20 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// ProtoInput is all that the choice of protocols of an endpoint depends on.
+// ProtoInput holds everything that the choice of an endpoint's protocols depends on.
 type ProtoInput struct {
 	// AM is the lane of active messages.
 	AM LanePerf
 
-	// Rails are the lanes over which the fragments of a message go besides, fastest first.
+	// Rails are further lanes for the fragments of a message, fastest first.
 	Rails []LanePerf
 
-	// Put and Get are the lanes over which the peer's memory can be written and
-	// read, best first. The peer is taken to have the same.
+	// Put and Get are the lanes over which the peer's memory can be written and read, best
+	// first. The peer is assumed to have the same.
 	Put []LanePerf
 	Get []LanePerf
 
-	// Map are the interfaces whose memory domain maps memory that the peer's has
+	// Map are the interfaces whose memory domain maps memory that the peer's domain has
 	// allocated, best first. They need not be lanes.
 	Map []LanePerf
 
@@ -110,21 +110,22 @@ func newAccess(list []LanePerf, set *ProtoSettings, limit func(*LanePerf) int) (
 	return a
 }
 
-// MessageForm is what the choice depends on of the packets of a kind of message.
+// MessageForm describes the packets of a kind of message, as far as the choice of protocols
+// depends on them.
 type MessageForm struct {
-	Op string // what sends them, for titles
+	Op string // the operation, for titles
 
-	// Only and First are the bytes of the headers of a message in one packet, and
-	// of the first of several.
+	// Only and First are the header sizes, in bytes, of a message in one packet and of the
+	// first of several packets.
 	Only, First int
 
 	// Short says that there is a form with a header of 8 bytes.
 	Short bool
 
-	// Whole says that such messages are never offered first.
+	// Whole says that such messages are never sent by rendezvous.
 	Whole bool
 
-	// OneLane says that all packets go over one lane, whose order they need.
+	// OneLane says that all packets use one lane, whose order they need.
 	OneLane bool
 }
 
@@ -154,8 +155,8 @@ func NewMessageTables(in *ProtoInput, form MessageForm) *MessageTables {
 	return t
 }
 
-// WithoutRendezvous returns the tables for messages of the same kind that are sent at
-// once whatever their length, as long as there is a way to.
+// WithoutRendezvous returns the tables for messages of the same kind that are sent eagerly
+// whatever their length, as long as a protocol can.
 func (t *MessageTables) WithoutRendezvous() *MessageTables {
 	in := t.in
 	in.Settings.RndvThresh = ThreshInf

@@ -9,33 +9,32 @@ type Protocol uint8
 const (
 	ProtoNone Protocol = iota // the lanes cannot do it
 
-	// Eager messages go at once.
+	// Eager messages are sent at once.
 	ProtoEagerShort      // inline
 	ProtoEagerBcopy      // copied into the transport's buffer
 	ProtoEagerZcopy      // from user memory
 	ProtoEagerMultiBcopy // in fragments, copied
 	ProtoEagerMultiZcopy // in fragments, from user memory
 
-	// Rendezvous messages are offered first. Which of them it becomes is the
-	// peer's choice as well; this is what is expected of a peer like us.
+	// Rendezvous messages are offered first. The peer takes part in the choice of the
+	// protocol; this is the one expected of a peer of this library.
 	ProtoRndvAM  // data in messages
 	ProtoRndvPut // data written into the receiver's memory
 	ProtoRndvGet // data read from the sender's memory
 	ProtoRndvPtr // data copied from the sender's memory, which the receiver maps
 
-	// Answers of a rendezvous receiver to an offer.
-	ProtoAskAM  // wants messages: no address in its answer
-	ProtoAskPut // wants its memory written
-	ProtoRead   // reads the sender's memory, then says so
-	ProtoAttach // maps the sender's memory and copies, then says so
+	// Answers of a rendezvous receiver to an offer (RTS).
+	ProtoAskAM  // asks for messages: no address in its answer
+	ProtoAskPut // asks for a write into its memory
+	ProtoRead   // reads the sender's memory, then acknowledges
+	ProtoAttach // maps the sender's memory and copies, then acknowledges
 
-	// Ways of a rendezvous sender to deliver what was asked for.
+	// Protocols with which a rendezvous sender delivers the requested data.
 	ProtoDataBcopy
 	ProtoDataZcopy
 	ProtoDataPut
 
-	// One-sided operations: what a lane does, and what the peer's worker does by
-	// messages.
+	// One-sided operations: by a lane itself, or by messages to the peer's worker.
 	ProtoPutShort
 	ProtoPutBcopy
 	ProtoPutZcopy
@@ -78,7 +77,7 @@ var protocolText = [protoLast]struct{ name, desc string }{
 	ProtoAtomicAM:        {"amo/sw", "software emulation"},
 }
 
-// String returns the name C UCX has for the protocol, or a like one.
+// String returns C UCX's name of the protocol, or a similar one.
 func (p Protocol) String() string {
 	if p < protoLast {
 		return protocolText[p].name
@@ -97,13 +96,13 @@ func (p Protocol) Description() string {
 // Rendezvous reports whether the message is offered before it is sent.
 func (p Protocol) Rendezvous() bool { return p >= ProtoRndvAM && p <= ProtoRndvPtr }
 
-// EagerZcopy reports whether the message goes at once, from user memory.
+// EagerZcopy reports whether the message is sent at once, from user memory.
 func (p Protocol) EagerZcopy() bool { return p == ProtoEagerZcopy || p == ProtoEagerMultiZcopy }
 
-// EagerMulti reports whether the message goes at once, in fragments.
+// EagerMulti reports whether the message is sent at once, in fragments.
 func (p Protocol) EagerMulti() bool { return p == ProtoEagerMultiBcopy || p == ProtoEagerMultiZcopy }
 
-// NumProtocols is the number of protocols, ProtoNone included.
+// NumProtocols is the number of protocols, including ProtoNone.
 const NumProtocols = int(protoLast)
 
 // DataClass is the shape of user data.
@@ -114,7 +113,7 @@ const (
 	DataContig  DataClass = iota // one piece
 	DataIOV                      // a list of pieces the transport can gather
 	DataGeneric                  // packed by the application, or a list too long to gather
-	DataMapped                   // one piece, in memory that the peer can map; to be sent only
+	DataMapped                   // one piece, in memory that the peer can map; only for sends
 	numDataClasses
 )
 
@@ -136,21 +135,21 @@ func (c DataClass) String() string {
 // contig reports whether the data is one piece.
 func (c DataClass) contig() bool { return c == DataContig || c == DataMapped }
 
-// Offer is what an offer says about the sender's memory.
+// Offer is what an RTS tells about the sender's memory.
 type Offer uint8
 
 // Kinds of offers.
 const (
 	OfferPlain   Offer = iota // nothing
-	OfferAddress              // where it is
-	OfferKey                  // and the key of a domain that maps it here
+	OfferAddress              // its address
+	OfferKey                  // also the key of a domain that maps it here
 	numOffers
 )
 
-// SendMode is what the caller says about its sends (UCP_OP_ATTR_FLAG_*).
+// SendMode is a hint of the caller about its sends (UCP_OP_ATTR_FLAG_*).
 type SendMode uint8
 
-// Send modes, to be combined.
+// Send modes; they can be combined.
 const (
 	SendFast  SendMode = 1 << 0 // complete early
 	SendMulti SendMode = 1 << 1 // one of many in a row
@@ -158,7 +157,7 @@ const (
 	numSendModes = 4
 )
 
-// String is the part of a table's title that names the mode.
+// String returns the part of a table's title that names the mode.
 func (m SendMode) String() string {
 	switch m & (SendFast | SendMulti) {
 	case SendFast:

@@ -16,25 +16,25 @@ const (
 	rkeyDistanceSize = 3
 )
 
-// MinRkeySize is the size of a key that opens nothing: a zero MD map.
+// MinRkeySize is the size of a key without domains: a zero MD map.
 const MinRkeySize = rkeyHeaderSize
 
 var errRkey error = &FormatError{What: "rkey", Reason: "ends in the middle", Status: ucs.ErrInvalidParam}
 
-// Rkey is a packed remote key (src/ucp/core/ucp_rkey.c): the keys of a piece of
-// memory for each of the owner's memory domains. Its byte slices alias what it
-// was parsed from; if a peer can change that, its methods return nonsense then,
-// but nothing beyond it. It is a plain value; copying it is cheap.
+// Rkey is a packed remote key (src/ucp/core/ucp_rkey.c): the keys of a piece of memory for
+// each of the owner's memory domains. Its byte slices alias the bytes that it was parsed
+// from. If a peer changes these, its methods return wrong values but do not read beyond
+// them. It is a plain value; copying it is cheap.
 type Rkey struct {
-	// MDMap has a bit for each of the owner's memory domains that the memory is
-	// registered with. 0: the key opens nothing and the fields below are empty.
+	// MDMap has a bit for each of the owner's memory domains that the memory is registered
+	// with. If it is 0 the key gives no access and the fields below are empty.
 	MDMap   uint64
 	MemType uint8 // ucs_memory_type_t; numbers of newer releases may be unknown
 
 	keys []byte // length byte and key for each bit, ascending
 
-	// HasSysDev tells whether the system device is packed: always by 1.20 and
-	// later, only inside rendezvous messages and only if known by older ones.
+	// HasSysDev reports whether the system device is packed: always by 1.20 and later; by
+	// older releases only inside rendezvous messages and only if known.
 	HasSysDev bool
 	SysDev    uint8 // SysDevUnknown, or the device
 	Flush     bool  // access needs a remote flush
@@ -43,18 +43,18 @@ type Rkey struct {
 	terminated bool   // an 0xFF ends the distances, in keys for applications
 }
 
-// RkeyDistance is how far the memory is from one of the owner's devices.
+// RkeyDistance is the distance of the memory from one of the owner's devices.
 type RkeyDistance struct {
 	SysDev    uint8
 	Latency   float64 // seconds
 	Bandwidth float64 // bytes per second
 }
 
-// ParseRkey reads a packed key from the start of b and returns how many bytes it
-// took. A key of a domain may be empty: 1.13.1 packs tcp's that way. Behind the
-// keys, releases and uses of the format differ and nothing says which it is, so
-// whatever is there is read as the system device, distances and terminator; the
-// parts that are optional never make it an error. It does not allocate.
+// ParseRkey reads a packed key from the start of b and returns the number of bytes that it
+// takes. A key of a domain may be empty, as 1.13.1 packs that of tcp. After the keys the
+// format differs between releases and uses, without a mark; the rest is read as the system
+// device, distances and terminator. Errors in these optional parts are not reported. It
+// does not allocate.
 func ParseRkey(b []byte) (k Rkey, n int, err error) {
 	if len(b) < rkeyHeaderSize {
 		return k, 0, errRkey
@@ -115,28 +115,29 @@ func (k *Rkey) Add(md uint8, key []byte) error {
 	return nil
 }
 
-// AppendRkeyHeader appends a packed key that opens nothing yet. To it AppendRkeyPart adds the
-// keys of domains, in ascending order: this is how messages get keys, without a Rkey.
+// AppendRkeyHeader appends a packed key without domains. AppendRkeyPart adds the keys of
+// domains, in ascending order: messages get their keys this way, without a Rkey.
 func AppendRkeyHeader(b []byte, memType uint8) []byte {
 	return append(le.AppendUint64(b, 0), memType)
 }
 
-// AppendRkeyPart begins the key of a domain in the packed key at the start of b[key:]. What
-// is appended behind it until EndRkeyPart is the domain's key.
+// AppendRkeyPart begins the key of a domain in the packed key at the start of b[key:]. The
+// bytes appended until EndRkeyPart are the domain's key.
 func AppendRkeyPart(b []byte, key int, md uint8) []byte {
 	le.PutUint64(b[key:], le.Uint64(b[key:])|1<<md)
 	return append(b, 0)
 }
 
-// EndRkeyPart ends the domain's key that began at b[part]. It reports whether it is not
-// too long.
+// EndRkeyPart ends the domain's key that began at b[part]. It reports whether the key is
+// short enough.
 func EndRkeyPart(b []byte, part int) bool {
 	n := len(b) - part
 	b[part-1] = byte(n)
 	return n <= 0xFF
 }
 
-// RkeySize is the size of a packed key of domains whose keys have these sizes in all.
+// RkeySize returns the size of a packed key of that many domains, whose keys have bytes
+// bytes in total.
 func RkeySize(domains, bytes int) int { return rkeyHeaderSize + domains + bytes }
 
 // Append appends the packed key. A key that was parsed is reproduced; one built
@@ -164,7 +165,7 @@ func (k *Rkey) Append(b []byte) []byte {
 	return b
 }
 
-// Size is the length Append adds.
+// Size returns the length that Append adds.
 func (k *Rkey) Size() int {
 	n := rkeyHeaderSize
 	if k.MDMap == 0 {

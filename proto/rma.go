@@ -19,8 +19,8 @@ var (
 	errCmpl      = amError("completion", "shorter than its header")
 )
 
-// Put heads data to be written to the receiver's memory: ucp_put_hdr_t. Each one
-// is answered by a Cmpl. There is no key in it: the receiver checks the range.
+// Put is the header of data to be written to the receiver's memory: ucp_put_hdr_t. Each one
+// is answered by a Cmpl. It contains no key: the receiver checks the range.
 type Put struct {
 	Address uint64
 	EpID    EndpointID // the receiver's end
@@ -59,8 +59,8 @@ func ParsePut(b []byte) (h Put, data []byte, err error) {
 	return h, data, nil
 }
 
-// GetReq asks for a part of the receiver's memory: ucp_get_req_hdr_t. A length
-// of 0 is answered by an empty reply.
+// GetReq requests a part of the receiver's memory: ucp_get_req_hdr_t. A length of 0 is
+// answered by an empty reply.
 type GetReq struct {
 	Address uint64
 	Length  int
@@ -106,11 +106,11 @@ func ParseGetReq(b []byte) (h GetReq, err error) {
 	return h, nil
 }
 
-// GetRep heads a part of the answer to a GetReq: ucp_rma_rep_hdr_t with an
+// GetRep is the header of a part of the answer to a GetReq: ucp_rma_rep_hdr_t with an
 // offset.
 type GetRep struct {
 	ReqID  RequestID
-	Offset int // in what was asked for
+	Offset int // in the requested part
 }
 
 // Put packs the header at the start of dst and returns its size.
@@ -143,8 +143,8 @@ func ParseGetRep(b []byte) (h GetRep, data []byte, err error) {
 	return h, data, nil
 }
 
-// Cmpl says that one write or posted atomic operation has taken effect:
-// ucp_cmpl_hdr_t. It is counted, not matched.
+// Cmpl says that one write or posted atomic operation has taken effect: ucp_cmpl_hdr_t. It
+// is counted, not matched.
 type Cmpl struct {
 	EpID EndpointID // the receiver's end
 }

@@ -8,35 +8,34 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// RMALane is a lane that opens a peer's memory. Sizes are bytes of one call of
-// the transport, 0 means that it cannot.
+// RMALane is a lane that gives access to a peer's memory. Sizes are bytes of one call of
+// the transport; 0 means that it cannot.
 type RMALane struct {
-	Perf LanePerf // what it costs; the sizes there do not count
+	Perf LanePerf // its costs; the sizes there are ignored
 
 	PutShort, PutBcopy, PutZcopy int
 	GetBcopy, GetZcopy           int
-	MinPutZcopy, MinGetZcopy     int  // what is shorter the zero-copy calls do not take
+	MinPutZcopy, MinGetZcopy     int  // the shortest zero-copy operations
 	Atomic32, Atomic64           bool // all operations of the size
 
-	// Wide says that the lane was chosen for what is long, and may carry a part of it.
+	// Wide says that the lane was chosen for long operations, and may carry a part of one.
 	Wide bool
 }
 
-// RMAInput is all that the choice of protocols for the memory of a key depends
+// RMAInput holds everything that the choice of protocols for the memory of a key depends
 // on.
 type RMAInput struct {
 	AM       LanePerf  // the lane of active messages
-	Lanes    []RMALane // those that the key opens the memory for
+	Lanes    []RMALane // the lanes that the key opens the memory for
 	Settings ProtoSettings
 
-	// Rails is the number of lanes over which what is long may go without a copy, 0 being
-	// one (UCX_MAX_RMA_LANES), and Spread how.
+	// Rails is the number of lanes for long zero-copy operations, 0 meaning one
+	// (UCX_MAX_RMA_LANES); Spread is their distribution.
 	Rails  int
 	Spread Spread
 }
 
-// RMARoutes says which lane carries what, as an index of RMAInput.Lanes; -1 for
-// none.
+// RMARoutes holds the lane of each operation, as an index of RMAInput.Lanes; -1 means none.
 type RMARoutes struct {
 	PutShort, PutBcopy, PutZcopy int
 	GetBcopy, GetZcopy           int
@@ -66,14 +65,14 @@ func NewRMATables(in *RMAInput) *RMATables {
 	return t
 }
 
-// Routes says which lane carries what.
+// Routes returns the lane of each operation.
 func (t *RMATables) Routes() *RMARoutes { return &t.routes }
 
-// PutRails and GetRails say how what is written and read without copies is spread over
-// lanes, as indices of RMAInput.Lanes. What is short goes over the lane of Routes.
+// PutRails and GetRails return the distribution of zero-copy writes and reads over lanes,
+// as indices of RMAInput.Lanes. Short operations use the lane of Routes.
 func (t *RMATables) PutRails() *LaneShares { return &t.rails[0] }
 
-// GetRails is described at PutRails.
+// GetRails is described with PutRails.
 func (t *RMATables) GetRails() *LaneShares { return &t.rails[1] }
 
 // Put returns the table for writing: ProtoPutShort, ProtoPutBcopy, ProtoPutZcopy

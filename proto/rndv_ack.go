@@ -2,7 +2,7 @@ package proto
 
 import "github.com/ucx-go/ucx/ucs"
 
-// Sizes of ATS and ATP: with the size field, and without as old peers send them.
+// Sizes of ATS and ATP: with the size field, and without it as old peers send them.
 const (
 	RndvAckSize      = 17
 	RndvAckShortSize = 9
@@ -13,22 +13,21 @@ var (
 	errRndvAckSize = amError("rndv ats/atp", "size larger than any memory")
 )
 
-// RndvAck is both acknowledgements of a rendezvous: ucp_rndv_ack_hdr_t. ATS goes
-// from receiver to sender and names the sender's request; ATP goes from sender
-// to receiver after a write and names the receiver's.
+// RndvAck is both acknowledgements of a rendezvous: ucp_rndv_ack_hdr_t. ATS goes from
+// receiver to sender and names the sender's request; ATP goes from sender to receiver after
+// a write and names the receiver's.
 //
-// A 1.22.0 sender that writes over several lanes sends several ATPs whose sizes
-// add up; 1.13.1 takes the first as the end of the message. We send one, with
-// the full size, and add up what we get.
+// A 1.22.0 sender that writes over several lanes sends several ATPs whose sizes add up;
+// 1.13.1 takes the first as the end of the message. This library sends one, with the full
+// size, and adds up those that it receives.
 type RndvAck struct {
 	ReqID   RequestID
 	Status  ucs.Status
 	Size    int  // bytes acknowledged
-	HasSize bool // false: an old peer that does not say
+	HasSize bool // false: an old peer that sends no size
 }
 
-// Put packs the message, with its size, at the start of dst and returns how
-// long it is.
+// Put packs the message, with its size, at the start of dst and returns its length.
 func (h RndvAck) Put(dst []byte) int {
 	_ = dst[RndvAckSize-1]
 	le.PutUint64(dst, uint64(h.ReqID))

@@ -8,11 +8,11 @@ var (
 	errRndvDataOff = amError("rndv data", "offset past the end of any memory")
 )
 
-// RndvData heads a part of a rendezvous message that travels as an active
+// RndvData is the header of a part of a rendezvous message that is sent as an active
 // message: ucp_rndv_data_hdr_t (ucp_request_data_hdr_t in 1.22.0).
 type RndvData struct {
 	RecvReqID RequestID // from the RTR
-	Offset    int       // relative to the start of what the RTR asked for
+	Offset    int       // relative to the start of what the RTR requested
 }
 
 // Put packs the header at the start of dst and returns its size.

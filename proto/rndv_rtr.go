@@ -8,13 +8,13 @@ var (
 	errRTRRange = amError("rndv rtr", "range past the end of any memory")
 )
 
-// RndvRTR answers an RTS: send me, or write to me, this part of the message:
+// RndvRTR answers an RTS. It requests a part of the message, as messages or by a write:
 // ucp_rndv_rtr_hdr_t. The packed remote key of the destination follows it.
 type RndvRTR struct {
 	SendReqID RequestID // from the RTS
-	RecvReqID RequestID // to be named in data and ATP
+	RecvReqID RequestID // for data and ATP
 	Address   uint64    // of the destination; 0: not writable, no key
-	Size      int       // bytes asked for; 0 from a 1.13.1 that receives into scattered memory: all
+	Size      int       // bytes requested; 0 from a 1.13.1 that receives into scattered memory: all
 	Offset    int       // in the message
 }
 

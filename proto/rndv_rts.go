@@ -10,7 +10,7 @@ var (
 	errRTSHeader = amError("rndv rts", "user header longer than the message")
 )
 
-// RndvOp says which operation a rendezvous belongs to (ucp_rndv_rts_opcode_t).
+// RndvOp is the operation that a rendezvous belongs to (ucp_rndv_rts_opcode_t).
 type RndvOp uint8
 
 // Operations of a rendezvous.
@@ -55,9 +55,8 @@ func (h RndvRTS) Append(b []byte) []byte {
 	return append(b, byte(h.Op))
 }
 
-// ParseRndvRTS returns the header and what follows it: the packed key, possibly
-// empty, and for RndvAM the user header at the very end. SplitRTS takes those
-// two apart.
+// ParseRndvRTS returns the header and what follows it: the packed key, possibly empty, and
+// for RndvAM the user header at the end. SplitRTS separates the two.
 func ParseRndvRTS(b []byte) (h RndvRTS, tail []byte, err error) {
 	if len(b) < RndvRTSSize {
 		return h, nil, errRTS

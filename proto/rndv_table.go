@@ -166,11 +166,11 @@ func NewRndvTables(in *ProtoInput) *RndvTables {
 	return t
 }
 
-// PutShares and GetShares say how data is spread over the lanes of
-// ProtoInput.Put and ProtoInput.Get.
+// PutShares and GetShares return the distribution of data over the lanes of ProtoInput.Put
+// and ProtoInput.Get.
 func (t *RndvTables) PutShares() *LaneShares { return &t.put }
 
-// GetShares is described at PutShares.
+// GetShares is described with PutShares.
 func (t *RndvTables) GetShares() *LaneShares { return &t.get }
 
 // Ask returns the table by which a receiver answers an offer: ProtoAttach,
@@ -178,8 +178,8 @@ func (t *RndvTables) GetShares() *LaneShares { return &t.get }
 // memory can be written by the peer.
 func (t *RndvTables) Ask(class DataClass, offer Offer) *Table { return &t.ask[offer][class] }
 
-// Answer returns the table by which a sender delivers what was asked for.
-// address says that the receiver gave the address of its memory.
+// Answer returns the table by which a sender delivers the requested data. address says that
+// the receiver has sent the address of its memory.
 func (t *RndvTables) Answer(class DataClass, address bool) *Table {
 	if address {
 		return &t.answer[1][class]

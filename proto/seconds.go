@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Seconds is an estimated time. That of a range without end is infinite. JSON has
-// no such number; null stands for it there.
+// Seconds is an estimated time. It is infinite for a range without end; JSON represents
+// that as null.
 type Seconds float64
 
 // MarshalJSON implements json.Marshaler.

@@ -6,9 +6,8 @@ import "github.com/ucx-go/ucx/ucs"
 // src/ucs/type/status.h).
 const lowestStatus ucs.Status = -100
 
-// StatusFromWire reads the status byte of an acknowledgement. A peer that sends
-// what is no result of an operation, a positive code or one below the reserved
-// range, gets ErrIO: its operation did not end well.
+// StatusFromWire reads the status byte of an acknowledgement. A byte that is no result of
+// an operation (a positive code or one below the reserved range) gives ErrIO.
 func StatusFromWire(b byte) ucs.Status {
 	s := ucs.Status(int8(b))
 	if s > ucs.OK || s < lowestStatus {
@@ -17,5 +16,5 @@ func StatusFromWire(b byte) ucs.Status {
 	return s
 }
 
-// StatusToWire is the byte that carries s.
+// StatusToWire returns the byte that represents s.
 func StatusToWire(s ucs.Status) byte { return byte(s) }

@@ -5,8 +5,8 @@ const StreamDataSize = 8
 
 var errStreamData = amError("stream data", "shorter than its header")
 
-// StreamData heads a piece of a byte stream: ucp_stream_am_data_t. Order on the
-// lane is the only order there is.
+// StreamData is the header of a piece of a byte stream: ucp_stream_am_data_t. Pieces are
+// ordered only by the lane.
 type StreamData struct {
 	EpID EndpointID // the receiver's end
 }

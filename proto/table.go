@@ -11,15 +11,15 @@ import (
 // range in two. choice.table cuts off what is too much.
 const maxRanges = 16
 
-// Table maps message lengths to protocols. It is a plain value of fixed size;
-// the zero Table says ProtoNone for every length.
+// Table maps message lengths to protocols. It is a plain value of fixed size; the zero
+// Table gives ProtoNone for every length.
 type Table struct {
 	upTo  [maxRanges]int // last length of each range, ascending; the last in use is MaxInt
 	proto [maxRanges]Protocol
 }
 
-// FirstRendezvous is the shortest length at which a message is offered before it is
-// sent, math.MaxInt if none is.
+// FirstRendezvous returns the shortest length that is sent by rendezvous, math.MaxInt if
+// none is.
 func (t *Table) FirstRendezvous() int {
 	from := 0
 	for i := range t.upTo {
@@ -45,11 +45,11 @@ func (t *Table) Lookup(n int) Protocol {
 	return t.proto[maxRanges-1]
 }
 
-// MaxShort is MaxFirst of the short protocol of messages.
+// MaxShort returns MaxFirst of the short eager protocol.
 func (t *Table) MaxShort() int { return t.MaxFirst(ProtoEagerShort) }
 
-// MaxFirst is the longest message of a protocol, provided all shorter ones use it
-// too; -1 if there is none.
+// MaxFirst returns the longest length of a protocol, provided that all shorter messages use
+// it too; -1 if there is none.
 func (t *Table) MaxFirst(p Protocol) int {
 	if t.proto[0] != p {
 		return -1
@@ -57,8 +57,8 @@ func (t *Table) MaxFirst(p Protocol) int {
 	return t.upTo[0]
 }
 
-// MaxCopied is the longest message that goes in one packet by copying it, provided all
-// shorter ones do; -1 if there is none.
+// MaxCopied returns the longest length that is sent in one packet by copying, provided that
+// all shorter messages are; -1 if there is none.
 func (t *Table) MaxCopied() int {
 	most := -1
 	for i := range t.upTo {
@@ -73,24 +73,24 @@ func (t *Table) MaxCopied() int {
 // TableInfo is a table with its reasons.
 type TableInfo struct {
 	Title  string
-	Ranges []RangeInfo // they cover 0..MaxInt without gaps
+	Ranges []RangeInfo // cover 0..MaxInt without gaps
 }
 
-// RangeInfo is one range of a table: the protocol, and what else there was.
+// RangeInfo is one range of a table: the chosen protocol and its alternatives.
 type RangeInfo struct {
 	Min, Max int
 	Proto    Protocol
 	Config   string  // the lanes and their shares
 	TimeMin  Seconds // estimated for Min bytes
 	TimeMax  Seconds // for Max bytes; infinite for the last range
-	Forced   string  // the setting that decided, empty if the estimate did
+	Forced   string  // the setting that decided; empty if the estimate did
 	Others   []RejectedProto
 }
 
 // RejectedProto is a protocol that was not chosen for a range.
 type RejectedProto struct {
 	Proto  Protocol
-	Time   Seconds // estimated for the range's Min bytes, 0 if not possible there
+	Time   Seconds // estimated for the range's Min bytes; 0 if the protocol is not possible there
 	Reason string
 }
 

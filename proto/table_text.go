@@ -8,12 +8,12 @@ import (
 )
 
 // Lines prints the table in the layout of C's UCX_PROTO_INFO=y and ucx_info -e
-// (src/ucp/proto/proto_debug.c), a box with the owner, as "perftest intra-node
-// cfg#0", and the title on top. Lines carry no prefix and no newline.
+// (src/ucp/proto/proto_debug.c): a box with the owner, for example "perftest intra-node
+// cfg#0", and the title on top. Lines have no prefix and no newline.
 func (i *TableInfo) Lines(owner string) []string { return i.box(owner, nil) }
 
-// UsedLines is Lines with a first column of how often each range was used, as C prints with
-// UCX_PROTO_INFO=used.
+// UsedLines is Lines with a first column that counts the uses of each range, as C prints
+// with UCX_PROTO_INFO=used.
 func (i *TableInfo) UsedLines(owner string, counts []uint64) []string { return i.box(owner, counts) }
 
 func (i *TableInfo) box(owner string, counts []uint64) []string {
@@ -83,8 +83,8 @@ func boxed(columns []column, titles ...string) []string {
 	return append(out, rule)
 }
 
-// String explains the table: each range with its estimate, and why every other
-// protocol was left out.
+// String explains the table: each range with its estimate, and the reason why every other
+// protocol was rejected.
 func (i *TableInfo) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", i.Title)

@@ -2,17 +2,17 @@ package proto
 
 import "math"
 
-// Threshold is a message size from which a user wants a protocol. The zero
-// value is a size, 0: from the first byte and without one.
+// Threshold is a message size from which the user wants a protocol. The zero value is the
+// size 0: always, empty messages included.
 type Threshold int
 
 // Special thresholds.
 const (
 	ThreshAuto Threshold = -1          // the cost model decides
-	ThreshInf  Threshold = math.MaxInt // never, as long as there is another way
+	ThreshInf  Threshold = math.MaxInt // never, as long as another protocol is possible
 )
 
-// RndvScheme restricts how rendezvous data travels (UCX_RNDV_SCHEME).
+// RndvScheme restricts how rendezvous data is transferred (UCX_RNDV_SCHEME).
 type RndvScheme uint8
 
 // Schemes.
@@ -30,16 +30,16 @@ type ProtoSettings struct {
 	BcopyThresh Threshold // UCX_BCOPY_THRESH: from here copied instead of short
 	ZcopyThresh Threshold // UCX_ZCOPY_THRESH: from here zero-copy
 	RndvThresh  Threshold // UCX_RNDV_THRESH, the value for this peer: from here rendezvous
-	RndvFast    Threshold // UCX_RNDV_SEND_NBR_THRESH: RndvThresh of SendFast where that is auto
+	RndvFast    Threshold // UCX_RNDV_SEND_NBR_THRESH: RndvThresh of SendFast if that is auto
 	RndvScheme  RndvScheme
 	CopyBW      float64 // UCX_BCOPY_BW in bytes per second; 0: a default
 
-	// RndvBias is the part of its time by which an offered message may be slower than
-	// one that goes at once and is offered all the same (UCX_RNDV_PERF_DIFF).
+	// RndvBias is the relative time by which a rendezvous may be slower than an eager
+	// message and is still chosen (UCX_RNDV_PERF_DIFF).
 	RndvBias float64
 
 	Spread Spread              // of rendezvous data over lanes
-	Allow  func(Protocol) bool // UCX_PROTOS; nil: all. Where nothing that it allows is possible the rest counts
+	Allow  func(Protocol) bool // UCX_PROTOS; nil: all. If none of the allowed protocols is possible the others are used
 }
 
 // DefaultProtoSettings are C's defaults.

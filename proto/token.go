@@ -13,28 +13,28 @@ import (
 // does not know, and the proof has an active message id that C leaves free and is sent
 // only to workers whose address has a token.
 
-// TransportToken is the id under which a token is in an address. There is no such
-// transport; the name is "token".
+// TransportToken is the id that marks a token in an address. There is no such transport;
+// the name is "token".
 const TransportToken TransportID = 0x61F7
 
-// TokenKind says what a token is good for.
+// TokenKind is the purpose of a token.
 type TokenKind uint8
 
 // Kinds of tokens.
 const (
-	// TokenSecret is the worker's own, in its address: who has it can prove it as
-	// anybody.
+	// TokenSecret is the worker's own secret, in its address. A process that has it can
+	// make proofs as any peer.
 	TokenSecret TokenKind = 1
 
-	// TokenKey is derived from that for one peer, and of use to nobody else. It is in
-	// requests, for the answers to come.
+	// TokenKey is derived from the secret for one peer, and is useless to others. It is in
+	// requests, for the answers to them.
 	TokenKey TokenKind = 2
 )
 
 // tokenSize is the length of secrets, keys and proofs in bytes.
 const tokenSize = sha256.Size
 
-// Token is a secret, or what was derived from one.
+// Token is a secret, or a key derived from one.
 type Token struct {
 	Kind TokenKind
 	Key  [tokenSize]byte
@@ -46,8 +46,7 @@ const (
 	tokenProofLabel = "ucx-go token proof"
 )
 
-// KeyOf returns the token of one worker as a peer of it has it: both are named by their
-// uuids.
+// KeyOf returns the key that worker gives to peer; both are identified by their uuids.
 func (t *Token) KeyOf(worker, peer uint64) Token {
 	if t.Kind != TokenSecret {
 		return *t
@@ -55,8 +54,8 @@ func (t *Token) KeyOf(worker, peer uint64) Token {
 	return Token{Kind: TokenKey, Key: t.digest(tokenKeyLabel, worker, peer, nil)}
 }
 
-// Prove returns the proof that a peer sends to a worker in front of a message. It is of
-// the bytes of that message and worth nothing with any other.
+// Prove returns the proof that a peer sends to a worker before a message. It covers the
+// bytes of that message and is worthless with any other.
 func (t *Token) Prove(worker, peer uint64, message []byte) TokenProof {
 	k := t.KeyOf(worker, peer)
 	return TokenProof{k.digest(tokenProofLabel, worker, peer, message)}
@@ -87,7 +86,7 @@ func (p TokenProof) Append(b []byte) []byte {
 	return append(append(b, tokenProofForm), p.MAC[:]...)
 }
 
-// ParseTokenProof reads the message, of which there is one form and length.
+// ParseTokenProof reads the message, which has one form and a fixed length.
 func ParseTokenProof(b []byte) (p TokenProof, err error) {
 	if len(b) != TokenProofSize || b[0] != tokenProofForm {
 		return p, errTokenProof
@@ -96,7 +95,7 @@ func ParseTokenProof(b []byte) (p TokenProof, err error) {
 	return p, nil
 }
 
-// Equal compares in a time that does not depend on the bytes.
+// Equal compares in constant time.
 func (p TokenProof) Equal(q TokenProof) bool { return hmac.Equal(p.MAC[:], q.MAC[:]) }
 
 // device is the token as what stands for it in an address: a device without address

@@ -2,8 +2,8 @@ package proto
 
 import "fmt"
 
-// TransportID is the checksum by which an address names a transport: the
-// CRC-16/X-25 of the transport's name.
+// TransportID is the checksum that identifies a transport in an address: the CRC-16/X-25 of
+// the transport's name.
 type TransportID uint16
 
 // TransportIDOf returns the id of a transport name, as ucs_crc16_string does
@@ -60,7 +60,7 @@ func (t TransportID) component() string {
 	return t.String()
 }
 
-// String returns the name of a transport C UCX has, or the number.
+// String returns the name of a transport that C UCX has, or the number.
 func (t TransportID) String() string {
 	if n, ok := transportNames[t]; ok {
 		return n

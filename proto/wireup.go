@@ -50,7 +50,7 @@ const (
 	ErrModeFailover ErrMode = 2 // 1.22.0
 )
 
-// ConnSNNone is the sequence number of endpoints that are not matched by one:
+// ConnSNNone is the sequence number of endpoints that are not matched by sequence number:
 // those of a listener's connections.
 const ConnSNNone uint16 = 0xFFFF
 
@@ -64,8 +64,8 @@ var (
 	errMode   = amError("wireup", "unknown error handling mode")
 )
 
-// Wireup is a wireup message: ucp_wireup_msg_t and an address in FormWireup. It
-// may come over any connection of the peer.
+// Wireup is a wireup message: ucp_wireup_msg_t and an address in FormWireup. It may arrive
+// on any connection of the peer.
 type Wireup struct {
 	Type    WireupType
 	ErrMode ErrMode

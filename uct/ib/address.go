@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// RoCEVersion is the protocol of a port of Ethernet, with the numbers of the wire
+// RoCEVersion is the protocol of an Ethernet port, with the numbers on the wire
 // (uct_ib_roce_version_t).
 type RoCEVersion uint8
 
@@ -19,7 +19,7 @@ const (
 	RoCEv1   RoCEVersion = 0
 	RoCEv1_5 RoCEVersion = 1
 	RoCEv2   RoCEVersion = 2
-	RoCEAny  RoCEVersion = 3 // not said
+	RoCEAny  RoCEVersion = 3 // not specified
 )
 
 // String returns the name of the version.
@@ -35,14 +35,14 @@ func (v RoCEVersion) String() string {
 	return "RoCE"
 }
 
-// Address is the address of a port, which C UCX calls that of a device
-// (uct_ib_address_t, src/uct/ib/base/ib_iface.h). The zero value of an optional field
-// says that the address has none.
+// Address is the address of a port, which C UCX calls a device address (uct_ib_address_t,
+// src/uct/ib/base/ib_iface.h). The zero value of an optional field means that the address
+// has none.
 //
 //	RoCE        flags | gid 16 | [mtu] | [gid index] | [pkey 2]
 //	InfiniBand  flags | lid 2 | [interface id 8] | [subnet 2 or 8] | [mtu] | [gid index] | [pkey 2]
 //
-// Numbers are little-endian, GIDs and parts of them as they are in tables of GIDs.
+// Numbers are little-endian; GIDs and parts of them have the byte order of GID tables.
 type Address struct {
 	Ethernet bool
 	GID      verbs.GID   // of InfiniBand: the subnet prefix and, with Global, the interface id
@@ -50,10 +50,10 @@ type Address struct {
 	IPv6     bool        // of Ethernet: GID is no IPv4 address
 
 	LID    verbs.LID // of InfiniBand
-	Global bool      // of InfiniBand: reached by the GID also from other subnets
+	Global bool      // of InfiniBand: can be reached by the GID, also from other subnets
 
 	MTU      verbs.MTU  // of a path to the port; 0: 4096 bytes
-	HasIndex bool       // GIDIndex is there
+	HasIndex bool       // GIDIndex is present
 	GIDIndex uint8      // of the reader's table
 	PKey     verbs.PKey // 0 stands for the default partition, 0xffff
 }

@@ -43,8 +43,8 @@ func neighborOf(to *verbs.AHAttr) neighbor { return neighbor{to.Port, to.SGIDInd
 // are to be.
 const maxIdleAHs = 256
 
-// AddressHandle returns the address handle for a way, to be given back by AH.Done. Any
-// goroutine may call it; where nobody answers it waits for a second or so.
+// AddressHandle returns the address handle of a path; AH.Done releases it. Any goroutine
+// may call it. It waits about a second if address resolution gets no answer.
 func (d *Domain) AddressHandle(to verbs.AHAttr) (*AH, error) {
 	c := &d.handles
 	c.mu.Lock()
@@ -90,8 +90,8 @@ func (c *ahCache) add(to verbs.AHAttr, ah *verbs.AH) *AH {
 	return a
 }
 
-// KnowsWay reports whether the network need not be asked for a way: there is a handle to
-// the same neighbor, and nothing has shown since that it does not answer any more. Any
+// KnowsWay reports whether a path needs no address resolution: there is a handle to the
+// same neighbor, and nothing since indicates that the neighbor stopped answering. Any
 // goroutine may call it.
 func (d *Domain) KnowsWay(to verbs.AHAttr) bool {
 	c := &d.handles
@@ -111,7 +111,7 @@ func (c *ahCache) wake(a *AH) {
 	}
 }
 
-// Done gives the handle back. Datagrams by it must have completed.
+// Done releases the handle. Datagrams that use it must have completed.
 func (a *AH) Done() error {
 	c := a.cache
 	c.mu.Lock()

@@ -56,17 +56,17 @@ func (c *completions) arm() error {
 	return nil
 }
 
-// Sent returns completions of sends, at most as many as the settings say, valid until the next
-// call. full says that there may be more; otherwise the queue has been seen empty.
+// Sent returns completions of sends, at most as many as the settings say, valid until the
+// next call. full reports that there may be more; otherwise the queue has been seen empty.
 func (i *Iface) Sent() (wc []verbs.WC, full bool) { return i.send.take() }
 
-// Received returns completions of receives, likewise.
+// Received returns completions of receives, as Sent does for sends.
 func (i *Iface) Received() (wc []verbs.WC, full bool) { return i.recv.take() }
 
-// Arm prepares for a sleep: nil when the event set of the worker will tell of receives or of
-// sends, whichever of uct.EventRecv and uct.EventSendComp is asked for, ucs.ErrBusy when progress
-// has to be made first. There is nothing between all sends and none: not all devices tell of
-// failures alone, see verbs.CQ.ReqNotify.
+// Arm prepares for a sleep. It returns nil if the event set of the worker will report
+// receives or sends, as asked for by uct.EventRecv and uct.EventSendComp, and ucs.ErrBusy
+// if progress has to be made first. Either all sends are reported or none: not all devices
+// can report failures alone, see verbs.CQ.ReqNotify.
 func (i *Iface) Arm(events uct.EventFlags) error {
 	if !i.Failures.Empty() || i.letters.waiting.Load() {
 		return ucs.ErrBusy

@@ -18,15 +18,15 @@ import (
 // componentName is the name of the component, as C UCX has it.
 const componentName = "ib"
 
-// Source is where a component has its devices from.
+// Source gives a component its devices.
 type Source interface {
-	// Devices lists them. What it takes to open them is enough of each.
+	// Devices lists the devices, each with what Open needs.
 	Devices() ([]verbs.Device, error)
 
-	// Open opens one.
+	// Open opens a device.
 	Open(d *verbs.Device) (*verbs.Context, error)
 
-	// Read fills in what sysfs says of a device.
+	// Read fills in what sysfs tells about a device.
 	Read(d *verbs.Device)
 }
 
@@ -37,8 +37,8 @@ type component struct {
 
 func init() { uct.Register(NewComponent(componentName, system{})) }
 
-// NewComponent makes a component of other devices than those of the system: devices
-// without a kernel, for tests.
+// NewComponent makes a component over other devices than the system's: devices without a
+// kernel, for tests.
 func NewComponent(name string, s Source) uct.Component { return &component{name, s} }
 
 // system is the devices of this machine.

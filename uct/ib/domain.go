@@ -126,19 +126,19 @@ func (d *Domain) readPorts(subnet *subnetPrefix) error {
 	return nil
 }
 
-// Context is the open device.
+// Context returns the open device.
 func (d *Domain) Context() *verbs.Context { return d.ctx }
 
-// PD is the protection domain of everything in the domain.
+// PD returns the protection domain of all objects in the domain.
 func (d *Domain) PD() *verbs.PD { return d.pd }
 
-// Caps is what the device can do.
+// Caps returns the device's capabilities.
 func (d *Domain) Caps() *verbs.DeviceAttr { return &d.caps }
 
-// Device is the device's name.
+// Device returns the device's name.
 func (d *Domain) Device() string { return d.device.Name }
 
-// Ports are the ports that can be used.
+// Ports returns the usable ports.
 func (d *Domain) Ports() []*Port { return d.ports }
 
 // read reads what sysfs tells of the device. It may take long, and is done for what
@@ -216,9 +216,9 @@ func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, ucs.ErrNoDevice)
 }
 
-// Closed is how the closing of an object of the device has gone, given what its Close
-// returned: of a device that is gone nothing is left to be closed, which the kernel says by
-// failing every call.
+// Closed returns the result of closing an object of the device, given the error of its
+// Close. If the device is gone, the kernel fails every call; Closed then returns nil,
+// because nothing is left to close.
 func (d *Domain) Closed(err error) error {
 	if err == nil || !errors.Is(err, syscall.EIO) {
 		return err
@@ -229,7 +229,7 @@ func (d *Domain) Closed(err error) error {
 	return err
 }
 
-// Close implements uct.MemoryDomain. While something is open on the domain it returns
+// Close implements uct.MemoryDomain. While an object of the domain is open it returns
 // ucs.ErrBusy and closes nothing.
 func (d *Domain) Close() error {
 	if r, i := d.regions.live(), d.news.watchers(); r != 0 || i != 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// Iface is what the interfaces of all transports have: the way to the port, completion
-// queues and the waiting for them, message handlers, endpoints that wait or have failed.
+// Iface is the common part of the interfaces of all transports: port and path, completion
+// queues and waiting for them, message handlers, endpoints that wait or have failed.
 // Transports embed it. It belongs to the goroutine of its worker.
 type Iface struct {
 	Domain   *Domain
@@ -31,7 +31,7 @@ type Iface struct {
 
 	SendCQ *verbs.CQ
 	RecvCQ *verbs.CQ
-	SRQ    *verbs.SRQ // nil if the transport has asked for none
+	SRQ    *verbs.SRQ // nil if the transport needs none
 
 	source       source
 	pkey         verbs.PKey
@@ -59,26 +59,27 @@ type Iface struct {
 	failed  error
 }
 
-// User is a transport's side of an Iface.
+// User is the transport that uses an Iface.
 type User interface {
-	// AsyncEvent is told what the device says of the port, of the device, or of objects of the
-	// interface. It runs inside progress. What ends the interface it has to Fail.
+	// AsyncEvent is called with an event of the port, of the device, or of objects of the
+	// interface. It runs inside progress. For an event that ends the interface it must call
+	// Fail.
 	AsyncEvent(e verbs.AsyncEvent)
 }
 
-// IfaceInit is what Open needs besides the port and the worker.
+// IfaceInit holds what Open needs besides the port and the worker.
 type IfaceInit struct {
 	User     User
 	Params   uct.IfaceParams
 	Settings *Settings
-	SendCQE  int                // completions of sends that may be outstanding
-	RecvCQE  int                // and of receives
+	SendCQE  int                // send completions that may be outstanding
+	RecvCQE  int                // receive completions that may be outstanding
 	SRQ      *verbs.SRQInitAttr // nil: none
 }
 
-// Open prepares an Iface that is zero: it chooses how the port is used and makes the
-// queues that endpoints share. Then others come to read what the device tells of it, from
-// their goroutines. After an error nothing is left to be closed.
+// Open prepares a zero Iface: it chooses how the port is used and makes the queues that
+// endpoints share. Afterwards the goroutines of other interfaces may read events of the
+// device for this one. After an error nothing is left to close.
 func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	s := init.Settings
 	if err := s.Check(); err != nil {
@@ -199,7 +200,8 @@ func (i *Iface) defaultTrafficClass() uint8 {
 	return roceTrafficClass
 }
 
-// Counter is a count of the driver's of what the port has seen; ok is false if there is none.
+// Counter returns a counter that the driver keeps of the port; ok is false if there is
+// none.
 func (i *Iface) Counter(name string) (n uint64, ok bool) {
 	if s, is := i.Domain.source.(counted); is {
 		return s.Counter(&i.Domain.device, i.Port.Num, name)
@@ -251,21 +253,21 @@ func (i *Iface) DeviceAddress() []byte { return i.devAddr }
 // SetAMHandler implements uct.Iface.
 func (i *Iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.Handlers.Set(id, h) }
 
-// MTU is the largest packet of the interface.
+// MTU returns the MTU of the interface.
 func (i *Iface) MTU() verbs.MTU { return i.mtu }
 
-// GID is that by which the interface sends.
+// GID returns the GID that the interface sends with.
 func (i *Iface) GID() verbs.GIDEntry { return i.source.GIDEntry }
 
-// NumPaths is how many connections to a peer are worth having.
+// NumPaths returns the useful number of connections to a peer.
 func (i *Iface) NumPaths() int { return i.paths }
 
-// Init takes a queue pair to QPInit. Peers may do what access says; datagrams carry qkey.
+// Init takes a queue pair to QPInit. access is what peers may do; datagrams carry qkey.
 func (i *Iface) Init(qp *verbs.QP, access verbs.Access, qkey verbs.QKey) error {
 	return qp.Init(&verbs.QPAttr{Port: uint8(i.Port.Num), PKeyIndex: i.pkeyIndex, Access: access, QKey: qkey})
 }
 
-// NewAttr is what the attributes of all transports have in common.
+// NewAttr returns the attributes that all transports have in common.
 func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
 	return uct.IfaceAttr{
 		Resource:      i.Port.resource(transport),
@@ -277,7 +279,7 @@ func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
 	}
 }
 
-// Close gives back what Open made; the queue pairs must be closed.
+// Close releases what Open made; the queue pairs must be closed.
 func (i *Iface) Close() (err error) {
 	if i.Domain == nil {
 		return nil

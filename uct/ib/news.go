@@ -181,8 +181,9 @@ func (n *newsDesk) found(w waiter, so bool) {
 // Failed implements uct.Failer.
 func (i *Iface) Failed() error { return i.failed }
 
-// Fail is for the transport, when nothing can be sent or received any more: it knows who else
-// looks at the interface meanwhile. What was found out first stays.
+// Fail marks the interface as failed: nothing can be sent or received any more. The
+// transport calls it, because only the transport knows which other code uses the interface.
+// The first error is kept.
 func (i *Iface) Fail(err error) {
 	if i.failed == nil {
 		i.failed = err
@@ -200,8 +201,8 @@ func (h bellRung) HandleEvent(event.Events) {
 	h.i.ReadNews()
 }
 
-// ReadNews tells the transport of the interface what has happened, and returns how much that
-// was. It is called inside of progress.
+// ReadNews passes events of the interface to its transport and returns their number. It is
+// called inside progress.
 func (i *Iface) ReadNews() int {
 	if !i.letters.waiting.Load() {
 		return 0

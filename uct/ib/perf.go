@@ -4,7 +4,7 @@ package ib
 
 import "github.com/ucx-go/ucx/uct"
 
-// Bytes that a packet has beside its payload.
+// Bytes of a packet besides its payload.
 const (
 	HeaderBTH  = 12
 	HeaderRETH = 16
@@ -65,11 +65,11 @@ func (p *Port) lanes() float64 {
 	return 1
 }
 
-// Perf is the performance model of a transport: segments of that many bytes at most in
-// packets with headers of that many bytes, and overhead seconds of CPU for a message.
-// UCP publishes these numbers, and both sides choose lanes by them: they are C
-// UCX's to the bit (uct_ib_iface_query, uct_ib_iface_get_bandwidth), of a bond those of
-// 1.22.0, while 1.13.1 takes it for one of its links.
+// Perf returns the performance model of a transport: segments of at most that many bytes,
+// in packets with headers of that many bytes, and overhead seconds of CPU for a message.
+// UCP publishes these numbers, and both sides choose lanes by them, so they equal C UCX's
+// exactly (uct_ib_iface_query, uct_ib_iface_get_bandwidth). For a bond they are those of
+// 1.22.0; 1.13.1 treats a bond as one of its links.
 func (i *Iface) Perf(segment, headers int, overhead float64) uct.Perf {
 	p := i.Port
 	l := p.lane()

@@ -15,12 +15,12 @@ import (
 type Port struct {
 	Domain *Domain
 	Num    int            // from 1
-	Attr   verbs.PortAttr // as of the opening of the domain
+	Attr   verbs.PortAttr // when the domain was opened
 
 	elsewhere error // it is not of the subnet that the user wants
 }
 
-// Name is the name of the port as a resource: rxe0:1.
+// Name returns the name of the port as a resource: rxe0:1.
 func (p *Port) Name() string { return fmt.Sprintf("%s:%d", p.Domain.device.Name, p.Num) }
 
 // ethernet reports whether the port speaks RoCE.

@@ -12,10 +12,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Reaches says, from local knowledge only, whether packets from this interface can get to
-// a port and back: nil, or what is in the way (uct_ib_iface_is_reachable_v2). The error
-// matches ucs.ErrUnreachable. An address that only a connection manager of this process has
-// is none of a peer's: C would take it, and let the peer choose our GID.
+// Reaches checks, from local knowledge only, whether packets from this interface can get to
+// a port and back. It returns nil or the obstacle (uct_ib_iface_is_reachable_v2); the error
+// matches ucs.ErrUnreachable. An address that only a connection manager of this process can
+// produce is refused from a peer: C would accept it, and let the peer choose the local GID.
 func (i *Iface) Reaches(a *Address) error {
 	if a.HasIndex || a.Ethernet && a.Version == RoCEAny {
 		return i.unreachable("an address that says by which of ours it is reached")
@@ -23,7 +23,7 @@ func (i *Iface) Reaches(a *Address) error {
 	return i.reaches(a)
 }
 
-// Admits says whether an endpoint may be made to a port, by who has given its address.
+// Admits checks whether an endpoint may be made to a port, given the origin of the address.
 func (i *Iface) Admits(a *Address, o uct.Origin) error {
 	if o == uct.OriginManager {
 		return i.reaches(a)
@@ -93,7 +93,7 @@ func (i *Iface) unreachable(format string, args ...any) error {
 	return fmt.Errorf("ib: %s: %s: %w", i.Port.Name(), fmt.Sprintf(format, args...), ucs.ErrUnreachable)
 }
 
-// Path is a way to a port.
+// Path is a path to a port.
 type Path struct {
 	AH  verbs.AHAttr
 	MTU verbs.MTU
@@ -102,12 +102,12 @@ type Path struct {
 // What C UCX puts where the source port of UDP comes from (UCT_IB_ROCE_UDP_SRC_PORT_BASE).
 const roceSourcePort = 0xc000
 
-// Seed tells connections between queue pairs apart for PathTo. Both sides may number theirs
-// alike.
+// Seed distinguishes connections between queue pairs for PathTo. Both sides may use the
+// same numbers.
 func Seed(own, peer verbs.QPN) uint32 { return uint32(own)*0x85ebca6b ^ uint32(peer)*0xc2b2ae35 }
 
-// PathTo is the path of that number to a port (uct_ib_iface_fill_ah_attr_from_addr). seed
-// tells connections apart that may take different ways through the network.
+// PathTo returns the path with that number to a port (uct_ib_iface_fill_ah_attr_from_addr).
+// seed distinguishes connections that may take different routes through the network.
 func (i *Iface) PathTo(a *Address, path int, seed uint32) Path {
 	p := Path{MTU: min(i.mtu, a.mtu())}
 	p.AH = verbs.AHAttr{Port: uint8(i.Port.Num), SL: i.sl, TrafficClass: i.trafficClass}
@@ -148,7 +148,7 @@ func flowLabel(seed uint32) uint32 {
 	return (h>>12)&flowLabelMask | 1
 }
 
-// AddrOf is the IP address of a port, not valid of InfiniBand.
+// AddrOf returns the IP address of a port; it is not valid for InfiniBand.
 func (i *Iface) AddrOf(a *Address) netip.Addr {
 	if !a.Ethernet {
 		return netip.Addr{}
@@ -160,7 +160,7 @@ func (i *Iface) AddrOf(a *Address) netip.Addr {
 	return ip
 }
 
-// Here reports whether a port is of this machine, in this network namespace.
+// Here reports whether a port is on this machine, in this network namespace.
 func (i *Iface) Here(a *Address) bool {
 	if !a.Ethernet || a.GID == i.source.GID {
 		return a.Ethernet
@@ -169,7 +169,7 @@ func (i *Iface) Here(a *Address) bool {
 	return err == nil && routes.Local(a.GID.Addr())
 }
 
-// PeerAddr implements uct.AddrLocator. There are no ports.
+// PeerAddr implements uct.AddrLocator. The addresses have no port numbers.
 func (i *Iface) PeerAddr(p uct.ReachableParams) (at netip.AddrPort, here bool, err error) {
 	a, err := ParseAddress(p.DeviceAddr)
 	if err != nil {

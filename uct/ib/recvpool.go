@@ -15,11 +15,11 @@ type Receiver interface {
 	PostRecv(wr []verbs.RecvWR) (int, error)
 }
 
-// RecvPool is registered buffers to receive into. It begins with a few, gets more as soon
-// as much of what is posted has been used between two looks, and stops where the process
-// may pin no more (budget.go). Handlers may keep a buffer (uct.AMDesc), in place of which another one
-// is posted; when there is none left they are lent data only for the call. It belongs to
-// one goroutine.
+// RecvPool is a pool of registered receive buffers. It begins with a few, grows when many
+// of the posted buffers were used between two polls, and stops growing when the process may
+// pin no more (budget.go). A handler may keep a buffer (uct.AMDesc); another one is then
+// posted in its place. When no spare buffer is left, handlers get data only for the call.
+// The pool belongs to one goroutine.
 type RecvPool struct {
 	domain  *Domain
 	queue   Receiver
@@ -60,7 +60,7 @@ const (
 )
 
 // Open prepares a pool and posts the first buffers, of size bytes, to the queue, which has
-// room for most. Of those buffers that are received into handlers may keep that many.
+// room for most buffers. Handlers may keep up to keep received buffers.
 func (p *RecvPool) Open(d *Domain, q Receiver, size, most, keep int) error {
 	p.domain, p.queue, p.size, p.most, p.keep = d, q, size, max(most, 1), keep
 	p.batch = make([]verbs.RecvWR, 0, recvBatch)
@@ -89,7 +89,7 @@ func (p *RecvPool) grow(n int) error {
 	return nil
 }
 
-// Data is the memory of the buffer with that number, which its completion has as its ID,
+// Data returns the memory of the buffer with that number, which its completion has as ID;
 // nil if there is none or it was not posted.
 func (p *RecvPool) Data(id uint64) []byte {
 	if id >= uint64(len(p.bufs)) || p.bufs[id].state != bufPosted {
@@ -98,8 +98,9 @@ func (p *RecvPool) Data(id uint64) []byte {
 	return p.bufs[id].data
 }
 
-// Take takes a posted buffer that has been received into, before it is given to a handler.
-// The descriptor is nil if the handler may not keep the data. Done ends it.
+// Take removes a posted buffer from the queue's account after it has been received into,
+// before a handler gets it. The descriptor is nil if the handler may not keep the data.
+// Done must follow.
 func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	b := p.bufs[id]
 	b.state = bufOffered
@@ -112,7 +113,7 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	return &b.AMDesc
 }
 
-// Done takes the buffer back after the handler, which has kept it or not.
+// Done returns the buffer after the handler; kept reports whether the handler has kept it.
 func (p *RecvPool) Done(id uint64, kept bool) {
 	b := p.bufs[id]
 	p.offered--
@@ -145,12 +146,12 @@ func (p *RecvPool) ReleaseDesc(d *uct.AMDesc) {
 	}
 }
 
-// Idle says that there are no more completions just now: what was used before was not used
-// at once.
+// Idle marks that there are no more completions for now: buffers used before and after were
+// not used at the same time.
 func (p *RecvPool) Idle() { p.used = 0 }
 
-// Refill posts what is spare, if it is worth the while, and gets more buffers if
-// those there are were almost all used at once, or are kept.
+// Refill posts spare buffers if there are enough to be worth a call, and allocates more if
+// almost all were in use at the same time, or are kept.
 func (p *RecvPool) Refill() error {
 	if want := p.want(); want > 0 && p.short.occasion() {
 		p.used = 0
@@ -195,8 +196,8 @@ func (p *RecvPool) Post() error {
 	return nil
 }
 
-// Reset takes back all that is posted: the queue was emptied, as of a queue pair that was
-// reset, and nothing of it is in the queue of completions any more.
+// Reset takes back all posted buffers: the queue was emptied, for example by a reset of its
+// queue pair, and no completion of them is left.
 func (p *RecvPool) Reset() {
 	for k, b := range p.bufs {
 		if b.state == bufPosted {
@@ -207,10 +208,10 @@ func (p *RecvPool) Reset() {
 	p.posted = 0
 }
 
-// Posted is how many buffers the device has.
+// Posted returns the number of buffers that the device has.
 func (p *RecvPool) Posted() int { return p.posted }
 
-// Len is how many buffers there are.
+// Len returns the number of buffers.
 func (p *RecvPool) Len() int { return len(p.bufs) }
 
 // Close gives the memory back as soon as no handler keeps any of it, nor looks at it: a handler

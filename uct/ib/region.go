@@ -25,10 +25,11 @@ type Region struct {
 // Bytes implements uct.MemHandle.
 func (r *Region) Bytes() []byte { return r.b }
 
-// SGE names n bytes of the region from off on. It panics if there are not so many.
+// SGE describes n bytes of the region that begin at off. It panics if the region is too
+// short.
 func (r *Region) SGE(off, n int) verbs.SGE { return r.mr.SGE(off, n) }
 
-// LKey is the key for local use.
+// LKey returns the key for local use.
 func (r *Region) LKey() verbs.LKey {
 	if r.mr == nil {
 		return 0
@@ -36,7 +37,7 @@ func (r *Region) LKey() verbs.LKey {
 	return r.mr.LKey()
 }
 
-// Addr is the address of the first byte as the device knows it.
+// Addr returns the device's address of the first byte.
 func (r *Region) Addr() uint64 {
 	if r.mr == nil {
 		return 0
@@ -114,7 +115,7 @@ func (d *Domain) accessOf(access uct.Access) verbs.Access {
 // Alloc implements uct.MemoryDomain.
 func (d *Domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
 
-// Register implements uct.MemoryDomain. The memory stays in place and, where it is Go's,
+// Register implements uct.MemoryDomain. The memory stays in place and, if it is Go memory,
 // alive until Deregister; its pages are pinned.
 func (d *Domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
 	if len(buf) == 0 {
@@ -148,7 +149,7 @@ func (d *Domain) region(m uct.MemHandle) (*Region, error) {
 }
 
 // Deregister implements uct.MemoryDomain. When it returns no peer accesses the memory any
-// more. The handle may become that of other memory.
+// more. The handle may be reused for other memory.
 func (d *Domain) Deregister(m uct.MemHandle) error {
 	r, err := d.region(m)
 	if err != nil {
@@ -205,10 +206,10 @@ func (d *Domain) RkeyValue(packed []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(packed), nil
 }
 
-// DirectKey is the key for all operations of a remote key's value.
+// DirectKey returns the key for all operations from a remote key's value.
 func DirectKey(key *uct.Rkey) verbs.RKey { return verbs.RKey(key.Value) }
 
-// AtomicKey is the second key of a remote key's value, if there is one.
+// AtomicKey returns the second key of a remote key's value, if there is one.
 func AtomicKey(key *uct.Rkey) (k verbs.RKey, ok bool) {
 	k = verbs.RKey(key.Value >> 32)
 	return k, k != noRKey
@@ -220,8 +221,8 @@ func (d *Domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) { return nil, u
 // ReleaseRkey implements uct.MemoryDomain.
 func (d *Domain) ReleaseRkey(*uct.Rkey) error { return nil }
 
-// Gather appends the pieces of a list that is to be sent, or filled, to list. Each
-// must be memory of a handle of this domain.
+// Gather appends the pieces of iov, which is to be sent or filled, to list. Each piece must
+// be memory of a handle of this domain.
 func (d *Domain) Gather(list []verbs.SGE, iov []uct.IOV) ([]verbs.SGE, error) {
 	for i := range iov {
 		b := iov[i].Data

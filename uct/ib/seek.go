@@ -47,11 +47,11 @@ const (
 	maxWaiters   = 1024 // for one
 )
 
-// Seek looks for a way without waiting, and reports whether it does: then done is called
-// once inside progress of the interface, unless that is closed before, and told whether
-// there is one. It does not where the way is known already or too many are being sought.
-// Without done there are fewer places, and nobody is told. Any goroutine may call it then,
-// otherwise that of the interface.
+// Seek resolves a path without waiting, and reports whether it has started to. Then done is
+// called once inside progress of the interface, unless that is closed before, with whether
+// a path was found. Seek does not start if the path is known already, or if too many
+// resolutions are in flight. Without done fewer may be in flight; then any goroutine may
+// call Seek, otherwise that of the interface.
 func (d *Domain) Seek(to verbs.AHAttr, i *Iface, done func(found bool)) bool {
 	c := &d.handles
 	n := neighborOf(&to)
@@ -136,7 +136,7 @@ func (c *ahCache) missed(n neighbor) {
 	c.hunt.silent[n] = true
 }
 
-// Missed is told that a neighbor has not answered: the way there counts as known no more.
+// Missed records that a neighbor has not answered: its path no longer counts as known.
 func (d *Domain) Missed(to verbs.AHAttr) {
 	c := &d.handles
 	c.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// SendPool is registered buffers for what is copied before it is sent. It grows as
-// it is needed. It belongs to one goroutine.
+// SendPool is a pool of registered buffers for data that is copied before it is sent. It
+// grows as needed. It belongs to one goroutine.
 type SendPool struct {
 	domain *Domain
 	size   int // of a buffer
@@ -31,7 +31,7 @@ type sendSlot struct {
 // firstSlots is how many buffers a pool begins with.
 const firstSlots = 32
 
-// Open prepares a pool of at most that many buffers of size bytes.
+// Open prepares a pool of at most most buffers of size bytes.
 func (p *SendPool) Open(d *Domain, size, most int) error {
 	p.domain, p.size, p.most, p.step = d, size, max(most, 1), firstSlots
 	return p.grow()
@@ -80,35 +80,36 @@ func (p *SendPool) Grow() bool {
 	return p.short.why == nil
 }
 
-// Empty reports whether all buffers there are just now are in use and no more could be had.
+// Empty reports whether all buffers are in use and no more could be allocated.
 func (p *SendPool) Empty() bool { return len(p.free) == 0 && p.short.why != nil }
 
-// Whole reports whether the pool has all the buffers that there may be, or that could be had.
+// Whole reports whether the pool has all the buffers that it may have, or that could be
+// allocated.
 func (p *SendPool) Whole() bool { return len(p.slots) == p.most || p.short.why != nil }
 
-// Scarce reports whether more than half of all the buffers that can be had are in use.
+// Scarce reports whether more than half of all available buffers are in use.
 func (p *SendPool) Scarce() bool { return 2*len(p.free) < len(p.slots) && p.Whole() }
 
-// Data is the memory of a buffer.
+// Data returns the memory of a buffer.
 func (p *SendPool) Data(slot int32) []byte { return p.slots[slot].data }
 
-// SGE names the first n bytes of a buffer.
+// SGE describes the first n bytes of a buffer.
 func (p *SendPool) SGE(slot int32, n int) verbs.SGE {
 	s := p.slots[slot].sge
 	s.Length = uint32(n)
 	return s
 }
 
-// Put gives a buffer back. No device may be reading it.
+// Put returns a buffer to the pool. No device may be reading it.
 func (p *SendPool) Put(slot int32) { p.free = append(p.free, slot) }
 
-// Free is how many buffers are not in use.
+// Free returns the number of unused buffers.
 func (p *SendPool) Free() int { return len(p.free) }
 
-// Len is how many buffers there are.
+// Len returns the number of buffers.
 func (p *SendPool) Len() int { return len(p.slots) }
 
-// Close gives the memory back. Nothing may be reading it.
+// Close releases the memory. No device may be reading it.
 func (p *SendPool) Close() (err error) {
 	for k := range p.chunks {
 		err = errors.Join(err, p.chunks[k].free())

@@ -37,17 +37,18 @@ func init() {
 
 const domainSection = "ib memory domain"
 
-// Settings are those of interfaces that all transports have (uct_ib_iface_config_table), for
-// their settings to have as a group with the prefix IB_. Those that have another
-// default in each are theirs: SEG_SIZE, RX_QUEUE_LEN. Left out are those of C
-//   - that are of no consequence there: TX_MAX_BATCH, which nothing reads;
-//   - that only mlx5's own transports have a use for: TX_INLINE_RESP, RX_INLINE,
-//     COUNTER_SET_ID, and REVERSE_SL, that of DC's answers;
-//   - that say how its pools of memory grow: TX_BUFS_GROW and the like, and
-//     RX_MAX_BATCH. Pools here grow with the traffic (recvpool.go), and post whatever is
-//     spare as soon as it is worth the while;
-//   - that its cost model takes for parts of a request: SEND_OVERHEAD. Ours has the whole, as
-//     peers publish it (perf.go).
+// Settings are the settings that the interfaces of all transports share
+// (uct_ib_iface_config_table). A transport's settings contain them as a group with the
+// prefix IB_. Settings whose default differs between transports belong to the transports:
+// SEG_SIZE, RX_QUEUE_LEN. These settings of C are left out:
+//   - TX_MAX_BATCH, which has no effect in C;
+//   - those that only mlx5's own transports use: TX_INLINE_RESP, RX_INLINE,
+//     COUNTER_SET_ID, and REVERSE_SL, for the answers of DC;
+//   - those for the growth of memory pools: TX_BUFS_GROW and similar ones, and
+//     RX_MAX_BATCH. Pools here grow with the traffic (recvpool.go), and post spare
+//     buffers as soon as a call is worth it;
+//   - SEND_OVERHEAD, the parts of a request in C's cost model. The cost model here has
+//     the whole, as peers publish it (perf.go).
 type Settings struct {
 	Common       CommonSettings `prefix:""`
 	TxQueueLen   config.Count   `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
@@ -244,8 +245,7 @@ func (s *subnets) allow(a netip.Addr) bool {
 	return s.mode != config.ListAllow
 }
 
-// Check refuses values that have no room where they go, or that cannot be read as what they are
-// for.
+// Check refuses values that are out of range or that cannot be parsed.
 func (s *Settings) Check() error {
 	if _, err := parseSubnets(s.Subnets); err != nil {
 		return err

@@ -14,18 +14,18 @@ import (
 type Transport struct {
 	Name string // rc_verbs
 
-	// Check says what a device lacks for it, nil for nothing.
+	// Check returns what a device lacks for the transport, nil if nothing.
 	Check func(d *Domain) error
 
-	// Open opens an interface of it on a port.
+	// Open opens an interface of the transport on a port.
 	Open func(p *Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Set) (uct.Iface, error)
 }
 
 // transports is written by init functions only.
 var transports []Transport
 
-// RegisterTransport adds a transport. It is called by init functions and nowhere else;
-// two of one name are a programming error and panic.
+// RegisterTransport adds a transport. Only init functions may call it; two transports of
+// one name are a programming error and panic.
 func RegisterTransport(t Transport) {
 	for i := range transports {
 		if transports[i].Name == t.Name {

@@ -13,17 +13,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Addr is where an ID is: its addresses and, once one of them has chosen it, its
-// device.
+// Addr holds the addresses of an ID and, once one of them has selected it, the device.
 type Addr struct {
 	Src, Dst netip.AddrPort // not valid: not known yet; of a request, IPv6 without zone
-	NodeGUID verbs.GUID     // of the device, 0 for none yet
+	NodeGUID verbs.GUID     // of the device, 0 while there is none
 	Index    int            // the kernel's number of the device, 0 from kernels before 5.7
 	Port     int            // of the device
 	PKey     verbs.PKey     // of IP over InfiniBand, 0 with RoCE
 }
 
-// QueryAddr tells the addresses and the device.
+// QueryAddr returns the addresses and the device.
 func (id *ID) QueryAddr() (Addr, error) {
 	var r cmabi.QueryAddrResp
 	req := cmabi.Query{Id: id.handle, Option: cmabi.RDMA_USER_CM_QUERY_ADDR}
@@ -36,13 +35,13 @@ func (id *ID) QueryAddr() (Addr, error) {
 	}, nil
 }
 
-// LocalAddr is the address and port of this end.
+// LocalAddr returns the address and port of this end.
 func (id *ID) LocalAddr() (netip.AddrPort, error) {
 	a, err := id.QueryAddr()
 	return a.Src, err
 }
 
-// Path is the way that has been resolved; struct ibv_sa_path_rec, in part.
+// Path is a resolved path; a part of struct ibv_sa_path_rec.
 type Path struct {
 	SGID, DGID   verbs.GID
 	SLID, DLID   verbs.LID
@@ -55,7 +54,7 @@ type Path struct {
 	Rate         uint8 // enum ib_rate
 }
 
-// QueryRoute tells the ways to the peer, none before they are resolved.
+// QueryRoute returns the paths to the peer, none before they are resolved.
 func (id *ID) QueryRoute() ([]Path, error) {
 	var r cmabi.QueryRouteResp
 	if err := id.do(cmabi.RDMA_USER_CM_CMD_QUERY_ROUTE, cmabi.Bytes(&cmabi.Query{Id: id.handle}), cmabi.Bytes(&r)); err != nil {
@@ -73,9 +72,9 @@ func (id *ID) QueryRoute() ([]Path, error) {
 	return list, nil
 }
 
-// FindDevice is the device that a names, of those in a list from verbs.Devices.
-// Where several have its GUID, as those of soft-RoCE on interfaces with one
-// hardware address have, it is the one with the local address.
+// FindDevice returns the device of a from a list of verbs.Devices. If several devices have
+// its GUID, like soft-RoCE devices on interfaces with one hardware address, it is the one
+// with the local address.
 func (a *Addr) FindDevice(list []verbs.Device) (*verbs.Device, error) {
 	var found *verbs.Device
 	for i := range list {
@@ -120,19 +119,19 @@ func (a *Addr) certain(d *verbs.Device) bool {
 	return true
 }
 
-// Contexts opens each device once, for all connections over it. The zero value has
-// none open. Any goroutine may use it. After EventDeviceRemoval, use another: a device
-// that comes back may have the name of the one that is gone.
+// Contexts opens each device once, for all connections over it. The zero value has no open
+// devices. Any goroutine may use it. After EventDeviceRemoval use another one: a device
+// that returns may have the name of the removed one.
 type Contexts struct {
-	// Devices is what verbs.Devices has found, which takes a while. It is looked for
-	// again when a device with the local address is not among it.
+	// Devices is the result of verbs.Devices, which takes a while. The list is read again
+	// if no device in it has the local address.
 	Devices []verbs.Device
 
 	mu   sync.Mutex                // guards Devices too, once Open is called
 	open map[string]*verbs.Context // under mu: by the name of the node
 }
 
-// Open is the open device that a names. It stays the Contexts'.
+// Open returns the open device of a. It remains owned by the Contexts.
 func (c *Contexts) Open(a Addr) (*verbs.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +158,7 @@ func (c *Contexts) Open(a Addr) (*verbs.Context, error) {
 	return ctx, nil
 }
 
-// Close closes the devices and all objects of them.
+// Close closes the devices and all their objects.
 func (c *Contexts) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

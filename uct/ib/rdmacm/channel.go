@@ -18,9 +18,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// EventChannel is where the events of IDs come out; struct rdma_event_channel. It
-// has to be kept as long as its connections are to last, by itself or in an ID or
-// Conn: like a file it is closed when nothing refers to it any more.
+// EventChannel delivers the events of IDs; struct rdma_event_channel. The caller must keep
+// a reference to it, or to an ID or Conn of it, as long as its connections are to last:
+// like a file it is closed when it becomes unreachable.
 type EventChannel struct {
 	file    File
 	raw     syscall.RawConn
@@ -49,8 +49,8 @@ func NewEventChannel() (*EventChannel, error) {
 	return NewChannel(f)
 }
 
-// NewChannel makes a channel of a connection manager that is open already and
-// closes it with the channel, also if this fails.
+// NewChannel makes a channel from an open connection manager and closes it with the
+// channel, or if NewChannel fails.
 func NewChannel(f File) (*EventChannel, error) {
 	raw, err := f.Poll().SyscallConn()
 	if err != nil {
@@ -60,8 +60,8 @@ func NewChannel(f File) (*EventChannel, error) {
 		groups: make(map[uint64]*Multicast)}, nil
 }
 
-// FD is the descriptor that becomes readable with an event, -1 once the channel is
-// closed. It stays the channel's.
+// FD returns the descriptor that becomes readable with an event, -1 once the channel is
+// closed. The channel owns it.
 func (c *EventChannel) FD() int {
 	fd := -1
 	c.raw.Control(func(n uintptr) { fd = int(n) })

@@ -12,12 +12,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Config says how Resolve and Listen do what they do. The zero value is a good one,
-// and so is nil.
+// Config holds the options of Resolve and Listen. nil and the zero value are the defaults.
 type Config struct {
-	Source         netip.AddrPort // of Resolve: the local address; default: what the routes say
+	Source         netip.AddrPort // of Resolve: the local address; default: by the routing table
 	TypeOfService  uint8          // of the packets of both sides, of Resolve
-	AckTimeout     uint8          // of the queue pairs of this side: 4.096 µs · 2^n; default: what the route says
+	AckTimeout     uint8          // of the queue pairs of this side: 4.096 µs · 2^n; default: from the route
 	ResolveTimeout time.Duration  // of Resolve, for the address and again for the route; default 2 s
 	Backlog        int            // of Listen: see ID.Listen
 	// NewChannel makes the channels; default: NewEventChannel.
@@ -54,9 +53,9 @@ func (cfg *Config) newChannel(init func(*ID) error) (*EventChannel, *ID, error) 
 	return ch, id, nil
 }
 
-// Conn is a reliable connection, or what Resolve and Listener.GetRequest have begun.
-// It has an event channel to itself. Close gives that back; the queue pair stays
-// the caller's. One goroutine at a time uses it, but for Close.
+// Conn is a reliable connection, established or begun by Resolve or Listener.GetRequest. It
+// has its own event channel, which Close releases; the queue pair stays the caller's. One
+// goroutine at a time may use it, except Close.
 type Conn struct {
 	ch   *EventChannel
 	id   *ID
@@ -66,8 +65,8 @@ type Conn struct {
 	over bool // an end has been told of
 }
 
-// Resolve finds the device and the way to an address: the first half of connecting.
-// The second is Conn.Connect with a queue pair of that device, see Conn.Addr.
+// Resolve finds the device and the path to an address: the first half of connecting. The
+// second half is Conn.Connect with a queue pair of that device, see Conn.Addr.
 func Resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) (*Conn, error) {
 	if cfg == nil {
 		cfg = &Config{}
@@ -98,14 +97,14 @@ func Resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) (*Conn, error
 	return c, nil
 }
 
-// ID is the connection's ID, for what Conn does not do: ID.InitQP, so that receives
+// ID returns the connection's ID, for what Conn does not do: ID.InitQP, so that receives
 // can be posted before Connect or Accept, options, routes.
 func (c *Conn) ID() *ID { return c.id }
 
-// Addr is where the connection is: its device, for Contexts.Open, and addresses.
+// Addr returns the addresses of the connection and its device, for Contexts.Open.
 func (c *Conn) Addr() Addr { return c.addr }
 
-// Peer is what the peer has said: in its request, or when it accepted.
+// Peer returns the parameters that the peer has sent: in its request, or in its answer.
 func (c *Conn) Peer() ConnParam { return c.peer }
 
 // await waits for an event. Another one is an error, what it says or that it came.
@@ -143,10 +142,10 @@ func (c *Conn) prepare(qp *verbs.QP) error {
 	return c.id.InitQP(qp)
 }
 
-// Connect connects a queue pair, which is new or prepared by ID.InitQP, to the peer
-// that accepts; a nil p is DefaultConnParam. p.QPN is not looked at. Peer then tells
-// the answer. If the peer refuses, the error is a *RejectedError. After an error or
-// when ctx has ended, Close is all that can be done.
+// Connect connects a queue pair, which is new or prepared by ID.InitQP, to the peer; a nil
+// p is DefaultConnParam. p.QPN is ignored. Afterwards Peer returns the answer. If the peer
+// refuses, the error is a *RejectedError. After an error, or when ctx has ended, only Close
+// may follow.
 func (c *Conn) Connect(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 	if err := c.prepare(qp); err != nil {
 		return err
@@ -174,9 +173,9 @@ func (c *Conn) Connect(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 	return c.id.Establish()
 }
 
-// Accept connects a queue pair, which is new or prepared by ID.InitQP, to the peer
-// that has asked for it; a nil p is DefaultConnParam, with no more reads and atomics
-// than the peer wants. p.QPN is not looked at.
+// Accept connects a queue pair, which is new or prepared by ID.InitQP, to the requesting
+// peer; a nil p is DefaultConnParam, with no more reads and atomics than the peer wants.
+// p.QPN is ignored.
 func (c *Conn) Accept(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 	if err := c.prepare(qp); err != nil {
 		return err
@@ -201,8 +200,7 @@ func (c *Conn) Accept(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 	return nil
 }
 
-// Reject refuses the peer that has asked, with data for it, and closes c unless it
-// fails.
+// Reject refuses the requesting peer, with data for it, and closes c unless it fails.
 func (c *Conn) Reject(data []byte) error {
 	if err := c.id.Reject(data); err != nil {
 		return err
@@ -210,8 +208,8 @@ func (c *Conn) Reject(data []byte) error {
 	return c.Close()
 }
 
-// Wait waits until the peer ends the connection; nil says that it has. What is posted
-// here completes, as flushed, after Disconnect.
+// Wait waits until the peer ends the connection, and then returns nil. Requests that are
+// posted here complete, as flushed, after Disconnect.
 func (c *Conn) Wait(ctx context.Context) error {
 	if c.over {
 		return nil
@@ -220,9 +218,9 @@ func (c *Conn) Wait(ctx context.Context) error {
 	return err
 }
 
-// Disconnect ends the connection: what is posted to the queue pair completes, as
-// flushed if it has not before. It waits until the peer knows, or has ended the
-// connection itself; a peer that is gone makes that long, which ctx is for.
+// Disconnect ends the connection: requests that are posted to the queue pair complete, as
+// flushed if they have not completed before. It waits until the peer has confirmed, or has
+// ended the connection itself; if the peer is gone this takes long, and ctx limits it.
 func (c *Conn) Disconnect(ctx context.Context) error {
 	if c.qp == nil {
 		return fmt.Errorf("rdmacm: disconnecting what is not connected: %w", ucs.ErrNotConnected)
@@ -251,8 +249,8 @@ type Listener struct {
 	addr netip.AddrPort
 }
 
-// Listen waits for peers at an address, of a device or unspecified for all; port 0
-// is any free one.
+// Listen listens for peers on an address, of a device or unspecified for all; port 0 is any
+// free port.
 func Listen(addr netip.AddrPort, cfg *Config) (*Listener, error) {
 	l := &Listener{}
 	if cfg != nil {
@@ -275,14 +273,14 @@ func Listen(addr netip.AddrPort, cfg *Config) (*Listener, error) {
 	return l, nil
 }
 
-// Addr is where the listener listens.
+// Addr returns the address that the listener listens on.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// GetRequest waits for the next peer; rdma_get_request. Conn.Peer says what it
-// wants. The Conn is for Accept, with a queue pair of its device, or Reject; Close
-// without either refuses too. If there is no room for another connection, the error
-// is ucs.ErrNoResource or ucs.ErrNoMemory: that peer is refused, the next may be
-// waited for.
+// GetRequest waits for the next peer; rdma_get_request. Conn.Peer returns its request. The
+// Conn must be accepted, with a queue pair of its device, or rejected; Close without either
+// refuses it too. If there is no room for another connection, the error is
+// ucs.ErrNoResource or ucs.ErrNoMemory: that peer is refused, and the next call may
+// succeed.
 func (l *Listener) GetRequest(ctx context.Context) (*Conn, error) {
 	for {
 		e, err := l.ch.GetEvent(ctx)

@@ -32,10 +32,10 @@ func (id *ID) tooMuch(err error, data []byte, rc, ud int) error {
 	return err
 }
 
-// Connect asks the peer for a connection; rdma_connect. The way has been resolved
-// and p.QPN is a queue pair that InitQP has prepared. EventConnectResponse follows
-// (then call ConnectQP and Establish), EventRejected or EventUnreachable. With
-// datagrams it is EventEstablished, which tells of the peer, or EventUnreachable.
+// Connect sends a connection request to the peer; rdma_connect. The route has been
+// resolved, and p.QPN is a queue pair that InitQP has prepared. EventConnectResponse (then
+// call ConnectQP and Establish), EventRejected or EventUnreachable follows. With datagrams
+// EventEstablished, which describes the peer, or EventUnreachable follows.
 func (id *ID) Connect(p *ConnParam) error {
 	if err := checkData(p.PrivateData); err != nil {
 		return err
@@ -45,13 +45,12 @@ func (id *ID) Connect(p *ConnParam) error {
 	return id.tooMuch(err, p.PrivateData, MaxConnectData, MaxConnectDataUD)
 }
 
-// Accept agrees to a connection that a peer has asked for; rdma_accept. p.QPN is a
-// queue pair that ConnectQP has taken to where it sends; it is not to send before
-// EventEstablished, or before the peer has sent. With datagrams it is any queue
-// pair of the device, and no event follows.
+// Accept accepts a connection request; rdma_accept. p.QPN is a queue pair that ConnectQP
+// has taken to QPRTS; it must not send before EventEstablished, or before the peer has
+// sent. With datagrams it is any queue pair of the device, and no event follows.
 //
-// The kernel tells of nothing that happens to a request before Accept: if the peer
-// has gone, this fails, or EventUnreachable follows.
+// The kernel reports no events of a request before Accept: if the peer has gone, Accept
+// fails, or EventUnreachable follows.
 func (id *ID) Accept(p *ConnParam) error {
 	if err := checkData(p.PrivateData); err != nil {
 		return err
@@ -61,19 +60,19 @@ func (id *ID) Accept(p *ConnParam) error {
 	return id.tooMuch(err, p.PrivateData, MaxAcceptData, MaxAcceptDataUD)
 }
 
-// Establish tells the peer that has accepted that its answer has come and the queue
-// pair here is ready; rdma_establish. If it fails, the peer is told so.
+// Establish tells the accepting peer that its answer has arrived and the queue pair here is
+// ready; rdma_establish. If it fails, the peer is notified.
 func (id *ID) Establish() error {
 	req := cmabi.Accept{Id: id.handle} // without parameters: not valid
 	return id.do(cmabi.RDMA_USER_CM_CMD_ACCEPT, cmabi.Bytes(&req), nil)
 }
 
-// Reject refuses a connection that a peer has asked for; rdma_reject. The peer gets
-// EventRejected with the data. The ID is still to be closed.
+// Reject refuses a connection request; rdma_reject. The peer gets EventRejected with the
+// data. The ID must still be closed.
 func (id *ID) Reject(data []byte) error { return id.RejectReason(RejectConsumerDefined, data) }
 
-// RejectReason is Reject for a reason, which is RejectConsumerDefined or, from Linux
-// 5.10 on, RejectVendorOption; rdma_reject_ece.
+// RejectReason is Reject with a reason: RejectConsumerDefined or, from Linux 5.10 on,
+// RejectVendorOption; rdma_reject_ece.
 func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 	if err := checkData(data); err != nil {
 		return err
@@ -91,10 +90,10 @@ func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 	return id.tooMuch(err, data, MaxRejectData, MaxAcceptDataUD)
 }
 
-// Disconnect ends the connection; rdma_disconnect. EventDisconnected comes at both
-// ends; the one that has not begun has to call this too, or Close. Queue pairs
-// stay as they are: set them to verbs.QPErr first, for what they have posted to
-// complete. A connection that the peer has ended already is no error.
+// Disconnect ends the connection; rdma_disconnect. EventDisconnected arrives at both ends;
+// the passive end has to call Disconnect, too, or Close. Queue pairs stay as they are: set
+// them to verbs.QPErr first, so that their posted requests complete. If the peer has
+// already ended the connection, that is no error.
 func (id *ID) Disconnect() error {
 	err := id.do(cmabi.RDMA_USER_CM_CMD_DISCONNECT, cmabi.Bytes(&cmabi.Disconnect{Id: id.handle}), nil)
 	if ucm.Errno(err) == syscall.EINVAL {
@@ -103,9 +102,9 @@ func (id *ID) Disconnect() error {
 	return err
 }
 
-// Notify tells the connection manager of an event of the queue pair; rdma_notify.
-// verbs.EventCommEst, if the peer has sent before EventEstablished came, makes that
-// come.
+// Notify passes an event of the queue pair to the connection manager; rdma_notify.
+// verbs.EventCommEst, which occurs if the peer has sent before EventEstablished arrived,
+// causes EventEstablished.
 func (id *ID) Notify(event verbs.EventType) error {
 	return id.do(cmabi.RDMA_USER_CM_CMD_NOTIFY, cmabi.Bytes(&cmabi.Notify{Id: id.handle, Event: uint32(event)}), nil)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Error is a command that the kernel refused: its name, errno, and maybe a hint.
+// Error is a command that the kernel refused: its name, errno, and possibly a hint.
 type Error = ucm.Error
 
-// File is an open connection manager, as NewChannel takes it: /dev/infiniband/rdma_cm,
-// or what stands in for it in tests (package rdmacmtest). Others can only wrap one.
+// File is an open connection manager, as NewChannel takes it: /dev/infiniband/rdma_cm, or
+// its substitute in tests (package rdmacmtest). Other packages can only wrap one.
 type File = ucm.File
 
-// RejectReason is why a connection was refused.
+// RejectReason is the reason for which a connection was refused.
 type RejectReason int
 
-// Reasons a program meets; enum ib_cm_rej_reason, rdma/ib_cm.h.
+// Reasons that a program may see; enum ib_cm_rej_reason, rdma/ib_cm.h.
 const (
 	RejectTimeout          RejectReason = 4
-	RejectInvalidServiceID RejectReason = 8 // nobody listens
+	RejectInvalidServiceID RejectReason = 8 // no listener
 	RejectStaleConn        RejectReason = 10
-	RejectConsumerDefined  RejectReason = 28 // the peer's program said so
-	RejectVendorOption     RejectReason = 35 // it does not like an option
+	RejectConsumerDefined  RejectReason = 28 // by the peer's program
+	RejectVendorOption     RejectReason = 35 // an option was refused
 )
 
 var rejectNames = map[RejectReason]string{
@@ -53,11 +53,11 @@ func (r RejectReason) String() string {
 // RejectedError is a handshake that the other side refused. It is ucs.ErrRejected.
 type RejectedError struct {
 	Reason      RejectReason // 0 in PortSpaceUDP
-	SIDR        int          // in PortSpaceUDP: the status, 1 if nobody listens, 2 if the program refused
-	PrivateData []byte       // of the peer's Reject, with zeros behind it
+	SIDR        int          // in PortSpaceUDP: the status, 1 without a listener, 2 if the program refused
+	PrivateData []byte       // of the peer's Reject, padded with zeros
 }
 
-// Error says why.
+// Error describes the reason.
 func (e *RejectedError) Error() string {
 	if e.SIDR == 0 {
 		return fmt.Sprintf("rdmacm: rejected: %v", e.Reason)
@@ -81,8 +81,7 @@ const (
 	sidrReject      = 2
 )
 
-// EventError is an event that tells of a failure, or of another end than was
-// waited for.
+// EventError is an event that reports a failure, or an unexpected end.
 type EventError struct {
 	Type  EventType
 	Errno syscall.Errno // 0 if the kernel gives none
@@ -96,7 +95,7 @@ func (e *EventError) Error() string {
 	return fmt.Sprintf("rdmacm: %v: %v", e.Type, e.Errno)
 }
 
-// Unwrap returns the status of the event, and errno with its own.
+// Unwrap returns the status of the event, and errno with its status.
 func (e *EventError) Unwrap() []error {
 	status := ucs.ErrIO
 	switch e.Type {

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// EventType is what an Event tells.
+// EventType is the kind of an Event.
 type EventType uint32
 
 // Events; enum rdma_cm_event_type, rdma_cma.h.
@@ -19,14 +19,14 @@ const (
 	EventAddrError       EventType = cmabi.RDMA_CM_EVENT_ADDR_ERROR
 	EventRouteResolved   EventType = cmabi.RDMA_CM_EVENT_ROUTE_RESOLVED
 	EventRouteError      EventType = cmabi.RDMA_CM_EVENT_ROUTE_ERROR
-	EventConnectRequest  EventType = cmabi.RDMA_CM_EVENT_CONNECT_REQUEST  // somebody connects: Event.ID is new
+	EventConnectRequest  EventType = cmabi.RDMA_CM_EVENT_CONNECT_REQUEST  // a peer connects: Event.ID is new
 	EventConnectResponse EventType = cmabi.RDMA_CM_EVENT_CONNECT_RESPONSE // the peer accepts: ConnectQP, then Establish
 	EventConnectError    EventType = cmabi.RDMA_CM_EVENT_CONNECT_ERROR
 	EventUnreachable     EventType = cmabi.RDMA_CM_EVENT_UNREACHABLE
 	EventRejected        EventType = cmabi.RDMA_CM_EVENT_REJECTED
-	EventEstablished     EventType = cmabi.RDMA_CM_EVENT_ESTABLISHED // to who has accepted; with datagrams to who has connected
+	EventEstablished     EventType = cmabi.RDMA_CM_EVENT_ESTABLISHED // at the accepting side; with datagrams at the connecting side
 	EventDisconnected    EventType = cmabi.RDMA_CM_EVENT_DISCONNECTED
-	EventDeviceRemoval   EventType = cmabi.RDMA_CM_EVENT_DEVICE_REMOVAL // close what uses it
+	EventDeviceRemoval   EventType = cmabi.RDMA_CM_EVENT_DEVICE_REMOVAL // close all its objects
 	EventMulticastJoin   EventType = cmabi.RDMA_CM_EVENT_MULTICAST_JOIN
 	EventMulticastError  EventType = cmabi.RDMA_CM_EVENT_MULTICAST_ERROR
 	EventAddrChange      EventType = cmabi.RDMA_CM_EVENT_ADDR_CHANGE
@@ -37,7 +37,7 @@ var eventNames = []string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUT
 	"CONNECT_ERROR", "UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL", "MULTICAST_JOIN",
 	"MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT"}
 
-// String is the name as librdmacm has it, without its prefix.
+// String returns librdmacm's name, without its prefix.
 func (t EventType) String() string {
 	if t < EventType(len(eventNames)) {
 		return eventNames[t]
@@ -45,19 +45,18 @@ func (t EventType) String() string {
 	return fmt.Sprintf("EVENT_%d", uint32(t))
 }
 
-// Event is something that happened to an ID. It is the reader's: there is nothing
-// to acknowledge.
+// Event is an event of an ID. It belongs to the reader and needs no acknowledgement.
 type Event struct {
 	Type      EventType
 	ID        *ID        // for EventConnectRequest a new one, for Accept or Reject, and Close
 	Listener  *ID        // of EventConnectRequest
 	Status    int        // 0, a negative errno, or the reason of EventRejected
-	Conn      ConnParam  // what a peer tells of itself, not of datagrams
+	Conn      ConnParam  // the peer's parameters; not with datagrams
 	UD        UDParam    // of datagrams: the peer, or with EventMulticastJoin the group
 	Multicast *Multicast // of events of multicast
 }
 
-// PrivateData is what the peer has sent with the event.
+// PrivateData returns the private data that the peer has sent with the event.
 func (e *Event) PrivateData() []byte {
 	if e.UD.PrivateData != nil {
 		return e.UD.PrivateData
@@ -65,8 +64,7 @@ func (e *Event) PrivateData() []byte {
 	return e.Conn.PrivateData
 }
 
-// Err is nil for what has gone well, else what has not: a *RejectedError or an
-// *EventError.
+// Err returns nil for success, else a *RejectedError or an *EventError.
 func (e *Event) Err() error {
 	switch e.Type {
 	case EventAddrResolved, EventRouteResolved, EventConnectRequest, EventConnectResponse, EventEstablished,

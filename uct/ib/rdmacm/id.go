@@ -16,9 +16,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// ID is one end of a connection, or of what is to become one, or a listener;
-// struct rdma_cm_id. Its methods start something and do not wait for the peer:
-// events on its channel tell how it ends.
+// ID is one end of a connection, established or not, or a listener; struct rdma_cm_id. Its
+// methods start operations and do not wait for the peer: events on its channel report the
+// results.
 type ID struct {
 	uid    uint64
 	handle uint32
@@ -27,7 +27,7 @@ type ID struct {
 	// What a peer that connects wants, in its request.
 	resources, depth uint8
 
-	// Context is the caller's. What an ID of EventConnectRequest has there is nil.
+	// Context belongs to the caller. It is nil in the ID of an EventConnectRequest.
 	Context any
 
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ type ID struct {
 	closed bool          // under mu
 }
 
-// CreateID makes an ID; rdma_create_id. typ is for PortSpaceIB; elsewhere it is
+// CreateID makes an ID; rdma_create_id. typ is for PortSpaceIB; in other port spaces it is
 // that of the port space, and may be 0.
 func (c *EventChannel) CreateID(ps PortSpace, typ verbs.QPType) (*ID, error) {
 	want := verbs.RC
@@ -61,13 +61,13 @@ func (c *EventChannel) CreateID(ps PortSpace, typ verbs.QPType) (*ID, error) {
 	return id, nil
 }
 
-// PortSpace is that of the ID.
+// PortSpace returns the port space of the ID.
 func (id *ID) PortSpace() PortSpace { return id.ps }
 
-// QPType is the type of queue pairs the ID is for.
+// QPType returns the type of queue pairs that the ID is for.
 func (id *ID) QPType() verbs.QPType { return id.typ }
 
-// Channel is where the events of the ID come out.
+// Channel returns the channel that delivers the events of the ID.
 func (id *ID) Channel() *EventChannel {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -106,10 +106,10 @@ func (id *ID) BindAddr(addr netip.AddrPort) error {
 	return hint(err, syscall.ENODEV, "no RDMA device has this address")
 }
 
-// ResolveAddr finds the device for a destination; rdma_resolve_addr. src is the
-// local address, or none. EventAddrResolved or EventAddrError follows, within the
-// timeout. Addresses of the loopback interface lead to no soft-RoCE device, also not
-// to one on it.
+// ResolveAddr finds the device for a destination; rdma_resolve_addr. src is the local
+// address, or not valid. EventAddrResolved or EventAddrError follows, within the timeout.
+// Addresses of the loopback interface lead to no soft-RoCE device, not even to one on that
+// interface.
 func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 	req := cmabi.ResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
 	var err error
@@ -123,7 +123,7 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error 
 	return hint(err, syscall.ENODEV, "no RDMA device on the way there")
 }
 
-// ResolveRoute finds the way to the resolved address; rdma_resolve_route.
+// ResolveRoute finds the route to the resolved address; rdma_resolve_route.
 // EventRouteResolved or EventRouteError follows, within the timeout.
 func (id *ID) ResolveRoute(timeout time.Duration) error {
 	req := cmabi.ResolveRoute{Id: id.handle, TimeoutMs: milliseconds(timeout)}
@@ -136,17 +136,17 @@ func milliseconds(d time.Duration) uint32 {
 	return uint32(min(max(ms, 0), 1<<31-1))
 }
 
-// Listen waits for peers at the bound address; rdma_listen. Each makes an
-// EventConnectRequest, up to backlog of them that nobody has read yet; more are
-// refused. 0 is the kernel's limit, 1024 unless changed.
+// Listen listens for peers on the bound address; rdma_listen. Each peer causes an
+// EventConnectRequest. Up to backlog of them may be unread; further peers are refused. 0 is
+// the kernel's limit, 1024 unless changed.
 func (id *ID) Listen(backlog int) error {
 	req := cmabi.Listen{Id: id.handle, Backlog: uint32(max(backlog, 0))}
 	return id.do(cmabi.RDMA_USER_CM_CMD_LISTEN, cmabi.Bytes(&req), nil)
 }
 
-// Migrate moves the ID and its events to another channel; rdma_migrate_id. An event
-// comes out at one of them. GetEvent there returns with one that has moved; who waits
-// for FD already is not woken by the kernel, and has to look.
+// Migrate moves the ID and its events to another channel; rdma_migrate_id. Each event is
+// delivered at one of the two. GetEvent there returns with a moved event; a goroutine that
+// already waits for FD is not woken by the kernel, and has to poll.
 func (id *ID) Migrate(to *EventChannel) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -181,9 +181,8 @@ func (id *ID) Migrate(to *EventChannel) error {
 	return nil
 }
 
-// Close ends whatever the ID is: it stops listening, refuses a request, leaves a
-// connection, which the peer is told of; rdma_destroy_id. No event that names it
-// comes any more.
+// Close ends the ID: it stops listening, refuses a request, or leaves a connection and
+// notifies the peer; rdma_destroy_id. No event of the ID is delivered any more.
 func (id *ID) Close() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()

@@ -19,17 +19,17 @@ type Multicast struct {
 	addr   netip.Addr
 }
 
-// Addr is the group.
+// Addr returns the address of the group.
 func (m *Multicast) Addr() netip.Addr { return m.addr }
 
 // joined completes what EventMulticastJoin tells: who sends to a group sends to
 // every queue pair.
 func (m *Multicast) joined(p *UDParam) { p.QPN = verbs.QPN(maxQPNumber) }
 
-// JoinMulticast joins a group with the ID, which has a device; sendOnly is for who
-// does not receive; rdma_join_multicast_ex. EventMulticastJoin follows with the
-// address and key of the group, for verbs.PD.CreateAH and, to receive, for
-// verbs.QP.AttachMcast with UDParam.AH.DGID and DLID; or EventMulticastError.
+// JoinMulticast joins a group with the ID, which must have a device; with sendOnly it does
+// not receive; rdma_join_multicast_ex. EventMulticastJoin follows with the address and key
+// of the group, for verbs.PD.CreateAH and, to receive, for verbs.QP.AttachMcast with
+// UDParam.AH.DGID and DLID; or EventMulticastError.
 func (id *ID) JoinMulticast(addr netip.Addr, sendOnly bool) (*Multicast, error) {
 	m := &Multicast{id: id, uid: lastUID.Add(1), addr: addr}
 	req := cmabi.JoinMcast{Uid: m.uid, Id: id.handle, JoinFlags: cmabi.RDMA_MC_JOIN_FLAG_FULLMEMBER}
@@ -60,8 +60,8 @@ func (id *ID) JoinMulticast(addr netip.Addr, sendOnly bool) (*Multicast, error) 
 	return m, nil
 }
 
-// Leave leaves the group; rdma_leave_multicast. A queue pair that is attached to
-// it is to be detached first. No event that names m comes any more.
+// Leave leaves the group; rdma_leave_multicast. An attached queue pair must be detached
+// first. No event of m is delivered any more.
 func (m *Multicast) Leave() error {
 	m.id.mu.Lock()
 	defer m.id.mu.Unlock()

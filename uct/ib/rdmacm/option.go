@@ -24,20 +24,20 @@ func (id *ID) SetTypeOfService(tos uint8) error {
 	return id.setOption(cmabi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
-// SetReuseAddr lets others that have set it too bind the same address, before it is
-// bound; RDMA_OPTION_ID_REUSEADDR.
+// SetReuseAddr lets other IDs that have set it bind the same address, before it is bound;
+// RDMA_OPTION_ID_REUSEADDR.
 func (id *ID) SetReuseAddr(on bool) error {
 	return id.setOption(cmabi.RDMA_OPTION_ID_REUSEADDR, intOption(on))
 }
 
-// SetAFOnly keeps an ID that is bound to the IPv6 address for any from being that
-// for IPv4 too; RDMA_OPTION_ID_AFONLY.
+// SetAFOnly keeps an ID that is bound to the unspecified IPv6 address from also receiving
+// IPv4; RDMA_OPTION_ID_AFONLY.
 func (id *ID) SetAFOnly(on bool) error {
 	return id.setOption(cmabi.RDMA_OPTION_ID_AFONLY, intOption(on))
 }
 
-// SetAckTimeout sets what the queue pair's timeout is going to be, 4.096 µs · 2^n,
-// before it connects; RDMA_OPTION_ID_ACK_TIMEOUT, from Linux 5.1 on.
+// SetAckTimeout sets the timeout of the queue pair, 4.096 µs · 2^n, before it connects;
+// RDMA_OPTION_ID_ACK_TIMEOUT, from Linux 5.1 on.
 func (id *ID) SetAckTimeout(n uint8) error {
 	return id.setOption(cmabi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{n})
 }

@@ -18,10 +18,9 @@ const attrMask = verbs.QPAttrState | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex 
 	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
 	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN
 
-// InitQPAttr asks what a queue pair is to be set to in a state, for the handshake
-// as far as it has come: verbs.QPInit once there is a device, verbs.QPRTR and
-// verbs.QPRTS when the peer is known; rdma_init_qp_attr. The result is for
-// verbs.QP.Modify.
+// InitQPAttr returns the attributes of a queue pair for a state, as far as the handshake
+// has come: verbs.QPInit once there is a device, verbs.QPRTR and verbs.QPRTS when the peer
+// is known; rdma_init_qp_attr. The result is for verbs.QP.Modify.
 func (id *ID) InitQPAttr(state verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
 	var r cmabi.QpAttr
 	req := cmabi.InitQpAttr{Id: id.handle, QpState: uint32(state)}
@@ -49,9 +48,9 @@ func (id *ID) set(qp *verbs.QP, state verbs.QPState, change func(*verbs.QPAttr))
 	return qp.Modify(&a, mask)
 }
 
-// InitQP prepares a new queue pair of the ID's device: a connected one to
-// verbs.QPInit, where receives can be posted, one of datagrams to verbs.QPRTS, all
-// the way. It is what rdma_create_qp does after it has made one.
+// InitQP prepares a new queue pair of the ID's device: it takes a connected one to
+// verbs.QPInit, where receives can be posted, and one of datagrams to verbs.QPRTS.
+// rdma_create_qp does the same after it has made one.
 func (id *ID) InitQP(qp *verbs.QP) error {
 	if qp.Type() != id.typ {
 		return fmt.Errorf("rdmacm: a queue pair of type %v, not %v: %w", qp.Type(), id.typ, ucs.ErrInvalidParam)
@@ -65,10 +64,10 @@ func (id *ID) InitQP(qp *verbs.QP) error {
 	return qp.Modify(&verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN)
 }
 
-// ConnectQP takes a prepared queue pair to verbs.QPRTS: before Accept with what
-// Accept is going to be given, or after EventConnectResponse; then p may be nil, for
-// as many reads and atomics as the peer says. Peers may write, and read if there is
-// room for it; see verbs.AccessRemoteWrite and its neighbors.
+// ConnectQP takes a prepared queue pair to verbs.QPRTS: before Accept, with the p of
+// Accept, or after EventConnectResponse, where p may be nil for as many reads and atomics
+// as the peer permits. Peers may write, and read if there is room for it; see
+// verbs.AccessRemoteWrite and the constants beside it.
 func (id *ID) ConnectQP(qp *verbs.QP, p *ConnParam) error {
 	// Once more, now with what the peer may do.
 	if err := id.set(qp, verbs.QPInit, nil); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// PortSpace is what a port number belongs to. Ports of different spaces have
-// nothing to do with each other, nor with those of sockets.
+// PortSpace is a space of port numbers. Ports of different spaces are independent of each
+// other and of those of sockets.
 type PortSpace uint16
 
 // Port spaces; enum rdma_port_space, rdma_cma.h.
@@ -37,9 +37,9 @@ func (p PortSpace) String() string {
 	return fmt.Sprintf("PortSpace(%#x)", uint16(p))
 }
 
-// How much data the messages of the handshake carry on InfiniBand and RoCE with
-// IP addresses, in bytes (ib_cm.h, and struct cma_hdr in drivers/infiniband/core/cma.c,
-// which takes 36 bytes of a request).
+// Limits of the private data of handshake messages on InfiniBand and RoCE with IP
+// addresses, in bytes (ib_cm.h, and struct cma_hdr in drivers/infiniband/core/cma.c, which
+// takes 36 bytes of a request).
 const (
 	MaxConnectData   = 56  // Connect
 	MaxAcceptData    = 196 // Accept
@@ -52,29 +52,29 @@ const (
 	defaultRetry     = 7
 )
 
-// ConnParam is what one side of a handshake tells the other; struct
-// rdma_conn_param. What an event says of the two numbers of reads and atomics has
-// been turned round already: they are the reader's own limits.
+// ConnParam holds what one side of a handshake sends to the other; struct rdma_conn_param.
+// In an event the two numbers of reads and atomics have already been exchanged: they are
+// the reader's own limits.
 type ConnParam struct {
-	PrivateData        []byte    // see MaxConnectData and its neighbors
-	ResponderResources uint8     // reads and atomics of the other side that this one has room for
-	InitiatorDepth     uint8     // and that it may have under way itself
+	PrivateData        []byte    // see MaxConnectData and the constants below it
+	ResponderResources uint8     // reads and atomics of the other side that this side has room for
+	InitiatorDepth     uint8     // reads and atomics that this side may have in flight
 	FlowControl        bool      // by the hardware
-	RetryCount         uint8     // of Connect: up to 7, of both sides; rxe takes 7 for ever
-	RNRRetryCount      uint8     // up to 7, which is for ever: of the peer, for receives missing here
+	RetryCount         uint8     // of Connect: up to 7, for both sides; rxe retries forever at 7
+	RNRRetryCount      uint8     // up to 7, which means forever: of the peer, when this side has no receive posted
 	SRQ                bool      // the queue pair has a shared receive queue
 	QPN                verbs.QPN // the queue pair
 }
 
-// DefaultConnParam is what librdmacm takes where it is told nothing, but for the
-// number of reads and atomics, which it asks the device for.
+// DefaultConnParam returns the defaults of librdmacm, except the number of reads and
+// atomics, which librdmacm reads from the device.
 func DefaultConnParam() ConnParam {
 	return ConnParam{ResponderResources: defaultRdAtomic, InitiatorDepth: defaultRdAtomic, RetryCount: defaultRetry,
 		RNRRetryCount: defaultRetry}
 }
 
-// UDParam is what an event tells of a peer to send datagrams to, or of a multicast
-// group; struct rdma_ud_param.
+// UDParam describes a peer to send datagrams to, or a multicast group, as an event reports
+// it; struct rdma_ud_param.
 type UDParam struct {
 	PrivateData []byte
 	AH          verbs.AHAttr

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// AHAttr is the way to a port; struct ibv_ah_attr. With RoCE, Global must be set
-// and DLID and SL are not used.
+// AHAttr is the path to a port; struct ibv_ah_attr. With RoCE, Global must be set, and DLID
+// and SL are not used.
 type AHAttr struct {
 	Global       bool // the fields up to TrafficClass are valid
 	DGID         GID
@@ -53,7 +53,7 @@ func ahAttr(d *abi.QpDest) AHAttr {
 	}
 }
 
-// AH is an address handle: where datagrams go to. Any goroutine may use it.
+// AH is an address handle: the destination of datagrams. Any goroutine may use it.
 type AH struct {
 	pd     *PD
 	handle uint32
@@ -61,8 +61,8 @@ type AH struct {
 	drv    provider.AH
 }
 
-// CreateAH makes an address handle; ibv_create_ah. With RoCE the kernel looks the
-// neighbor up, which may take seconds if it does not answer.
+// CreateAH makes an address handle; ibv_create_ah. With RoCE the kernel resolves the
+// neighbor's address, which may take seconds if it does not answer.
 func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if err := p.ctx.lacks[provider.FeatureUD]; err != nil {
 		return nil, err

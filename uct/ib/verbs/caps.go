@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// DeviceCap is a set of abilities of a device.
+// DeviceCap is a set of capabilities of a device.
 type DeviceCap uint64
 
-// Abilities of a device; enum ib_uverbs_device_cap_flags, ib_user_verbs.h.
+// Capabilities of a device; enum ib_uverbs_device_cap_flags, ib_user_verbs.h.
 const (
 	DeviceResizeMaxWR        DeviceCap = 1 << 0
 	DeviceBadPKeyCounter     DeviceCap = 1 << 1
@@ -49,8 +49,8 @@ var deviceCaps = [...]string{
 	26: "RAW_IP_CSUM", 29: "MANAGED_FLOW_STEERING", 34: "RAW_SCATTER_FCS", 36: "PCI_WRITE_END_PADDING",
 }
 
-// Names lists what is in the set, by the bits, under the names of rdma-core without
-// IBV_DEVICE_. unknown is what has no name.
+// Names lists the capabilities in the set, in the order of the bits, under the names of
+// rdma-core without IBV_DEVICE_. unknown holds the bits without a name.
 func (c DeviceCap) Names() (names []string, unknown DeviceCap) {
 	for i, s := range deviceCaps {
 		if s != "" && c&(1<<i) != 0 {
@@ -61,7 +61,7 @@ func (c DeviceCap) Names() (names []string, unknown DeviceCap) {
 	return names, c
 }
 
-// String is the names, and a number for the rest: XRC|0x80000000.
+// String returns the names, and a number for the other bits: XRC|0x80000000.
 func (c DeviceCap) String() string {
 	names, unknown := c.Names()
 	if unknown != 0 || len(names) == 0 {
@@ -70,23 +70,23 @@ func (c DeviceCap) String() string {
 	return strings.Join(names, "|")
 }
 
-// AtomicCap says what the atomics of a device are atomic with.
+// AtomicCap says with respect to what the atomics of a device are atomic.
 type AtomicCap int
 
 // Kinds of atomics; enum ibv_atomic_cap, rdma-core libibverbs/verbs.h.
 const (
 	AtomicNone   AtomicCap = iota
-	AtomicHCA              // each other
-	AtomicGlobal           // the CPU's too
+	AtomicHCA              // other atomics of the device
+	AtomicGlobal           // also accesses of the CPU
 )
 
 // String returns the name without IBV_ATOMIC_.
 func (a AtomicCap) String() string { return name(int(a), "NONE", "HCA", "GLOB") }
 
-// ODPGeneralCap is a set of abilities with memory that is not pinned.
+// ODPGeneralCap is a set of capabilities with memory that is not pinned.
 type ODPGeneralCap uint64
 
-// Abilities with memory that is not pinned; enum ibv_odp_general_caps, rdma-core
+// Capabilities with memory that is not pinned; enum ibv_odp_general_caps, rdma-core
 // libibverbs/verbs.h.
 const (
 	ODPSupport         ODPGeneralCap = 1 << 0
@@ -107,10 +107,10 @@ const (
 	ODPSRQRecv ODPCap = 1 << 5
 )
 
-// RawPacketCap is a set of abilities of queue pairs for raw packets.
+// RawPacketCap is a set of capabilities of queue pairs for raw packets.
 type RawPacketCap uint32
 
-// Abilities with raw packets; enum ib_uverbs_raw_packet_caps, ib_user_verbs.h.
+// Capabilities with raw packets; enum ib_uverbs_raw_packet_caps, ib_user_verbs.h.
 const (
 	RawPacketCVLANStripping RawPacketCap = 1 << 0
 	RawPacketScatterFCS     RawPacketCap = 1 << 1

@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
-// CompChannel is a completion channel: where completion queues tell of
-// completions. Any goroutine may use it; events go to one reader each.
+// CompChannel is a completion channel, on which completion queues report completions. Any
+// goroutine may use it; each event goes to one reader.
 type CompChannel struct {
 	ctx    *Context
 	id     uint64
@@ -38,9 +38,9 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	return ch, nil
 }
 
-// GetEvent waits for the event of an armed completion queue and returns the queue,
-// nil if it has been closed since; ibv_get_cq_event. There is nothing to
-// acknowledge. The queue has to be armed again for the next one.
+// GetEvent waits for the event of an armed completion queue and returns the queue, nil if
+// it has been closed since; ibv_get_cq_event. Events need no acknowledgement. The queue has
+// to be armed again for the next event.
 func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
 	b := make([]byte, len(abi.Bytes(&abi.CompEventDesc{})))
 	if err := ch.events.read(ctx, b); err != nil {
@@ -49,8 +49,9 @@ func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
 	return ch.told(b), nil
 }
 
-// TryEvent is GetEvent that does not wait: ok is false if there is no event. It is
-// for those who wait for FD with others, and also goes past who waits in GetEvent.
+// TryEvent is GetEvent without waiting: ok is false if there is no event. It is for
+// programs that poll FD together with other descriptors. It may take an event that a
+// waiting GetEvent would have returned.
 func (ch *CompChannel) TryEvent() (q *CQ, ok bool, err error) {
 	b := make([]byte, len(abi.Bytes(&abi.CompEventDesc{})))
 	if ok, err := ch.events.try(b); !ok {
@@ -71,12 +72,12 @@ func (ch *CompChannel) told(b []byte) *CQ {
 	return q
 }
 
-// FD is the descriptor that becomes readable with an event, -1 once the channel is
-// closed. It stays the channel's.
+// FD returns the descriptor that becomes readable with an event, -1 once the channel is
+// closed. The channel owns it.
 func (ch *CompChannel) FD() int { return ch.events.number() }
 
-// Close ends the channel; ibv_destroy_comp_channel. Queues that use it no longer
-// tell anybody.
+// Close closes the channel; ibv_destroy_comp_channel. Queues that use it report no more
+// events.
 func (ch *CompChannel) Close() error {
 	ch.ctx.end(ch, ch.id)
 	return ch.events.close()

@@ -70,9 +70,8 @@ func (d *Device) Open() (*Context, error) {
 	return NewContext(f, d.ABIVersion)
 }
 
-// NewContext makes a Context of a device that is open already and closes it with
-// the Context, also if this fails. abiVersion is that of the driver, 0 if it is
-// not known.
+// NewContext makes a Context of a device that is already open and closes it with the
+// Context, or if NewContext fails. abiVersion is that of the driver, 0 if it is not known.
 func NewContext(f File, abiVersion int) (*Context, error) {
 	c := &Context{file: f, children: make(map[closer]int), byID: make(map[uint64]closer)}
 	c.quiet.L = &c.mu
@@ -127,13 +126,13 @@ func (c *Context) invoke(command uint32, in, out []byte) error {
 	return c.do(uverbs.Invoke(command, in, out))
 }
 
-// Driver is the name of the kernel's driver: rxe.
+// Driver returns the name of the kernel's driver: rxe.
 func (c *Context) Driver() string { return c.provider.Name }
 
-// Name is the name of the device's node: uverbs0.
+// Name returns the name of the device's node: uverbs0.
 func (c *Context) Name() string { return c.file.Name() }
 
-// NumCompVectors is how many completion vectors CreateCQ can choose from.
+// NumCompVectors returns the number of completion vectors that CreateCQ can choose from.
 func (c *Context) NumCompVectors() int { return int(c.compVectors) }
 
 // begin gives a new object a number for events and remembers it.
@@ -222,10 +221,9 @@ func (c *Context) next(turn int) closer {
 	return nil
 }
 
-// Close closes all objects of the device that are left, then the device. The
-// caller has to make sure that no goroutine uses them, but to close them. That the
-// device is gone is no error. A second Close does nothing, also while the first is
-// under way.
+// Close closes all remaining objects of the device, then the device. The caller must ensure
+// that no goroutine uses the objects, except to close them. A device that is gone is no
+// error. A second Close does nothing, even while the first is running.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -268,9 +266,9 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// ProbeDMABuf returns nil if the kernel has PD.RegDMABufMR, else an error that names
-// the kernel it needs. It asks the kernel once. The device's driver may still refuse
-// it.
+// ProbeDMABuf returns nil if the kernel supports PD.RegDMABufMR, else an error that names
+// the required kernel. It asks the kernel once. The device's driver may still refuse a
+// registration.
 func (c *Context) ProbeDMABuf() error {
 	return c.features.Probe(c.file, c.provider.ID, abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
 }

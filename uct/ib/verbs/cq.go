@@ -13,8 +13,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// CQ is a completion queue. One goroutine at a time polls it, waits for it or
-// resizes it.
+// CQ is a completion queue. Only one goroutine at a time may poll it, wait for it or resize
+// it.
 type CQ struct {
 	ctx     *Context
 	handle  uint32
@@ -26,7 +26,7 @@ type CQ struct {
 }
 
 // CreateCQ makes a completion queue for at least cqe completions; ibv_create_cq.
-// More than it has room for are lost, with an EventCQErr. channel may be nil: then
+// Completions that exceed its size are lost, with an EventCQErr. channel may be nil: then
 // the queue can only be polled. vector is below NumCompVectors.
 func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, error) {
 	if cqe < 1 || int64(cqe) > 1<<31 {
@@ -77,24 +77,24 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 	return q, nil
 }
 
-// CQE is how many completions the queue has room for.
+// CQE returns the number of completions that the queue has room for.
 func (q *CQ) CQE() int { return q.cqe }
 
-// Context is the device of the queue.
+// Context returns the device of the queue.
 func (q *CQ) Context() *Context { return q.ctx }
 
-// Channel is the completion channel, nil for none.
+// Channel returns the completion channel, nil if there is none.
 func (q *CQ) Channel() *CompChannel { return q.channel }
 
-// Poll takes up to len(wc) completions and returns how many; ibv_poll_cq. It makes
-// no system call and does not wait.
+// Poll takes up to len(wc) completions and returns their number; ibv_poll_cq. It makes no
+// system call and does not wait.
 func (q *CQ) Poll(wc []WC) int { return q.drv.Poll(wc) }
 
-// ReqNotify asks for one event on the channel when the next completion comes, or
-// the next that is solicited: of a message that was sent with SendSolicited;
-// ibv_req_notify_cq. Completions that are there already do not count: poll once more
-// after it. One that is an error is to count as solicited, by the manual; with
-// rdma_rxe a send that has failed does not (rxe_cq_post), so whoever relies on it sleeps on.
+// ReqNotify asks for one event on the channel at the next completion, or the next solicited
+// one, of a message sent with SendSolicited; ibv_req_notify_cq. Completions that are
+// already in the queue cause no event: poll once more afterwards. According to the manual a
+// completion with an error counts as solicited. With rdma_rxe a failed send does not
+// (rxe_cq_post), so do not rely on it.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	if err := q.ctx.lacks[provider.FeatureEvents]; err != nil {
 		return err
@@ -111,9 +111,9 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	return err
 }
 
-// Wait takes up to len(wc) completions, at least one, and waits for it if there is
-// none yet. The queue must have a channel to itself; of a shared one, read the
-// events with CompChannel.GetEvent.
+// Wait takes up to len(wc) completions, at least one, and waits if there is none yet. The
+// queue must be the only one on its channel; for a shared channel, read the events with
+// CompChannel.GetEvent.
 func (q *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	if n := q.Poll(wc); n > 0 || len(wc) == 0 {
 		return n, nil
@@ -140,8 +140,8 @@ func (q *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	}
 }
 
-// Resize gives the queue room for at least cqe completions, but not for fewer than
-// are in it; ibv_resize_cq.
+// Resize gives the queue room for at least cqe completions, but not for fewer than it
+// holds; ibv_resize_cq.
 func (q *CQ) Resize(cqe int) error {
 	if cqe < 1 || int64(cqe) > 1<<31 {
 		return fmt.Errorf("verbs: %s: a queue of %d completions: %w", q.ctx.Name(), cqe, ucs.ErrInvalidParam)
@@ -167,7 +167,8 @@ func (q *CQ) Resize(cqe int) error {
 	return next.Done(&q.cqe)
 }
 
-// Close ends the queue; ibv_destroy_cq. It is ucs.ErrBusy while queue pairs use it.
+// Close destroys the queue; ibv_destroy_cq. It fails with ucs.ErrBusy while queue pairs use
+// it.
 func (q *CQ) Close() error {
 	var resp abi.DestroyCqResp
 	return q.ctx.destroy(q, q.id, &q.handle, func(handle uint32) *uverbs.Call {

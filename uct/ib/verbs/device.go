@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Device is an RDMA device as sysfs shows it. It is a value: reading it opens
-// nothing. What the kernel does not tell is zero, or as the field says.
+// Device is an RDMA device as sysfs describes it. It is a value: reading it opens nothing.
+// What the kernel does not report is zero, unless the field says otherwise.
 type Device struct {
 	Name         string // rxe0, mlx5_0
 	Uverbs       string // uverbs0; "" if there is none, see AllDevices
 	Path         string // /dev/infiniband/uverbs0
-	Rdev         uint64 // the number of that node
+	Rdev         uint64 // the device number of that node
 	ABIVersion   int    // of the driver
 	Driver       string // of the device below: mlx5_core, ice; rxe and siw have none
 	NodeType     NodeType
@@ -33,7 +33,7 @@ type Device struct {
 	PCI          string // 0000:81:00.0; "" if it is not a PCI device
 	PCIVendor    uint16 // 0x15b3; 0 if it is not a PCI device
 	PCIDevice    uint16
-	NUMANode     int // -1 if there is none
+	NUMANode     int // -1 if unknown
 	Ports        []Port
 }
 
@@ -56,7 +56,7 @@ type PortGID struct {
 	Index  int
 	GID    GID
 	Type   GIDType
-	NetDev string // the network interface, if there is one
+	NetDev string // the network interface, if any
 }
 
 const (
@@ -70,8 +70,8 @@ const (
 	coreABI = 6
 )
 
-// Devices lists the RDMA devices in their order; ibv_get_device_list. root is
-// where sysfs is, /sys if empty. Without the kernel's modules there are none.
+// Devices lists the RDMA devices in their order; ibv_get_device_list. root is the mount
+// point of sysfs, /sys if empty. Without the kernel's modules the list is empty.
 func Devices(root string) ([]Device, error) {
 	return readAll(root, outlines)
 }
@@ -85,9 +85,9 @@ func readAll(root string, outline func(root string) ([]Device, error)) ([]Device
 	return found, err
 }
 
-// OutlineDevices is Devices with no more of each than it takes to open it, its type and its
-// GUID. To read the rest, by Device.Read, takes long where the table of GIDs, with a file
-// for each entry, is large.
+// OutlineDevices is like Devices, but reads of each device only what Open needs, its type
+// and its GUID. Device.Read reads the rest, which takes long if the GID table is large, as
+// it has a file for each entry.
 func OutlineDevices(root string) ([]Device, error) { return outlines(root) }
 
 func outlines(root string) ([]Device, error) {
@@ -125,9 +125,9 @@ func outlines(root string) ([]Device, error) {
 	return found, nil
 }
 
-// AllDevices is Devices and then those that programs cannot open, because the
-// kernel's module ib_uverbs is not loaded or knows nothing of them. They have no
-// Uverbs.
+// AllDevices returns the list of Devices, followed by the devices that programs cannot
+// open, because the kernel's module ib_uverbs is not loaded or does not support them. These
+// have no Uverbs.
 func AllDevices(root string) ([]Device, error) {
 	return readAll(root, allOutlines)
 }
@@ -157,8 +157,7 @@ func allOutlines(root string) ([]Device, error) {
 	return found, nil
 }
 
-// FindDevice returns the device with a name, of the device or its node, from
-// AllDevices.
+// FindDevice returns the device with that name, of the device or its node, from AllDevices.
 func FindDevice(root, name string) (*Device, error) {
 	found, err := allOutlines(root)
 	if err != nil {
@@ -181,7 +180,7 @@ func order(name string) int {
 	return n
 }
 
-// Read reads what sysfs tells of the device, over what is there. root is as in Devices.
+// Read reads the device's attributes from sysfs again. root is as in Devices.
 func (d *Device) Read(root string) { d.read(root) }
 
 // read reads the device's folder of class/infiniband.
@@ -212,9 +211,9 @@ func (d *Device) read(root string) {
 	}
 }
 
-// TrafficClass reads the traffic class that the administrator has set for all of RoCE at a
-// port, as "Global tclass=106" in the tc folder of mlx5's drivers. ok is false if there is
-// none. root is as in Devices.
+// TrafficClass returns the traffic class that the administrator has set for all RoCE
+// traffic of a port, as "Global tclass=106" in the tc folder of mlx5's drivers. ok is false
+// if none is set. root is as in Devices.
 func (d *Device) TrafficClass(root string, port int) (class uint8, ok bool) {
 	if root == "" {
 		root = sysfs
@@ -228,8 +227,8 @@ func (d *Device) TrafficClass(root string, port int) (class uint8, ok bool) {
 	return uint8(n), err == nil
 }
 
-// Counter reads one of the driver's own counters of a port, in its folder hw_counters. ok is
-// false if there is none of the name. root is as in Devices.
+// Counter returns one of the driver's own counters of a port, from its folder hw_counters.
+// ok is false if there is no counter of that name. root is as in Devices.
 func (d *Device) Counter(root string, port int, name string) (n uint64, ok bool) {
 	if root == "" {
 		root = sysfs

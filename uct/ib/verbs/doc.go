@@ -1,52 +1,50 @@
-// Package verbs is InfiniBand verbs in Go on the kernel's interface: devices,
-// protection domains, memory regions and windows, completion queues and channels,
-// queue pairs, shared receive queues, address handles and work requests, without C
-// libraries.
-// Who knows ibv_* finds everything under its name: ibv_reg_mr is PD.RegMR,
-// ibv_post_send is QP.PostSend, ibv_poll_cq is CQ.Poll; ibv_wr_start is QP.Begin, which
-// writes requests straight into the queue, header and payload once.
+// Package verbs is InfiniBand verbs in Go on the kernel's interface, without C libraries:
+// devices, protection domains, memory regions and windows, completion queues and channels,
+// queue pairs, shared receive queues, address handles and work requests.
+//
+// The names follow libibverbs: ibv_reg_mr is PD.RegMR, ibv_post_send is QP.PostSend,
+// ibv_poll_cq is CQ.Poll; ibv_wr_start is QP.Begin, which writes requests straight into the
+// queue, header and payload once.
 //
 // # Objects
 //
-// A Context is an open device; everything else is made from it or from its
-// children and is closed by its Close method. What others still use cannot be
-// closed: Close then returns an error that is ucs.ErrBusy and changes nothing.
-// Context.Close closes all that is left. A Context that is not closed stays open,
-// with its memory registered, as long as the process lives: the device may be
-// writing to it.
+// A Context is an open device; all other objects are made from it or from its children and
+// are closed by their Close methods. An object that others still use cannot be closed:
+// Close then returns an error that matches ucs.ErrBusy, and changes nothing. Context.Close
+// closes all remaining objects. A Context that is not closed stays open, with its memory
+// registered, until the process exits, because the device may be writing to the memory.
 //
 // # Goroutines
 //
-// Any goroutine may make and close objects and ask for their attributes. Of one
-// queue pair, one goroutine at a time posts sends and one posts receives; of one
-// completion queue or shared receive queue, one goroutine at a time polls or
-// posts. Nothing is allocated on these paths, and nobody waits for another goroutine,
-// unless that closes or resets a queue pair whose completions are polled.
+// Any goroutine may make and close objects and query their attributes. On one queue pair,
+// one goroutine at a time may post sends and one may post receives; on one completion queue
+// or shared receive queue, one goroutine at a time may poll or post. These paths allocate
+// nothing, and do not wait for other goroutines, except for one that closes or resets a
+// queue pair whose completions are polled.
 //
 // # Memory
 //
-// Memory that the device reads and writes must stay in place: PD.RegMR pins what
-// it is given until MR.Close. A work request names it by address and key, see
-// MR.SGE; nothing in a work request but inline data is kept or looked at after it
-// is posted.
+// Memory that the device reads and writes must stay in place: PD.RegMR pins a buffer until
+// MR.Close. A work request refers to memory by address and key, see MR.SGE. Of a work
+// request's own memory only inline data is read, and only while it is posted.
 //
 // # Errors
 //
-// errors.Is finds the ucs.Status and the syscall.Errno of a failed call. A work
-// request that fails says so in its completion, see WC.
+// errors.Is finds the ucs.Status and the syscall.Errno of a failed call. A failed work
+// request reports its error in its completion, see WC.
 //
 // # Devices
 //
-// There are providers for soft-RoCE (rdma_rxe), which is tested on Linux 6.1, and for mlx5, of
-// ConnectX adapters. The latter is checked on a model of adapter and kernel driver, against
-// libmlx5 and with C programs, and never on hardware by us: make selftest DEVICE=mlx5_0 is
-// what to run first on a card, or cmd/devinfo --selftest, which is a part of it. Other
-// drivers are refused by name.
+// There are providers for soft-RoCE (rdma_rxe), which is tested on Linux 6.1, and for mlx5,
+// the driver of ConnectX adapters. The mlx5 provider is checked on a model of adapter and
+// kernel driver, against libmlx5 and with C programs, but has not been tried on hardware by
+// this project. On a card run make selftest DEVICE=mlx5_0 first, or cmd/devinfo --selftest,
+// which is a part of it. Devices of other drivers are refused with the driver's name.
 //
 // # Environment
 //
-// VERBS_DEBUG=1 prints each call of the kernel to standard error. VERBS_BLUEFLAME=1 has
-// short requests to mlx5 devices written into the adapter's registers, which saves it
-// reading them from memory. It is off by default: it depends on how the kernel has mapped
-// the registers, and has not been tried on hardware by us.
+// VERBS_DEBUG=1 prints each system call to standard error. VERBS_BLUEFLAME=1 writes short
+// requests to mlx5 devices into the adapter's registers, which saves the adapter a read
+// from memory. It is off by default: it depends on how the kernel has mapped the registers,
+// and has not been tried on hardware by this project.
 package verbs

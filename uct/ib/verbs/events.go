@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
-// EventType is what has happened to a device or an object.
+// EventType is the kind of an event of a device or an object.
 type EventType uint32
 
 // Events; enum ib_event_type, ib_verbs.h.
@@ -45,11 +45,11 @@ var eventNames = []string{"CQ error", "QP fatal error", "QP request error", "QP 
 // String describes the event.
 func (t EventType) String() string { return name(int(t), eventNames...) }
 
-// AsyncEvent is something that happened without being asked for. At most one of
-// the objects is set; none is if it has been closed since.
+// AsyncEvent is an asynchronous event. At most one of the objects is set; none is if the
+// object has been closed since.
 type AsyncEvent struct {
 	Type EventType
-	Port int // of events of ports
+	Port int // of port events
 	CQ   *CQ
 	QP   *QP
 	SRQ  *SRQ
@@ -66,10 +66,10 @@ func (e AsyncEvent) String() string {
 	return e.Type.String()
 }
 
-// GetAsyncEvent waits for the next event of the device; ibv_get_async_event. There
-// is nothing to acknowledge. It fails with ucs.ErrNoDevice when the device is gone,
-// if its driver takes it from those who have it open: rdma_rxe does not, and its
-// removal waits for them without telling.
+// GetAsyncEvent waits for the next event of the device; ibv_get_async_event. Events need no
+// acknowledgement. It fails with ucs.ErrNoDevice when the device is gone, if the driver
+// takes the device away from its users. rdma_rxe does not: its removal waits for them
+// without an event.
 func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	b := make([]byte, len(abi.Bytes(&abi.AsyncEventDesc{})))
 	if err := c.events.read(ctx, b); err != nil {
@@ -78,8 +78,8 @@ func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	return c.asyncEvent(b), nil
 }
 
-// TryAsyncEvent is GetAsyncEvent that does not wait: ok is false if there is no
-// event. It is for those who wait for AsyncFD with others.
+// TryAsyncEvent is GetAsyncEvent without waiting: ok is false if there is no event. It is
+// for programs that poll AsyncFD together with other descriptors.
 func (c *Context) TryAsyncEvent() (e AsyncEvent, ok bool, err error) {
 	b := make([]byte, len(abi.Bytes(&abi.AsyncEventDesc{})))
 	if ok, err := c.events.try(b); !ok {
@@ -111,6 +111,6 @@ func (c *Context) asyncEvent(b []byte) AsyncEvent {
 	return e
 }
 
-// AsyncFD is the descriptor that becomes readable with an event, -1 once the Context
-// is closed. It stays the Context's.
+// AsyncFD returns the descriptor that becomes readable with an event, -1 once the Context
+// is closed. The Context owns it.
 func (c *Context) AsyncFD() int { return c.events.number() }

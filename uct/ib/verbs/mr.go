@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// MR is a memory region: memory that the device may use. Any goroutine may use it.
+// MR is a memory region: memory that the device may access. Any goroutine may use it.
 type MR struct {
 	pd     *PD
 	handle uint32
@@ -33,10 +33,9 @@ type MR struct {
 	resp   abi.RegMrResp
 }
 
-// RegMR registers b, which may be of Go's heap or mapped; ibv_reg_mr. It pins b
-// until Close: b stays alive and in place, and its pages with it. Peers name it by
-// MR.Addr. The registration must not outlive its use: what the kernel pins counts
-// against RLIMIT_MEMLOCK.
+// RegMR registers b, which may be Go heap memory or mapped; ibv_reg_mr. It pins b until
+// Close: b stays alive and in place, and so do its pages. Peers address it by MR.Addr.
+// Close it when it is not needed any more: pinned memory counts against RLIMIT_MEMLOCK.
 func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	m := &MR{pd: p, handle: noHandle}
 	if err := m.Renew(b, access); err != nil {
@@ -45,8 +44,8 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	return m, nil
 }
 
-// Renew registers b as RegMR does, in the domain of a region that is closed, which becomes
-// that of b: nothing is allocated. Nobody may use the region from before any more.
+// Renew registers b as RegMR does, in the domain of a closed region, and reuses the
+// region's object, so nothing is allocated. The old region must not be in use any more.
 func (m *MR) Renew(b []byte, access Access) error {
 	p := m.pd
 	if m.handle != noHandle || len(b) == 0 {
@@ -111,7 +110,7 @@ func limited(err error, what string) error {
 }
 
 // RegDMABufMR registers memory of another device, given as a dma-buf; ibv_reg_dmabuf_mr.
-// iova is the address peers will use. Few drivers have it, from Linux 5.12 on; see
+// iova is the address that peers will use. Few drivers support it, from Linux 5.12 on; see
 // Context.ProbeDMABuf.
 func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*MR, error) {
 	m := &MR{pd: p, iova: iova, length: length, access: access}
@@ -139,7 +138,7 @@ func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*M
 	return m, nil
 }
 
-// ReregFlags say what MR.Rereg changes.
+// ReregFlags select what MR.Rereg changes.
 type ReregFlags uint32
 
 // What MR.Rereg changes; enum ib_mr_rereg_flags, ib_verbs.h.
@@ -149,11 +148,11 @@ const (
 	ReregAccess      ReregFlags = 1 << 2
 )
 
-// Rereg changes what flags say of a registration: its memory to b, its domain to
-// pd, what peers may do to access; ibv_rereg_mr. The keys may change with it. Nobody
-// may use the region meanwhile. What a driver cannot change is ucs.ErrUnsupported:
-// rdma_rxe has it from Linux 6.4, but not for the memory. After an error the region
-// still has to be closed.
+// Rereg changes the parts of a registration that flags select: its memory to b, its domain
+// to pd, the access of peers to access; ibv_rereg_mr. The keys may change as well. The
+// region must not be used meanwhile. A change that the driver does not support gives
+// ucs.ErrUnsupported: rdma_rxe supports changes from Linux 6.4 on, but not of the memory.
+// After an error the region must still be closed.
 func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	c := m.pd.ctx
 	if m.handle == noHandle {
@@ -221,26 +220,26 @@ func (m *MR) setKeys(lkey, rkey uint32) {
 	}
 }
 
-// PD is the protection domain.
+// PD returns the protection domain.
 func (m *MR) PD() *PD { return m.pd }
 
-// LKey is the key for local use.
+// LKey returns the key for local use.
 func (m *MR) LKey() LKey { return m.lkey }
 
-// RKey is the key for peers, 0 if they have no access.
+// RKey returns the key for peers, 0 if they have no access.
 func (m *MR) RKey() RKey { return m.rkey }
 
-// Addr is the address of the first byte, for work requests here and at peers.
+// Addr returns the address of the first byte, for work requests here and at peers.
 func (m *MR) Addr() uint64 { return m.iova }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (m *MR) Len() int { return int(m.length) }
 
-// Bytes is the memory, nil of a dma-buf.
+// Bytes returns the memory, nil for a dma-buf.
 func (m *MR) Bytes() []byte { return m.b }
 
-// SGE names n bytes of the region from off on in a work request. It panics if the
-// region does not have them, as slicing does.
+// SGE describes n bytes of the region that begin at off, for a work request. It panics if
+// the region is too short, as slicing does.
 func (m *MR) SGE(off, n int) SGE {
 	if off < 0 || n < 0 || uint64(off)+uint64(n) > m.length || uint64(n) > 1<<31 {
 		panic(sgeRange(off, n, m.length))

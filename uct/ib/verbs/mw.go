@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// MW is a memory window of type 2: a key for a part of a region that is given and
-// taken by work requests, without a system call. Any goroutine may use it; binds
-// of one window come one after the other.
+// MW is a memory window of type 2: a key for a part of a region that work requests open and
+// invalidate, without a system call. Any goroutine may use it; only one bind of a window
+// may be in flight.
 type MW struct {
 	pd     *PD
 	handle uint32
@@ -25,7 +25,7 @@ type MW struct {
 	next   *MW
 }
 
-// AllocMW makes a memory window that opens nothing yet; ibv_alloc_mw.
+// AllocMW makes a memory window that gives no access yet; ibv_alloc_mw.
 func (p *PD) AllocMW() (*MW, error) {
 	const type2 = 2 // enum ib_mw_type, ib_verbs.h
 	if err := p.ctx.lacks[provider.FeatureMW]; err != nil {
@@ -47,13 +47,13 @@ func (p *PD) AllocMW() (*MW, error) {
 	return w, nil
 }
 
-// RKey is the key for peers: from the post of a WRBindMW on, the one it gives the
-// window.
+// RKey returns the key for peers: from the posting of a WRBindMW on, the key that this
+// gives the window.
 func (w *MW) RKey() RKey { return RKey(w.rkey.Load()) }
 
-// Close ends the window, open or not; ibv_dealloc_mw. It comes before closing the
-// region and the queue pair that the window was opened with: rdma_rxe waits 20
-// seconds to destroy a queue pair with an open one.
+// Close deallocates the window, open or not; ibv_dealloc_mw. Call it before closing the
+// region and the queue pair that the window was opened with: rdma_rxe takes 20 seconds to
+// destroy a queue pair with an open window.
 func (w *MW) Close() error {
 	return w.pd.ctx.destroy(w, w.id, &w.handle, func(handle uint32) *uverbs.Call {
 		return uverbs.NewCall(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY).
@@ -63,10 +63,10 @@ func (w *MW) Close() error {
 
 func (w *MW) abandon() {}
 
-// MWBind is what a WRBindMW opens: Length bytes from Addr on of a region with
-// AccessMWBind, to the peer of the queue pair it is posted to. The window must be
-// new or invalidated, by WRLocalInv or the peer's WRSendWithInv. One whose bind has
-// failed or was flushed is of no more use: close it.
+// MWBind holds the parameters of a WRBindMW. It opens Length bytes from Addr on of a region
+// with AccessMWBind, to the peer of the queue pair that it is posted to. The window must be
+// new or invalidated, by WRLocalInv or the peer's WRSendWithInv. A window whose bind has
+// failed or was flushed cannot be used again: close it.
 type MWBind struct {
 	MW     *MW
 	MR     *MR

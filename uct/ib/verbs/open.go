@@ -8,9 +8,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// OpenDevice opens the device with a name, of the device or its node, or the first
-// device for "". It is FindDevice and Device.Open, but reads only what opening
-// needs: a device may have thousands of files. root is as in Devices.
+// OpenDevice opens the device with that name, of the device or its node, or the first
+// device for "". It combines FindDevice and Device.Open, but reads only what opening needs,
+// because a device may have thousands of files. root is as in Devices.
 func OpenDevice(root, name string) (*Context, error) {
 	found, err := outlines(root)
 	if err != nil {

@@ -32,11 +32,11 @@ func (c *Context) AllocPD() (*PD, error) {
 	return p, nil
 }
 
-// Context is the device of the protection domain.
+// Context returns the device of the protection domain.
 func (p *PD) Context() *Context { return p.ctx }
 
-// Close ends the protection domain; ibv_dealloc_pd. It is ucs.ErrBusy while
-// something is in it.
+// Close deallocates the protection domain; ibv_dealloc_pd. It fails with ucs.ErrBusy while
+// the domain contains objects.
 func (p *PD) Close() error {
 	return p.ctx.destroy(p, p.id, &p.handle, func(handle uint32) *uverbs.Call {
 		return uverbs.NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// Post is a batch of requests to send that are written straight into the queue of a
-// queue pair, without a SendWR in between. QP.Begin begins one:
+// Post is a batch of send requests that are written straight into the queue of a queue
+// pair, without a SendWR in between. QP.Begin begins one:
 //
 //	p := qp.Begin()
 //	p.Send(id, verbs.SendSignaled) // a request,
@@ -19,18 +19,18 @@ import (
 //	p.SGE(mr.SGE(0, n))
 //	n, err := p.Ring()
 //
-// A method that is named for an operation begins a request; those behind it are about
+// A method with the name of an operation begins a request; the methods after it apply to
 // that request, until the next one or Ring. The device sees nothing before Ring, which
-// tells it once of all of them. What was begun and not rung, by whoever stopped
-// half-way or panicked, is forgotten by the next Begin.
+// notifies it once of all requests. If the caller stops before Ring, or panics, the next
+// Begin discards the batch.
 //
-// Of the flags SendInline is not needed: who calls Inline sends so.
+// The flag SendInline is not needed: Inline implies it.
 //
-// The first mistake counts, be it a full queue: its request is taken back, what comes
-// behind it does nothing, and Ring posts what was before it and returns the error.
+// The first error ends the batch, a full queue for example: its request is discarded, later
+// calls do nothing, and Ring posts the requests before it and returns the error.
 //
-// A Post belongs to its queue pair, and to who posts sends there. Nothing is allocated,
-// and nothing that its methods are given is kept.
+// A Post belongs to its queue pair, and to the goroutine that posts sends there. Nothing is
+// allocated, and no argument is kept.
 type Post struct {
 	qp  *QP
 	sq  provider.QP
@@ -96,8 +96,8 @@ func (p *Post) open(q *QP, mem []byte) {
 	}
 }
 
-// Begin begins a batch of requests. The queue pair has one Post: Begin forgets what
-// was begun on it and not rung.
+// Begin begins a batch of requests. The queue pair has one Post: Begin discards requests
+// that were begun on it without a Ring.
 func (q *QP) Begin() *Post {
 	p := &q.post
 	if p.n != 0 || p.err != nil {
@@ -106,18 +106,18 @@ func (q *QP) Begin() *Post {
 	return p
 }
 
-// Send begins a message to a receive of the peer's; WRSend.
+// Send begins a message for a receive of the peer; WRSend.
 func (p *Post) Send(id uint64, flags SendFlags) {
 	p.begin(id, WRSend, flags)
 }
 
-// SendImm begins a message with a number, which arrives as it is; WRSendWithImm.
+// SendImm begins a message with an immediate value, which arrives unchanged; WRSendWithImm.
 func (p *Post) SendImm(id uint64, flags SendFlags, imm uint32) {
 	p.wr.Imm = imm
 	p.begin(id, WRSendWithImm, flags)
 }
 
-// SendInv begins a message that closes a window of the peer's; WRSendWithInv.
+// SendInv begins a message that invalidates a window of the peer; WRSendWithInv.
 func (p *Post) SendInv(id uint64, flags SendFlags, key RKey) {
 	p.wr.Imm = uint32(key)
 	p.begin(id, WRSendWithInv, flags)
@@ -129,34 +129,34 @@ func (p *Post) Write(id uint64, flags SendFlags, addr uint64, key RKey) {
 	p.begin(id, WRRDMAWrite, flags)
 }
 
-// WriteImm begins a write that takes a receive of the peer's, with a number;
+// WriteImm begins a write with an immediate value that consumes a receive of the peer;
 // WRRDMAWriteWithImm.
 func (p *Post) WriteImm(id uint64, flags SendFlags, addr uint64, key RKey, imm uint32) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.Imm = addr, key, imm
 	p.begin(id, WRRDMAWriteWithImm, flags)
 }
 
-// Read begins a read of the peer's memory, into pieces; WRRDMARead.
+// Read begins a read of the peer's memory into the pieces that SGE adds; WRRDMARead.
 func (p *Post) Read(id uint64, flags SendFlags, addr uint64, key RKey) {
 	p.wr.RemoteAddr, p.wr.RKey = addr, key
 	p.begin(id, WRRDMARead, flags)
 }
 
-// CompareSwap begins the replacing of 8 bytes of the peer's memory, if they are what is
-// expected; what they were goes into one piece of 8 bytes. WRAtomicCmpAndSwp.
+// CompareSwap begins a compare-and-swap of 8 bytes of the peer's memory; the previous value
+// goes into one piece of 8 bytes. WRAtomicCmpAndSwp.
 func (p *Post) CompareSwap(id uint64, flags SendFlags, addr uint64, key RKey, compare, swap uint64) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, compare, swap
 	p.begin(id, WRAtomicCmpAndSwp, flags)
 }
 
-// FetchAdd begins an addition to 8 bytes of the peer's memory; what they were goes into
+// FetchAdd begins an addition to 8 bytes of the peer's memory; the previous value goes into
 // one piece of 8 bytes. WRAtomicFetchAndAdd.
 func (p *Post) FetchAdd(id uint64, flags SendFlags, addr uint64, key RKey, add uint64) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, add, 0
 	p.begin(id, WRAtomicFetchAndAdd, flags)
 }
 
-// BindMW begins the opening of a window, which has its new key from now on; WRBindMW.
+// BindMW begins the binding of a window, which has its new key from now on; WRBindMW.
 func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
 	p.begin(id, WRBindMW, flags)
 	if p.err != nil {
@@ -176,13 +176,13 @@ func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
 	b.MW.bind(key, &p.bound)
 }
 
-// LocalInv closes a window of one's own; WRLocalInv.
+// LocalInv invalidates a local window; WRLocalInv.
 func (p *Post) LocalInv(id uint64, flags SendFlags, key RKey) {
 	p.wr.Imm = uint32(key)
 	p.begin(id, WRLocalInv, flags)
 }
 
-// To says where the datagram goes to. A request of a UD queue pair needs it.
+// To sets the destination of the datagram. A request of a UD queue pair needs it.
 func (p *Post) To(ah *AH, qpn QPN, qkey QKey) {
 	if p.err != nil || p.n == 0 || p.own&needsAddress == 0 || ah == nil || ah.pd != p.qp.pd || ah.handle == noHandle {
 		p.noAddress()
@@ -192,8 +192,8 @@ func (p *Post) To(ah *AH, qpn QPN, qkey QKey) {
 	p.sq.Address(ah.drv, qpn, qkey)
 }
 
-// SGE adds a piece of memory to what the request sends, or to where what it fetches
-// goes.
+// SGE adds a piece of memory to what the request sends, or to the destination of what it
+// fetches.
 func (p *Post) SGE(s SGE) {
 	r := &p.last
 	n := r.length + uint64(s.Length)
@@ -208,8 +208,8 @@ func (p *Post) SGE(s SGE) {
 	p.sq.Gather(s)
 }
 
-// Inline adds bytes to what the request sends. They are copied into the queue and may
-// be used again at once. A request has inline data or pieces of memory, not both.
+// Inline adds bytes to what the request sends. They are copied into the queue and may be
+// reused at once. A request has either inline data or pieces of memory.
 func (p *Post) Inline(b []byte) {
 	r := &p.last
 	if len(b) > r.end-r.at {
@@ -221,13 +221,13 @@ func (p *Post) Inline(b []byte) {
 	copy(dst, b)
 }
 
-// Err is the first mistake of the batch, nil for none.
+// Err returns the first error of the batch, nil if there is none.
 func (p *Post) Err() error { return p.err }
 
-// Ring hands the requests to the device, rings its bell once for all, and returns how
-// many they are. An error is that of the request behind these: ucs.ErrNoResource if the
-// queue is full; or that of the bell: the next Ring that has requests, or neither
-// requests nor a mistake, rings it again. The Post is empty then and may be used on.
+// Ring passes the requests to the device with one doorbell and returns their number. An
+// error is that of the request after these, ucs.ErrNoResource if the queue is full; or that
+// of the doorbell, in which case the next Ring that has requests, or neither requests nor
+// an error, rings it again. Afterwards the Post is empty and can be used again.
 func (p *Post) Ring() (int, error) {
 	if p.last.trait&needs != 0 {
 		p.unmet()

@@ -4,14 +4,14 @@ package verbs
 
 import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 
-// PostSend posts work requests in their order, rings the device's bell once for
-// all and returns how many are in the queue; ibv_post_send. An error is that of
-// the request behind these: ucs.ErrNoResource if the queue is full; or that of the
-// bell: the next call that puts something into the queue, or has no requests, rings
-// it again. It is a Post that is begun, filled and rung.
+// PostSend posts work requests in order with one doorbell and returns the number that are
+// in the queue; ibv_post_send. An error is that of the request after these,
+// ucs.ErrNoResource if the queue is full; or that of the doorbell, in which case the next
+// call that adds to the queue, or has no requests, rings it again. PostSend is a Post that
+// is begun, filled and rung.
 //
-// wr and what it points to belong to the caller again, but for the memory that
-// SGList names.
+// Afterwards wr and what it points to belong to the caller again, except the memory that
+// SGList refers to.
 func (q *QP) PostSend(wr []SendWR) (int, error) {
 	p := q.Begin()
 	plain := p.ops.Load() & p.plain

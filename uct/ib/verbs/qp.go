@@ -22,8 +22,8 @@ const (
 	UD = provider.UD // unreliable datagram
 )
 
-// QPCap is how much a queue pair takes: MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE,
-// and MaxInline, in bytes; struct ibv_qp_cap.
+// QPCap holds the limits of a queue pair: MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE, and
+// MaxInline, in bytes; struct ibv_qp_cap.
 type QPCap = provider.QPCap
 
 func capToABI(c QPCap) abi.QpCap {
@@ -36,7 +36,7 @@ func capOfABI(c *abi.QpCap) QPCap {
 		MaxRecvSGE: int(c.MaxRecvSge), MaxInline: int(c.MaxInlineData)}
 }
 
-// QPInitAttr is what a queue pair is to be; struct ibv_qp_init_attr.
+// QPInitAttr are the parameters of CreateQP; struct ibv_qp_init_attr.
 type QPInitAttr struct {
 	Type   QPType
 	SendCQ *CQ
@@ -46,8 +46,8 @@ type QPInitAttr struct {
 	SigAll bool // every request completes as if it were SendSignaled
 }
 
-// QP is a queue pair. One goroutine at a time posts sends, one posts receives, and
-// nobody does while its state is changed.
+// QP is a queue pair. One goroutine at a time may post sends and one may post receives, and
+// none while its state is changed.
 type QP struct {
 	pd     *PD
 	handle uint32
@@ -62,8 +62,8 @@ type QP struct {
 	mcast  mcastGroups
 }
 
-// CreateQP makes a queue pair in state QPReset; ibv_create_qp. Its Cap may be more
-// than was asked for.
+// CreateQP makes a queue pair in state QPReset; ibv_create_qp. Its Cap may exceed the
+// requested one.
 func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 	c := a.Cap
 	switch {
@@ -133,25 +133,25 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 	return q, nil
 }
 
-// QPN is the number of the queue pair, which peers need to know.
+// QPN returns the number of the queue pair, which peers need.
 func (q *QP) QPN() QPN { return q.qpn }
 
-// Type is the service.
+// Type returns the service.
 func (q *QP) Type() QPType { return q.typ }
 
-// PD is the protection domain.
+// PD returns the protection domain.
 func (q *QP) PD() *PD { return q.pd }
 
-// SendCQ is where sends complete.
+// SendCQ returns the completion queue of sends.
 func (q *QP) SendCQ() *CQ { return q.init.SendCQ }
 
-// RecvCQ is where receives complete.
+// RecvCQ returns the completion queue of receives.
 func (q *QP) RecvCQ() *CQ { return q.init.RecvCQ }
 
-// SRQ is the shared receive queue, nil for none.
+// SRQ returns the shared receive queue, nil if there is none.
 func (q *QP) SRQ() *SRQ { return q.init.SRQ }
 
-// Cap is how much the queue pair takes.
+// Cap returns the limits of the queue pair.
 func (q *QP) Cap() QPCap { return q.cap }
 
 // setState notes the state, and with it what can be posted.
@@ -164,11 +164,11 @@ func (q *QP) setState(s QPState) {
 	q.post.ops.Store(ops)
 }
 
-// State is the state the queue pair was last set to or, by Query, found in.
+// State returns the state that the queue pair was last set to, or that Query has read.
 func (q *QP) State() QPState { return QPState(q.state.Load()) }
 
-// PostRecv posts work requests to the receive queue and returns how many are in
-// it; ibv_post_recv. It makes no system call. A full queue is ucs.ErrNoResource.
+// PostRecv posts work requests to the receive queue and returns the number that are in it;
+// ibv_post_recv. It makes no system call. A full queue gives ucs.ErrNoResource.
 func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	if q.state.Load() == uint32(QPReset) {
 		return 0, errState
@@ -176,13 +176,14 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	return q.drv.PostRecv(wr)
 }
 
-// Close ends the queue pair; ibv_destroy_qp. What is posted does not complete. What has
-// completed is still to be polled: a message whose sender knows that it has arrived is
-// there, on every device. (Of C's libraries that of mlx5 forgets it.) The number of the queue
-// pair may be that of a new one by then: who closes one with completions in the queues, and
-// makes another, tells them apart by the IDs of requests. Modify to QPReset is the same.
+// Close destroys the queue pair; ibv_destroy_qp. Posted requests do not complete.
+// Completions that exist can still be polled: a message whose sender has been told of its
+// arrival is not lost, on any device. (libmlx5 drops it.) The queue pair's number may then
+// be reused for a new one: a program that closes a queue pair with completions in the
+// queues, and makes another, distinguishes them by the IDs of the requests. The same
+// applies to Modify to QPReset.
 //
-// It is ucs.ErrBusy while the queue pair is attached to multicast groups.
+// Close fails with ucs.ErrBusy while the queue pair is attached to multicast groups.
 func (q *QP) Close() error {
 	var resp abi.DestroyQpResp
 	return q.pd.ctx.destroy(q, q.id, &q.handle, func(handle uint32) *uverbs.Call {

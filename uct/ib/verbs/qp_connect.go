@@ -8,21 +8,19 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Init takes the queue pair from QPReset to QPInit, where receives may be posted.
-// It uses Port, PKeyIndex and Access of a, of a UD queue pair QKey instead of
-// Access.
+// Init takes the queue pair from QPReset to QPInit, where receives may be posted. It uses
+// Port, PKeyIndex and Access of a; for a UD queue pair QKey instead of Access.
 func (q *QP) Init(a *QPAttr) error { return q.step(QPReset, QPInit, a) }
 
-// Connect takes the queue pair from QPInit to QPRTR and QPRTS. It uses of a:
+// Connect takes the queue pair from QPInit to QPRTR and QPRTS. It uses these fields of a:
 //
 //	RC  AH, DestQPN, PathMTU, RQPSN, SQPSN, MaxRdAtomic, MaxDestRdAtomic,
 //	    MinRNRTimer, Timeout, RetryCount, RNRRetry
 //	UC  AH, DestQPN, PathMTU, RQPSN, SQPSN
 //	UD  SQPSN
 //
-// RQPSN is the SQPSN of the peer, and neither end sends before the other is in
-// QPRTR. What it does not use stays as it is: other ways to change a queue pair
-// are Modify's.
+// RQPSN is the SQPSN of the peer, and neither end may send before the other is in QPRTR.
+// Other fields stay unchanged; use Modify for other transitions.
 func (q *QP) Connect(a *QPAttr) error {
 	if err := q.step(QPInit, QPRTR, a); err != nil {
 		return err
@@ -40,10 +38,10 @@ func (q *QP) step(from, to QPState, a *QPAttr) error {
 	return q.Modify(&next, QPAttrState|transitions[q.typ][[2]QPState{from, to}].must)
 }
 
-// DefaultGID is the GID of a port by which most peers reach it: of RoCE v2 before
-// v1, and of an IPv4 address before one of IPv6, with addresses of the link last.
-// A port without any is ucs.ErrNoElem. An entry above 255 is not considered, since
-// no queue pair can be told to use it.
+// DefaultGID returns the GID of a port that most peers can reach: RoCE v2 before v1, an
+// IPv4 address before an IPv6 one, and link-local addresses last. A port without a GID
+// gives ucs.ErrNoElem. Entries above 255 are not considered, because queue pairs cannot use
+// them.
 func (c *Context) DefaultGID(port int) (GIDEntry, error) {
 	all, err := c.QueryGIDTable()
 	if err != nil {
@@ -78,8 +76,8 @@ func (e GIDEntry) rank() int {
 // maxSGIDIndex is what a field of 8 bits names.
 const maxSGIDIndex = 1<<8 - 1
 
-// To is the way from the GID to that of a peer, for queue pairs and address
-// handles. Of an entry above 255 it is the zero AHAttr, which they refuse.
+// To returns the path from the GID to that of a peer, for queue pairs and address handles.
+// For an entry above 255 it is the zero AHAttr, which these refuse.
 func (e GIDEntry) To(peer GID) AHAttr {
 	if e.Index > maxSGIDIndex {
 		return AHAttr{}

@@ -21,9 +21,9 @@ type mcastGroup struct {
 	lid LID
 }
 
-// AttachMcast makes a datagram queue pair receive what is sent to a multicast
-// group; ibv_attach_mcast. lid is that of the group, 0 with RoCE. Whether the
-// network brings it here is another matter: the host has to be in the group.
+// AttachMcast makes a datagram queue pair receive what is sent to a multicast group;
+// ibv_attach_mcast. lid is that of the group, 0 with RoCE. The host must also be a member
+// of the group, so that the network delivers its packets here.
 func (q *QP) AttachMcast(gid GID, lid LID) error {
 	q.mcast.mu.Lock()
 	defer q.mcast.mu.Unlock()

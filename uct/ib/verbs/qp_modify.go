@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// QPAttr is what a queue pair is set to and found as; struct ibv_qp_attr.
+// QPAttr holds attributes of a queue pair, for Modify and Query; struct ibv_qp_attr.
 type QPAttr struct {
 	State           QPState
 	CurState        QPState
@@ -20,22 +20,22 @@ type QPAttr struct {
 	SQPSN           PSN
 	DestQPN         QPN
 	Access          Access // what the peer may do
-	AH              AHAttr // the way to the peer
+	AH              AHAttr // the path to the peer
 	PKeyIndex       uint16
 	Port            uint8
-	MaxRdAtomic     uint8 // reads and atomics under way from here
-	MaxDestRdAtomic uint8 // and to here
+	MaxRdAtomic     uint8 // reads and atomics in flight from here
+	MaxDestRdAtomic uint8 // reads and atomics in flight to here
 	MinRNRTimer     uint8 // code of the time a sender waits for a receive, 0 is the longest
-	Timeout         uint8 // of an acknowledgment: 4.096 µs · 2^n, 0 for ever
-	RetryCount      uint8 // up to 7; rxe takes 7 for ever
-	RNRRetry        uint8 // up to 7, which is for ever
-	SQDrainEvent    bool  // an EventSQDrained when what is under way is done
+	Timeout         uint8 // of an acknowledgment: 4.096 µs · 2^n, 0 means none
+	RetryCount      uint8 // up to 7; rxe retries forever at 7
+	RNRRetry        uint8 // up to 7, which means forever
+	SQDrainEvent    bool  // an EventSQDrained when the requests in flight are done
 	SQDraining      bool  // Query only
 	Cap             QPCap // Query only
 	SigAll          bool  // Query only
 }
 
-// QPAttrMask says which fields of a QPAttr count.
+// QPAttrMask selects fields of a QPAttr.
 type QPAttrMask uint32
 
 // Fields of QPAttr; enum ib_qp_attr_mask, ib_verbs.h.
@@ -87,9 +87,9 @@ func (m QPAttrMask) String() string {
 
 const mask24 = 1<<24 - 1
 
-// Modify sets the fields in mask, among them the state; ibv_modify_qp. What the
-// change of state needs and does not allow is checked here, with errors that say
-// so. With RoCE a change to QPRTR looks the peer up, which may take seconds.
+// Modify sets the fields in mask, including the state; ibv_modify_qp. It checks which
+// fields the change of state requires and permits, and its errors name them. With RoCE a
+// change to QPRTR resolves the peer's address, which may take seconds.
 func (q *QP) Modify(a *QPAttr, mask QPAttrMask) error {
 	from := q.State()
 	if mask&QPAttrCurState != 0 {
@@ -123,7 +123,7 @@ func (q *QP) Modify(a *QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// Query asks the kernel for the attributes in mask and maybe more; ibv_query_qp.
+// Query reads the attributes in mask, and possibly others, from the kernel; ibv_query_qp.
 func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 	var r abi.QueryQpResp
 	if err := q.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_QUERY_QP, abi.Bytes(&abi.QueryQp{QpHandle: q.handle, AttrMask: uint32(mask)}), abi.Bytes(&r)); err != nil {

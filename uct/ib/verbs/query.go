@@ -12,11 +12,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// DeviceAttr is what a device can do; struct ibv_device_attr_ex. What the kernel or
-// the driver does not tell is 0.
+// DeviceAttr holds the capabilities of a device; struct ibv_device_attr_ex. What the kernel
+// or the driver does not report is 0.
 type DeviceAttr struct {
 	FirmwareVersion      uint64 // three parts: from bit 32, 16 and 0
-	Firmware             string // the same as the tools print it
+	Firmware             string // the same, as the tools print it
 	NodeGUID             GUID
 	SysImageGUID         GUID
 	MaxMRSize            uint64 // bytes
@@ -34,9 +34,9 @@ type DeviceAttr struct {
 	MaxMR                int
 	MaxPD                int
 	MaxQPRdAtom          int // reads and atomics a queue pair can be the target of
-	MaxQPInitRdAtom      int // and that it can have under way
+	MaxQPInitRdAtom      int // reads and atomics it can have in flight
 	MaxResRdAtom         int
-	MaxEE                int // of reliable datagrams, which no device has
+	MaxEE                int // of reliable datagrams, which no device supports
 	MaxEERdAtom          int
 	MaxEEInitRdAtom      int
 	MaxRDD               int
@@ -55,9 +55,9 @@ type DeviceAttr struct {
 	MaxSRQSGE            int
 	MaxPKeys             int
 	LocalCAAckDelay      int
-	Ports                int // at most 255; Device.Ports has them all
+	Ports                int // at most 255; Device.Ports has all
 	ODP                  ODPCaps
-	TimestampMask        uint64 // of completions; 0: they have none
+	TimestampMask        uint64 // of completions; 0: no timestamps
 	CoreClockKHz         uint64 // of these timestamps
 	RSS                  RSSCaps
 	TSO                  TSOCaps
@@ -70,15 +70,15 @@ type DeviceAttr struct {
 	CQModerationPeriodUs int
 }
 
-// ODPCaps is what a device can do with memory that is not pinned; struct
+// ODPCaps holds the capabilities of a device with memory that is not pinned; struct
 // ibv_odp_caps.
 type ODPCaps struct {
 	General         ODPGeneralCap
 	RC, UC, UD, XRC ODPCap // by transport
 }
 
-// RSSCaps is how a device can spread what it receives; struct ibv_rss_caps. The
-// hash's are the driver's to tell.
+// RSSCaps holds a device's capabilities to spread what it receives; struct ibv_rss_caps.
+// The driver reports those of the hash.
 type RSSCaps struct {
 	QPTypes                    uint32 // 1 << QPType
 	MaxRWQIndirectionTables    uint32
@@ -87,31 +87,31 @@ type RSSCaps struct {
 	RxHashFunction             uint8
 }
 
-// TSOCaps is how a device can segment what it sends; struct ibv_tso_caps. The driver
-// tells.
+// TSOCaps holds a device's capabilities to segment what it sends; struct ibv_tso_caps. The
+// driver reports them.
 type TSOCaps struct {
-	MaxTSO  uint32 // bytes; 0: it cannot
+	MaxTSO  uint32 // bytes; 0: not supported
 	QPTypes uint32 // 1 << QPType
 }
 
-// PacketPacingCaps is how a device can limit the rate of a queue pair; struct
-// ibv_packet_pacing_caps. The driver tells.
+// PacketPacingCaps holds a device's capabilities to limit the rate of a queue pair; struct
+// ibv_packet_pacing_caps. The driver reports them.
 type PacketPacingCaps struct {
 	MinKbps uint32
-	MaxKbps uint32 // 0: it cannot
+	MaxKbps uint32 // 0: not supported
 	QPTypes uint32 // 1 << QPType
 }
 
-// TMCaps is how a device can match tags; struct ibv_tm_caps.
+// TMCaps holds a device's capabilities for tag matching; struct ibv_tm_caps.
 type TMCaps struct {
 	MaxRndvHdrSize uint32 // bytes
-	MaxNumTags     uint32 // 0: it cannot
+	MaxNumTags     uint32 // 0: not supported
 	MaxOps         uint32
 	MaxSGE         uint32
 	RC             bool
 }
 
-// QueryDevice asks what the device can do; ibv_query_device_ex.
+// QueryDevice reads the capabilities of the device; ibv_query_device_ex.
 func (c *Context) QueryDevice() (DeviceAttr, error) {
 	var resp abi.ExQueryDeviceResp
 	err := c.invoke(abi.IB_USER_VERBS_CMD_FLAG_EXTENDED|abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
@@ -192,7 +192,7 @@ type PortAttr struct {
 	QKeyViols     uint32
 }
 
-// QueryPort asks for the state of a port, from 1; ibv_query_port.
+// QueryPort reads the state of a port, counted from 1; ibv_query_port.
 func (c *Context) QueryPort(port int) (PortAttr, error) {
 	var resp abi.QueryPortRespEx
 	err := c.do(uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT).
@@ -232,8 +232,8 @@ func gidEntry(e *abi.GidEntry) GIDEntry {
 	return GIDEntry{GID: e.Gid, Index: int(e.GidIndex), Port: int(e.PortNum), Type: t, IfIndex: int(e.NetdevIfindex)}
 }
 
-// QueryGID asks for one entry of a port's GID table; ibv_query_gid_ex. An empty
-// entry is ucs.ErrNoElem.
+// QueryGID reads one entry of a port's GID table; ibv_query_gid_ex. An empty entry gives
+// ucs.ErrNoElem.
 func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 	var e abi.GidEntry
 	err := c.do(uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY).
@@ -250,8 +250,7 @@ func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 // maxGIDs bounds the table of a device: an answer has at most 64 KiB.
 const maxGIDs = 2047
 
-// QueryGIDTable asks for the entries of all ports that are not empty;
-// ibv_query_gid_table.
+// QueryGIDTable reads the non-empty entries of all ports; ibv_query_gid_table.
 func (c *Context) QueryGIDTable() ([]GIDEntry, error) {
 	for most := 16; ; most = min(4*most, maxGIDs) {
 		size := len(abi.Bytes(&abi.GidEntry{}))

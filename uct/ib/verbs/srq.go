@@ -11,14 +11,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// SRQInitAttr is what a shared receive queue is to have; struct ibv_srq_init_attr.
+// SRQInitAttr are the parameters of CreateSRQ; struct ibv_srq_init_attr.
 type SRQInitAttr struct {
 	MaxWR  int // work requests
 	MaxSGE int // pieces of memory in each
 	Limit  int // see SRQ.SetLimit
 }
 
-// SRQ is a shared receive queue. One goroutine at a time posts to it or resizes it.
+// SRQ is a shared receive queue. One goroutine at a time may post to it or resize it.
 type SRQ struct {
 	pd     *PD
 	handle uint32
@@ -76,17 +76,17 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 	return s, nil
 }
 
-// PD is the protection domain.
+// PD returns the protection domain.
 func (s *SRQ) PD() *PD { return s.pd }
 
-// MaxWR is how many work requests the queue has room for.
+// MaxWR returns the number of work requests that the queue has room for.
 func (s *SRQ) MaxWR() int { return s.attr.MaxWR }
 
-// MaxSGE is how many pieces of memory a work request may have.
+// MaxSGE returns the number of pieces of memory that a work request may have.
 func (s *SRQ) MaxSGE() int { return s.attr.MaxSGE }
 
-// PostRecv posts work requests and returns how many; ibv_post_srq_recv. It makes
-// no system call. A full queue is ucs.ErrNoResource.
+// PostRecv posts work requests and returns their number; ibv_post_srq_recv. It makes no
+// system call. A full queue gives ucs.ErrNoResource.
 func (s *SRQ) PostRecv(wr []RecvWR) (int, error) { return s.drv.PostRecv(wr) }
 
 // SetLimit asks for one EventSRQLimitReached when fewer than limit work requests
@@ -99,8 +99,8 @@ func (s *SRQ) SetLimit(limit int) error {
 	return s.pd.ctx.do(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil).DriverIn(s.drv.LimitData()))
 }
 
-// Resize gives the queue room for at least maxWR work requests, but not for fewer
-// than are in it, nor than its limit; ibv_modify_srq. What is posted stays.
+// Resize gives the queue room for at least maxWR work requests, but not for fewer than it
+// holds, nor fewer than its limit; ibv_modify_srq. Posted requests stay.
 func (s *SRQ) Resize(maxWR int) error {
 	if maxWR < 1 || int64(maxWR) > 1<<31 {
 		return fmt.Errorf("verbs: %s: a shared receive queue for %d work requests: %w", s.pd.ctx.Name(), maxWR, ucs.ErrInvalidParam)
@@ -139,8 +139,8 @@ const (
 	attrLimit = 1 << 1
 )
 
-// Query asks the kernel for the attributes; ibv_query_srq. Limit is 0 when the
-// event has been sent.
+// Query reads the attributes from the kernel; ibv_query_srq. Limit is 0 when the event has
+// been sent.
 func (s *SRQ) Query() (SRQInitAttr, error) {
 	var resp abi.QuerySrqResp
 	if err := s.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_QUERY_SRQ, abi.Bytes(&abi.QuerySrq{SrqHandle: s.handle}), abi.Bytes(&resp)); err != nil {
@@ -149,8 +149,8 @@ func (s *SRQ) Query() (SRQInitAttr, error) {
 	return SRQInitAttr{MaxWR: int(resp.MaxWr), MaxSGE: int(resp.MaxSge), Limit: int(resp.SrqLimit)}, nil
 }
 
-// Close ends the queue; ibv_destroy_srq. It is ucs.ErrBusy while queue pairs use
-// it.
+// Close destroys the queue; ibv_destroy_srq. It fails with ucs.ErrBusy while queue pairs
+// use it.
 func (s *SRQ) Close() error {
 	var resp abi.DestroySrqResp
 	return s.pd.ctx.destroy(s, s.id, &s.handle, func(handle uint32) *uverbs.Call {

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// Numbers that must not be mixed up.
+// Distinct types for numbers of different kinds.
 type (
 	QPN  = provider.QPN  // of a queue pair, 24 bits
 	PSN  uint32          // of a packet, 24 bits
@@ -23,7 +23,7 @@ type (
 	GUID uint64          // of a node or port
 )
 
-// String is the GUID as sysfs has it: 0000:0000:0000:0000.
+// String returns the GUID in the format of sysfs: 0000:0000:0000:0000.
 func (g GUID) String() string {
 	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint16(g>>48), uint16(g>>32), uint16(g>>16), uint16(g))
 }
@@ -31,16 +31,16 @@ func (g GUID) String() string {
 // GID is the address of a port, an IPv6 address with RoCE.
 type GID [16]byte
 
-// GIDFromAddr is the GID of an IP address, IPv4 mapped into IPv6.
+// GIDFromAddr returns the GID of an IP address, IPv4 mapped into IPv6.
 func GIDFromAddr(a netip.Addr) GID { return GID(a.As16()) }
 
-// Addr is the GID as an IP address, IPv4 if it is a mapped one.
+// Addr returns the GID as an IP address, IPv4 if it is a mapped one.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero reports whether g is no address: an empty entry of the table.
+// IsZero reports whether g is zero: an empty entry of the table.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// String is the GID in 8 groups, as sysfs and the C tools print it.
+// String returns the GID in 8 groups, as sysfs and the C tools print it.
 func (g GID) String() string {
 	h := hex.EncodeToString(g[:])
 	return h[0:4] + ":" + h[4:8] + ":" + h[8:12] + ":" + h[12:16] + ":" + h[16:20] + ":" + h[20:24] + ":" + h[24:28] + ":" + h[28:]
@@ -49,7 +49,7 @@ func (g GID) String() string {
 // GIDType is the protocol of a GID.
 type GIDType uint8
 
-// Protocols; enum ib_uverbs_gid_type. GIDUnknown is what an unreadable one has.
+// Protocols; enum ib_uverbs_gid_type. GIDUnknown is that of an unreadable entry.
 const (
 	GIDInfiniBand GIDType = iota
 	GIDRoCEv1
@@ -62,7 +62,7 @@ func (t GIDType) String() string {
 	return name(int(t), "IB", "RoCE v1", "RoCE v2")
 }
 
-// MTU is a path MTU, as the enum of InfiniBand.
+// MTU is a path MTU, in InfiniBand's encoding.
 type MTU uint8
 
 // Path MTUs.
@@ -74,7 +74,7 @@ const (
 	MTU4096
 )
 
-// Bytes is the MTU in bytes, 0 if it is not one.
+// Bytes returns the MTU in bytes, 0 if it is invalid.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -82,7 +82,7 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// String is the MTU in bytes.
+// String returns the MTU in bytes.
 func (m MTU) String() string {
 	if n := m.Bytes(); n > 0 {
 		return fmt.Sprint(n)
@@ -108,7 +108,7 @@ func (s PortState) String() string {
 	return name(int(s), "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 }
 
-// LinkLayer is what a port speaks below.
+// LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
 // Link layers; enum rdma_link_layer, ib_verbs.h.
@@ -121,7 +121,7 @@ const (
 // String returns the name that sysfs has.
 func (l LinkLayer) String() string { return name(int(l), "Unspecified", "InfiniBand", "Ethernet") }
 
-// NodeType is what kind of device it is.
+// NodeType is the kind of a device.
 type NodeType uint8
 
 // Kinds of devices; enum rdma_node_type, ib_verbs.h.
@@ -141,7 +141,7 @@ func (n NodeType) String() string {
 	return name(int(n), "unknown", "CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified")
 }
 
-// Transport is what a device of the type speaks.
+// Transport returns the transport of devices of the type.
 func (n NodeType) Transport() TransportType {
 	switch n {
 	case NodeCA, NodeSwitch, NodeRouter:
@@ -158,10 +158,10 @@ func (n NodeType) Transport() TransportType {
 	return TransportUnknown
 }
 
-// TransportType is what a device speaks.
+// TransportType is the transport of a device.
 type TransportType int8
 
-// What devices speak; enum ibv_transport_type, rdma-core libibverbs/verbs.h. RoCE is
+// Transports of devices; enum ibv_transport_type, rdma-core libibverbs/verbs.h. RoCE is
 // TransportIB.
 const (
 	TransportUnknown TransportType = iota - 1
@@ -177,8 +177,8 @@ func (t TransportType) String() string {
 	return name(int(t), "InfiniBand", "iWARP", "usNIC", "usNIC UDP", "unspecified")
 }
 
-// Access says what may be done with memory, and by whom; in a queue pair, what
-// peers may do through it.
+// Access is a set of permitted accesses to memory; in a queue pair, what peers may do
+// through it.
 type Access uint32
 
 // Access flags; enum ib_uverbs_access_flags. Peers that write or do atomics need
@@ -192,7 +192,7 @@ const (
 	AccessZeroBased       Access = 1 << 5
 	AccessOnDemand        Access = 1 << 6
 	AccessHugeTLB         Access = 1 << 7
-	AccessRelaxedOrdering Access = 1 << 20 // ignored where it is not known
+	AccessRelaxedOrdering Access = 1 << 20 // ignored by devices that do not support it
 
 	accessOptional = 0x3ff << 20
 	accessRemote   = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic

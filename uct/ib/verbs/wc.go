@@ -25,7 +25,7 @@ import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 // method Err is the status as an error, nil for success.
 type WC = provider.WC
 
-// WCStatus is how a work request ended. As an error it matches a ucs.Status.
+// WCStatus is the result of a work request. As an error it matches a ucs.Status.
 type WCStatus = provider.WCStatus
 
 // Statuses; enum ib_wc_status, ib_verbs.h.
@@ -54,10 +54,10 @@ const (
 	WCGeneralErr     = provider.WCGeneralErr
 )
 
-// WCOpcode is what has completed.
+// WCOpcode is the completed operation.
 type WCOpcode = provider.WCOpcode
 
-// What has completed; enum ib_uverbs_wc_opcode.
+// Completed operations; enum ib_uverbs_wc_opcode.
 const (
 	WCSend            = provider.WCSend
 	WCRDMAWrite       = provider.WCRDMAWrite
@@ -70,11 +70,11 @@ const (
 	WCRecvRDMAWithImm = provider.WCRecvRDMAWithImm
 )
 
-// WCFlags say what else a completion holds.
+// WCFlags say which optional fields of a completion are valid.
 type WCFlags = provider.WCFlags
 
-// Flags; enum ib_wc_flags, ib_verbs.h. WCGRH says that a global route came with
-// it; that the first GRHLength bytes of the memory hold it is so for UD only.
+// Flags; enum ib_wc_flags, ib_verbs.h. WCGRH says that the message had a global route
+// header; only with UD the first GRHLength bytes of the memory contain it.
 const (
 	WCGRH      = provider.WCGRH
 	WCWithImm  = provider.WCWithImm
@@ -82,6 +82,6 @@ const (
 	WCIPCsumOK = provider.WCIPCsumOK
 )
 
-// GRHLength is the room that the global route takes in front of a datagram, in
-// each receive of a UD queue pair.
+// GRHLength is the size of the global route header before a datagram, in each receive of a
+// UD queue pair.
 const GRHLength = 40

@@ -4,7 +4,7 @@ package verbs
 
 import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 
-// WROpcode is what a work request asks for.
+// WROpcode is the operation of a work request.
 type WROpcode = provider.WROpcode
 
 // Operations; enum ib_uverbs_wr_opcode.
@@ -26,9 +26,9 @@ type SendFlags = provider.SendFlags
 
 // Flags; enum ib_send_flags, ib_verbs.h.
 const (
-	SendFence     = provider.SendFence     // wait for the reads and atomics before it
-	SendSignaled  = provider.SendSignaled  // complete, also in case of success
-	SendSolicited = provider.SendSolicited // wake who waits for solicited completions
+	SendFence     = provider.SendFence     // wait for the preceding reads and atomics
+	SendSignaled  = provider.SendSignaled  // complete even in case of success
+	SendSolicited = provider.SendSolicited // wake a receiver that waits for solicited completions
 	SendInline    = provider.SendInline    // the data is SendWR.Inline
 )
 
@@ -36,17 +36,17 @@ const (
 // MR.SGE.
 type SGE = provider.SGE
 
-// SendWR is a work request for the send queue; struct ibv_send_wr. The fields that
-// its operation does not have are not looked at.
+// SendWR is a work request for the send queue; struct ibv_send_wr. Fields that its
+// operation does not have are ignored.
 type SendWR struct {
 	ID     uint64
 	Opcode WROpcode
 	Flags  SendFlags
-	SGList []SGE    // what is sent, or where what is read goes
-	Inline [][]byte // with SendInline: what is sent instead of SGList; it may be used again at once
+	SGList []SGE    // what is sent, or the destination of what is read
+	Inline [][]byte // with SendInline: what is sent instead of SGList; may be reused at once
 
-	Imm           uint32 // WITH_IMM, in the machine's order; it arrives as it is
-	InvalidateKey RKey   // SEND_WITH_INV: of a window of the peer; LOCAL_INV: of one here
+	Imm           uint32 // WITH_IMM, in the machine's byte order; it arrives unchanged
+	InvalidateKey RKey   // SEND_WITH_INV: of a window of the peer; LOCAL_INV: of a local one
 
 	RemoteAddr uint64 // RDMA and atomics
 	RKey       RKey
@@ -60,6 +60,6 @@ type SendWR struct {
 	RemoteQKey QKey
 }
 
-// RecvWR is a work request for a receive queue: its ID, and SGList, where what is
-// received goes; struct ibv_recv_wr.
+// RecvWR is a work request for a receive queue: its ID, and SGList, the destination of what
+// is received; struct ibv_recv_wr.
 type RecvWR = provider.RecvWR
