@@ -20,7 +20,7 @@ func (a *WorkerAddress) Append(b []byte, form AddressForm) ([]byte, error) {
 	v2 := a.Version == AddressV2
 	switch {
 	case a.Version > AddressV2:
-		return b, formatErrorf(ucs.ErrUnsupported, "address", "packing version %v", a.Version)
+		return b, formatErrorf(ucs.ErrUnsupported, "address", "unsupported version %v", a.Version)
 	case v2 && form&FormCMBoth != 0:
 		return b, formatErrorf(ucs.ErrUnsupported, "address", "version %v in a form for all releases", a.Version)
 	case v2:

@@ -3,7 +3,7 @@ package proto
 import "github.com/ucx-go/ucx/ucs"
 
 // errAddressEnd is every truncated address.
-var errAddressEnd error = &FormatError{What: "address", Reason: "ends in the middle", Status: ucs.ErrInvalidAddr}
+var errAddressEnd error = &FormatError{What: "address", Reason: "truncated", Status: ucs.ErrInvalidAddr}
 
 // ParseAddress reads a packed address of either version from the start of b and returns the
 // number of bytes that it takes. Byte slices in the result alias b. Transports that are not

@@ -121,9 +121,9 @@ func ParseCMData(b []byte) (d CMData, err error) {
 		switch {
 		case aerr != nil:
 		case n != len(rest):
-			aerr = cmError("bytes behind the address")
+			aerr = cmError("bytes after the address")
 		case !d.plausible(&a):
-			aerr = cmError("impossible resource or lane")
+			aerr = cmError("resource or lane out of range")
 		default:
 			d.Address = a
 			return d, nil

@@ -26,7 +26,7 @@ const (
 // EpCloseSize is the length of the packed message in bytes.
 const EpCloseSize = 2*8 + 1
 
-var errEpClose = amError("close of an endpoint", "neither kind nor length of one")
+var errEpClose = amError("close of an endpoint", "wrong kind or length")
 
 // Put packs the message and returns its length.
 func (h EpClose) Put(dst []byte) int { return len(h.Append(dst[:0])) }

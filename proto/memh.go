@@ -40,7 +40,7 @@ func ParseExportedMemory(b []byte) (m ExportedMemory, n int, err error) {
 	all := reader{b: b}
 	info, ok := all.sized()
 	if !ok {
-		return m, 0, memhError("ends in the middle")
+		return m, 0, memhError("truncated")
 	}
 	if info.rest() == 0 {
 		return m, all.off, nil
@@ -61,7 +61,7 @@ func ParseExportedMemory(b []byte) (m ExportedMemory, n int, err error) {
 	for range bits.OnesCount64(m.MDMap) {
 		part, ok := all.sized()
 		if !ok {
-			return ExportedMemory{}, 0, memhError("ends in the middle")
+			return ExportedMemory{}, 0, memhError("truncated")
 		}
 		var k ExportedKey
 		k.Key = part.take(int(part.u8()))

@@ -19,7 +19,7 @@ const (
 // MinRkeySize is the size of a key without domains: a zero MD map.
 const MinRkeySize = rkeyHeaderSize
 
-var errRkey error = &FormatError{What: "rkey", Reason: "ends in the middle", Status: ucs.ErrInvalidParam}
+var errRkey error = &FormatError{What: "rkey", Reason: "truncated", Status: ucs.ErrInvalidParam}
 
 // Rkey is a packed remote key (src/ucp/core/ucp_rkey.c): the keys of a piece of memory for
 // each of the owner's memory domains. Its byte slices alias the bytes that it was parsed

@@ -79,7 +79,7 @@ const tokenProofForm = 1
 // TokenProofSize is the length of the packed message.
 const TokenProofSize = 1 + tokenSize
 
-var errTokenProof = amError("token", "neither form nor length of a proof")
+var errTokenProof = amError("token", "wrong form or length of a proof")
 
 // Append appends the packed message.
 func (p TokenProof) Append(b []byte) []byte {

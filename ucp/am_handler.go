@@ -65,10 +65,10 @@ func (w *Worker) SetAMHandler(p AMHandlerParams) error {
 
 func (w *Worker) setAMHandler(p *AMHandlerParams) error {
 	if !w.am.on {
-		return fmt.Errorf("ucp: a handler of active messages without FeatureAM, or of a closed worker: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: SetAMHandler needs FeatureAM and an open worker: %w", ucs.ErrInvalidParam)
 	}
 	if p.Flags&^amHandlerFlags != 0 {
-		return fmt.Errorf("ucp: flags %#x of a handler of active messages: %w", uint32(p.Flags&^amHandlerFlags), ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: SetAMHandler: unknown flags %#x: %w", uint32(p.Flags&^amHandlerFlags), ucs.ErrInvalidParam)
 	}
 	w.am.set(p.ID, amEntry{fn: p.Handler, flags: p.Flags})
 	return nil

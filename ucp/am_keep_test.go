@@ -16,7 +16,7 @@ func TestKeptMessagesCount(t *testing.T) {
 	for _, from := range []string{"a connection", "shared memory"} {
 		t.Run(from, func(t *testing.T) {
 			v := newVictimFor(t, victimFeatures|FeatureAM, "MAX_UNEXP_BYTES", "1m")
-			v.log.Allow("dropping the connection that holds most")
+			v.log.Allow("dropping the connection that holds the most")
 			v.log.Allow("active message dropped")
 			var kept []*AMMessage
 			if err := v.SetAMHandler(AMHandlerParams{ID: victimID, Handler: func(m *AMMessage) error {

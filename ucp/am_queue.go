@@ -75,9 +75,9 @@ func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
 func (w *Worker) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
 	switch {
 	case !w.am.on:
-		return nil, fmt.Errorf("ucp: a queue of active messages without FeatureAM, or of a closed worker: %w", ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucp: NewAMQueue needs FeatureAM and an open worker: %w", ucs.ErrInvalidParam)
 	case p.MaxData < 0 || p.Offers && p.MaxData != 0:
-		return nil, fmt.Errorf("ucp: MaxData=%d of a queue of active messages, Offers=%v: %w", p.MaxData, p.Offers, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucp: NewAMQueue: MaxData is %d and Offers %v, wanted MaxData of 0 or more, and 0 with Offers: %w", p.MaxData, p.Offers, ucs.ErrInvalidParam)
 	}
 	q := &AMQueue{w: w, id: p.ID, maxData: cmp.Or(p.MaxData, DefaultMaxData)}
 	if p.Offers {

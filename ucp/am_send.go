@@ -179,7 +179,7 @@ func (w *Worker) checkAMHeader(header []byte) error {
 	if len(header) <= w.am.maxHeader {
 		return nil
 	}
-	return fmt.Errorf("ucp: a header of %d bytes, at most %d: %w", len(header), w.am.maxHeader, ucs.ErrInvalidParam)
+	return fmt.Errorf("ucp: header of %d bytes, the limit is %d: %w", len(header), w.am.maxHeader, ucs.ErrInvalidParam)
 }
 
 // maxAMHeader is the longest header that fits beside those of the library into a packet

@@ -66,7 +66,7 @@ func (r *Request) fitsHeader() error {
 	}
 	most := r.ep.cfg.maxBcopy - max(proto.RndvRTSSize+r.ep.cfg.keys.size, proto.AMHeaderSize+proto.AMFirstFooterSize+1)
 	if n > most {
-		return fmt.Errorf("ucp: a header of %d bytes, the peer takes %d: %w", n, most, ucs.ErrExceedsLimit)
+		return fmt.Errorf("ucp: header of %d bytes, the peer's limit is %d: %w", n, most, ucs.ErrExceedsLimit)
 	}
 	return nil
 }

@@ -356,7 +356,7 @@ func TestAMQueueShared(t *testing.T) {
 // is charged until it is given up.
 func TestAMQueueOfUser(t *testing.T) {
 	v := newActiveVictim(t)
-	v.log.Expect("dropping the connection that holds most")
+	v.log.Expect("dropping the connection that holds the most")
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID, Offers: true})
 	v.must(err)
 	for range 3 {

@@ -218,17 +218,17 @@ func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *
 	case op >= numAtomicOps:
 		return errAtomic("unknown operation")
 	case n != 4 && n != 8:
-		return errAtomic("the operand has neither 4 nor 8 bytes")
+		return errAtomic("the operand must have 4 or 8 bytes")
 	case raddr%uint64(n) != 0:
 		return errAtomic("the address is not a multiple of the size")
 	case ep.w.ctx.params.Features&feature == 0:
-		return errAtomic("the context was made without the feature")
+		return errAtomic("the context does not have the feature")
 	case key == nil || key.ep != ep:
 		return ep.wrongKey("an atomic operation", key)
 	case reply == nil && (op == AtomicSwap || op == AtomicCompareSwap):
 		return errAtomic("a swap needs a reply buffer")
 	case reply != nil && len(reply) != n:
-		return errAtomic("the reply buffer has another size than the operand")
+		return errAtomic("the reply buffer must have the size of the operand")
 	}
 	return nil
 }

@@ -291,5 +291,5 @@ func (ep *Endpoint) fetchWait64(ctx context.Context, op AtomicOp, raddr uint64, 
 
 //go:noinline
 func errReply() error {
-	return fmt.Errorf("ucp: atomic operation: the value from before goes to old, which must not be nil, and nowhere else: %w", ucs.ErrInvalidParam)
+	return fmt.Errorf("ucp: atomic operation: the previous value goes to old, which must not be nil, and ReplyBuffer must not be set: %w", ucs.ErrInvalidParam)
 }

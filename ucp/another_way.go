@@ -35,10 +35,10 @@ func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
 	ep.closeLanes(false)
 	ep.state &^= epRequested | epRepeated | epInsisted
 	if err := ep.connectBy(addr, laneRules{}); err != nil {
-		ep.w.ctx.log.Debug("no other way to a peer", zap.String("endpoint", ep.describe()), zap.Error(err))
+		ep.w.ctx.log.Debug("no other device reaches the peer", zap.String("endpoint", ep.describe()), zap.Error(err))
 		return false
 	}
-	ep.w.ctx.log.Debug("a peer is asked by other devices", zap.String("endpoint", ep.describe()), zap.Error(cause))
+	ep.w.ctx.log.Debug("wireup request goes over other devices", zap.String("endpoint", ep.describe()), zap.Error(cause))
 	if err := ep.requestWireup(); err != nil {
 		return false
 	}

@@ -76,7 +76,7 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 	}
 	from.checkOwed(ep)
 	if int(q.count)*answerSize > w.mostOwed && from.uct == nil {
-		ep.fail(fmt.Errorf("the peer does not read its answers: %w", ucs.ErrExceedsLimit))
+		ep.fail(fmt.Errorf("the peer does not read its replies: %w", ucs.ErrExceedsLimit))
 	}
 }
 

@@ -20,7 +20,7 @@ func (ep *Endpoint) unpackKey(md uct.MemoryDomain, packed []byte) (*uct.Rkey, er
 	case !ok:
 		return md.UnpackRkey(packed)
 	case ep.process == 0:
-		return nil, fmt.Errorf("ucp: no lane says which process sent a key of %s: %w", md.Attr().Name, ucs.ErrUnreachable)
+		return nil, fmt.Errorf("ucp: remote key of %s: no lane identifies the process that sent it: %w", md.Attr().Name, ucs.ErrUnreachable)
 	}
 	return d.UnpackRkeyOf(ep.process, packed)
 }

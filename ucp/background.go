@@ -43,7 +43,7 @@ type background struct {
 // checkBackground refuses a background goroutine for a worker that belongs to one goroutine.
 func (p *WorkerParams) checkBackground() error {
 	if p.Background && p.ThreadMode != ucs.ThreadModeMulti {
-		return fmt.Errorf("ucp: WorkerParams.Background takes %v, as its goroutine uses the worker beside the caller's; the thread mode is %v: %w",
+		return fmt.Errorf("ucp: WorkerParams.Background needs thread mode %v, the worker has %v: %w",
 			ucs.ThreadModeMulti, p.ThreadMode, ucs.ErrInvalidParam)
 	}
 	return nil

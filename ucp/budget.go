@@ -134,7 +134,7 @@ func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit
 func (w *Worker) logRefusal(who *ledger.Account, reason ledger.Reason, err error) {
 	w.stats.Refused++
 	if who.Refuse(reason) {
-		w.ctx.log.Warn("refusing what a peer asks for", zap.String("worker", w.name), zap.Stringer("from", who.Source()), zap.Error(err))
+		w.ctx.log.Warn("refusing a peer's request", zap.String("worker", w.name), zap.Stringer("from", who.Source()), zap.Error(err))
 	}
 }
 
@@ -148,7 +148,7 @@ func (w *Worker) payerOfSource(who ledger.Source) *payer {
 // evict drops a connection and frees what it made the worker hold.
 func (w *Worker) evict(s *source, reason error) {
 	if s.pays().account.Refuse(ledger.Evicted) {
-		w.ctx.log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Stringer("from", s.pays().account.Source()),
+		w.ctx.log.Warn("dropping the connection that holds the most", zap.String("worker", w.name), zap.Stringer("from", s.pays().account.Source()),
 			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
 	}
 	w.stats.Evicted++
@@ -186,7 +186,7 @@ func (w *Worker) shed() {
 			if hog == nil {
 				break
 			}
-			w.evict(hog, fmt.Errorf("ucp: peers make the process hold too many %s, another worker needs some: %w", l.kind, ucs.ErrExceedsLimit))
+			w.evict(hog, fmt.Errorf("ucp: peers make the process hold too many %s, and another worker needs some: %w", l.kind, ucs.ErrExceedsLimit))
 		}
 	}
 }

@@ -53,7 +53,7 @@ func ofUser(uid int) *sited {
 func newServer(t *testing.T, settings ...string) *victim {
 	t.Helper()
 	v := newVictim(t, settings...)
-	v.log.Allow("dropping the connection that holds most")
+	v.log.Allow("dropping the connection that holds the most")
 	return v
 }
 

@@ -97,7 +97,7 @@ func (w *Worker) broken(recovered any) {
 		p = &CallbackPanic{Value: recovered, Stack: stack()}
 	}
 	if w.panicked != nil {
-		w.ctx.log.Error("one more panic in a callback", zap.String("worker", w.name), zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
+		w.ctx.log.Error("another panic in a callback", zap.String("worker", w.name), zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
 		return
 	}
 	w.panicked = p

@@ -66,7 +66,7 @@ func (w *Worker) admits(from *source, p *peer, proved bool) error {
 	case !w.params.Closed && !w.ctx.settings.Closed:
 		return nil
 	}
-	err := fmt.Errorf("ucp: the worker is closed to peers that it does not know: %w", ucs.ErrRejected)
+	err := fmt.Errorf("ucp: the worker is closed to unknown peers: %w", ucs.ErrRejected)
 	if w.refused(from, ledger.Policy) {
 		w.ctx.log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(err))
 	}

@@ -94,7 +94,7 @@ func TestClosed(t *testing.T) {
 // lost; who asks on and on is made to wait.
 func TestAskRate(t *testing.T) {
 	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	v.log.Allow("refusing what a peer asks for")
+	v.log.Allow("refusing a peer's request")
 	for k := range 10_000 {
 		by := newLocated(fmt.Sprintf("192.0.2.1:%d", 1000+k), false)
 		if v.mayAsk(v.sourceOf(&by.Source)) != nil || by.paused != 0 {

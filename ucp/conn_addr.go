@@ -51,5 +51,5 @@ func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said fu
 			return a, nil
 		}
 	}
-	return netip.AddrPort{}, ep.nameIn(fmt.Errorf("it has no such socket address: %w", ucs.ErrNotConnected))
+	return netip.AddrPort{}, ep.nameIn(fmt.Errorf("it has no socket address: %w", ucs.ErrNotConnected))
 }

@@ -68,7 +68,7 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	w := ep.w
 	mirror := w.describe(func(i *iface) bool { return i.attr.Resource.Device == a.Device })
 	if len(mirror.Devices) == 0 {
-		return 0, fmt.Errorf("ucp: no transport in use on device %s, which leads to %v: %w", a.Device, ep.pair.conn.remote, ucs.ErrUnreachable)
+		return 0, fmt.Errorf("ucp: device %s leads to %v, but no transport in use is on it: %w", a.Device, ep.pair.conn.remote, ucs.ErrUnreachable)
 	}
 	rules := laneRules{cm: true, local: a.LocalAddr.Addr(), device: a.Device, origin: uct.OriginManager}
 	for {
@@ -84,7 +84,7 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 		case len(packed) <= len(dst):
 			return copy(dst, packed), nil
 		case rules.messages:
-			return 0, fmt.Errorf("ucp: connection data of %d bytes, %d fit: %w", len(packed), len(dst), ucs.ErrBufferTooSmall)
+			return 0, fmt.Errorf("ucp: connection data of %d bytes, the limit is %d: %w", len(packed), len(dst), ucs.ErrBufferTooSmall)
 		}
 		rules.messages = true
 	}

@@ -78,6 +78,6 @@ func (w *Worker) refuseDevices(src *uct.Source, m *proto.Wireup) {
 		return
 	}
 	if c := ep.conn(); c.client && !c.all && c.stage == connOpen {
-		ep.fail(fmt.Errorf("the server uses all devices, and this end one: UCX_CM_USE_ALL_DEVICES must be the same: %w", ucs.ErrUnsupported))
+		ep.fail(fmt.Errorf("the server uses all devices and this end one: UCX_CM_USE_ALL_DEVICES must be the same at both ends: %w", ucs.ErrUnsupported))
 	}
 }

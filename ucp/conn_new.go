@@ -30,7 +30,7 @@ func (w *Worker) connManagers() []manager {
 
 // errNoManager says why there is no connection manager.
 func errNoManager(list []manager) error {
-	err := fmt.Errorf("ucp: no transport in use connects by socket address: tcp does, if UCX_TLS has it: %w", ucs.ErrUnsupported)
+	err := fmt.Errorf("ucp: no transport in use connects by socket address: add tcp to UCX_TLS: %w", ucs.ErrUnsupported)
 	for _, m := range list {
 		if m.err != nil {
 			err = fmt.Errorf("%w; %s: %v", err, m.name, m.err)

@@ -32,7 +32,7 @@ func (r *ConnRequest) Reject() error {
 		return errMissing("ConnRequest.Reject", r == nil)
 	}
 	if !r.take() {
-		return fmt.Errorf("ucp: the request for a connection was accepted or rejected before: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: the connection request was accepted or rejected before: %w", ucs.ErrInvalidParam)
 	}
 	return r.uct.Reject()
 }
@@ -44,7 +44,7 @@ func (r *ConnRequest) ClientAddr() (netip.AddrPort, error) {
 		return netip.AddrPort{}, errMissing("ConnRequest.ClientAddr", r == nil)
 	}
 	if !r.uct.Source.Addr.IsValid() {
-		return netip.AddrPort{}, fmt.Errorf("ucp: address of a client: %w", ucs.ErrUnsupported)
+		return netip.AddrPort{}, fmt.Errorf("ucp: ConnRequest.ClientAddr: %w", ucs.ErrUnsupported)
 	}
 	return r.uct.Source.Addr, nil
 }

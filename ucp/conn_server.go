@@ -13,11 +13,11 @@ import (
 func (w *Worker) answerCall(p *EndpointParams) (*Endpoint, error) {
 	req := p.ConnRequest
 	if !req.take() {
-		return nil, fmt.Errorf("ucp: the request for a connection was accepted or rejected before: %w", ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucp: the connection request was accepted or rejected before: %w", ucs.ErrInvalidParam)
 	}
 	if req.ctx != w.ctx {
 		req.uct.Reject()
-		return nil, fmt.Errorf("ucp: the request for a connection is of another context: %w", ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucp: the connection request belongs to another context: %w", ucs.ErrInvalidParam)
 	}
 	c := &connection{id: p.ClientID, sendID: p.ClientID != 0}
 	ep, err := w.newConnEndpoint(p, c)

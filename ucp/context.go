@@ -194,7 +194,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	}
 	if p.Features&FeatureExportedMemh != 0 && !c.exports() {
 		c.closeMDs()
-		return nil, fmt.Errorf("ucp: feature %v: memory can neither be exported nor imported, no transport here could: %w", FeatureExportedMemh, ucs.ErrUnsupported)
+		return nil, fmt.Errorf("ucp: feature %v: no transport of this library can export or import memory: %w", FeatureExportedMemh, ucs.ErrUnsupported)
 	}
 	c.printTables(func(w io.Writer) error { return c.WriteInfo(w) })
 	return c, nil

@@ -118,7 +118,7 @@ func NewGeneric(ops GenericOps) *GenericType { return &GenericType{ops: ops} }
 // checkContig validates an element size.
 func (b *Buffer) checkContig() error {
 	if b.elem < 1 || len(b.bytes)%b.elem != 0 {
-		return fmt.Errorf("ucp: a buffer of %d bytes is no whole number of elements of %d bytes: %w", len(b.bytes), b.elem, ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: a buffer of %d bytes is not a whole number of elements of %d bytes: %w", len(b.bytes), b.elem, ucs.ErrInvalidParam)
 	}
 	return nil
 }

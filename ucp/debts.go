@@ -84,7 +84,7 @@ func (s *source) owesTooMuch(ep *Endpoint) {
 	}
 	s.checkAt = s.owed + most/32
 	if s.owed > most && !s.paused {
-		w.dropDebtor(s, ep, fmt.Errorf("ucp: a peer does not read its answers of %d bytes: %w", s.owed, ucs.ErrExceedsLimit))
+		w.dropDebtor(s, ep, fmt.Errorf("ucp: a peer does not read its replies, %d bytes: %w", s.owed, ucs.ErrExceedsLimit))
 	}
 }
 

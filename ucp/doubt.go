@@ -78,7 +78,7 @@ func (w *Worker) doubtBut(from *source, addr *proto.WorkerAddress, accepted bool
 		})
 	}
 	if d.lies() && w.refused(from, ledger.Claim) {
-		w.ctx.log.Diag("a peer's address names places that it is not at: they are left out",
+		w.ctx.log.Diag("ignoring entries of a peer's address that are not the peer's",
 			zap.String("worker", w.name), zap.Stringer("from", d.info.Addr))
 	}
 	return said

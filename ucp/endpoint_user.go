@@ -34,5 +34,5 @@ func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData an
 // handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint
 // with ErrModeNone.
 func (w *Worker) handlerNeverCalled() {
-	w.ctx.log.WarnOnce("", "OnError is never called for an endpoint with ErrModeNone: ErrModePeer would call it", zap.String("worker", w.name))
+	w.ctx.log.WarnOnce("", "OnError is never called for an endpoint with ErrModeNone: set ErrModePeer", zap.String("worker", w.name))
 }

@@ -17,7 +17,7 @@ import (
 // fill lets a connection bring messages up to a limit of 64 KiB.
 func (v *victim) fill(c *conn) {
 	v.Helper()
-	v.log.Allow("dropping the connection that holds most")
+	v.log.Allow("dropping the connection that holds the most")
 	for v.held() < 60_000 {
 		v.handle(v.onEagerOnly(), c, eagerOnly(3, make([]byte, 1000)))
 	}
@@ -85,7 +85,7 @@ func TestRefusedMiddle(t *testing.T) {
 // bring nothing.
 func TestFragmentsWithoutBytes(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
-	v.log.Expect("dropping the connection that holds most")
+	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	for k := 0; v.held() < 65_300; k++ {
 		v.handle(v.onEagerMiddle, hog, middle(proto.MessageID(1000+k), 40, nil))
@@ -110,7 +110,7 @@ func TestLimitsOutliveConnections(t *testing.T) {
 	})
 	t.Run("endpoints", func(t *testing.T) {
 		v := newVictim(t, "MAX_UNEXP_EPS", "5")
-		v.log.Expect("dropping the connection that holds most")
+		v.log.Expect("dropping the connection that holds the most")
 		hog, modest := newConn(), newConn()
 		for k := range uint64(6) {
 			c := hog
@@ -129,7 +129,7 @@ func TestLimitsOutliveConnections(t *testing.T) {
 // even if its others have just gone with a connection that gave way.
 func TestEvictionKeepsPeer(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_EPS", "5")
-	v.log.Expect("dropping the connection that holds most")
+	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	for k := range uint16(6) {
 		c := hog

@@ -243,7 +243,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	if p != nil {
 		flags = p.CloseFlags
 		if flags&CloseForce != 0 && p.Flags&OpNoImmediate != 0 {
-			return nil, fmt.Errorf("ucp: CloseAsync with CloseForce, which is done in the call, and OpNoImmediate: %w", ucs.ErrInvalidParam)
+			return nil, fmt.Errorf("ucp: CloseAsync: CloseForce is done in the call and excludes OpNoImmediate: %w", ucs.ErrInvalidParam)
 		}
 	}
 	if ep.life.Refuses() {
@@ -251,7 +251,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	}
 	if flags&CloseForce != 0 {
 		if ep.errMode == ErrModeNone {
-			return nil, fmt.Errorf("ucp: CloseAsync with CloseForce takes an endpoint with ErrModePeer, %s has ErrModeNone: %w", ep.describe(), ucs.ErrInvalidParam)
+			return nil, fmt.Errorf("ucp: CloseAsync with CloseForce needs ErrModePeer, endpoint %s has ErrModeNone: %w", ep.describe(), ucs.ErrInvalidParam)
 		}
 		ep.destroy(ucs.ErrCanceled)
 		return nil, nil

@@ -76,10 +76,10 @@ func (w *Worker) checkGate() {
 func (w *Worker) misused() error {
 	switch g := w.gate; {
 	case g&gateAbandoned != 0:
-		return fmt.Errorf("ucp: a callback has ended the goroutine (runtime.Goexit, t.FailNow) that was inside worker %s, which is unusable since: %w",
+		return fmt.Errorf("ucp: worker %s is unusable: a callback has ended the goroutine inside it (runtime.Goexit, t.FailNow): %w",
 			w.name, ucs.ErrInvalidParam)
 	case g&gateInside != 0 && !w.multi:
-		return fmt.Errorf("ucp: two goroutines use worker %s at once, whose thread mode is %v, or one has left it by a panic: %w",
+		return fmt.Errorf("ucp: two goroutines use worker %s at the same time, in thread mode %v, or a panic has left it in use: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
 	return nil

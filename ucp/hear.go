@@ -54,7 +54,7 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, e
 // notPeer counts that who asks has not the certificate of whom he says that he is.
 func (w *Worker) notPeer(from *source, so bool) {
 	if so && w.refused(from, ledger.Claim) {
-		w.ctx.log.Diag("a peer's certificate is not that of the peer that it says it is: it is taken for another one",
+		w.ctx.log.Diag("a peer's certificate does not belong to the peer that its request names: treating it as another peer",
 			zap.String("worker", w.name), zap.Stringer("from", from.pays().account.Source()))
 	}
 }

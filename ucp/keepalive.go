@@ -128,7 +128,7 @@ func (ep *Endpoint) unacknowledged() (early bool) {
 		return true
 	}
 	if k := ep.cfg.lanes.wireup; p.aux.uct == nil && p.lanes&(1<<k) != 0 {
-		ep.fail(fmt.Errorf("the peer has not acknowledged the answer, and what brought it is gone: %w", ucs.ErrEndpointTimeout))
+		ep.fail(fmt.Errorf("the peer has not acknowledged the reply, and the connection that carried it is gone: %w", ucs.ErrEndpointTimeout))
 	}
 	return false
 }

@@ -147,7 +147,7 @@ func (i *iface) mutual(p uct.ReachableParams) error {
 	if k, ok := i.uct.(uct.KinFinder); ok && k.Kin(p) {
 		return nil
 	}
-	return fmt.Errorf("ucp: over %s C UCX handles no failures, unless UCX_%s_ERROR_HANDLING says so: %w",
+	return fmt.Errorf("ucp: C UCX has no error handling over %s without UCX_%s_ERROR_HANDLING=y: %w",
 		&i.attr.Resource, strings.ToUpper(i.attr.Resource.Transport), ucs.ErrUnreachable)
 }
 

@@ -43,6 +43,6 @@ func (ep *Endpoint) laneFailed(err error) {
 	case errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit):
 		opener.uct.End()
 	default:
-		opener.uct.Drop(fmt.Errorf("ucp: the connection for answers was given up: %w", err))
+		opener.uct.Drop(fmt.Errorf("ucp: the connection for replies was closed: %w", err))
 	}
 }

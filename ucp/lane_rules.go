@@ -56,7 +56,7 @@ func (b *wayBack) source() *uct.Source {
 // reachable reports whether an interface has the connection.
 func (b *wayBack) reachable(i *iface) error {
 	if i != b.iface {
-		return fmt.Errorf("ucp: the peer's connection came to another device: %w", ucs.ErrUnreachable)
+		return fmt.Errorf("ucp: the peer's connection arrived at another device: %w", ucs.ErrUnreachable)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (r *laneRules) reuse(i *iface, addr *proto.WorkerAddress, l *proto.Lane, ta
 }
 
 // errNoEnd is why a pairwise lane does not lead to an entry.
-var errNoEnd = fmt.Errorf("ucp: the peer has no end there: %w", ucs.ErrUnreachable)
+var errNoEnd = fmt.Errorf("ucp: the peer has no endpoint there: %w", ucs.ErrUnreachable)
 
 // endsFor is how many ends the request names at an entry for lanes of an interface: those
 // that lanes of another are connected with are not for it.

@@ -109,7 +109,7 @@ func (c *call) carryOut() (over bool, err error) {
 }
 
 // errFreed ends a wait that will panic with usedAfterFree.
-var errFreed = errors.New("a request was freed before the turn of who waits for it")
+var errFreed = errors.New("a request was freed while a goroutine waited for it")
 
 // nothingStarted is carryOut where there is no request: the operation is done, or it is
 // something else that is waited for.

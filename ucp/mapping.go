@@ -60,7 +60,7 @@ func (ep *Endpoint) meet(p uct.Process) error {
 		ep.process = p
 	}
 	if ep.process != p {
-		return fmt.Errorf("ucp: the address leads to another process than the lanes before: %w", ucs.ErrUnreachable)
+		return fmt.Errorf("ucp: the address leads to another process than the lanes before it: %w", ucs.ErrUnreachable)
 	}
 	return nil
 }

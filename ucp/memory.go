@@ -104,7 +104,7 @@ func (m *Memory) Close() error {
 // registration.
 func (m *Memory) inUse() error {
 	if n := m.users.Load(); n > 0 {
-		return fmt.Errorf("ucp: %d operations in flight were given the memory: %w", n, ucs.ErrBusy)
+		return fmt.Errorf("ucp: the memory is in use by %d operations in flight: %w", n, ucs.ErrBusy)
 	}
 	for i, h := range m.handles {
 		if d, ok := m.ctx.mds[i].md.(uct.UseReporter); ok && h != nil && d.InUse(h) {
@@ -190,7 +190,7 @@ func (m *Memory) Advise(p MemAdviseParams) error {
 		return err
 	}
 	if p.Advice > AdviceWillNeed || p.Offset < 0 || p.Length < 0 || p.Offset > len(m.buf) || p.Length > len(m.buf)-p.Offset {
-		return fmt.Errorf("ucp: advice %d about %d bytes at offset %d of %d: %w",
+		return fmt.Errorf("ucp: Memory.Advise: advice %d for %d bytes at offset %d of %d: %w",
 			p.Advice, p.Length, p.Offset, len(m.buf), ucs.ErrInvalidParam)
 	}
 	if m.mapped != nil && p.Advice == AdviceWillNeed {
@@ -233,7 +233,7 @@ func (m *Memory) PackRkey() ([]byte, error) {
 // live refuses what needs memory that is still mapped.
 func (m *Memory) live() error {
 	if m.done.Load() {
-		return fmt.Errorf("ucp: memory that was closed: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: the memory is closed: %w", ucs.ErrInvalidParam)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (m *Memory) importFrom(e *proto.ExportedMemory) error {
 // maxImport bounds what a handle may say that its memory has.
 const maxImport = 1 << (30 + 16*(^uint(0)>>63)) // 2^46, and 2^30 where an int has 32 bits
 
-var errImported = fmt.Errorf("other memory than the handle says: %w", ucs.ErrUnsupported)
+var errImported = fmt.Errorf("the imported memory differs from the handle: %w", ucs.ErrUnsupported)
 
 // exports reports whether memory can be exported and imported.
 func (c *Context) exports() bool {
@@ -87,7 +87,7 @@ func (c *Context) exports() bool {
 // noExport says why memory can neither be exported nor imported.
 func (c *Context) noExport() error {
 	if c.exports() {
-		return fmt.Errorf("no domain that can has the memory, or its device: %w", ucs.ErrUnsupported)
+		return fmt.Errorf("no memory domain that supports it has the memory or its device: %w", ucs.ErrUnsupported)
 	}
-	return fmt.Errorf("none of %d memory domains can, it takes a device with cross-process keys: %w", len(c.mds), ucs.ErrUnsupported)
+	return fmt.Errorf("none of the %d memory domains supports it, a device with cross-process keys is needed: %w", len(c.mds), ucs.ErrUnsupported)
 }

@@ -112,32 +112,32 @@ func (p *MemMapParams) check() (empty bool, err error) {
 	case p.Flags&^memMapKnown != 0 || p.Prot&^ProtAll != 0:
 		return bad("unknown flags %#x or rights %#x", p.Flags, p.Prot)
 	case fixed && address%uint64(arena.PageSize) != 0:
-		return bad("the fixed address %#x is not a multiple of a page of %d bytes", address, arena.PageSize)
+		return bad("the fixed address %#x is not a multiple of the page size, %d bytes", address, arena.PageSize)
 	case p.Length < 0 || p.Buffer != nil && p.Length != 0 && p.Length != len(p.Buffer):
-		return bad("length %d", p.Length)
+		return bad("Length is %d, wanted 0, or the length of Buffer, or more than 0 to allocate", p.Length)
 	case p.Buffer != nil && p.Address != 0:
-		return bad("a buffer and an address")
+		return bad("both Buffer and Address are given")
 	case !p.MemoryType.Valid():
-		return bad("memory type %d", p.MemoryType)
+		return bad("unknown MemoryType %d", p.MemoryType)
 	case p.Exported != nil && (allocate || p.Buffer != nil):
-		return bad("an exported handle and memory of its own")
+		return bad("Exported is given together with other memory")
 	case p.Exported != nil:
 		return false, nil
 	}
 	length := max(p.Length, len(p.Buffer))
 	switch {
 	case length == 0 && p.Buffer == nil && p.Address == 0 && p.Flags == 0:
-		return bad("nothing to map")
+		return bad("none of Buffer, Exported and MemMapAllocate is given")
 	case length == 0:
 		return true, nil
 	case allocate && p.Buffer != nil:
-		return bad("a buffer to allocate")
+		return bad("both Buffer and MemMapAllocate are given")
 	case allocate && fixed && address == 0:
-		return bad("a fixed allocation without an address")
+		return bad("MemMapFixed is given without Address")
 	case !allocate && fixed:
-		return bad("a fixed address of memory that is there")
+		return bad("MemMapFixed is given without MemMapAllocate")
 	case !allocate && p.Buffer == nil:
-		return bad("%d bytes, neither given nor to be allocated", length)
+		return bad("Length is %d, but neither Buffer nor MemMapAllocate is given", length)
 	}
 	return false, nil
 }
@@ -302,7 +302,7 @@ func (m *Memory) allocate(p *MemMapParams) error {
 		p.Length, m.ctx.settings.AllocPrio, errors.Join(reasons...), ucs.ErrNoMemory)
 }
 
-var errNotThere = errors.New("no domain that can")
+var errNotThere = errors.New("no memory domain can allocate")
 
 // allocateFrom gets memory from the memory domains of a component, or of any.
 func (m *Memory) allocateFrom(name string, p *MemMapParams) error {
@@ -352,11 +352,11 @@ func (m *Memory) allocateArena(way string, p *MemMapParams) error {
 	case "mmap":
 	case "heap", "libc":
 		if o.Fixed {
-			return errors.New("not at a fixed address")
+			return errors.New("it cannot allocate at a fixed address")
 		}
 		o.Populate = false // as a heap does it
 	default:
-		return fmt.Errorf("not a way to allocate: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("not an allocation method: %w", ucs.ErrInvalidParam)
 	}
 	b, err := arena.Map(p.Length, o)
 	if err != nil {

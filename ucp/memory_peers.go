@@ -18,7 +18,7 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	}
 	switch {
 	case !m.limited || ep == nil || ep.w.ctx != m.ctx:
-		return fmt.Errorf("ucp: endpoint to allow: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: Memory.Allow: endpoint: %w", ucs.ErrInvalidParam)
 	case m.region == nil:
 		return nil // of an empty handle there is nothing to access
 	}

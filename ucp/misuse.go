@@ -15,7 +15,7 @@ import (
 //go:noinline
 func (w *Worker) lacks(call string, f Features) error {
 	if have := w.ctx.params.Features; have&f == 0 {
-		return fmt.Errorf("ucp: %s takes feature %v in ContextParams.Features, which has %v: %w", call, f, have, ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: %s needs feature %v in ContextParams.Features, which has %v: %w", call, f, have, ucs.ErrInvalidParam)
 	}
 	return w.closedFor(call)
 }
@@ -68,7 +68,7 @@ func (w *Worker) wrongEndpoint(p *EndpointParams) error {
 	case p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid():
 		flaw = "LocalAddr is given without RemoteAddr"
 	case p.ClientID != 0 && len(p.Address) > 0:
-		flaw = "ClientID is given with Address: it is told by socket address alone"
+		flaw = "ClientID is given with Address, it needs RemoteAddr or ConnRequest"
 	default:
 		return nil
 	}
@@ -100,9 +100,9 @@ func (p *ContextParams) wrong() error {
 	case p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0:
 		flaw = fmt.Sprintf("EstimatedEndpoints is %d and EstimatedPPN %d, wanted 0 or more", p.EstimatedEndpoints, p.EstimatedPPN)
 	case p.PeerRelease > PeerRelease122:
-		flaw = fmt.Sprintf("PeerRelease is %d, which is none of the releases", p.PeerRelease)
+		flaw = fmt.Sprintf("PeerRelease is %d, wanted one of the constants", p.PeerRelease)
 	case p.RequireTLS && p.TLS == nil:
-		flaw = "RequireTLS is set and TLS is nil: it takes certificates"
+		flaw = "RequireTLS is set and TLS is nil, wanted a configuration with certificates"
 	default:
 		return nil
 	}
@@ -134,7 +134,7 @@ func (d *TagMessage) missing() bool  { return d == nil || d.w == nil }
 //go:noinline
 func errMissing(call string, isNil bool) error {
 	if isNil {
-		return fmt.Errorf("ucp: %s of nil: %w", call, ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: %s called on nil: %w", call, ucs.ErrInvalidParam)
 	}
-	return fmt.Errorf("ucp: %s of a zero value, which the package has not made: %w", call, ucs.ErrInvalidParam)
+	return fmt.Errorf("ucp: %s called on a zero value that the package has not made: %w", call, ucs.ErrInvalidParam)
 }

@@ -97,13 +97,13 @@ func (ep *Endpoint) match(addr *proto.WorkerAddress) (numbers laneNumbers, err e
 			}
 			dev, f := addr.Entry(int(p.entries[k]))
 			if f == nil {
-				return numbers, fmt.Errorf("ucp: the peer has no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+				return numbers, fmt.Errorf("ucp: the peer has no endpoint for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
 			}
 			e := slices.IndexFunc(f.EpAddrs, func(e proto.AddressEp) bool {
 				return e.Lane < proto.MaxLanes && taken&(1<<e.Lane) == 0 && (!joined || ep.lanes[k].leadsTo(dev, f, e.Addr))
 			})
 			if e < 0 {
-				return numbers, fmt.Errorf("ucp: the peer has no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+				return numbers, fmt.Errorf("ucp: the peer has no endpoint for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
 			}
 			numbers[k] = f.EpAddrs[e].Lane
 			taken |= 1 << numbers[k]
@@ -122,14 +122,14 @@ func (ep *Endpoint) join(addr *proto.WorkerAddress, number func(lane int) uint8,
 		k := bits.TrailingZeros64(rest)
 		dev, f, end := endOf(addr, number(k))
 		if end == nil {
-			return fmt.Errorf("ucp: the peer has made no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+			return fmt.Errorf("ucp: the peer has made no endpoint for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
 		}
 		var iface []byte
 		if chosen != nil {
 			iface = f.Addr
 			d, i := chosen.Entry(int(p.entries[k]))
 			if i == nil || i.Transport != f.Transport || !bytes.Equal(d.Addr, dev.Addr) || !bytes.Equal(i.Addr, f.Addr) {
-				return fmt.Errorf("ucp: the peer's end for lane %s is elsewhere: %w", ep.laneName(k), ucs.ErrInvalidAddr)
+				return fmt.Errorf("ucp: the peer's endpoint for lane %s is at another interface: %w", ep.laneName(k), ucs.ErrInvalidAddr)
 			}
 		}
 		if err := ep.lanes[k].uct.(uct.Paired).ConnectToEP(dev.Addr, iface, end); err != nil {

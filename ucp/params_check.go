@@ -103,11 +103,11 @@ func (c *callRule) check(buf []byte, p *RequestParams) error {
 	case p.Flags&^c.flags != 0:
 		return c.refuse(fmt.Sprintf("Flags %#x", p.Flags&^c.flags))
 	case p.Flags&noImmForce == noImmForce:
-		return c.refuse("OpForceImmediate with OpNoImmediate")
+		return c.refuse("OpForceImmediate together with OpNoImmediate")
 	case p.Flags&fastMulti == fastMulti:
-		return c.refuse("OpMultiSend with OpFastComplete")
+		return c.refuse("OpMultiSend together with OpFastComplete")
 	case given&paramBuffer != 0 && buf != nil:
-		return c.refuse("second buffer in Buffer")
+		return c.refuse("Buffer together with a buffer argument")
 	case p.CloseFlags&^CloseForce != 0:
 		return c.refuse(fmt.Sprintf("CloseFlags %#x", p.CloseFlags&^CloseForce))
 	case p.StreamFlags&^StreamRecvWaitAll != 0:
@@ -124,7 +124,7 @@ func (c *callRule) check(buf []byte, p *RequestParams) error {
 
 //go:noinline
 func (c *callRule) refuse(what string) error {
-	return fmt.Errorf("ucp: %s takes no %s: %w", c.name, what, ucs.ErrInvalidParam)
+	return fmt.Errorf("ucp: %s does not take %s: %w", c.name, what, ucs.ErrInvalidParam)
 }
 
 // checkMemory refuses registered memory that does not hold the buffer given with
@@ -133,7 +133,7 @@ func (p *RequestParams) checkMemory(ctx *Context, data *payload) error {
 	if p == nil || p.Memory == nil || p.Memory.covers(ctx, data) {
 		return nil
 	}
-	return fmt.Errorf("ucp: the buffer is not in the memory given with it: %w", ucs.ErrInvalidParam)
+	return fmt.Errorf("ucp: the buffer is not inside RequestParams.Memory: %w", ucs.ErrInvalidParam)
 }
 
 // plainSend reports whether p asks for nothing that the short path of a send, put

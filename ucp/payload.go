@@ -48,7 +48,7 @@ func (p *payload) init(buf []byte, b *Buffer, send bool) error {
 	case b.class != DatatypeGeneric:
 		return p.initMemory(b)
 	case b.generic == nil || b.generic.ops == nil || b.count < 0:
-		return fmt.Errorf("ucp: Generic without a datatype, or of %d elements: %w", b.count, ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: Generic with a nil datatype, or a count of %d, wanted 0 or more: %w", b.count, ucs.ErrInvalidParam)
 	case send:
 		return p.startPack(b)
 	}

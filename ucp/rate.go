@@ -91,7 +91,7 @@ func (w *Worker) mayAsk(from *source) error {
 		r = w.newRate(who, now)
 	}
 	if r.at(now) <= -askDebt {
-		err := fmt.Errorf("ucp: more than %d requests at once and %d in a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
+		err := fmt.Errorf("ucp: more than %d requests at once and %d a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
 		w.logRefusal(from.pays().account, ledger.TooManyEps, err)
 		return err
 	}

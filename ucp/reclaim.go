@@ -23,7 +23,7 @@ import (
 const reclaimShare = 64
 
 // errReclaimed is why an endpoint gave way.
-var errReclaimed = fmt.Errorf("ucp: endpoints of peers take all the room there is: %w", ucs.ErrExceedsLimit)
+var errReclaimed = fmt.Errorf("ucp: endpoints of peers take all the room: %w", ucs.ErrExceedsLimit)
 
 // reclaim closes endpoints to make room, and reports whether it has closed any. What
 // others hold is asked for, for the next time.
@@ -64,7 +64,7 @@ func (w *Worker) reclaimHere() bool {
 		slices.SortFunc(idle, func(a, b *Endpoint) int { return cmp.Compare(a.bill.age, b.bill.age) })
 		gone = idle[:min(len(idle), 1+number/reclaimShare)]
 		if p := gone[0].openedBy().pays(); p.account.Refuse(ledger.Evicted) {
-			w.ctx.log.Warn("closing the oldest idle endpoints of peers for want of room", zap.String("worker", w.name),
+			w.ctx.log.Warn("closing the oldest idle endpoints of peers to make room", zap.String("worker", w.name),
 				zap.Int("closed", len(gone)), zap.Int("of", number), zap.Error(errReclaimed))
 		}
 	}

@@ -84,7 +84,7 @@ func (c *crowd) has(k int) bool {
 // that asks.
 func TestReclaim(t *testing.T) {
 	logs := logtest.Watch(t)
-	logs.Expect("closing the oldest idle endpoints of peers for want of room")
+	logs.Expect("closing the oldest idle endpoints of peers to make room")
 	c := newCrowd(t, 6)
 	if _, err := c.NewEndpoint(EndpointParams{Address: c.peers[0].address, ErrMode: ErrModePeer}); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func (c *crowd) looks() {
 // TestReclaimElsewhere: a worker that has nothing to give asks the others.
 func TestReclaimElsewhere(t *testing.T) {
 	logs := logtest.Watch(t)
-	logs.Expect("closing the oldest idle endpoints of peers for want of room")
+	logs.Expect("closing the oldest idle endpoints of peers to make room")
 	c := newCrowd(t, 2)
 	if c.peers[0].reclaim() {
 		t.Error("there was something to close")

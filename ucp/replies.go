@@ -244,7 +244,7 @@ func (d *replyDebt) dropLater(owed int) {
 	if d.err != nil {
 		return
 	}
-	d.err = fmt.Errorf("ucp: a peer does not read what it is sent, %d bytes: %w", owed, ucs.ErrExceedsLimit)
+	d.err = fmt.Errorf("ucp: a peer does not read what is sent to it, %d bytes: %w", owed, ucs.ErrExceedsLimit)
 	d.ep.w.copying.push(d.ep.control(dropDebtor{}))
 }
 

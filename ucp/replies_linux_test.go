@@ -40,7 +40,7 @@ type deafPeers struct {
 func newDeafPeers(t *testing.T, tls string, size int) *deafPeers {
 	t.Helper()
 	p := &deafPeers{TB: t, reply: make([]byte, size)}
-	logtest.Watch(t).Allow("refusing what a peer asks for")
+	logtest.Watch(t).Allow("refusing a peer's request")
 	open := func() *Worker {
 		ctx := contextFor(t, FeatureAM|FeatureTag, "TLS", tls, "NET_DEVICES", "lo", "MAX_UNEXP_BYTES", "1g", "CHECK_SOURCE", "n", "TCP_SNDBUF", "8k", "TCP_RCVBUF", "8k")
 		t.Cleanup(func() { ctx.Close() })

@@ -155,7 +155,7 @@ func (a *replyWait) look(w *Worker) {
 		r.leaveCaller()
 		return
 	}
-	c.endEarly(fmt.Errorf("ucp: an answer of %d bytes, which its peer does not take, holds up others: it goes on, and reads its buffer as long as the endpoint is there: %w: %w",
+	c.endEarly(fmt.Errorf("ucp: a reply of %d bytes that its peer does not receive delays others: it goes on, and its buffer is in use until the endpoint is closed: %w: %w",
 		r.data.length, ucs.InProgress, ucs.ErrExceedsLimit))
 }
 

@@ -21,7 +21,7 @@ func (r *Request) Attr() (RequestAttr, error) {
 		return RequestAttr{}, errNoRequest
 	}
 	if r.w == nil {
-		return RequestAttr{}, fmt.Errorf("ucp: Attr of a request that no operation uses: %w", ucs.ErrInvalidParam)
+		return RequestAttr{}, fmt.Errorf("ucp: Request.Attr: no operation uses the request: %w", ucs.ErrInvalidParam)
 	}
 	r.checkLive()
 	r.w.look()

@@ -69,7 +69,7 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 
 func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
 	if ep.w.ctx.params.Features&(FeatureRMA|FeatureAMO32|FeatureAMO64) == 0 {
-		return nil, fmt.Errorf("ucp: remote key in a context without one-sided operations: %w", ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucp: UnpackRkey needs FeatureRMA, FeatureAMO32 or FeatureAMO64: %w", ucs.ErrInvalidParam)
 	}
 	if err := ep.usable(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
 		return nil, err
 	}
 	if t, ok := ucs.MemoryTypeFromWire(k.key.MemType); !ok || t != ucs.MemoryHost {
-		return nil, fmt.Errorf("ucp: remote key of memory of type %d: %w", k.key.MemType, ucs.ErrUnsupported)
+		return nil, fmt.Errorf("ucp: remote key of unsupported memory type %d: %w", k.key.MemType, ucs.ErrUnsupported)
 	}
 	k.enlist()
 	if ep.lacks&needLanes != 0 {
@@ -181,7 +181,7 @@ func (k *Rkey) addWay(lane uint8) error {
 		case errors.Is(err, ucs.ErrInvalidParam):
 			return fmt.Errorf("ucp: remote key for %s: %w", way.name, err)
 		case err != nil:
-			k.ep.w.ctx.log.Debug("memory of the peer is out of reach", zap.String("lane", way.name), zap.Error(err))
+			k.ep.w.ctx.log.Debug("a domain cannot reach memory of the peer", zap.String("lane", way.name), zap.Error(err))
 			return nil
 		}
 		way.key = key
@@ -282,7 +282,7 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	k.ep.w.look()
 	defer k.ep.w.unlook()
 	if k.closed || n < 0 {
-		return nil, fmt.Errorf("ucp: Ptr of %d bytes, of a key that is closed: %v: %w", n, k.closed, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucp: Rkey.Ptr of %d bytes, key closed: %v: %w", n, k.closed, ucs.ErrInvalidParam)
 	}
 	for i := range k.ways {
 		w := &k.ways[i]

@@ -329,7 +329,7 @@ func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *R
 		err = p.checkMemory(w.ctx, &r.data)
 	}
 	if err == nil && raddr+uint64(r.data.length) < raddr {
-		err = fmt.Errorf("ucp: %d bytes at %#x: %w", r.data.length, raddr, ucs.ErrInvalidAddr)
+		err = fmt.Errorf("ucp: %d bytes at %#x go beyond the address space: %w", r.data.length, raddr, ucs.ErrInvalidAddr)
 	}
 	if err != nil {
 		w.dropRequest(r)
@@ -351,7 +351,7 @@ func (ep *Endpoint) accessNothing(r *Request, err error) (*Request, error) {
 }
 
 // errKeyClosed is the end of operations whose key was closed while they waited.
-var errKeyClosed = fmt.Errorf("ucp: the key was closed before the operation has begun: %w", ucs.ErrInvalidParam)
+var errKeyClosed = fmt.Errorf("ucp: the key was closed before the operation began: %w", ucs.ErrInvalidParam)
 
 // opens reports whether an operation of ep may use the key.
 func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.closed }

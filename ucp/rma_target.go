@@ -78,7 +78,7 @@ func (w *Worker) denied(addr uint64, n int, want uct.Access) error {
 	case uct.AccessRemoteGet:
 		what = "get"
 	}
-	err := fmt.Errorf("ucp: %s of %d bytes at %#x by a peer: not registered for that: %w", what, n, addr, ucs.ErrInvalidAddr)
+	err := fmt.Errorf("ucp: %s of %d bytes at %#x by a peer: the memory is not registered for it: %w", what, n, addr, ucs.ErrInvalidAddr)
 	w.ctx.log.Debug("remote access denied", zap.String("worker", w.name), zap.Error(err))
 	return err
 }

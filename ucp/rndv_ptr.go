@@ -81,5 +81,5 @@ func (mapped) Fault(addr uint64, mem []byte) error {
 	if !fault.Within(addr, mem) {
 		return nil
 	}
-	return statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the sender has taken its memory away: fault at %#x", addr)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the sender has removed its memory: fault at %#x", addr)
 }

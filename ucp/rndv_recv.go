@@ -71,7 +71,7 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 // (ucp_proto_rndv_ats_handler in src/ucp/rndv/rndv_ats.c).
 func (ep *Endpoint) refuseOffer(h *proto.RndvRTS) {
 	ep.w.stats.Dropped++
-	ep.w.ctx.log.Debug("offer of an operation that nobody receives here", zap.String("endpoint", ep.describe()),
+	ep.w.ctx.log.Debug("offer for an operation without a receiver here", zap.String("endpoint", ep.describe()),
 		zap.Int("bytes", h.Size), zap.Uint8("operation", uint8(h.Op)))
 	if ep.err == nil {
 		ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)

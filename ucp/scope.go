@@ -46,7 +46,7 @@ func (w *Worker) partOf(addr *proto.WorkerAddress, md int) (list []uct.Reachable
 }
 
 // errNoScope says that the domains do not know whom memory would be opened to.
-var errNoScope = fmt.Errorf("ucp: the peer is not known by its address: %w", ucs.ErrUnsupported)
+var errNoScope = fmt.Errorf("ucp: the peer cannot be identified by its address: %w", ucs.ErrUnsupported)
 
 // register opens memory to the peer of an endpoint.
 func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {

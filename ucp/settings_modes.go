@@ -70,7 +70,7 @@ func (atomicMode) ConfigSyntax() string { return config.EnumSyntax(atomicModeNam
 func parseMode[T ~uint8](v *T, s string, names []string) error {
 	k, err := config.ParseEnum(strings.TrimSpace(s), names)
 	if err != nil {
-		return fmt.Errorf("%q is none of %s: %w", s, strings.Join(names, ", "), ucs.ErrInvalidParam)
+		return fmt.Errorf("%q is not one of %s: %w", s, strings.Join(names, ", "), ucs.ErrInvalidParam)
 	}
 	*v = T(k)
 	return nil

@@ -54,7 +54,7 @@ func (v *rndvScheme) ParseConfig(s string) error {
 	case "auto":
 		*v = rndvSchemeAuto
 	case "get_ppln", "put_ppln":
-		return fmt.Errorf("pipelines, through buffers in between, are not here: %w", ucs.ErrUnsupported)
+		return fmt.Errorf("pipelines through intermediate buffers are not supported: %w", ucs.ErrUnsupported)
 	case "put_zcopy":
 		*v = rndvSchemePut
 	case "get_zcopy":
@@ -64,7 +64,7 @@ func (v *rndvScheme) ParseConfig(s string) error {
 	case "am":
 		*v = rndvSchemeAM
 	default:
-		return fmt.Errorf("%q is no rendezvous scheme: %w", s, ucs.ErrInvalidParam)
+		return fmt.Errorf("%q is not a rendezvous scheme: %w", s, ucs.ErrInvalidParam)
 	}
 	return nil
 }

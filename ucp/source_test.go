@@ -264,7 +264,7 @@ func TestOrphansWithoutTimer(t *testing.T) {
 // messages; another one is served.
 func TestHogGivesWay(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
-	v.log.Expect("dropping the connection that holds most")
+	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 100)))
 	v.handle(v.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
@@ -310,7 +310,7 @@ func TestEvictedWhileAdding(t *testing.T) {
 	for _, withFirst := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", withFirst), func(t *testing.T) {
 			v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
-			v.log.Expect("dropping the connection that holds most")
+			v.log.Expect("dropping the connection that holds the most")
 			hog, other := newConn(), newConn()
 			if withFirst {
 				v.handle(v.onEagerFirst, hog, first(1, 7, 100_000, make([]byte, 8000)))
@@ -339,7 +339,7 @@ func TestEvictedWhileAdding(t *testing.T) {
 // another from opening one.
 func TestEndpointsOfAHog(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_EPS", "20")
-	v.log.Expect("dropping the connection that holds most")
+	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	for k := range uint64(19) {
 		if err := v.opens(hog, 100+k, 0); err != nil {

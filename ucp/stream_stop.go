@@ -105,7 +105,7 @@ func (ep *Endpoint) expectsAnswer() bool { return ep.flushes > 0 || ep.waitsForP
 
 // overrun ends an endpoint whose stream does not fit any more.
 func (ep *Endpoint) overrun(err error) {
-	ep.w.ctx.log.Debug("a stream ends for want of memory", zap.String("endpoint", ep.describe()), zap.Error(err))
+	ep.w.ctx.log.Debug("a stream ends: no memory", zap.String("endpoint", ep.describe()), zap.Error(err))
 	if ep.peer != nil { // or it is this worker
 		ep.reject()
 	}

@@ -42,7 +42,7 @@ func newVictimFor(t testing.TB, f Features, settings ...string) *victim {
 	})
 	log.Allow("too many endpoints opened by peers")
 	log.Allow("no way back to a peer")
-	log.Allow("refusing what a peer asks for")
+	log.Allow("refusing a peer's request")
 	return newVictimOf(t, w, log)
 }
 

@@ -39,7 +39,7 @@ func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
 		return errMissing("Worker.WaitMem", w == nil)
 	}
 	if n := len(mem); n != 4 && n != 8 || memoryAddress(mem)%uint64(n) != 0 {
-		return fmt.Errorf("ucp: waiting for memory of %d bytes, which has to be a word: %w", n, ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: WaitMem of %d bytes, wanted 4 or 8, aligned to their length: %w", n, ucs.ErrInvalidParam)
 	}
 	if w.multi {
 		if w.engine.Nested() {

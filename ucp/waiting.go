@@ -97,7 +97,7 @@ func (c *call) outlive(reason error) (stay bool, err error) {
 	case c.given || c.use <= memoryOwn || c.use == memoryRead && c.r.ownData():
 		return false, reason
 	case c.use == memoryRead:
-		return false, fmt.Errorf("ucp: the operation goes on, and reads its buffer as long as the endpoint is there: %w: %w", ucs.InProgress, reason)
+		return false, fmt.Errorf("ucp: the operation goes on, and its buffer is in use until the endpoint is closed: %w: %w", ucs.InProgress, reason)
 	}
 	return true, nil
 }
@@ -124,7 +124,7 @@ func (c *call) waitedFor(reason error) error {
 	if ep.state&epRequested == 0 || ep.remoteID != 0 || len(ep.lanes) == 0 {
 		return reason
 	}
-	return ep.nameIn(fmt.Errorf("the peer has not answered the request to connect over %s: its worker is not progressed, or refuses: %w",
+	return ep.nameIn(fmt.Errorf("the peer has not answered the wireup request over %s: its worker is not progressed, or refuses the request: %w",
 		ep.laneName(int(ep.cfg.lanes.wireup)), reason))
 }
 

@@ -257,7 +257,7 @@ var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInva
 // one that does may look at the worker's state.
 func (w *Worker) enterWait() error {
 	if !w.blockedCall.CompareAndSwap(false, true) {
-		return fmt.Errorf("ucp: worker %s, whose thread mode is %v, waits already, for another goroutine or around this callback: %w",
+		return fmt.Errorf("ucp: another goroutine, or the call that runs this callback, already waits on worker %s, in thread mode %v: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
 	if w.inCallback() {
@@ -277,7 +277,7 @@ func (w *Worker) enterClose() error {
 		return fmt.Errorf("ucp: closing worker %s %s: %w", w.name, why, ucs.ErrBusy)
 	}
 	if !w.blockedCall.CompareAndSwap(false, true) {
-		return busy("while it is waited on, by another goroutine or around this callback")
+		return busy("while another goroutine, or the call that runs this callback, waits on it")
 	}
 	var err error
 	if w.inCallback() {

@@ -69,7 +69,7 @@ func (w *Worker) unanswerable(from *source, p *peer, err error) error {
 		return nil
 	}
 	w.refused(from, ledger.Claim)
-	return fmt.Errorf("ucp: %w: no way back to the peer: %v", ucs.ErrUnreachable, err)
+	return fmt.Errorf("ucp: %w: no reverse path to the peer: %v", ucs.ErrUnreachable, err)
 }
 
 // wayBack returns how to answer over the connection of a peer, and the entry of its

@@ -34,7 +34,7 @@ func (w *Worker) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAdd
 func (ep *Endpoint) refusePairs(from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
 	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 	if err := ep.w.sayRemoved(from, m, said, ep.errMode); err != nil {
-		ep.w.ctx.log.Debug("nor can the peer be told", zap.Error(err))
+		ep.w.ctx.log.Debug("cannot notify the peer of the refusal", zap.Error(err))
 	}
 	ep.fail(err)
 }

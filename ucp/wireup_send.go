@@ -49,7 +49,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 	packed, err := m.Append(make([]byte, 0, size))
 	k := ep.wireupLane(t)
 	if most := ep.maxMessage(k); err == nil && len(packed) > most {
-		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
+		err = fmt.Errorf("%d bytes, the limit of a message is %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
 		err = ep.nameIn(fmt.Errorf("wireup message: %w", err))

@@ -31,5 +31,5 @@ func (w *Worker) checkReach(first error) error {
 	if has == "" || pairwise != "" && auxiliary != "" || !lacks {
 		return nil
 	}
-	return fmt.Errorf("ucp: no peer could connect to the worker: %s opened, and what it needs or serves did not: %w", has, first)
+	return fmt.Errorf("ucp: no peer could connect to the worker: %s opened, but the transports that it needs or serves did not: %w", has, first)
 }

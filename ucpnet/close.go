@@ -69,7 +69,7 @@ func Shutdown(ctx context.Context) error {
 				late = c.opError("close", c.late)
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("ucpnet: %d closed connections have not sent all, %v->%v among them: %w", n, c.local, c.remote, ctx.Err())
+			return fmt.Errorf("ucpnet: %d closed connections have unsent data, one of them %v->%v: %w", n, c.local, c.remote, ctx.Err())
 		}
 	}
 }

@@ -43,7 +43,7 @@ type Conn struct {
 	out      outgoing
 	acked    atomic.Uint64 // bytes that the peer has read, as of some mark
 	starving atomic.Bool   // a Write waits for that
-	stopped  atomic.Bool   // the peer reads no more
+	stopped  atomic.Bool   // the peer has ended reading
 
 	failed atomic.Pointer[error] // why the endpoint has failed
 
@@ -141,7 +141,7 @@ func (c *Conn) deadlineError(err error) error {
 // error matches errors.ErrUnsupported.
 func (c *Conn) CloseWrite() error {
 	if !c.native {
-		return c.opError("close", fmt.Errorf("the peer cannot be told that this is the last byte: %w", errors.ErrUnsupported))
+		return c.opError("close", fmt.Errorf("the peer does not support a half-close: %w", errors.ErrUnsupported))
 	}
 	if spent(c.write.current()) == net.ErrClosed {
 		return c.opError("close", net.ErrClosed)

@@ -58,7 +58,7 @@ func newHub(w *ucp.Worker) (*hub, error) {
 			return nil, err
 		}
 	} else if w.Attr().ThreadMode != ucs.ThreadModeMulti {
-		return nil, fmt.Errorf("ucpnet: a worker in %v, not %v: %w", w.Attr().ThreadMode, ucs.ThreadModeMulti, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ucpnet: Config.Worker has thread mode %v, wanted %v: %w", w.Attr().ThreadMode, ucs.ThreadModeMulti, ucs.ErrInvalidParam)
 	}
 	_, err := h.w.StreamPoll(nil)
 	if err == nil {

@@ -79,7 +79,7 @@ func (c *Config) connectWithin(h *hub, l *Listener, from, to netip.AddrPort) (*C
 	if !l.admit(b, ledger.SourceOf(own.at.Addr(), os.Getuid())) {
 		a.abort()
 		b.abort()
-		return nil, fmt.Errorf("ucpnet: the listener at %v takes no more: %w", to, ucs.ErrRejected)
+		return nil, fmt.Errorf("ucpnet: the backlog of the listener at %v is full: %w", to, ucs.ErrRejected)
 	}
 	if !l.admitted(b, true) {
 		b.abort()

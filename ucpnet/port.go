@@ -84,7 +84,7 @@ func ends(from, to netip.AddrPort) (client, server netip.AddrPort, err error) {
 	case a.Is4() != to.Addr().Is4():
 		return from, to, &net.AddrError{Err: "mismatched local address type", Addr: a.String()}
 	case !isOwn(a):
-		return from, to, &failure{syscall.EADDRNOTAVAIL, fmt.Errorf("ucpnet: %v is no address of this machine", a)}
+		return from, to, &failure{syscall.EADDRNOTAVAIL, fmt.Errorf("ucpnet: %v is not an address of this machine", a)}
 	}
 	return netip.AddrPortFrom(a, from.Port()), to, nil
 }

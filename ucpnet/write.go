@@ -95,7 +95,7 @@ func (c *Conn) mayWrite(ctx context.Context) error {
 		return errCut
 	}
 	if c.stopped.Load() {
-		return &failure{syscall.EPIPE, errors.New("the peer reads no more")}
+		return &failure{syscall.EPIPE, errors.New("the peer has ended reading")}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 const checkTime = 30 * time.Second
 
 // errLacking is what a check returns that needs what the device does not have.
-var errLacking = errors.New("the device or its driver has none")
+var errLacking = errors.New("not supported by the device or its driver")
 
 // checks are what the device is tried at, the simple before what builds on it.
 var checks = []struct {

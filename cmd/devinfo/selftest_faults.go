@@ -33,7 +33,7 @@ func checkEvents(k *check) error {
 				return err
 			}
 			if _, ok, err := b.cq.Channel().TryEvent(); ok || err != nil {
-				return fmt.Errorf("an event for what is not solicited, or %w", err)
+				return fmt.Errorf("an event for an unsolicited message, or %w", err)
 			}
 		}
 		if err := a.transfer(verbs.WCSend, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited}); err != nil {

@@ -211,7 +211,7 @@ func (p *parser) set(opt, value string) (err error) {
 	case "m":
 		number(&p.wantMTU, 256, 4096)
 		if err == nil && mtuOf(p.wantMTU) == 0 {
-			err = fmt.Errorf("-m: %d is none of 256, 512, 1024, 2048, 4096", p.wantMTU)
+			err = fmt.Errorf("-m: %d is not one of 256, 512, 1024, 2048, 4096", p.wantMTU)
 		}
 	case "s":
 		p.sized = true
@@ -252,7 +252,7 @@ func (p *parser) set(opt, value string) (err error) {
 		case value == "FETCH_AND_ADD":
 			p.swap = false
 		default:
-			err = fmt.Errorf("-A: %q is none of CMP_AND_SWAP, FETCH_AND_ADD", value)
+			err = fmt.Errorf("-A: %q is not one of CMP_AND_SWAP, FETCH_AND_ADD", value)
 		}
 	case "l":
 		number(&p.postList, 1, maxPostList)
@@ -277,7 +277,7 @@ func (p *parser) set(opt, value string) (err error) {
 	case "h":
 		return errHelp
 	default:
-		return fmt.Errorf("-%s: perftest has it, this tool does not: %w", opt, ucs.ErrUnsupported)
+		return fmt.Errorf("-%s: an option of perftest that this tool does not have: %w", opt, ucs.ErrUnsupported)
 	}
 	return err
 }
@@ -297,9 +297,9 @@ func (p *parser) setConn(value string) error {
 			return fmt.Errorf("-c: UD only sends")
 		}
 	case "XRC", "DC", "SRD", "RawEth":
-		return fmt.Errorf("-c: perftest has %s, this tool does not: %w", value, ucs.ErrUnsupported)
+		return fmt.Errorf("-c: %s is a transport of perftest that this tool does not have: %w", value, ucs.ErrUnsupported)
 	default:
-		return fmt.Errorf("-c: %q is none of RC, UC, UD", value)
+		return fmt.Errorf("-c: %q is not one of RC, UC, UD", value)
 	}
 	return nil
 }
@@ -336,7 +336,7 @@ func (p *parser) finish() error {
 	case p.verb == verbAtomic && (p.size != 8 || p.all):
 		return errors.New("an atomic has 8 bytes")
 	case p.events && p.verb == verbWrite:
-		return errors.New("-e: nothing tells the target of a write")
+		return errors.New("-e: the target of a write gets no event")
 	case p.events && p.both && p.verb == verbSend:
 		return fmt.Errorf("-e with -b: %w", ucs.ErrUnsupported)
 	case p.both && !p.bw:
@@ -352,7 +352,7 @@ func (p *parser) finish() error {
 	case p.duration > 0 && p.all:
 		return errors.New("-D: not with all sizes")
 	case p.postList > 1 && p.duration == 0 && p.iters%p.postList != 0:
-		return fmt.Errorf("-n: %d is no multiple of lists of %d", p.iters, p.postList)
+		return fmt.Errorf("-n: %d is not a multiple of lists of %d", p.iters, p.postList)
 	}
 	if p.size > cqModLimit && p.conn != verbs.UD && !p.all && !p.events && !p.cqModed {
 		p.cqMod = 1 // else the result would be too coarse
@@ -362,7 +362,7 @@ func (p *parser) finish() error {
 		if !p.cqModed {
 			p.cqMod = p.postList
 		} else if p.postList%p.cqMod != 0 {
-			return fmt.Errorf("-l: %d is no multiple of what -Q signals, %d", p.postList, p.cqMod)
+			return fmt.Errorf("-l: %d is not a multiple of what -Q signals, %d", p.postList, p.cqMod)
 		}
 	}
 	if p.all {

@@ -235,7 +235,7 @@ func (s *session) completions(ctx context.Context, op verbs.WCOpcode) (seen bool
 				return false, err
 			}
 			if s.infos = append(s.infos, got); len(s.infos) > recvDepth {
-				return false, errors.New("the peer does not wait for its turn")
+				return false, errors.New("the peer sends out of turn")
 			}
 			if err := s.postRecv(); err != nil {
 				return false, err

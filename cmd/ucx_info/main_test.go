@@ -38,7 +38,7 @@ func TestCommandLine(t *testing.T) {
 		{"no memory", "-m 0 -u t", exitFailure, "", "ucx_info: ucp: memory size \"0\": need more than 0 bytes: invalid parameter\n"},
 		{"active messages", "-p -u tm", exitOK, "#\n# UCP context", ""},
 		{"streams", "-e -u ts", exitOK, "#\n# UCP endpoint", ""},
-		{"exported memory", "-m 1m -u rx", exitFailure, "<Failed to create UCP context>\n", "ucx_info: ucp: feature exported_memh: memory can neither be exported nor imported, no transport here could: unsupported operation\n"},
+		{"exported memory", "-m 1m -u rx", exitFailure, "<Failed to create UCP context>\n", "ucx_info: ucp: feature exported_memh: no transport of this library can export or import memory: unsupported operation\n"},
 		{"memory elsewhere", "-m 1m,cuda -u t", exitFailure, "", "ucx_info: ucp: memory type \"cuda\": only host memory can be allocated: invalid parameter\n"},
 		{"some settings", "-c -F SELF_SEG", exitOK, "UCX_SELF_SEG_SIZE=8K\n", ""},
 		{"version", "-v", exitOK, "# Library version: 1.22.0\n# Library path: ", ""},

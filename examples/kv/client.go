@@ -20,7 +20,7 @@ type client struct {
 }
 
 var (
-	errNoKey   = errors.New("there is no such key")
+	errNoKey   = errors.New("no such key")
 	errChanged = errors.New("the value has another version")
 	errFull    = errors.New("the table is full")
 )
@@ -65,7 +65,7 @@ func (c *client) open(ctx context.Context, addr netip.AddrPort) (err error) {
 	defer m.Release()
 	var ok bool
 	if c.table, ok = parsePlace(m.Header()); !ok {
-		return errors.New("the server has not said where its table is")
+		return errors.New("the server has not sent the address of its table")
 	}
 	c.key, err = c.ep.UnpackRkey(m.Data())
 	return err

@@ -45,8 +45,8 @@ $`)
 			{"swap color 2 green", "version 4\n"},
 			{"get color", "green\tversion 4\n"},
 			{"swap color 2 blue", "kv: the value has another version\n"},
-			{"get shape", "kv: there is no such key\n"},
-			{"drop color", "kv: [\"drop\" \"color\"] is none of: get KEY, put KEY VALUE, swap KEY VERSION VALUE\n"},
+			{"get shape", "kv: no such key\n"},
+			{"drop color", "kv: [\"drop\" \"color\"] is not one of: get KEY, put KEY VALUE, swap KEY VERSION VALUE\n"},
 		} {
 			args := append([]string{"-connect", s.addr().String()}, strings.Fields(tc.command)...)
 			out, err := exec.Command(program, args...).CombinedOutput()

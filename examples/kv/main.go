@@ -113,7 +113,7 @@ func runBoth(ctx context.Context) (err error) {
 	}()
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("the server has not told its address: %w", err)
+		return fmt.Errorf("the server has not sent its address: %w", err)
 	}
 	return runClient(ctx, strings.TrimSpace(addr), func(c *client) error { return c.show(ctx) })
 }

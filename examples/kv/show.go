@@ -41,7 +41,7 @@ func (c *client) command(ctx context.Context, args []string) error {
 func checkCommand(args []string) error {
 	words := map[string]int{"get": 2, "put": 3, "swap": 4}
 	if len(args) == 0 || words[args[0]] != len(args) {
-		return fmt.Errorf("%q is none of: get KEY, put KEY VALUE, swap KEY VERSION VALUE", args)
+		return fmt.Errorf("%q is not one of: get KEY, put KEY VALUE, swap KEY VERSION VALUE", args)
 	}
 	if args[0] == "swap" {
 		if _, err := strconv.ParseUint(args[2], 0, 64); err != nil {

@@ -94,7 +94,7 @@ func runBoth(ctx context.Context, callers, calls int) (err error) {
 	}()
 	var addr string
 	if _, err := fmt.Fscanln(out, &addr); err != nil {
-		return fmt.Errorf("the server has not told its address: %w", err)
+		return fmt.Errorf("the server has not sent its address: %w", err)
 	}
 	return runClient(ctx, addr, callers, calls)
 }

@@ -27,7 +27,7 @@ func TestProgram(t *testing.T) {
 	want := regexp.MustCompile(`^5 goroutines have made 20 calls each in \S+: \d+ a second
 fill has returned 64 MiB, over [a-z, ]+
 wait has ended at its deadline
-sing: the server says: there is no method "sing"
+sing: the server says: no method "sing"
 $`)
 	for name, tls := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{short, "wait", context.DeadlineExceeded},
 		{canceled, "wait", context.Canceled},
-		{t.Context(), "sing", remoteError(`there is no method "sing"`)},
+		{t.Context(), "sing", remoteError(`no method "sing"`)},
 		{t.Context(), "fill", remoteError("fill takes a number of 8 bytes, not 0")},
 	} {
 		if _, err := c.call(tc.ctx, tc.method, nil); !errors.Is(err, tc.want) {

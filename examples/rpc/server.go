@@ -149,7 +149,7 @@ func (s *server) receive(ctx context.Context, m *ucp.AMMessage) ([]byte, error) 
 func (s *server) call(ctx context.Context, h callHeader, args []byte) ([]byte, error) {
 	f := methods[h.method]
 	if f == nil {
-		return nil, fmt.Errorf("there is no method %q", h.method)
+		return nil, fmt.Errorf("no method %q", h.method)
 	}
 	limit := s.limit
 	if h.limit > 0 {

@@ -39,7 +39,7 @@ func (c *client) show(ctx context.Context, callers, calls int) error {
 
 	_, err = c.call(ctx, "sing", nil)
 	if err == nil {
-		return errors.New("sing was called, which there is not")
+		return errors.New("the method sing, which does not exist, was called")
 	}
 	fmt.Println("sing:", err)
 	return nil

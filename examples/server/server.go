@@ -132,7 +132,7 @@ func (s *server) part(n int) {
 	}
 }
 
-var errStranger = errors.New("a request of nobody who said hello")
+var errStranger = errors.New("a request from a client that has not sent hello")
 
 // handle answers a request.
 func (s *server) handle(ctx context.Context) error {

@@ -52,7 +52,7 @@ var bans = []ban{
 	},
 	{
 		what: []string{"fmt.Print", "fmt.Printf", "fmt.Println", "os.Stdout"}, in: []string{libraries},
-		why: "standard output is the program's",
+		why: "standard output belongs to the program",
 	},
 	{
 		what: []string{"os.Getenv", "os.LookupEnv", "os.Environ"}, in: []string{libraries},

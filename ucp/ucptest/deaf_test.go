@@ -45,7 +45,7 @@ func newDeafRig(t *testing.T, tr transport, mode ucs.ThreadMode, listens bool) *
 	tr = tr.with(setting{"KEEPALIVE_INTERVAL", "100ms"}) // by which offers to the dead end over shared memory
 	tr.silent = true
 	r := &deafRig{rig: newRig(t, tr)}
-	r.log.Allow("refusing what a peer asks for")
+	r.log.Allow("refusing a peer's request")
 	cp := ucp.ContextParams{Features: deafFeatures}
 	r.server = r.openWith(cp, ucp.WorkerParams{ThreadMode: mode})
 	r.deaf, r.good = r.openWith(cp, ucp.WorkerParams{}), r.openWith(cp, ucp.WorkerParams{})

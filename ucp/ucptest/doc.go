@@ -1,24 +1,24 @@
-// Package ucptest holds the tests of package ucp that know no more than its users
-// do: the suite that every transport passes, the harness that drives several
-// workers from one goroutine, what whole programs feel (allocations, system calls,
-// limits of the machine, other users), and conversations. It has test files only.
+// Package ucptest holds the tests of package ucp that use only its exported API: the
+// suite that every transport passes, the harness that drives several workers from one
+// goroutine, properties of whole programs (allocations, system calls, limits of the
+// machine, other users), and conversations. It has test files only.
 //
-// What a test does to the inside of ucp, or as a peer that breaks the rules, is
-// beside ucp's files.
+// Tests of ucp's internals, and tests with a peer that violates the protocol, are beside
+// ucp's files.
 //
 // # Conversations
 //
-// The files testdata/*.txt show what workers say to each other, one file for a
-// protocol or an event. Who wants to know how a protocol works reads its file. Who
-// changes one runs
+// The files testdata/*.txt show the messages between workers, one file for a protocol
+// or an event. To learn how a protocol works, read its file. After changing a protocol
+// run
 //
 //	go test ./ucp/ucptest -run TestTraces -update
 //
-// and reads the difference: what is not meant there is a mistake.
+// and check that every difference is intended.
 //
-// A file has blocks, parted by empty lines: remarks, commands, and behind "----" what
-// followed from the commands. Workers a and b sit on a simulated transport, the
-// "ground", whose abilities a setup chooses; it has rounds of progress instead of
+// A file has blocks, separated by empty lines: remarks, commands, and after "----" the
+// results of the commands. Workers a and b use a simulated transport, the "ground",
+// whose capabilities a setup chooses; it has rounds of progress instead of
 // time. Endpoint ab leads from a to b. The commands are those of the table verbs in
 // trace_command_test.go. A run progresses all sides in turn until nothing happens
 // any more, a step one side for one round.

@@ -179,7 +179,7 @@ var endCauses = [][]string{
 	{"endpoint timeout", "timed out", "retries exceeded", "does not answer", "nothing acknowledged"},
 	{"destination is unreachable", "no route to host", "network is unreachable"},
 	{"rejected"},
-	{"connection refused", "nobody listens", "endpoint is not connected"},
+	{"connection refused", "no listener", "endpoint is not connected"},
 	{"input/output error"},
 	{"ucp: "},
 	{"rdmacm: "},

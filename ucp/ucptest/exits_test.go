@@ -128,7 +128,7 @@ func TestDeadlineNamesTheWait(t *testing.T) {
 			ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
 			err = ep.TagSendSyncWait(ctx, 1, make([]byte, 8))
 			stop()
-			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ucs.ErrCanceled) || !strings.Contains(err.Error(), "has not answered the request to connect over ") {
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ucs.ErrCanceled) || !strings.Contains(err.Error(), "has not answered the wireup request over ") {
 				r.Errorf("%v: %v", mt, err)
 			}
 		}

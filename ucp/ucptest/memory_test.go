@@ -178,8 +178,8 @@ func TestAllocation(t *testing.T) {
 		{"md:*,mmap", byName(t, "tcp"), 0, 100, "mmap"},
 		{"thp,heap", byName(t, "tcp"), 0, 100, "heap"},
 		{"thp,heap", byName(t, "tcp"), 0, 4 << 20, "thp"},
-		{"md:*,heap", byName(t, "tcp"), ucp.MemMapFixed, 100, "not at a fixed address"},
-		{"md:posix,elsewhere", byName(t, "tcp"), 0, 100, "elsewhere: not a way to allocate"},
+		{"md:*,heap", byName(t, "tcp"), ucp.MemMapFixed, 100, "it cannot allocate at a fixed address"},
+		{"md:posix,elsewhere", byName(t, "tcp"), 0, 100, "elsewhere: not an allocation method"},
 		{"mmap", byName(t, "tcp"), 0, math.MaxInt/2 + 1, "cannot allocate"},
 	} {
 		ctx := openContext(t, c.tr, setting{"ALLOC_PRIO", c.prio})

@@ -21,8 +21,8 @@ func TestStreamOverrun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := byName(t, name).with(setting{"MAX_UNEXP_BYTES", "100k"})
 			r := newRig(t, tr)
-			r.log.Allow("refusing what a peer asks for")
-			r.log.Allow("dropping the connection that holds most")
+			r.log.Allow("refusing a peer's request")
+			r.log.Allow("dropping the connection that holds the most")
 			s := r.streamsWith(ucp.EndpointParams{ErrMode: tr.peerMode()})
 			s.send(1)
 			s.recv(make([]byte, 1), nil)

@@ -436,7 +436,7 @@ func testAMNested(t *testing.T, tr transport) {
 // received is as if it had refused it.
 func testAMPanics(t *testing.T, tr transport) {
 	r := newRig(t, tr)
-	r.log.Allow("one more panic in a callback")
+	r.log.Allow("another panic in a callback")
 	a, b := r.activePair()
 	ep := a.connect(b)
 	p := &panics{rig: r, t: t}

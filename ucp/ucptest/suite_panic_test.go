@@ -84,7 +84,7 @@ func (p *panics) until(what string, cond func() bool) {
 // works.
 func testPanicInCallback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
-	r.log.Allow("one more panic in a callback")
+	r.log.Allow("another panic in a callback")
 	a, b := r.pair()
 	ep := a.connect(b)
 	p := &panics{rig: r, t: t}
@@ -242,7 +242,7 @@ func testPanicInDatatype(t *testing.T, tr transport) {
 		for _, n := range []int{100, 20_000, 1 << 20} {
 			t.Run(fmt.Sprintf("%s of %d bytes", method, n), func(t *testing.T) {
 				r := newRig(t, tr)
-				r.log.Allow("one more panic in a callback")
+				r.log.Allow("another panic in a callback")
 				a, b := r.pair()
 				ep := a.connect(b)
 				r.warm(ep, b)
@@ -356,7 +356,7 @@ func testPanicInErrorHandler(t *testing.T, tr transport) {
 // the worker is closed, and the first panic is raised.
 func testPanicAtClose(t *testing.T, tr transport) {
 	r := newRig(t, tr)
-	r.log.Expect("one more panic in a callback")
+	r.log.Expect("another panic in a callback")
 	a := r.open()
 	called := 0
 	for range 3 {

@@ -401,7 +401,7 @@ func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 // allows; those that are there go on, and a closed one makes room.
 func testTooManyUnexpected(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"MAX_UNEXP_EPS", "3"}))
-	r.log.Allow("refusing what a peer asks for")
+	r.log.Allow("refusing a peer's request")
 	a, b := r.pair()
 	var eps []*ucp.Endpoint
 	for range 3 {

@@ -20,7 +20,7 @@ func TestTogetherCallbacks(t *testing.T) {
 	for _, name := range []string{"self", "posix", "tcp"} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, byName(t, name).shared())
-			r.log.Allow("one more panic in a callback")
+			r.log.Allow("another panic in a callback")
 			a, b := r.pair()
 			c := &callers{rig: r, a: a, b: b, ep: a.connect(b)}
 			ctx, cancel := context.WithCancel(context.Background())

@@ -44,7 +44,7 @@ func (c *Context) SetEventHandler(fd int, ev event.Events, fn Func) error {
 	case fd < 0 || fn == nil || ev&^asking != 0:
 		return fmt.Errorf("async: handler of descriptor %d for events %#x: %w", fd, uint32(ev), ucs.ErrInvalidParam)
 	case fd >= minTimerID:
-		return fmt.Errorf("async: descriptor %d, at most %d: %w", fd, minTimerID-1, ucs.ErrExceedsLimit)
+		return fmt.Errorf("async: descriptor %d, the limit is %d: %w", fd, minTimerID-1, ucs.ErrExceedsLimit)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

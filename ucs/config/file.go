@@ -52,7 +52,7 @@ func readFile(path string, h *host, put putFunc) error {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		log.Debug("configuration file passed over", zap.Error(err))
+		log.Debug("skipping configuration file", zap.Error(err))
 		return nil
 	}
 	defer f.Close()

@@ -26,7 +26,7 @@ func ParseKeyed(s string, keys []string, set func(key int, value string) error) 
 		}
 		k := slices.Index(keys, strings.TrimSpace(key))
 		if k < 0 {
-			return fmt.Errorf("%s is none of %s", quote(key), strings.Join(keys, ", "))
+			return fmt.Errorf("%s is not one of %s", quote(key), strings.Join(keys, ", "))
 		}
 		if values[k] = value; value == "" {
 			return fmt.Errorf("nothing after %s", quote(key+":"))

@@ -28,7 +28,7 @@ func TestParseKeyed(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", tc.in, got, err, tc.want)
 		}
 	}
-	for in, want := range map[string]string{"": "not understood", "host:8k": `"host" is none of intra, inter`, "intra:": `nothing after "intra:"`} {
+	for in, want := range map[string]string{"": "not understood", "host:8k": `"host" is not one of intra, inter`, "intra:": `nothing after "intra:"`} {
 		err := ParseKeyed(in, keys, func(int, string) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", in, err, want)

@@ -39,12 +39,12 @@ func (l *List) ParseConfig(s string) error {
 	for _, it := range items {
 		// C UCX takes it for a part of the name, which is never what is meant.
 		if it[0] == '^' {
-			return errors.New("^ stands before the whole list only")
+			return errors.New("^ must precede the whole list")
 		}
 	}
 	if len(items) > 0 && items[0] == "all" {
 		if len(items) > 1 {
-			return errors.New(`"all" stands with other items`)
+			return errors.New(`"all" must be the only item`)
 		}
 		// As in C UCX, "^all" means all too.
 		*l = List{Mode: ListAll}

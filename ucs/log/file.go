@@ -55,7 +55,7 @@ func (f *File) open() (zapcore.WriteSyncer, error) {
 	case "", "stderr":
 		return stderr(), nil
 	case "stdout":
-		return nil, errors.New("standard output is the program's")
+		return nil, errors.New("standard output belongs to the program")
 	}
 	w := &rotating{name: ExpandName(strings.TrimPrefix(f.Name, "file:")), max: f.MaxSize, keep: f.Keep}
 	if w.max <= 0 {

@@ -140,7 +140,7 @@ func ParseAddress(b []byte) (Address, error) {
 		a.Version = RoCEVersion(flags >> versionShift)
 		copy(a.GID[:], r.bytes(16))
 		if a.Version > RoCEAny {
-			return a, errAddress(b, "of an unknown version of RoCE")
+			return a, errAddress(b, "with an unknown version of RoCE")
 		}
 	} else {
 		a.LID = verbs.LID(r.uint16())
@@ -178,9 +178,9 @@ func ParseAddress(b []byte) (Address, error) {
 	}
 	switch {
 	case r.short:
-		return a, errAddress(b, "that is cut off")
+		return a, errAddress(b, "that is truncated")
 	case len(r.b) > 0:
-		return a, errAddress(b, "with more behind it")
+		return a, errAddress(b, "followed by other bytes")
 	}
 	return a, nil
 }

@@ -67,7 +67,7 @@ func pathBits(ranges []pathRange, lmc uint8) (list []uint8, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("ib: UCX_IB_LID_PATH_BITS is %v, of which the port has none, it has those below %d: %w", ranges, most, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ib: UCX_IB_LID_PATH_BITS is %v, none of which the port has, it has those below %d: %w", ranges, most, ucs.ErrInvalidParam)
 	}
 	return list, nil
 }

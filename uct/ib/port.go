@@ -34,7 +34,7 @@ func (p *Port) usable() error {
 	case p.Attr.LinkLayer != verbs.LinkEthernet && p.Attr.LinkLayer != verbs.LinkInfiniBand && p.Attr.LinkLayer != verbs.LinkUnspecified:
 		return fmt.Errorf("ib: %s has link layer %v: %w", p.Name(), p.Attr.LinkLayer, ucs.ErrUnsupported)
 	case p.Domain.device.NodeType.Transport() == verbs.TransportIWARP:
-		return fmt.Errorf("ib: %s speaks iWARP: %w", p.Name(), ucs.ErrUnsupported)
+		return fmt.Errorf("ib: %s is an iWARP port: %w", p.Name(), ucs.ErrUnsupported)
 	}
 	return p.elsewhere
 }
@@ -50,7 +50,7 @@ func (p *Port) place(subnet *subnetPrefix, index int) error {
 		return err
 	}
 	if [8]byte(e.GID[:8]) != subnet.prefix {
-		p.elsewhere = fmt.Errorf("ib: %s is of the subnet of %v, UCX_IB_SUBNET_PREFIX is %v: %w", p.Name(), e.GID, subnet, ucs.ErrUnsupported)
+		p.elsewhere = fmt.Errorf("ib: %s is in the subnet of %v, UCX_IB_SUBNET_PREFIX is %v: %w", p.Name(), e.GID, subnet, ucs.ErrUnsupported)
 	}
 	return nil
 }

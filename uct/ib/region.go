@@ -244,5 +244,5 @@ func (d *Domain) Gather(list []verbs.SGE, iov []uct.IOV) ([]verbs.SGE, error) {
 
 var (
 	errNoHandle = fmt.Errorf("ib: memory without a handle of the domain: %w", ucs.ErrInvalidParam)
-	errOutside  = fmt.Errorf("ib: memory that is not in that of its handle: %w", ucs.ErrInvalidParam)
+	errOutside  = fmt.Errorf("ib: memory outside that of its handle: %w", ucs.ErrInvalidParam)
 )

@@ -57,7 +57,7 @@ func (p *SendPool) grow() error {
 	return nil
 }
 
-var errAllBuffers = fmt.Errorf("ib: all buffers there may be are in use: %w", ucs.ErrNoResource)
+var errAllBuffers = fmt.Errorf("ib: all buffers are in use: %w", ucs.ErrNoResource)
 
 // Take takes a buffer out of the pool; ok is false if all are in use.
 func (p *SendPool) Take() (slot int32, ok bool) {

@@ -141,12 +141,12 @@ func (p *subnetPrefix) ParseConfig(s string) error {
 	}
 	groups := strings.Split(s, ":")
 	if len(groups) != 4 {
-		return errors.New("no prefix of a subnet")
+		return errors.New("not a subnet prefix")
 	}
 	for k, g := range groups {
 		n, err := strconv.ParseUint(g, 16, 16)
 		if err != nil {
-			return errors.New("no prefix of a subnet")
+			return errors.New("not a subnet prefix")
 		}
 		binary.BigEndian.PutUint16(p.prefix[2*k:], uint16(n))
 	}

@@ -19,7 +19,7 @@ func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 		return 0, err
 	}
 	if may != nil && !may(own) {
-		return 0, fmt.Errorf("self: this process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
+		return 0, fmt.Errorf("self: this process is not the requesting one: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 	}
 	return own, nil
 }

@@ -70,5 +70,5 @@ func accessName(a uct.Access) string {
 
 //go:noinline
 func errNoAccess(what string, addr uint64, n int) error {
-	return fmt.Errorf("self: %s %d bytes at %#x, which the key does not open for it: %w", what, n, addr, ucs.ErrInvalidAddr)
+	return fmt.Errorf("self: %s of %d bytes at %#x, for which the key gives no access: %w", what, n, addr, ucs.ErrInvalidAddr)
 }

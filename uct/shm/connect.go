@@ -70,7 +70,7 @@ func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error
 }
 
 // errNotAsked says that whoever wants to know does not want to know more.
-var errNotAsked = fmt.Errorf("the process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
+var errNotAsked = fmt.Errorf("the process is not the requesting one: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 
 // askAbout asks about the process that a reference names, before anything is opened,
 // and returns it, or none where the reference does not say.
@@ -105,7 +105,7 @@ func (i *iface) checkNamed(r *txRing) error {
 	}
 	i.domain.attached.release(a)
 	if a != r.seg {
-		return fmt.Errorf("the peer has replaced its ring meanwhile: %w", ucs.ErrUnreachable)
+		return fmt.Errorf("the peer has replaced its ring since then: %w", ucs.ErrUnreachable)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) boo
 	case r.seg.owner < 0:
 		return fmt.Errorf("the peer, process %d of its PID namespace, is not visible in this one: %w", r.pid, ucs.ErrUnreachable)
 	case r.seg.owner != 0 && r.seg.owner != r.pid:
-		return fmt.Errorf("the ring of process %d says that it belongs to %d: "+
+		return fmt.Errorf("the ring of process %d names process %d as its owner: "+
 			"the peer is in another PID namespace, or hostile: %w", r.seg.owner, r.pid, ucs.ErrUnreachable)
 	}
 	if r.proc, err = host.Find(r.pid); err != nil {
@@ -171,8 +171,8 @@ func (i *iface) errOtherRing(pid, n int) error {
 	if n == ring113 {
 		release = "1.13"
 	}
-	return fmt.Errorf("%w: the ring of process %d has %d elements, the own one has %d, and C UCX, which assumes that all have the same, "+
-		"would hang: set UCX_PEER_RELEASE=%s, if that is its release, or UCX_*_FIFO_SIZE=%d: %w",
+	return fmt.Errorf("%w: the ring of process %d has %d elements, that of this process has %d, and C UCX, which assumes that all have the same, "+
+		"would hang: set UCX_PEER_RELEASE=%s, if that is the peer's release, or UCX_*_FIFO_SIZE=%d: %w",
 		uct.ErrMismatch, pid, n, i.o.ring, release, n, ucs.ErrUnreachable)
 }
 

@@ -58,7 +58,7 @@ func (i *iface) limitSleep(last time.Duration) bool {
 		n.end = end
 	} else if !n.silent {
 		n.silent = true
-		i.worker.Log().WarnOnce(i.domain.attr.Component, "a worker cannot sleep for want of a timer, without which it may not learn of messages and of room for its own",
+		i.worker.Log().WarnOnce(i.domain.attr.Component, "a worker cannot sleep: without a timer it may miss messages and room for its own",
 			zap.String("transport", i.domain.attr.Component), zap.Error(err))
 	}
 	return err == nil

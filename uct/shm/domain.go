@@ -92,7 +92,7 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	case p.Length <= 0:
 		return nil, fmt.Errorf("shm: allocating %d bytes: %w", p.Length, ucs.ErrInvalidParam)
 	case p.Fixed && (p.Address == 0 || p.Address%uint64(pageSize) != 0):
-		return nil, fmt.Errorf("shm: fixed address %#x is not that of a page: %w", p.Address, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("shm: fixed address %#x is not page-aligned: %w", p.Address, ucs.ErrInvalidParam)
 	case uint64(p.Length) > d.most():
 		return nil, fmt.Errorf("shm: allocating %d bytes: at most %d, the memory and swap of the machine: %w", p.Length, d.most(), ucs.ErrNoMemory)
 	}
@@ -188,10 +188,10 @@ func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 		return b, fmt.Errorf("shm: key of an allocation that was freed: %w", ucs.ErrInvalidParam)
 	}
 	if a.access&keyAccess != keyAccess {
-		return b, fmt.Errorf("shm: key of memory that peers may not both read and write: they would map it: %w", ucs.ErrUnsupported)
+		return b, fmt.Errorf("shm: key of memory without both remote read and write access: peers would map it: %w", ucs.ErrUnsupported)
 	}
 	if a.seg.tail == 0 {
-		return b, fmt.Errorf("shm: memory at a fixed address with no room behind it cannot be taken back from peers: %w", ucs.ErrUnsupported)
+		return b, fmt.Errorf("shm: access to memory at a fixed address without room after it cannot be revoked: %w", ucs.ErrUnsupported)
 	}
 	return d.m.appendKey(b, a.seg), nil
 }

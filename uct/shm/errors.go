@@ -78,7 +78,7 @@ func errShmget(size int, huge bool, err error) error {
 			readLimit("/proc/sys/kernel/shmmni", 0), readLimit("/proc/sys/kernel/shmall", 0), ucs.ErrNoMemory)
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
 		return fmt.Errorf("shm: shmget: %w: need %d bytes, %d huge pages of %d bytes are free; sysctl vm.nr_hugepages and "+
-			"vm.hugetlb_shm_group limit them, a seccomp filter may refuse shmget(2), UCX_SYSV_HUGETLB_MODE=n does without them: %w",
+			"vm.hugetlb_shm_group limit them, a seccomp filter may refuse shmget(2), UCX_SYSV_HUGETLB_MODE=n disables them: %w",
 			err, size, memInfo("HugePages_Free"), hugePageSize(), ucs.ErrNoMemory)
 	}
 	return fmt.Errorf("shm: shmget of %d bytes: %w: %w", size, err, ucs.ErrShmemSegment)
@@ -128,7 +128,7 @@ func memInfo(key string) int {
 
 // errCut says that shared memory is not there any more.
 func errCut(addr uint64) error {
-	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: the peer has cut its shared memory short: fault at %#x", addr)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: the peer has truncated its shared memory: fault at %#x", addr)
 }
 
 //go:noinline

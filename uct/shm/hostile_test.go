@@ -94,7 +94,7 @@ func TestHostileElements(t *testing.T) {
 	}
 }
 
-// publishRaw publishes the next element of the own ring with a word of choice.
+// publishRaw publishes the next element of the local ring with a word of choice.
 func publishRaw(i *iface, w uint32) {
 	r := &i.rx
 	atomic.AddUint64(r.head, 1)

@@ -116,7 +116,7 @@ func (m *mappedTotal) warn() {
 	}
 	m.near = true
 	log.Warn("segments of peers in shared memory take most of the mappings that the process may have: "+
-		"endpoints of peers that are gone, and idle ones, will give way; raise sysctl vm.max_map_count",
+		"endpoints of dead peers, and idle ones, will be closed; raise sysctl vm.max_map_count",
 		zap.Int("segments", m.count), zap.Int("limit", m.limit))
 }
 

@@ -78,7 +78,7 @@ func (m *posix) reachable(ref reference) error {
 			ref.dir, m.dir, ucs.ErrUnreachable)
 	}
 	if pid, _ := procOf(ref.id); ref.id&idProcFS != 0 && (pid == 0 || pid > host.MaxPID) {
-		return fmt.Errorf("no process has the number %d: %w", pid, ucs.ErrUnreachable)
+		return fmt.Errorf("no process has the id %d: %w", pid, ucs.ErrUnreachable)
 	}
 	return nil
 }

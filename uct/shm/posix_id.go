@@ -92,7 +92,7 @@ func parseDir(b []byte) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("directory of a segment, %d bytes, is not understood: %w", len(b), ucs.ErrInvalidAddr)
+	return "", fmt.Errorf("malformed segment directory of %d bytes: %w", len(b), ucs.ErrInvalidAddr)
 }
 
 // posixKeyLen is the fixed part of a packed key (uct_posix_packed_rkey_t).

@@ -28,7 +28,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 		return object{}, err
 	}
 	if owner := m.owner(ref.id); owner != 0 && pid != 0 && owner != pid {
-		return object{}, fmt.Errorf("memory of process %d in the name of process %d: %w", owner, pid, ucs.ErrUnreachable)
+		return object{}, fmt.Errorf("memory of process %d, named by process %d: %w", owner, pid, ucs.ErrUnreachable)
 	}
 	if who := cmp.Or(pid, m.owner(ref.id)); who != 0 {
 		if err := m.users.CheckProcess(who); err != nil {
@@ -61,7 +61,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 		return object{}, errOpen(path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 || st.Size > maxObject || !m.shared(&st, &fs) {
-		return object{}, fmt.Errorf("%s is no shared memory: mode %#o, %d bytes, file system %#x: %w",
+		return object{}, fmt.Errorf("%s is not shared memory: mode %#o, %d bytes, file system %#x: %w",
 			path, st.Mode, st.Size, fs.Type, ucs.ErrUnreachable)
 	}
 	if err := m.users.Check(int(st.Uid)); err != nil {

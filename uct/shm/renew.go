@@ -63,7 +63,7 @@ func (i *iface) watchTail() {
 	i.takeNotes()
 	if !i.scribbled {
 		i.scribbled = true
-		i.worker.Log().WarnOnce(i.domain.attr.Component, "somebody writes to the receiver's part of a shared-memory ring, where no peer does",
+		i.worker.Log().WarnOnce(i.domain.attr.Component, "a process writes to the receiver's part of a shared-memory ring",
 			zap.String("transport", i.domain.attr.Component), zap.Stringer("ring", &i.rx))
 	}
 }

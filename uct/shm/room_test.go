@@ -109,7 +109,7 @@ func limitSegments(t *testing.T, n int) {
 func TestRoomByReclaim(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		logs := logtest.Watch(t)
-		logs.Expect("will give way")
+		logs.Expect("will be closed")
 		server, live, dead, next := f.Open(t), f.Open(t), f.Open(t), f.Open(t)
 		stays, goes := server.Connect(t, live), server.Connect(t, dead)
 		dead.Iface.(*iface).rx.close()
@@ -146,7 +146,7 @@ func TestRoomByReclaim(t *testing.T) {
 // of peers.
 func TestRoomForMappings(t *testing.T) {
 	logs := logtest.Watch(t)
-	logs.Expect("will give way")
+	logs.Expect("will be closed")
 	have, reads := 30_000, 0
 	m := mappedTotal{limit: maxAttached, next: firstCount}
 	m.mappings = func() (int, int) { reads++; return have + m.count, 65_530 }

@@ -26,7 +26,7 @@ func (s *segment) Fault(addr uint64, _ []byte) error {
 	if !fault.Within(addr, s.mem) {
 		return nil
 	}
-	return fmt.Errorf("shm: somebody has cut the new ring short: %w", ucs.ErrShmemSegment)
+	return fmt.Errorf("shm: another process has truncated the new ring: %w", ucs.ErrShmemSegment)
 }
 
 // segmentOptions say what to create.

@@ -43,7 +43,7 @@ func (i *iface) unread() bool {
 func (m *sysv) held(s *segment) (bool, error) {
 	var d unix.SysvShmDesc
 	if _, err := unix.SysvShmCtl(int(s.id), unix.IPC_STAT, &d); err != nil {
-		return true, errShm("looking at", s.id, err)
+		return true, errShm("querying", s.id, err)
 	}
 	return d.Nattch > 1, nil
 }
@@ -62,7 +62,7 @@ func (m *posix) held(s *segment) (bool, error) {
 		var err error
 		fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(s.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return true, fmt.Errorf("shm: opening the own ring: %w: %w", sys.WithLimit(err), ucs.ErrIO)
+			return true, fmt.Errorf("shm: opening the local ring: %w: %w", sys.WithLimit(err), ucs.ErrIO)
 		}
 		defer unix.Close(fd)
 		lease = unix.F_RDLCK
@@ -77,10 +77,10 @@ func (m *posix) held(s *segment) (bool, error) {
 	case errors.Is(err, unix.EAGAIN):
 		return true, nil
 	case err != nil:
-		return true, fmt.Errorf("shm: fcntl(F_SETLEASE) of the own ring: %w: %w", err, ucs.ErrUnsupported)
+		return true, fmt.Errorf("shm: fcntl(F_SETLEASE) of the local ring: %w: %w", err, ucs.ErrUnsupported)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
-		return true, fmt.Errorf("shm: fcntl(F_SETLEASE, F_UNLCK) of the own ring: %w: %w", err, ucs.ErrIO)
+		return true, fmt.Errorf("shm: fcntl(F_SETLEASE, F_UNLCK) of the local ring: %w: %w", err, ucs.ErrIO)
 	}
 	return false, nil
 }

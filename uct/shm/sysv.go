@@ -113,7 +113,7 @@ func (m *sysv) parseAddress(b []byte) (reference, error) {
 
 func (m *sysv) reachable(ref reference) error {
 	if ref.id > math.MaxInt32 {
-		return fmt.Errorf("no System V segment has the number %#x: %w", ref.id, ucs.ErrUnreachable)
+		return fmt.Errorf("no System V segment has the id %#x: %w", ref.id, ucs.ErrUnreachable)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (m *sysv) look(ref reference) (d unix.SysvShmDesc, owner int, err error) {
 		return d, 0, err
 	}
 	if _, err := unix.SysvShmCtl(int(ref.id), unix.IPC_STAT, &d); err != nil {
-		return d, 0, errShm("looking at", ref.id, err)
+		return d, 0, errShm("querying", ref.id, err)
 	}
 	if d.Segsz == 0 || uint64(d.Segsz) > maxObject {
 		return d, 0, fmt.Errorf("segment %d of System V has %d bytes: %w", ref.id, d.Segsz, ucs.ErrUnreachable)

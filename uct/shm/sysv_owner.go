@@ -47,7 +47,7 @@ func checkCreator(id uint64, pid int, d *unix.SysvShmDesc) error {
 	started := time.Unix(now.Unix()).Add(-time.Duration(boot.Nano())).
 		Add(time.Duration(p.Start/ticksPerSecond)*time.Second + time.Duration(p.Start%ticksPerSecond)*time.Second/ticksPerSecond)
 	if made := time.Unix(int64(d.Ctime), 0); made.Add(creationSlack).Before(started) {
-		return fmt.Errorf("segment %d of System V was made %v before process %d started, by another one of that number: %w",
+		return fmt.Errorf("segment %d of System V was made %v before process %d started, by another process with that id: %w",
 			id, started.Sub(made).Round(time.Second), pid, ucs.ErrUnreachable)
 	}
 	return nil

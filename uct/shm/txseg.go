@@ -79,7 +79,7 @@ func (e *endpoint) attachNew(d descriptor) (*attachment, error) {
 func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	m := e.i.domain.m
 	if m.owner(id) != m.owner(e.ref.id) {
-		return nil, fmt.Errorf("segment %#x is that of another process: %w", id, ucs.ErrConnectionReset)
+		return nil, fmt.Errorf("segment %#x belongs to another process: %w", id, ucs.ErrConnectionReset)
 	}
 	if len(e.segs) >= maxSegments || e.mapped > maxMapped {
 		return nil, fmt.Errorf("%d segments of %d bytes are attached already: %w", len(e.segs), e.mapped, ucs.ErrExceedsLimit)

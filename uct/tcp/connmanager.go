@@ -47,7 +47,7 @@ func (component) OpenConnManager(w *uct.Worker, cfg *config.Set) (uct.ConnManage
 // is neither encrypted nor does it prove who says it, so an application that wants TLS
 // alone has none.
 func (*secured) OpenConnManager(*uct.Worker, *config.Set) (uct.ConnManager, error) {
-	return nil, fmt.Errorf("tls: connections by a socket's address are made without TLS, exchange worker addresses instead: %w", ucs.ErrUnsupported)
+	return nil, fmt.Errorf("tls: connections by socket address do not support TLS, exchange worker addresses instead: %w", ucs.ErrUnsupported)
 }
 
 // places knows which device of this machine has which address.

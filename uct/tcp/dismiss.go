@@ -15,9 +15,9 @@ import (
 // Why connections of guests are dropped.
 var (
 	errCrowded = errors.New("the peer's address has too many connections")
-	errFiles   = errors.New("the rest of the descriptors is for the application, raise their limit (ulimit -n)")
-	errStalled = errors.New("the rest of a frame did not come")
-	errBegun   = errors.New("the peer's address has sent too much of unfinished frames on its connections")
+	errFiles   = errors.New("the remaining descriptors are reserved for the application, raise the limit (ulimit -n)")
+	errStalled = errors.New("the rest of a frame did not arrive")
+	errBegun   = errors.New("the connections of the peer's address hold too many bytes of unfinished frames")
 )
 
 // dismiss drops a connection for what its source has too much of.

@@ -48,7 +48,7 @@ func (e *Error) Unwrap() []error {
 
 // Causes that are not the kernel's.
 var (
-	errProtocol  = errors.New("the peer broke the protocol")
+	errProtocol  = errors.New("the peer violated the protocol")
 	errNoAnswer  = errors.New("the peer's machine does not answer")
 	errForbidden = errors.New("the peer wrote to memory that is not exposed")
 	errLate      = errors.New("the peer has not ended the TLS handshake in time") // status ucs.ErrTimedOut

@@ -109,7 +109,7 @@ func (l *halfOpenList) dropOldest(g *guest, h *hood) bool {
 
 func (c *conn) dropHalfOpen(r ledger.Reason) {
 	if a := c.visit.guest.account; a.Refuse(r) {
-		c.iface.svc.w.Log().Diag("closing a connection that has not asked for anything", zap.Stringer("source", a.Source()), zap.Stringer("reason", r))
+		c.iface.svc.w.Log().Diag("closing a connection that has sent no request", zap.Stringer("source", a.Source()), zap.Stringer("reason", r))
 	}
 	c.close()
 }

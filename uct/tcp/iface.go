@@ -195,7 +195,7 @@ func (i *iface) reachableFrom(dev *deviceAddr, p uct.ReachableParams) error {
 	}
 	switch {
 	case d.v6 != dev.v6:
-		return fmt.Errorf("tcp: %s has no address of that family, %s; UCX_TCP_AF_DUAL=y has a peer list both of its own: %w",
+		return fmt.Errorf("tcp: %s has no address of that family, %s; with UCX_TCP_AF_DUAL=y the peer publishes both of its addresses: %w",
 			i.attr.Resource.Device, familyName(d.v6), ucs.ErrUnreachable)
 	case d.loopback != dev.loopback:
 		return fmt.Errorf("tcp: only loopback devices reach loopback devices: %w", ucs.ErrUnreachable)
@@ -206,7 +206,7 @@ func (i *iface) reachableFrom(dev *deviceAddr, p uct.ReachableParams) error {
 	}
 	routes := i.md.routes()
 	if !routes.Best(i.index, d.ip) {
-		return fmt.Errorf("tcp: %s has no route to %v, or another device a closer one: %w",
+		return fmt.Errorf("tcp: %s has no route to %v, or another device has a closer one: %w",
 			i.attr.Resource.Device, d.ip, ucs.ErrUnreachable)
 	}
 	return nil

@@ -96,7 +96,7 @@ func (i *iface) keepAside(c *conn) {
 	i.match.aside[k] = c
 	c.aside = true
 	if (*ledger.Account)(nil).Refuse(ledger.Claim) {
-		i.svc.w.Log().Diag("a connection does not come from the listener that it claims, and is not taken for its peer's",
+		i.svc.w.Log().Diag("a connection does not come from the listener that it claims, and is not matched with it",
 			zap.Stringer("listener", c.peer), zap.Stringer("from", c.from.addr))
 	}
 }

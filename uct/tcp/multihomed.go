@@ -33,7 +33,7 @@ func (i *iface) openAt(local netip.Addr) (*iface, error) {
 	}
 	o := i.twin(local)
 	if err := o.listen(i.attr.Resource.Device); err != nil {
-		return nil, fmt.Errorf("%w: at another address of %s, which a connection has come by", err, i.attr.Resource.Device)
+		return nil, fmt.Errorf("%w: at another address of %s, at which a connection has arrived", err, i.attr.Resource.Device)
 	}
 	o.publish()
 	o.attr = i.attr
@@ -68,7 +68,7 @@ func (i *iface) makeOtherRoom() error {
 	if len(i.others) < maxOthers {
 		return nil
 	}
-	return fmt.Errorf("tcp: endpoints are in use at %d other addresses of %s, the most there may be: %w", maxOthers, i.attr.Resource.Device, ucs.ErrNoResource)
+	return fmt.Errorf("tcp: endpoints use %d other addresses of %s, which is the limit: %w", maxOthers, i.attr.Resource.Device, ucs.ErrNoResource)
 }
 
 // twin is an interface as i, at another address.

@@ -55,7 +55,7 @@ func (c *conn) here() bool {
 func (c *conn) mayBeHere() bool { return c.here() || !c.from.placed }
 
 // errBusy says that the kernel could not be asked just now.
-var errBusy = fmt.Errorf("tcp: not asked again so soon: %w", unix.EAGAIN)
+var errBusy = fmt.Errorf("tcp: the kernel was queried too recently: %w", unix.EAGAIN)
 
 // otherEnd asks the kernel, once it has answered not again, for the socket at the other
 // end of a connection within the machine.

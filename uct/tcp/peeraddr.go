@@ -30,7 +30,7 @@ func (i *iface) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool,
 	}
 	here, sure := i.svc.ownAddr(ip)
 	if !sure {
-		return netip.AddrPort{}, false, fmt.Errorf("tcp: whether %v is of this machine is not known: %w", ip, ucs.ErrNoResource)
+		return netip.AddrPort{}, false, fmt.Errorf("tcp: cannot tell whether %v is an address of this machine: %w", ip, ucs.ErrNoResource)
 	}
 	return addr, here, nil
 }

@@ -34,7 +34,7 @@ func (i *iface) canReturn(c *conn, peer sockaddr) bool {
 func (i *iface) returnOver(ep *endpoint, over *uct.Source, peer sockaddr) (uct.Endpoint, error) {
 	c, _ := over.Owner.(*conn)
 	if c == nil || !i.canReturn(c, peer) {
-		return nil, fmt.Errorf("tcp: the connection is not one to answer %v over: %w", peer, ucs.ErrUnreachable)
+		return nil, fmt.Errorf("tcp: the connection cannot carry replies to %v: %w", peer, ucs.ErrUnreachable)
 	}
 	ep.numbers = i.match.numbers.hold(peer)
 	ep.peer, ep.sn, ep.returns = peer, c.sn, true

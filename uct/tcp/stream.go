@@ -141,7 +141,7 @@ func (s *stream) open(space []byte) (n int, err error) {
 
 // errFlooded ends a connection whose peer asks for more new keys than it reads
 // answers.
-var errFlooded = errors.New("tls: the peer does not read what it makes us answer")
+var errFlooded = errors.New("tls: the peer does not read the answers that it causes")
 
 // failed handles the end of what tls can read.
 func (s *stream) failed(err error) {

@@ -63,7 +63,7 @@ func forPeer(cfg *tls.Config, peer netip.Addr) *tls.Config {
 	return c
 }
 
-var errNoProtocol = errors.New("tls: the peer does not say which protocol it speaks")
+var errNoProtocol = errors.New("tls: the peer has negotiated no protocol (ALPN)")
 
 // checkState looks at what a handshake has led to.
 func checkState(s *tls.ConnectionState) error {

@@ -99,7 +99,7 @@ func readVector(from io.Reader, limit int) ([]byte, error) {
 	}
 	n := binary.LittleEndian.Uint64(head[:])
 	if n > uint64(limit) {
-		return nil, invalid("the peer announces %d bytes, at most %d can be", n, limit)
+		return nil, invalid("the peer announces %d bytes, the limit is %d", n, limit)
 	}
 	v := make([]byte, n)
 	return v, readFull(from, v)

@@ -92,7 +92,7 @@ func DetectRelease(head []byte) (Release, error) {
 	if max(send, recv) > 0 && max(send, recv) <= noMemory {
 		return Release122, nil
 	}
-	return 0, fmt.Errorf("the client speaks neither 1.13's nor 1.22's protocol: %w", ucs.ErrInvalidParam)
+	return 0, fmt.Errorf("the client's protocol is neither that of 1.13 nor that of 1.22: %w", ucs.ErrInvalidParam)
 }
 
 // accelerators are the memory types of the accelerators that send and receive.

@@ -105,7 +105,7 @@ func exchangeClient(c io.ReadWriter, own []dest, total int, connect func([]dest)
 		return err
 	}
 	if _, err := io.WriteString(c, done); err != nil {
-		return fmt.Errorf("telling the peer that the address is there: %w", err)
+		return fmt.Errorf("telling the peer that the address has arrived: %w", err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func exchangeServer(c io.ReadWriter, own []dest, total int, connect func([]dest)
 		return fmt.Errorf("waiting for the peer to be done: %w", err)
 	}
 	if string(b) != done {
-		return fmt.Errorf("the peer says %q, not that it is done: %w", b, ucs.ErrInvalidAddr)
+		return fmt.Errorf("the peer sent %q, not that it is done: %w", b, ucs.ErrInvalidAddr)
 	}
 	return nil
 }

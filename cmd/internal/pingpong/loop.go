@@ -46,13 +46,13 @@ func (s *session) loop(ctx context.Context, k *link) (time.Duration, error) {
 			}
 			qp := s.find(w.QPN)
 			if qp < 0 {
-				return 0, fmt.Errorf("a completion of QP %#x, which is not ours: %w", uint32(w.QPN), ucs.ErrIO)
+				return 0, fmt.Errorf("a completion of QP %#x, which this process does not have: %w", uint32(w.QPN), ucs.ErrIO)
 			}
 			if w.ID == sendID {
 				sent++
 			} else {
 				if int(w.ByteLen) != len(s.in) {
-					return 0, fmt.Errorf("a message of %d bytes came, %d were awaited: %w", w.ByteLen, len(s.in), ucs.ErrInvalidParam)
+					return 0, fmt.Errorf("a message of %d bytes arrived, %d were expected: %w", w.ByteLen, len(s.in), ucs.ErrInvalidParam)
 				}
 				if received++; received == 1 {
 					k.stay()

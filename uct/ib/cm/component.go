@@ -62,7 +62,7 @@ func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) { retur
 
 // OpenMD implements uct.Component.
 func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error) {
-	return nil, fmt.Errorf("rdmacm: no memory domain %q, nor any other: %w", name, ucs.ErrNoDevice)
+	return nil, fmt.Errorf("rdmacm: no memory domain %q, the component has none: %w", name, ucs.ErrNoDevice)
 }
 
 // OpenConnManager implements uct.ConnManagerComponent.

@@ -111,7 +111,7 @@ func (d *devices) at(a *rdmacm.Addr) (place, error) {
 // openDevice opens a device with what numbers need.
 func (d *devices) openDevice(info *verbs.Device) (*device, error) {
 	if info.NodeType.Transport() == verbs.TransportIWARP {
-		return nil, fmt.Errorf("rdmacm: %s speaks iWARP: %w", info.Name, ucs.ErrUnsupported)
+		return nil, fmt.Errorf("rdmacm: %s is an iWARP device: %w", info.Name, ucs.ErrUnsupported)
 	}
 	dev := &device{all: d, info: *info}
 	var err error

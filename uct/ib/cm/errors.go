@@ -15,12 +15,12 @@ import (
 
 // Errors of calls.
 var (
-	errBusy      = fmt.Errorf("rdmacm: connection manager: something is to be reported: %w", ucs.ErrBusy)
+	errBusy      = fmt.Errorf("rdmacm: connection manager: an event has to be reported first: %w", ucs.ErrBusy)
 	errClosed    = fmt.Errorf("rdmacm: the connection manager is closed: %w", ucs.ErrInvalidParam)
-	errForeign   = fmt.Errorf("rdmacm: connection manager: this is no request of the component: %w", ucs.ErrInvalidParam)
+	errForeign   = fmt.Errorf("rdmacm: connection manager: the request does not belong to the component: %w", ucs.ErrInvalidParam)
 	errConsumed  = fmt.Errorf("rdmacm: connection manager: the request is accepted or rejected already: %w", ucs.ErrInvalidParam)
 	errDropped   = fmt.Errorf("rdmacm: connection manager: the request ended with its listener: %w", ucs.ErrCanceled)
-	errCrowded   = fmt.Errorf("rdmacm: connection manager: the request made room for one of another source: %w", ucs.ErrCanceled)
+	errCrowded   = fmt.Errorf("rdmacm: connection manager: the request was dropped to make room for another source: %w", ucs.ErrCanceled)
 	errNotYet    = fmt.Errorf("rdmacm: connection manager: the endpoint is not connected yet: %w", ucs.ErrBusy)
 	errNoLink    = fmt.Errorf("rdmacm: connection manager: the endpoint is not connected: %w", ucs.ErrNotConnected)
 	errNotClient = fmt.Errorf("rdmacm: connection manager: only the client's endpoint notifies: %w", ucs.ErrUnsupported)

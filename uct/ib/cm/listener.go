@@ -133,7 +133,7 @@ func (l *listener) Addr() netip.AddrPort { return l.addr }
 // handle is told what happens to the listener itself.
 func (l *listener) handle(e *rdmacm.Event) {
 	if e.Type == rdmacm.EventDeviceRemoval {
-		l.m.w.Log().Diag("the device of a listener is gone, no more clients come there", zap.Stringer("listener", l.addr))
+		l.m.w.Log().Diag("the device of a listener is gone, no more clients can connect there", zap.Stringer("listener", l.addr))
 		l.id.Close() // the kernel waits for it
 		l.m.c.devices.removed(nil)
 	}

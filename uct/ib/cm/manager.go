@@ -104,7 +104,7 @@ func (m *manager) read() (n int) {
 			break
 		}
 		if err != nil {
-			m.w.Log().Diag("the RDMA connection manager tells no events for now", zap.Error(err))
+			m.w.Log().Diag("cannot read events of the RDMA connection manager for now", zap.Error(err))
 			break
 		}
 		m.handle(e)

@@ -51,7 +51,7 @@ func (l *listener) welcome(e *rdmacm.Event) {
 	case l.closed: // by what it was told before
 		r.drop()
 	case r.account.Of(ledger.Conns) > mostOfSource || ledger.Total(ledger.Conns) > mostOfAll:
-		r.refuse(ledger.Connections, "there are too many")
+		r.refuse(ledger.Connections, "too many requests")
 	case !l.hasRoom(r.source):
 		r.refuse(ledger.Connections, fmt.Sprintf("%d wait already", l.pending.Most()))
 	default:
@@ -114,7 +114,7 @@ func (l *listener) admit(r *request) {
 	}
 	l.mu.Unlock()
 	if q != nil {
-		q.refuse(ledger.Connections, "others want to wait, and many of its source do")
+		q.refuse(ledger.Connections, "others want to wait, and its source has many requests")
 	}
 }
 

@@ -61,5 +61,5 @@ func parseEPAddress(b []byte) (a epAddress, err error) {
 
 //go:noinline
 func errEPAddress(b []byte) error {
-	return fmt.Errorf("rc: %d bytes %x are no address of an endpoint: %w", len(b), b[:min(len(b), 16)], ucs.ErrInvalidAddr)
+	return fmt.Errorf("rc: %d bytes %x are not an endpoint address: %w", len(b), b[:min(len(b), 16)], ucs.ErrInvalidAddr)
 }

@@ -92,5 +92,5 @@ func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rk
 
 //go:noinline
 func errAligned(raddr uint64) error {
-	return fmt.Errorf("rc: atomic operation at %#x, which is no multiple of %d: %w", raddr, wordSize, ucs.ErrInvalidParam)
+	return fmt.Errorf("rc: atomic operation at %#x, which is not a multiple of %d: %w", raddr, wordSize, ucs.ErrInvalidParam)
 }

@@ -72,7 +72,7 @@ var _ interface {
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	switch {
 	case p.DeviceAddr != nil || p.IfaceAddr != nil || p.Over != nil:
-		return nil, fmt.Errorf("rc: an endpoint is connected with another endpoint: %w", ucs.ErrUnsupported)
+		return nil, fmt.Errorf("rc: an endpoint is made without addresses and connected with another endpoint: %w", ucs.ErrUnsupported)
 	case p.PathIndex < 0 || p.PathIndex >= i.NumPaths():
 		return nil, fmt.Errorf("rc: path %d of %d: %w", p.PathIndex, i.NumPaths(), ucs.ErrInvalidParam)
 	case i.closed:

@@ -69,6 +69,6 @@ func statusOf(s verbs.WCStatus) ucs.Status {
 
 // errNoBytes and errQueue are about what no peer, and no device, in its right mind does.
 var (
-	errNoBytes = fmt.Errorf("rc: a message without a byte: %w", ucs.ErrMessageTruncated)
+	errNoBytes = fmt.Errorf("rc: an empty message: %w", ucs.ErrMessageTruncated)
 	errQueue   = fmt.Errorf("rc: the send queue is full though it should not be: %w", ucs.ErrIO)
 )

@@ -94,11 +94,11 @@ func (i *iface) deliverPutOff() (n int) {
 	return n
 }
 
-var errNoMessage = fmt.Errorf("rc: a put that is to be told of: %w", ucs.ErrUnsupported)
+var errNoMessage = fmt.Errorf("rc: a put with notification: %w", ucs.ErrUnsupported)
 
 // usualWindow is twice the window that peers have if nobody says otherwise.
 const usualWindow = 2 * 512
 
 var errUnread = fmt.Errorf("rc: a peer sends more than it was granted, on a connection that is not read: %w", ucs.ErrExceedsLimit)
 
-var errCrowded = fmt.Errorf("rc: connections that are not read hold too much, this one most: %w", ucs.ErrExceedsLimit)
+var errCrowded = fmt.Errorf("rc: connections that are not read hold too much, and this one the most: %w", ucs.ErrExceedsLimit)

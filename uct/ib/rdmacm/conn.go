@@ -223,7 +223,7 @@ func (c *Conn) Wait(ctx context.Context) error {
 // ended the connection itself; if the peer is gone this takes long, and ctx limits it.
 func (c *Conn) Disconnect(ctx context.Context) error {
 	if c.qp == nil {
-		return fmt.Errorf("rdmacm: disconnecting what is not connected: %w", ucs.ErrNotConnected)
+		return fmt.Errorf("rdmacm: Disconnect: not connected: %w", ucs.ErrNotConnected)
 	}
 	if err := c.qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState); err != nil {
 		return err

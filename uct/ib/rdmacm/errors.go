@@ -33,7 +33,7 @@ const (
 
 var rejectNames = map[RejectReason]string{
 	1: "no queue pair", 2: "no end-to-end context", 3: "no resources", RejectTimeout: "timeout", 5: "unsupported request",
-	6: "invalid communication ID", 7: "invalid communication instance", RejectInvalidServiceID: "nobody listens there",
+	6: "invalid communication ID", 7: "invalid communication instance", RejectInvalidServiceID: "no listener there",
 	9: "invalid transport type", RejectStaleConn: "stale connection", 11: "RDC does not exist", 12: "invalid GID",
 	13: "invalid LID", 14: "invalid SL", 15: "invalid traffic class", 16: "invalid hop limit", 17: "invalid packet rate",
 	24: "port and CM redirection", 25: "port redirection", 26: "invalid path MTU", 27: "insufficient responder resources",

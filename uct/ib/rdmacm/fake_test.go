@@ -186,7 +186,7 @@ func TestErrors(t *testing.T) {
 			ucs.ErrRejected, "ADDR_ERROR: connection timed out"},
 		{rdmacm.Event{Type: rdmacm.EventRouteError, Status: -22}, []error{ucs.ErrUnreachable, ucs.ErrInvalidParam}, nil, "ROUTE_ERROR"},
 		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: -110}, []error{ucs.ErrUnreachable, ucs.ErrTimedOut}, ucs.ErrRejected, "UNREACHABLE"},
-		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: 1}, []error{ucs.ErrRejected}, nil, "nobody listens there"},
+		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: 1}, []error{ucs.ErrRejected}, nil, "no listener there"},
 		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: 5}, []error{ucs.ErrRejected}, nil, "status 5"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 28}, []error{ucs.ErrRejected}, ucs.ErrUnreachable, "by the program there"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 99}, []error{ucs.ErrRejected}, nil, "reason 99"},

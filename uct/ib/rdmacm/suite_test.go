@@ -158,7 +158,7 @@ func testNobody(t *testing.T, r *rig) {
 	if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Errorf("nobody listens: %v", err)
 	}
-	wantErr(t, err, ucs.ErrRejected, "nobody listens")
+	wantErr(t, err, ucs.ErrRejected, "no listener")
 	wantErr(t, c.Connect(timeout(t), e.qp, nil), ucs.ErrInvalidParam, "once more")
 	check(t, c.Close())
 	e.close(t)
@@ -415,7 +415,7 @@ func testDatagramsRefused(t *testing.T, r *rig) {
 	next(t, ch, rdmacm.EventRouteResolved)
 	check(t, client.Connect(&rdmacm.ConnParam{QPN: a.qp.QPN()}))
 	e = next(t, ch, rdmacm.EventUnreachable)
-	wantErr(t, e.Err(), ucs.ErrRejected, "nobody listens")
+	wantErr(t, e.Err(), ucs.ErrRejected, "no listener")
 	check(t, client.Close())
 	a.close(t)
 }

@@ -101,8 +101,8 @@ func (e *endpoint) AMBcopy(id uct.AMID, packer uct.Packer, _ uct.SendFlags, _ *u
 	return n, e.send(slot, i.slots.of(slot), id, headerLen+n, false, false)
 }
 
-// AMZcopy implements uct.Endpoint. The peer is asked to acknowledge at once: somebody
-// waits for his memory.
+// AMZcopy implements uct.Endpoint. The peer is asked to acknowledge at once,
+// because the caller waits for its memory.
 func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.SendFlags, c *uct.Completion) error {
 	i := e.iface
 	a := &i.attr.AM

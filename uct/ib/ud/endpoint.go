@@ -42,7 +42,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	case i.dead != nil:
 		return nil, i.dead
 	case p.Over != nil:
-		return nil, fmt.Errorf("ud: an endpoint over a connection of the peer's: %w", ucs.ErrUnsupported)
+		return nil, fmt.Errorf("ud: an endpoint cannot use a connection of the peer: %w", ucs.ErrUnsupported)
 	case p.PathIndex < 0 || p.PathIndex >= i.NumPaths():
 		return nil, fmt.Errorf("ud: path %d of %d: %w", p.PathIndex, i.NumPaths(), ucs.ErrInvalidParam)
 	case p.DeviceAddr == nil && p.IfaceAddr == nil:
@@ -122,7 +122,7 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	}
 	if len(iface) != 0 {
 		if q, err := wire.ParseIfaceAddr(iface); err != nil || q != qpn {
-			return fmt.Errorf("ud: the endpoint %x is not of the interface %x: %w", ep, iface[:min(len(iface), 16)], ucs.ErrInvalidAddr)
+			return fmt.Errorf("ud: the endpoint %x does not belong to the interface %x: %w", ep, iface[:min(len(iface), 16)], ucs.ErrInvalidAddr)
 		}
 	}
 	a, err := ib.ParseAddress(dev)

@@ -136,8 +136,8 @@ func (p port) Done(e *flow.Endpoint, slot int32, err error) {
 	}
 }
 
-// Resolve implements flow.Port. On Ethernet the address has to be that which the packet
-// comes from. By which of our addresses we answer is not the sender's to say.
+// Resolve implements flow.Port. On Ethernet the address has to be the source address
+// of the packet. The sender cannot choose the local address of the answer.
 func (p port) Resolve(devAddr []byte, qpn uint32, path uint8) (flow.Peer, bool) {
 	a, err := ib.ParseAddress(devAddr)
 	if err != nil || a.HasIndex || p.inbound.from.Seen && a.GID != p.inbound.from.GID {
@@ -165,10 +165,11 @@ func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 	return true
 }
 
-// Connected implements flow.Port: who waits is asked in each round.
+// Connected implements flow.Port. It does nothing: waiting operations are retried in each
+// round.
 func (p port) Connected(*flow.Endpoint) {}
 
-// Room implements flow.Port, likewise.
+// Room implements flow.Port. Like Connected it does nothing.
 func (p port) Room(*flow.Endpoint) {}
 
 // Failed implements flow.Port.

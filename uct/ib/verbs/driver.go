@@ -54,7 +54,7 @@ func identify(f uverbs.File) (uint32, error) {
 		}
 		return 0, err
 	}
-	return 0, fmt.Errorf("verbs: %s: no driver known here: %w", f.Name(), last)
+	return 0, fmt.Errorf("verbs: %s: unknown driver: %w", f.Name(), last)
 }
 
 // providerOf finds the provider for a device.
@@ -75,7 +75,7 @@ func providerOf(f uverbs.File, abiVersion int) (*provider.Provider, error) {
 		} else {
 			place = "uct/ib/verbs/internal/" + what
 		}
-		return nil, fmt.Errorf("verbs: %s has the kernel's driver %s, for whose queues there is no code here, only for %s (its place would be %s): %w",
+		return nil, fmt.Errorf("verbs: %s has the kernel driver %s, which is not supported, only %s (a provider would go to %s): %w",
 			f.Name(), what, strings.Join(have, ", "), place, ucs.ErrUnsupported)
 	}
 	if abiVersion != 0 && (abiVersion < p.MinABI || abiVersion > p.MaxABI) {

@@ -348,9 +348,9 @@ func TestOtherDrivers(t *testing.T) {
 		if id == 31 {
 			place = "a folder of its own in uct/ib/verbs/internal"
 		}
-		says := fmt.Sprintf("verbstest0 has the kernel's driver %s, for whose queues there is no code here, only for lacking, mlx5, rxe (its place would be %s): ", name, place)
+		says := fmt.Sprintf("verbstest0 has the kernel driver %s, which is not supported, only lacking, mlx5, rxe (a provider would go to %s): ", name, place)
 		if name == "" {
-			says = "no driver known here"
+			says = "unknown driver"
 		}
 		_, err := verbs.NewContext(otherDriver{verbstest.New().Open(), id}, 1)
 		if err == nil || !strings.Contains(err.Error(), says) || name != "" && !errors.Is(err, ucs.ErrUnsupported) {

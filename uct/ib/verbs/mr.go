@@ -49,7 +49,7 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 func (m *MR) Renew(b []byte, access Access) error {
 	p := m.pd
 	if m.handle != noHandle || len(b) == 0 {
-		return fmt.Errorf("verbs: %s: registration of no memory, or in one that there is: %w", p.ctx.Name(), ucs.ErrInvalidParam)
+		return fmt.Errorf("verbs: %s: registration of no memory, or over one that is open: %w", p.ctx.Name(), ucs.ErrInvalidParam)
 	}
 	if err := p.ctx.checkAccess(access); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 		return errClosed
 	}
 	if flags == 0 || flags&ReregTranslation != 0 && len(b) == 0 || flags&ReregPD != 0 && (pd == nil || pd.ctx != c) {
-		return fmt.Errorf("verbs: %s: reregistration of %#x without what is to be changed: %w", c.Name(), uint32(flags), ucs.ErrInvalidParam)
+		return fmt.Errorf("verbs: %s: reregistration of %#x without flags for what to change: %w", c.Name(), uint32(flags), ucs.ErrInvalidParam)
 	}
 	if c.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		access &^= accessOptional

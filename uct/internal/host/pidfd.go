@@ -65,7 +65,7 @@ func closeProcess(fd int) {
 // warnShortage says, once, that there are few descriptors.
 func warnShortage() {
 	if !shortage.Swap(true) {
-		log.Warn("few descriptors are left: exits of some processes in shared memory are found out by the keepalive alone; raise the limit (ulimit -n)",
+		log.Warn("few descriptors are left: exits of some shared-memory peers are detected only by the keepalive; raise the limit (ulimit -n)",
 			zap.Int64("watched processes", descriptors.Load()))
 	}
 }

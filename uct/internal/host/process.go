@@ -33,7 +33,7 @@ func Self() (Process, error) { return Find(os.Getpid()) }
 // that matches ucs.ErrUnreachable.
 func Find(pid int) (Process, error) {
 	if pid <= 0 || pid > MaxPID {
-		return Process{}, fmt.Errorf("no process has the number %d: %w", pid, ucs.ErrUnreachable)
+		return Process{}, fmt.Errorf("no process has the id %d: %w", pid, ucs.ErrUnreachable)
 	}
 	st, e := readStat(pid)
 	switch {

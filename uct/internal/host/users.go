@@ -45,7 +45,7 @@ func LoadUsers(cfg *config.Set) (Users, error) {
 		return Users{}, err
 	}
 	if !s.Allow.Has(os.Geteuid()) {
-		return s.Allow, fmt.Errorf("UCX_SHM_ALLOW=%v is without the own user %d: add self, or leave shared memory out of UCX_TLS: %w",
+		return s.Allow, fmt.Errorf("UCX_SHM_ALLOW=%v does not include the user of this process, %d: add self, or leave shared memory out of UCX_TLS: %w",
 			s.Allow, os.Geteuid(), ucs.ErrUnsupported)
 	}
 	return s.Allow, nil
@@ -72,7 +72,7 @@ func (u Users) CheckProcess(pid int) error {
 	}
 	uid, ok := UserOf(pid)
 	if !ok {
-		return fmt.Errorf("whose process %d is cannot be found out, for UCX_SHM_ALLOW=%v: %w", pid, u, ucs.ErrUnreachable)
+		return fmt.Errorf("the user of process %d cannot be determined, for UCX_SHM_ALLOW=%v: %w", pid, u, ucs.ErrUnreachable)
 	}
 	return u.Check(uid)
 }
@@ -99,7 +99,7 @@ func (u *Users) ParseConfig(s string) error {
 		default:
 			n, err := strconv.ParseUint(word, 10, 32)
 			if err != nil {
-				return errors.New("needs numbers of users, self, or all")
+				return errors.New("needs user ids, self, or all")
 			}
 			u.uids = append(u.uids, int(n))
 		}

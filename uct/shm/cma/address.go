@@ -59,7 +59,7 @@ func parseAddress(b []byte) (address, error) {
 	}
 	a.pid = int(word &^ otherNamespace)
 	if a.pid < 1 || a.pid > host.MaxPID {
-		return a, fmt.Errorf("cma: iface address with process number %d: %w", a.pid, ucs.ErrInvalidAddr)
+		return a, fmt.Errorf("cma: iface address with process id %d: %w", a.pid, ucs.ErrInvalidAddr)
 	}
 	if len(b) > shortAddrLen {
 		ns := b[shortAddrLen:]

@@ -18,7 +18,7 @@ func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 		return 0, err
 	}
 	if may != nil && !may(proc.ID()) {
-		return 0, fmt.Errorf("cma: process %d is not the one that asks: %w: %w", proc.PID, ucs.ErrRejected, ucs.ErrUnreachable)
+		return 0, fmt.Errorf("cma: process %d is not the requesting one: %w: %w", proc.PID, ucs.ErrRejected, ucs.ErrUnreachable)
 	}
 	return proc.ID(), nil
 }

@@ -55,11 +55,11 @@ func (p *probe) usable() error {
 		if p.hasCap() {
 			return nil
 		}
-		return fmt.Errorf("cma: kernel.yama.ptrace_scope is 2, which asks for CAP_SYS_PTRACE; "+
+		return fmt.Errorf("cma: kernel.yama.ptrace_scope is 2, which requires CAP_SYS_PTRACE; "+
 			"give the process this capability or set the scope to 1 or 0: %w", ucs.ErrUnsupported)
 	default:
-		return fmt.Errorf("cma: kernel.yama.ptrace_scope is %d, which forbids it to all; "+
-			"set the scope to 1 or 0, where it is 3 this needs a restart of the machine: %w", scope, ucs.ErrUnsupported)
+		return fmt.Errorf("cma: kernel.yama.ptrace_scope is %d, which forbids attaching; "+
+			"set the scope to 1 or 0, from 3 that needs a reboot: %w", scope, ucs.ErrUnsupported)
 	}
 }
 
@@ -154,9 +154,9 @@ func (p *probe) sameUser(pid int) error {
 	_, effective, ok := p.usersOf(pid)
 	switch own := os.Geteuid(); {
 	case !ok:
-		return fmt.Errorf("cma: whose process %d is cannot be found out; set UCX_CMA_OTHER_USERS=y to do without: %w", pid, ucs.ErrUnreachable)
+		return fmt.Errorf("cma: the user of process %d cannot be determined; set UCX_CMA_OTHER_USERS=y to skip the check: %w", pid, ucs.ErrUnreachable)
 	case effective != own:
-		return fmt.Errorf("cma: process %d acts for user %d and this one for %d, who would have to trust it; "+
+		return fmt.Errorf("cma: process %d runs as user %d and this one as user %d, which would have to trust it; "+
 			"run both as one user or set UCX_CMA_OTHER_USERS=y: %w", pid, effective, own, ucs.ErrUnreachable)
 	}
 	return nil

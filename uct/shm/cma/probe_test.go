@@ -176,9 +176,9 @@ func TestSameUser(t *testing.T) {
 	for status, want := range map[string]string{
 		"Uid:\t54321\t" + own + "\t1\t1\n": "",
 		"Uid:\t" + own + "\t54321\t1\t1\n": "user 54321",
-		"Uid:\t" + own + "\n":              "cannot be found out",
-		"Uid:\tx\n":                        "cannot be found out",
-		"":                                 "cannot be found out",
+		"Uid:\t" + own + "\n":              "cannot be determined",
+		"Uid:\tx\n":                        "cannot be determined",
+		"":                                 "cannot be determined",
 	} {
 		p := probe{root: files(t, map[string]string{"proc/77/status": status})}
 		err := p.sameUser(77)

@@ -15,7 +15,7 @@
 // What cannot be done yet, for want of a receive or of a peer, is tried again by
 // the next doorbell in the network, the next arming of a completion queue, or
 // Progress; each try counts as one retry. Fabric.SetWork has it done in steps instead,
-// so that sends stay outstanding, and Fabric.Run by a goroutine, for those who sleep.
+// so that sends stay outstanding, and Fabric.Run by a goroutine, for programs that sleep.
 // Nothing is allocated for a message, so that tests of what sends can say that they
 // allocate nothing.
 //

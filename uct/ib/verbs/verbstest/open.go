@@ -10,16 +10,17 @@ import (
 
 // What runs a program on the devices needs: see Opened.
 
-// Opened is a device that another program has open. It is used as any uverbs.File:
-// who catches the program's calls brings what ioctl(2) is given into a uverbs.Frame,
-// with pointers into that, has Ioctl answer, and takes the answers back. Addresses in
-// what drivers say to each other, of memory that is registered and of what work requests
-// name are the program's own, and stay as they are.
+// Opened is a device that another program has open. It is used like any uverbs.File:
+// the caller intercepts the program's calls, copies the arguments of ioctl(2) into a
+// uverbs.Frame, with pointers into that, calls Ioctl, and copies the answers back.
+// Addresses in driver-specific data, of registered memory and in work requests are the
+// program's own, and stay unchanged.
 //
-// Descriptors cross by their numbers in this process: those in answers, of the events of
-// the device (ASYNC_EVENT.ALLOC) and of completion channels (CREATE_COMP_CHANNEL), are
-// the caller's, who hands the program a duplicate. The one of a channel is open until
-// the program has closed its own, since CQ.CREATE names it.
+// Descriptors are passed by their numbers in this process. Those in answers, of the
+// events of the device (ASYNC_EVENT.ALLOC) and of completion channels
+// (CREATE_COMP_CHANNEL), belong to the caller, which gives the program a duplicate. The
+// descriptor of a channel must stay open until the program has closed its own, because
+// CQ.CREATE names it.
 type Opened struct {
 	uverbs.File
 	f *file

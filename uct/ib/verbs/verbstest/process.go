@@ -15,8 +15,8 @@ func (p *Process) Open(k *Kernel) uverbs.File {
 	return uverbs.Traced(f)
 }
 
-// Kill ends the process: its queue pairs and all else are gone without a word, and
-// without completions. Who still calls gets EIO.
+// Kill ends the process: its queue pairs and other objects are gone without notice and
+// without completions. Later calls get EIO.
 func (p *Process) Kill() {
 	for _, f := range p.files {
 		f.kill()

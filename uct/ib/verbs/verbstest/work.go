@@ -70,10 +70,10 @@ func (k *Kernel) Step(most int) (done int) {
 // force.
 const patience = 200 * time.Microsecond
 
-// Run has the devices do their work behind the back of who rings, in a goroutine, as
-// real ones do, until stop is called: for those who sleep until a completion wakes
-// them, or look for one without calling anything of the network. What waits for a
-// receive or a peer is tried again by time, and each try counts as one retry.
+// Run makes the devices work asynchronously, in a goroutine, as real ones do, until stop
+// is called. It is for programs that sleep until a completion wakes them, or that poll
+// without calling the network. Operations that wait for a receive or a peer are retried
+// by time, and each try counts as one retry.
 func (n *Fabric) Run() (stop func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

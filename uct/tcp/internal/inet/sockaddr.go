@@ -90,7 +90,7 @@ func DeviceName(fd int, number uint32) (string, error) {
 	}
 	req.SetUint32(number)
 	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, req); err != nil {
-		return "", fmt.Errorf("tcp: no device has the number %d: %w", number, statuserr.New(err, ucs.ErrNoDevice))
+		return "", fmt.Errorf("tcp: no device has the index %d: %w", number, statuserr.New(err, ucs.ErrNoDevice))
 	}
 	return req.Name(), nil
 }

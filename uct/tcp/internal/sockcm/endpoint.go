@@ -99,7 +99,7 @@ func (ep *endpoint) read() {
 	case err != nil:
 		ep.fail(err)
 	case whole && msg.status != ucs.OK:
-		ep.fail(ep.broken("read", fmt.Errorf("the peer says: %w", msg.status)))
+		ep.fail(ep.broken("read", fmt.Errorf("the peer reports: %w", msg.status)))
 	case whole:
 		ep.succeed(msg)
 	}

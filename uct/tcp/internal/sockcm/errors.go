@@ -13,12 +13,12 @@ import (
 
 // Errors of calls.
 var (
-	errBusy      = fmt.Errorf("tcp: connection manager: an error is to be reported: %w", ucs.ErrBusy)
+	errBusy      = fmt.Errorf("tcp: connection manager: OnConnected or OnNotify has an error to report first: %w", ucs.ErrBusy)
 	errClosed    = fmt.Errorf("tcp: the connection manager is closed: %w", ucs.ErrInvalidParam)
-	errForeign   = fmt.Errorf("tcp: connection manager: this is no request of the component: %w", ucs.ErrInvalidParam)
+	errForeign   = fmt.Errorf("tcp: connection manager: the request does not belong to the component: %w", ucs.ErrInvalidParam)
 	errConsumed  = fmt.Errorf("tcp: connection manager: the request is accepted or rejected already: %w", ucs.ErrInvalidParam)
 	errDropped   = fmt.Errorf("tcp: connection manager: the request ended with its listener: %w", ucs.ErrCanceled)
-	errCrowded   = fmt.Errorf("tcp: connection manager: the request made room for one of another source: %w", ucs.ErrCanceled)
+	errCrowded   = fmt.Errorf("tcp: connection manager: the request was dropped to make room for another source: %w", ucs.ErrCanceled)
 	errNotYet    = fmt.Errorf("tcp: connection manager: the endpoint is not connected yet: %w", ucs.ErrBusy)
 	errNoLink    = fmt.Errorf("tcp: connection manager: the endpoint is not connected: %w", ucs.ErrNotConnected)
 	errNotClient = fmt.Errorf("tcp: connection manager: only the client's endpoint notifies: %w", ucs.ErrUnsupported)
@@ -27,12 +27,12 @@ var (
 
 // errResting is why nobody can listen at an address that nobody listens at.
 var errResting = fmt.Errorf("%w by connections of a server that has ended; "+
-	"ReuseAddr in the listener's parameters, or UCX_TCP_CM_REUSEADDR=y, listens all the same", unix.EADDRINUSE)
+	"set ReuseAddr in the listener's parameters, or UCX_TCP_CM_REUSEADDR=y", unix.EADDRINUSE)
 
 // What ends connections, beside the system and what peers do wrong.
 var (
 	errEnd  = errors.New("closed by the peer")
-	errSelf = fmt.Errorf("nobody listens: %w", ucs.ErrNotConnected)
+	errSelf = fmt.Errorf("no listener: %w", ucs.ErrNotConnected)
 )
 
 // remarkable reports whether an error is worth a line of the log: where a peer breaks the

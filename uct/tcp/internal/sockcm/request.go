@@ -65,7 +65,7 @@ func (l *listener) admit(r *request) bool {
 // refuse turns a client away because others wait.
 func (r *request) refuse() {
 	if r.account.Refuse(ledger.Connections) {
-		r.l.m.w.Log().Diag("rejecting a client: too many wait already", zap.Stringer("listener", r.l.addr), zap.Int("backlog", r.l.pending.Most()))
+		r.l.m.w.Log().Diag("rejecting a client: too many are waiting", zap.Stringer("listener", r.l.addr), zap.Int("backlog", r.l.pending.Most()))
 	}
 	r.turnAway()
 	settle(r.account)

@@ -102,12 +102,12 @@ func (v *visitor) makeRoom() bool {
 	b := &m.host.Limits
 	switch {
 	case v.account.Of(ledger.Conns) > int64(b.OfSource), ledger.Total(ledger.Conns) > int64(b.All):
-		v.refuse(ledger.Connections, "there are too many")
+		v.refuse(ledger.Connections, "too many connections")
 		return false
 	case v.fd < m.ceiling:
 		return true
 	case !m.evict(b.Few, ledger.Descriptors):
-		v.refuse(ledger.Descriptors, "the rest of the descriptors is for the application, raise their limit (ulimit -n)")
+		v.refuse(ledger.Descriptors, "the remaining descriptors are reserved for the application, raise the limit (ulimit -n)")
 		return false
 	}
 	// It takes the descriptor of who has left. Otherwise the next one got that, and
@@ -143,7 +143,7 @@ func (m *manager) visitorsOf(l *listener) (list []*visitor) {
 // dismissOldest sends the oldest of some visitors away.
 func (m *manager) dismissOldest(of func(*visitor) bool, r ledger.Reason) {
 	if i := slices.IndexFunc(m.visitors, of); i >= 0 {
-		m.visitors[i].refuse(r, "others wait, too, and it was the first who has not asked for anything")
+		m.visitors[i].refuse(r, "others are waiting, and it is the oldest without a request")
 	}
 }
 

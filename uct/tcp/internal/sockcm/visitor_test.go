@@ -64,7 +64,7 @@ func gone(list []*visitor) (places []int) {
 	return places
 }
 
-// TestCrowd: who gives way when there are too many.
+// TestCrowd: who gives way when too many connections.
 func TestCrowd(t *testing.T) {
 	for _, c := range []struct {
 		what   string

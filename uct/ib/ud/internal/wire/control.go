@@ -65,9 +65,9 @@ type CREP struct {
 
 // Errors of the parsers.
 var (
-	ErrShort   = errors.New("ud: a packet is too short for what it is")
+	ErrShort   = errors.New("ud: a packet is too short for its type")
 	ErrType    = errors.New("ud: a control packet of another type")
-	ErrQPN     = errors.New("ud: no queue pair of datagrams has this number")
+	ErrQPN     = errors.New("ud: no datagram queue pair has this number")
 	ErrID      = errors.New("ud: no endpoint has this id")
 	ErrAddress = errors.New("ud: an address of the wrong length")
 )

@@ -41,7 +41,7 @@ func (c *context) NewAH(a *abi.AhAttr) (provider.AH, error) {
 		return nil, err
 	}
 	if a.IsGlobal == 0 && (p.ethernet || p.global) {
-		return nil, fmt.Errorf("verbs: %s: an address without a GID, which port %d needs: %w", c.dev.Name(), a.PortNum, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("verbs: %s: an address without a GID, which port %d requires: %w", c.dev.Name(), a.PortNum, ucs.ErrInvalidParam)
 	}
 	h := &ah{ctx: c, ethernet: p.ethernet}
 	av := &h.av

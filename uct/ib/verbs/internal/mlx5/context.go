@@ -65,7 +65,7 @@ func (c *context) Data() (in, out []byte) { return abi.Bytes(&c.request), abi.By
 func (c *context) Attach() error {
 	r := &c.answer
 	if r.CqeVersion > 1 {
-		return fmt.Errorf("verbs: %s: completions of version %d, which nobody has asked for: %w", c.dev.Name(), r.CqeVersion, ucs.ErrUnsupported)
+		return fmt.Errorf("verbs: %s: completions of version %d, which were not requested: %w", c.dev.Name(), r.CqeVersion, ucs.ErrUnsupported)
 	}
 	if r.MaxSqDescSz == 0 || r.MaxSendWqebb == 0 {
 		return fmt.Errorf("verbs: %s: the kernel does not say how large queues may be, in %d bytes of an answer: %w", c.dev.Name(), r.ResponseLength, ucs.ErrUnsupported)

@@ -1,6 +1,6 @@
 // Package run starts programs on the devices of a network of verbstest: any, as they are,
 // C's ibv_devinfo, perftest and ucx_perftest as well as static ones of Go. Nothing is loaded
-// into them, and no right is needed but to trace what one has started oneself.
+// into them, and the only right needed is to trace one's own child processes.
 //
 // A Machine is a computer with these devices. Its programs and all that they start are under
 // a filter of system calls (seccomp(2)), by which this process answers for the kernel:
@@ -23,5 +23,5 @@
 // to the process that has opened it, and is closed when that closes it, ends, or executes
 // another program.
 //
-// This is no sandbox: who wants to get at the real files can.
+// This is not a sandbox: a program can access the real files if it tries to.
 package run
