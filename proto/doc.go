@@ -15,7 +15,7 @@
 // structs, which package ucp fills, to plain values that print themselves: candidates,
 // scores, and the reason why each of the others was rejected.
 //
-// The package knows no transport and no UCP object. It serves package ucp and tools that
-// inspect the wire. Its Go API has no compatibility promise: names change when ucp needs
-// it; only the wire formats are stable.
+// The package knows no transport and no UCP object. It serves package ucp and tools that inspect
+// the wire. Its Go API carries no promise of compatibility: names change when ucp needs it; only
+// the wire formats are stable.
 package proto

@@ -21,10 +21,10 @@ import (
 // are about its cache of registrations, memory of GPUs and mlx5's own objects are left out,
 // and DEVICE_SPECS, which tells it of devices that it does not know.
 type domainSettings struct {
-	RegOverhead config.Time    `ucx:"MEM_REG_OVERHEAD" default:"16us" doc:"Time that registering memory is taken to cost, whatever its size."`
-	AsyncEvents bool           `ucx:"ASYNC_EVENTS" default:"y" doc:"Listen to what devices tell of ports, of queue pairs and of their own end."`
-	GIDIndex    config.Count   `ucx:"GID_INDEX" default:"auto" doc:"Entry of a port's table of GIDs to use; auto prefers RoCE v2 and IPv4."`
-	Subnet      subnetPrefix   `ucx:"SUBNET_PREFIX" default:"" doc:"InfiniBand: subnet whose ports to use, as fe80:0:0:0; empty for all."`
+	RegOverhead config.Time    `ucx:"MEM_REG_OVERHEAD" default:"16us" doc:"Time that registering memory is assumed to take, whatever its size."`
+	AsyncEvents bool           `ucx:"ASYNC_EVENTS" default:"y" doc:"Handle asynchronous events of devices: of ports, of queue pairs and of device removal."`
+	GIDIndex    config.Count   `ucx:"GID_INDEX" default:"auto" doc:"Entry of a port's GID table to use; auto prefers RoCE v2 and IPv4."`
+	Subnet      subnetPrefix   `ucx:"SUBNET_PREFIX" default:"" doc:"InfiniBand: subnet whose ports are used, for example fe80:0:0:0; empty means all."`
 	Ordering    config.Ternary `ucx:"PCI_RELAXED_ORDERING" default:"auto" doc:"Let PCI reorder what devices write to memory."`
 }
 
@@ -52,28 +52,28 @@ const domainSection = "ib memory domain"
 type Settings struct {
 	Common       CommonSettings `prefix:""`
 	TxQueueLen   config.Count   `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
-	TxMaxPoll    config.Count   `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most; inf and all above 4096 are 4096."`
-	TxMinInline  config.Bytes   `ucx:"TX_MIN_INLINE" default:"64" doc:"Bytes that can be sent within a request, at least."`
-	TxMinSGE     config.Count   `ucx:"TX_MIN_SGE" default:"5" doc:"Pieces of memory in a request, at least."`
-	TxMaxBufs    config.Count   `ucx:"TX_MAX_BUFS" default:"auto" doc:"Buffers for copied messages at most; auto is as many as memory can be pinned for."`
-	RxMaxBufs    config.Count   `ucx:"RX_MAX_BUFS" default:"auto" doc:"Buffers to receive into at most; auto is the length of the receive queue and half as many that may be kept."`
-	RxMaxPoll    config.Count   `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most; inf and all above 4096 are 4096."`
-	AddrType     addrType       `ucx:"ADDR_TYPE" default:"auto" doc:"Of old, for UCX_IB_IS_GLOBAL=y: ib_site_local and ib_global; the others mean nothing."`
-	IsGlobal     bool           `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
-	FLIDRoute    bool           `ucx:"FLID_ROUTE" default:"y" doc:"Reach ports in other subnets of a site of InfiniBand by the LID of their router that their GID has in it (FLID)."`
+	TxMaxPoll    config.Count   `ucx:"TX_MAX_POLL" default:"16" doc:"Largest number of send completions to take at once; inf and all values above 4096 mean 4096."`
+	TxMinInline  config.Bytes   `ucx:"TX_MIN_INLINE" default:"64" doc:"Smallest number of bytes that can be sent inline in a request."`
+	TxMinSGE     config.Count   `ucx:"TX_MIN_SGE" default:"5" doc:"Smallest number of memory pieces in a request."`
+	TxMaxBufs    config.Count   `ucx:"TX_MAX_BUFS" default:"auto" doc:"Largest number of buffers for copied messages; auto means as many as can be pinned."`
+	RxMaxBufs    config.Count   `ucx:"RX_MAX_BUFS" default:"auto" doc:"Largest number of receive buffers; auto means the length of the receive queue plus half of it for buffers that are kept."`
+	RxMaxPoll    config.Count   `ucx:"RX_MAX_POLL" default:"16" doc:"Largest number of messages to receive at once; inf and all values above 4096 mean 4096."`
+	AddrType     addrType       `ucx:"ADDR_TYPE" default:"auto" doc:"Deprecated: ib_site_local and ib_global mean UCX_IB_IS_GLOBAL=y; other values have no effect."`
+	IsGlobal     bool           `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes also within an InfiniBand subnet."`
+	FLIDRoute    bool           `ucx:"FLID_ROUTE" default:"y" doc:"Reach ports in other subnets of an InfiniBand site by the router LID (FLID) in their GID."`
 	SL           config.Count   `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
-	TrafficClass config.Count   `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is with RoCE v2 what the administrator has set for the port or 106, and else 0."`
+	TrafficClass config.Count   `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is, with RoCE v2, the administrator's setting for the port or 106, and otherwise 0."`
 	HopLimit     config.Count   `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
 	NumPaths     config.Count   `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer; auto is one for each link of a bond in mode 802.3ad with RoCE, one for each of UCX_IB_LID_PATH_BITS with InfiniBand, and 2 at least from NDR on."`
-	PathBits     []pathRange    `ucx:"LID_PATH_BITS" default:"0" doc:"InfiniBand: low bits of LIDs that paths take, as in 0,2-3; of a port those that its LMC has room for."`
-	LocalSubnet  bool           `ucx:"ROCE_LOCAL_SUBNET" default:"n" doc:"Of old: y is UCX_IB_ROCE_REACHABILITY_MODE=local_subnet."`
-	Subnets      config.List    `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, as in 10.1.0.0/16, or those that may not after ^. Not together with UCX_IB_GID_INDEX."`
-	Reach        reachMode      `ucx:"ROCE_REACHABILITY_MODE" default:"route" doc:"Which RoCE addresses count as reachable: those that routes lead to, those of the own subnet, or all."`
-	PathFactor   config.Count   `ucx:"ROCE_PATH_FACTOR" default:"1" doc:"What the number of a path is multiplied by for the UDP source port of RoCE v2."`
-	FlowLabels   bool           `ucx:"ROCE_FLOW_LABELS" default:"y" doc:"Give each connection a flow label of its own, so that its packets take a way of their own where there are several (ECMP); n gives all the same one, as C UCX does. Only of this library."`
+	PathBits     []pathRange    `ucx:"LID_PATH_BITS" default:"0" doc:"InfiniBand: low LID bits that paths use, for example 0,2-3; a port uses those that its LMC permits."`
+	LocalSubnet  bool           `ucx:"ROCE_LOCAL_SUBNET" default:"n" doc:"Deprecated: y means UCX_IB_ROCE_REACHABILITY_MODE=local_subnet."`
+	Subnets      config.List    `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, for example 10.1.0.0/16; after ^, subnets whose GIDs must not be used. Excludes UCX_IB_GID_INDEX."`
+	Reach        reachMode      `ucx:"ROCE_REACHABILITY_MODE" default:"route" doc:"RoCE addresses that count as reachable: those that routes lead to, those of the local subnet, or all."`
+	PathFactor   config.Count   `ucx:"ROCE_PATH_FACTOR" default:"1" doc:"Factor of the path number in the UDP source port of RoCE v2."`
+	FlowLabels   bool           `ucx:"ROCE_FLOW_LABELS" default:"y" doc:"Give each connection its own flow label, so that connections are spread over several routes (ECMP); with n all have the same label, as in C UCX, which has no such setting."`
 	PKey         pkeySetting    `ucx:"PKEY" default:"auto" doc:"Partition to use, 0x0 to 0x7fff; auto is the first that the port is a full member of."`
 	PathMTU      mtuSetting     `ucx:"PATH_MTU" default:"default" doc:"Largest packet: 256, 512, 1024, 2048, 4096, or default, which is that of the port. With RoCE both ends should have the same."`
-	SubnetLength config.Count   `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Bits of an address that the own subnet has in common; auto is what the device's address says, inf is all of them."`
+	SubnetLength config.Count   `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Prefix length of the local subnet in bits; auto is that of the device's address, inf means all bits."`
 }
 
 // CommonSettings are those that all transports have, with the same default in all of these

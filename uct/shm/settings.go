@@ -42,7 +42,7 @@ type sysvDomainSettings struct {
 }
 
 type sysvHuge struct {
-	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means only so, rings and receive buffers too, try where it can be had and is worth it. A hostile peer can take huge pages away, and touching them is a fault then, which transports survive and programs may not."`
+	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means always, including rings and receive buffers; try means where they are available and worth it. A hostile peer can take huge pages away; touching them is then a fault, which transports survive and programs may not."`
 }
 
 // posixDomainSettings are read when a posix domain is opened
@@ -51,8 +51,8 @@ type sysvHuge struct {
 // taken at once.
 type posixDomainSettings struct {
 	MM          posixHuge `prefix:"MM_"`
-	Dir         string    `ucx:"DIR" default:"/dev/shm" doc:"Directory of shared memory files that have a name. Processes that talk to each other must use the same."`
-	UseProcLink bool      `ucx:"USE_PROC_LINK" default:"y" doc:"Share memory without a name through /proc/PID/fd. Otherwise it has files in DIR, and processes that talk to each other must agree on that."`
+	Dir         string    `ucx:"DIR" default:"/dev/shm" doc:"Directory of named shared memory files. Processes that communicate must use the same."`
+	UseProcLink bool      `ucx:"USE_PROC_LINK" default:"y" doc:"Share unnamed memory through /proc/PID/fd. With n memory has files in DIR. Processes that communicate must have the same value."`
 }
 
 type posixHuge struct {
@@ -73,22 +73,22 @@ type smSettings struct {
 
 // commonSettings are those that all transports have (uct_iface_config_table).
 type commonSettings struct {
-	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures without an error handler."`
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
 type mmSettings struct {
 	SM            smSettings   `prefix:"SM_"`
-	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same; up to 1.15 its default is 64, and if the peer's release is set that is the default here, too."`
-	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Size of receive buffers, and the largest message that is sent by copying it, 65535 bytes at most: C UCX sends longer ones where this is larger, and loses them. Must be the same in all processes."`
-	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is given back to senders, 0 up to but not including 1."`
-	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Number of receive buffers at most, those in the ring included; -1 means no limit."`
-	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when there are no more."`
-	RxGrowFactor  float64      `ucx:"RX_GROW_FACTOR" default:"1.0" doc:"By what that number is multiplied each time, 1.0 at least."`
-	RxMaxChunk    config.Bytes `ucx:"RX_MAX_CHUNK_SIZE" default:"128M" doc:"Size of a chunk of receive buffers at most."`
+	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same. Its default up to 1.15 is 64, which is also the default here if UCX_PEER_RELEASE is such a release."`
+	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Size of receive buffers, and the largest message that is sent by copying it, at most 65535 bytes: with a larger value C UCX sends longer messages and loses them. Must be the same in all processes."`
+	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is returned to senders, 0 up to but not including 1."`
+	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Largest number of receive buffers, including those in the ring; -1 means no limit."`
+	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when all are in use."`
+	RxGrowFactor  float64      `ucx:"RX_GROW_FACTOR" default:"1.0" doc:"Factor by which that number grows each time, at least 1.0."`
+	RxMaxChunk    config.Bytes `ucx:"RX_MAX_CHUNK_SIZE" default:"128M" doc:"Largest size of a chunk of receive buffers."`
 	FifoHuge      bool         `ucx:"FIFO_HUGETLB" default:"n" doc:"Huge pages for the ring. They would hide its length from peers, so y is refused."`
 	FifoElemSize  uint         `ucx:"FIFO_ELEM_SIZE" default:"128" doc:"Size of a ring's elements. Must be the same in all processes."`
-	FifoMaxPoll   config.Count `ucx:"FIFO_MAX_POLL" default:"16" doc:"Number of messages to receive in one round of progress at most."`
+	FifoMaxPoll   config.Count `ucx:"FIFO_MAX_POLL" default:"16" doc:"Largest number of messages to receive in one round of progress."`
 	ErrorHandling bool         `ucx:"ERROR_HANDLING" default:"n" doc:"Announce that failures of peers are detected."`
 	SendOverhead  overhead     `ucx:"SEND_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a send takes."`
 	RecvOverhead  overhead     `ucx:"RECV_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a receive takes."`

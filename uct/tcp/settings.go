@@ -22,7 +22,7 @@ import (
 // are not carved from chunks (TX_*, RX_*, ALLOC).
 type domainSettings struct {
 	AFPrio       []string `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
-	AFDual       bool     `ucx:"AF_DUAL" default:"n" doc:"List a device that has addresses of both families in UCX_TCP_AF_PRIO by both in worker addresses, so that peers of either family can connect. With n the second one is only used to connect to peers that have no other."`
+	AFDual       bool     `ucx:"AF_DUAL" default:"n" doc:"Publish both addresses of a device with both families of UCX_TCP_AF_PRIO in worker addresses, so that peers of either family can connect. With n the second address is only used to connect to peers that have no other family."`
 	BridgeEnable bool     `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
 }
 
@@ -33,15 +33,15 @@ type settings struct {
 	RxSegSize     config.Bytes     `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
 	MaxIOV        config.Count     `ucx:"MAX_IOV" default:"6" doc:"Largest number of memory pieces in one zero-copy operation; 0 turns zero-copy off."`
 	SendvThresh   config.Bytes     `ucx:"SENDV_THRESH" default:"2K" doc:"Short messages with more data than this are written from the user's memory when nothing waits before them."`
-	PreferDefault bool             `ucx:"PREFER_DEFAULT" default:"y" doc:"Give the device of the default route another priority than the rest."`
-	PutEnable     bool             `ucx:"PUT_ENABLE" default:"y" doc:"Offer writing to remote memory."`
-	MaxPoll       int              `ucx:"MAX_POLL" default:"16" doc:"How often to go on reading from a socket that has more than one buffer full; -1 means until it is empty."`
-	MaxConnRetry  uint             `ucx:"MAX_CONN_RETRIES" default:"25" doc:"Number of attempts to connect, when connections are dropped before they are accepted."`
+	PreferDefault bool             `ucx:"PREFER_DEFAULT" default:"y" doc:"Give the device of the default route a different priority from other devices."`
+	PutEnable     bool             `ucx:"PUT_ENABLE" default:"y" doc:"Enable writing to remote memory."`
+	MaxPoll       int              `ucx:"MAX_POLL" default:"16" doc:"Number of further reads from a socket that has more data than a buffer holds; -1 means until it is empty."`
+	MaxConnRetry  uint             `ucx:"MAX_CONN_RETRIES" default:"25" doc:"Number of attempts to connect if connections are dropped before they are accepted."`
 	NoDelay       bool             `ucx:"NODELAY" default:"y" doc:"Send small segments at once (TCP_NODELAY)."`
 	SndBuf        config.Bytes     `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
 	RcvBuf        config.Bytes     `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
 	SynCnt        config.Count     `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
-	UserTimeout   config.Time      `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up, even toward a peer that is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
+	UserTimeout   config.Time      `ucx:"USER_TIMEOUT" default:"auto" doc:"Time for which sent data may stay unacknowledged before the kernel gives up, even if the peer is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
 	PortRange     config.Range     `ucx:"PORT_RANGE" default:"0" doc:"Ports to listen on; 0 means any."`
 	MaxBW         config.Bandwidth `ucx:"MAX_BW" default:"2200MBs" doc:"Bandwidth that the protocol stack can reach at most; auto means no such limit."`
 	KeepIdle      config.Time      `ucx:"KEEPIDLE" default:"10s" doc:"Time without traffic after which keepalive probes are sent; inf turns keepalive off."`

@@ -17,15 +17,15 @@ import (
 // (uct_rdmacm_cm_config_table, uct_cm_config_table).
 type settings struct {
 	Common      common         `prefix:"CM_"`
-	Source      string         `ucx:"SOURCE_ADDRESS" default:"" doc:"Local address that clients connect from, where the application says none; empty leaves it to the routes."`
-	Timeout     config.Time    `ucx:"TIMEOUT" default:"10s" doc:"How long to look for an address, and again for the route to it."`
-	ReservedQPN config.Ternary `ucx:"RESERVED_QPN" default:"try" doc:"Have numbers of queue pairs from a reserved range of the device: y, n, or try. No device here has one; y is refused."`
+	Source      string         `ucx:"SOURCE_ADDRESS" default:"" doc:"Local address that clients connect from if the application gives none; empty leaves it to the routing table."`
+	Timeout     config.Time    `ucx:"TIMEOUT" default:"10s" doc:"Time for resolving an address, and again for resolving the route to it."`
+	ReservedQPN config.Ternary `ucx:"RESERVED_QPN" default:"try" doc:"Take queue pair numbers from a reserved range of the device: y, n, or try. No supported device has one; y is refused."`
 }
 
 // common are the settings of all connection managers.
 type common struct {
 	Failure   log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of network errors of the connection manager."`
-	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen at an address although connections to it have just ended."`
+	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen on a port although connections still use it, or have just ended."`
 }
 
 const section = "rdma_cm"

@@ -41,8 +41,8 @@ func loadSettings(cfg *config.Set) (*settings, error) {
 // TX_NUM_GET_OPS, which C has given up.
 type settings struct {
 	RC       rcSettings   `prefix:"RC_"`
-	MaxAMHdr config.Bytes `ucx:"MAX_AM_HDR" default:"128" doc:"Room for the header of a message that is not copied, with the byte that says what it is; 0 for none such."`
-	TxMaxWR  config.Count `ucx:"TX_MAX_WR" default:"inf" doc:"Operations of an endpoint under way, at most; inf for as many as the send queue holds."`
+	MaxAMHdr config.Bytes `ucx:"MAX_AM_HDR" default:"128" doc:"Room for the header of a zero-copy message, including the byte with its id; 0 means no zero-copy messages."`
+	TxMaxWR  config.Count `ucx:"TX_MAX_WR" default:"inf" doc:"Largest number of operations of an endpoint in flight; inf means as many as the send queue holds."`
 }
 
 // rcSettings are those of all transports over reliable connections (uct_rc_iface_config_table,
@@ -50,27 +50,27 @@ type settings struct {
 type rcSettings struct {
 	IB            ib.Settings  `prefix:"IB_"`
 	Buffers       bufSettings  `prefix:"IB_"`
-	MaxRdAtomic   config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Reads and atomics of an endpoint that the devices work on at once, at most; auto is what the device can answer, and for what it asks no more than any peer can."`
+	MaxRdAtomic   config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Largest number of reads and atomics of an endpoint in flight; auto is what the device can answer, and for its own requests no more than any peer can."`
 	Timeout       config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
-	RetryCount    config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 is for ever on soft-RoCE, where the keepalive finds it out then."`
-	RNRTimeout    config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits when there is no buffer for what it sends."`
-	RNRRetry      config.Count `ucx:"RNR_RETRY_COUNT" default:"7" doc:"How often to try again when the peer has no buffer; 7 is for ever."`
-	FCEnable      bool         `ucx:"FC_ENABLE" default:"y" doc:"Keep back messages for which the peer has granted nothing."`
-	FCWindow      config.Count `ucx:"FC_WND_SIZE" default:"512" doc:"Messages of an endpoint that the peer need not have granted."`
-	FCSoft        float64      `ucx:"FC_SOFT_THRESH" default:"0.5" doc:"Part of the window that is left when the peer is asked for a grant with its next message. Above FC_HARD_THRESH, below 1."`
-	FCHard        float64      `ucx:"FC_HARD_THRESH" default:"0.25" doc:"Part of the window that is left when it is asked for one at once. Above 0."`
-	Fence         fenceMode    `ucx:"FENCE" default:"auto" doc:"What a fence does: none nothing, weak has later operations wait for reads and atomics; auto is weak."`
-	MaxGetZcopy   config.Bytes `ucx:"MAX_GET_ZCOPY" default:"auto" doc:"Bytes that one operation reads into memory of the caller at most; auto is what the port can."`
+	RetryCount    config.Count `ucx:"RETRY_COUNT" default:"7" doc:"Number of retransmissions before the peer counts as gone. On soft-RoCE 7 means forever; there the keepalive detects a dead peer."`
+	RNRTimeout    config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits when no buffer is posted for what it sends."`
+	RNRRetry      config.Count `ucx:"RNR_RETRY_COUNT" default:"7" doc:"Number of retries when the peer has no buffer; 7 means forever."`
+	FCEnable      bool         `ucx:"FC_ENABLE" default:"y" doc:"Hold back messages that the peer has not granted."`
+	FCWindow      config.Count `ucx:"FC_WND_SIZE" default:"512" doc:"Number of messages that an endpoint may send without a grant."`
+	FCSoft        float64      `ucx:"FC_SOFT_THRESH" default:"0.5" doc:"Part of the window that is left when the next message asks the peer for a grant; above FC_HARD_THRESH, below 1."`
+	FCHard        float64      `ucx:"FC_HARD_THRESH" default:"0.25" doc:"Part of the window that is left when the peer is asked for a grant at once; above 0."`
+	Fence         fenceMode    `ucx:"FENCE" default:"auto" doc:"What a fence does: none means nothing, weak makes later operations wait for reads and atomics; auto is weak."`
+	MaxGetZcopy   config.Bytes `ucx:"MAX_GET_ZCOPY" default:"auto" doc:"Largest number of bytes that one operation reads into the caller's memory; auto is the port's limit."`
 	TxNumGetBytes config.Bytes `ucx:"TX_NUM_GET_BYTES" default:"inf" doc:"Bytes that all endpoints of an interface together read at once: with as many under way no read begins, and what waits for room goes on waiting. The devices by themselves hold back reads beyond UCX_RC_VERBS_MAX_RD_ATOMIC of an endpoint."`
-	TxModeration  config.Count `ucx:"TX_CQ_MODERATION" default:"64" doc:"Operations in a row of which nobody asks whether they are over, at most."`
-	TxCQLen       config.Count `ucx:"TX_CQ_LEN" default:"4096" doc:"Length of the queue of completions of sends. It limits the operations under way of all endpoints together."`
+	TxModeration  config.Count `ucx:"TX_CQ_MODERATION" default:"64" doc:"Largest number of successive operations without a requested completion."`
+	TxCQLen       config.Count `ucx:"TX_CQ_LEN" default:"4096" doc:"Length of the completion queue of sends. It limits the operations in flight of all endpoints together."`
 }
 
 // bufSettings are settings of all transports whose defaults each has its own of.
 type bufSettings struct {
 	Common     commonSettings `prefix:""`
 	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8256" doc:"Size of buffers that messages are received into and copied to. Must be the same in all processes."`
-	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4095" doc:"Length of the queue of buffers to receive into."`
+	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4095" doc:"Length of the receive queue."`
 }
 
 // commonSettings are those that all transports have (uct_iface_config_table).

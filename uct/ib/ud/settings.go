@@ -46,21 +46,21 @@ type settings struct {
 type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
-	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer, from when that was heard last."`
+	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"Time for which a closed connection still answers its peer, from the last packet of the peer."`
 	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
-	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three of it packets are sent again."`
-	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"By what that time is multiplied as long as there is no answer; 1.0 at least."`
-	Poke      config.Time  `ucx:"MIN_POKE_TIME" default:"250ms" doc:"From this time between questions on they wake a peer that sleeps."`
-	DGIDCheck bool         `ucx:"ETH_DGID_CHECK" default:"y" doc:"Drop packets from Ethernet that were not sent to an address of the port, and those that do not come from the address that their sender gives as its own."`
-	Async     bool         `ucx:"ASYNC" default:"n" doc:"Answer peers, and send again what is lost, also while the program makes no progress: by a goroutine, which costs a lock for each call. Only of this library."`
-	MaxWindow config.Count `ucx:"MAX_WINDOW" default:"1025" doc:"Packets of an endpoint under way at most, and one; 2 to 1025."`
+	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three such times packets are sent again."`
+	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"Factor by which that time grows while there is no answer, at least 1.0."`
+	Poke      config.Time  `ucx:"MIN_POKE_TIME" default:"250ms" doc:"Requests for an acknowledgment wake a sleeping peer once the time between them reaches this."`
+	DGIDCheck bool         `ucx:"ETH_DGID_CHECK" default:"y" doc:"Drop Ethernet packets that were not sent to an address of the port, and those whose source is not the address that the sender claims."`
+	Async     bool         `ucx:"ASYNC" default:"n" doc:"Answer peers and send lost packets again even while the program makes no progress, by a goroutine; this costs a lock for each call. C UCX has no such setting."`
+	MaxWindow config.Count `ucx:"MAX_WINDOW" default:"1025" doc:"Largest number of packets of an endpoint in flight, plus one; 2 to 1025."`
 }
 
 // bufSettings are settings of all transports whose defaults each has its own of.
 type bufSettings struct {
 	Common     commonSettings `prefix:""`
-	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Size of packets at most; that of the port may be less."`
-	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4096" doc:"Length of the queue of buffers to receive into."`
+	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Largest size of packets; that of the port may be less."`
+	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4096" doc:"Length of the receive queue."`
 }
 
 // commonSettings are those that all transports have (uct_iface_config_table).

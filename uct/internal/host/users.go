@@ -27,7 +27,7 @@ func init() {
 }
 
 type settings struct {
-	Allow Users `ucx:"ALLOW" default:"all" doc:"Users, by their numbers, whose processes may be talked to over posix, sysv and cma; self is the own one, all means any. Memory of others is not opened, and they are reached by other transports. The own user has to be among them. In any case only processes of one user and privileged ones can share memory, and the latter cannot be kept out of that of this process."`
+	Allow Users `ucx:"ALLOW" default:"all" doc:"User ids of processes to communicate with over posix, sysv and cma; self is this process's user, all means any. Memory of other users is not opened, and they are reached by other transports. The list must include this process's user. In any case only processes of one user and privileged ones can share memory, and the setting does not keep privileged processes from opening this process's memory."`
 }
 
 // Users are those of UCX_SHM_ALLOW. The zero value is all.

@@ -18,16 +18,16 @@ import (
 // transport cannot do.
 type settings struct {
 	Scopy  scopySettings `prefix:"SCOPY_"`
-	Others bool          `ucx:"OTHER_USERS" default:"n" doc:"Access processes that act for another user, where the kernel allows it: from a privileged process. They can make this one wait without end. C UCX has no such setting and always does."`
+	Others bool          `ucx:"OTHER_USERS" default:"n" doc:"Access processes of other users where the kernel permits it, that is from a privileged process. Such a process can block this one forever. C UCX has no such setting and always does."`
 }
 
 // scopySettings are those of all transports by which the kernel copies.
 type scopySettings struct {
 	SM        smSettings   `prefix:"SM_"`
 	MaxIOV    uint         `ucx:"MAX_IOV" default:"16" doc:"Largest number of memory pieces in one operation."`
-	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes that are copied in one call of the kernel."`
+	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes to copy in one system call."`
 	TxQuota   uint         `ucx:"TX_QUOTA" default:"1" doc:"Number of such calls in one round of progress."`
-	TxMaxBufs int          `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be under way; -1 means no limit."`
+	TxMaxBufs int          `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be in flight; -1 means no limit."`
 }
 
 // smSettings are those of all transports within a host, with the defaults of this one.
@@ -38,7 +38,7 @@ type smSettings struct {
 
 // commonSettings are those that all transports have (uct_iface_config_table).
 type commonSettings struct {
-	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures without an error handler."`
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 

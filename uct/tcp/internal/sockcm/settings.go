@@ -22,13 +22,13 @@ type settings struct {
 	SndBuf      config.Bytes `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
 	RcvBuf      config.Bytes `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
 	SynCnt      config.Count `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
-	UserTimeout config.Time  `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up; auto leaves it to the system."`
+	UserTimeout config.Time  `ucx:"USER_TIMEOUT" default:"auto" doc:"Time for which sent data may stay unacknowledged before the kernel gives up; auto leaves it to the system."`
 }
 
 // common are the settings of all connection managers.
 type common struct {
 	Failure   log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of network errors of the connection manager."`
-	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen at an address although connections to it have just ended."`
+	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen on a port although connections still use it, or have just ended."`
 }
 
 const section = "tcp_cm"
