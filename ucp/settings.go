@@ -18,68 +18,68 @@ type settings struct {
 	AccDevices  config.List       `ucx:"ACC_DEVICES" default:"all" doc:"Accelerator devices to use."`
 	SelfDevices config.List       `ucx:"SELF_DEVICES" default:"all" doc:"Loopback devices to use."`
 
-	Protos      protoList     `ucx:"PROTOS" default:"all" doc:"Protocols to use, by the names that UCX_PROTO_INFO=y prints, as patterns with *, ? and [a-z] separated by commas; ^ before the list means all others. What none of these can carry goes by the rest."`
+	Protos      protoList     `ucx:"PROTOS" default:"all" doc:"Protocols that may be used, by the names that UCX_PROTO_INFO=y prints: patterns with *, ? and [a-z], separated by commas; ^ before the list excludes them instead. Operations that none of these protocols can carry use the others."`
 	BcopyThresh config.Bytes  `ucx:"BCOPY_THRESH" default:"auto" doc:"Message size from which messages are copied to a buffer instead of sent inline."`
 	ZcopyThresh config.Bytes  `ucx:"ZCOPY_THRESH" default:"auto" doc:"Message size from which messages are sent without copying."`
 	RndvThresh  rndvThresh    `ucx:"RNDV_THRESH" default:"auto" doc:"Message size from which the rendezvous protocol is used, for all peers or as intra:SIZE,inter:SIZE for peers on this host and on others."`
-	RndvNbr     config.Bytes  `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"The rendezvous threshold of sends that prefer early completion, where RNDV_THRESH is auto."`
-	RndvScheme  rndvScheme    `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, get_zcopy (the receiver reads), put_zcopy (the sender writes), rkey_ptr (the receiver maps memory that UCX allocated and copies), am (in messages). One that is not possible is as auto."`
-	RndvDiff    float64       `ucx:"RNDV_PERF_DIFF" default:"0" doc:"By how many percent a rendezvous may be slower than a message that goes at once and is used all the same. The default of C UCX is 1, with other estimates."`
-	RndvFlush   bool          `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes behind the data of a rendezvous that is written, also where what follows cannot overtake it."`
-	RndvRails   uint          `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices over which the data of a rendezvous may travel at once; with 0 it travels in messages."`
-	EagerRails  uint          `ucx:"MAX_EAGER_RAILS,MAX_EAGER_LANES" default:"1" doc:"Number of devices over which the fragments of an eager message may travel at once; 0 is as 1. With transports that connect pairwise both sides must have the same."`
-	RMARails    uint          `ucx:"MAX_RMA_RAILS,MAX_RMA_LANES" default:"1" doc:"Number of devices over which a put or get may travel at once, where it is not copied; with 0 all are copied. It takes devices that MAX_RNDV_RAILS allows, and is not more."`
-	RMAChunk    config.Bytes  `ucx:"MIN_RMA_CHUNK_SIZE" default:"8k" doc:"Least part of a put or get that is worth a lane of its own, more than 0."`
-	RndvChunk   config.Bytes  `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Least part of a rendezvous that is worth a lane of its own, more than 0."`
-	LaneRatio   float64       `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"How many times slower than the fastest a lane may be to carry a part of the same message."`
-	PathRatio   config.Factor `ucx:"MULTI_PATH_RATIO" default:"auto" doc:"Part of the bandwidth of a device that each connection over it takes, where a peer has several over the same one; auto is what the number of paths makes it. Both sides of transports that connect pairwise must have the same."`
-	SingleNet   bool          `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Let messages be spread over no more than one network device, which UCX_NODE_LOCAL_ID chooses."`
-	NodeLocalID config.Count  `ucx:"NODE_LOCAL_ID" default:"auto" doc:"Number of the process within its host, by which processes take different devices; auto means 0."`
-	ZcopySeg    config.Bytes  `ucx:"RMA_ZCOPY_MAX_SEG_SIZE" default:"auto" doc:"Longest piece in which memory is read or written without copying; auto means what the transport can."`
-	RkeyPtrSeg  config.Bytes  `ucx:"RKEY_PTR_SEG_SIZE" default:"512k" doc:"Most bytes that a receiver copies out of the sender's memory in a round of progress."`
-	BcopyBw     config.Bytes  `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
+	RndvNbr     config.Bytes  `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"Rendezvous threshold of sends with the flag that prefers early completion (OpFastComplete), if RNDV_THRESH is auto."`
+	RndvScheme  rndvScheme    `ucx:"RNDV_SCHEME" default:"auto" doc:"Transfer of rendezvous data: get_zcopy (the receiver reads), put_zcopy (the sender writes), rkey_ptr (the receiver maps memory that UCX allocated and copies it), am (in messages), auto (the fastest). A scheme that is not possible for a message is treated as auto."`
+	RndvDiff    float64       `ucx:"RNDV_PERF_DIFF" default:"0" doc:"Percentage by which a rendezvous may be estimated slower than an eager message and still be used. The default of C UCX is 1, with other estimates."`
+	RndvFlush   bool          `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes after the data of a rendezvous by put_zcopy, even where the next message cannot overtake the data."`
+	RndvRails   uint          `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices that may carry the data of one rendezvous in parallel; with 0 the data travels in messages."`
+	EagerRails  uint          `ucx:"MAX_EAGER_RAILS,MAX_EAGER_LANES" default:"1" doc:"Number of devices that may carry the fragments of one eager message in parallel; 0 means 1. With transports that connect pairwise both sides must have the same value."`
+	RMARails    uint          `ucx:"MAX_RMA_RAILS,MAX_RMA_LANES" default:"1" doc:"Number of devices that may carry one put or get without copies in parallel; with 0 all puts and gets are copied. The devices are among those that MAX_RNDV_RAILS allows."`
+	RMAChunk    config.Bytes  `ucx:"MIN_RMA_CHUNK_SIZE" default:"8k" doc:"Smallest part of a put or get that is given to a lane of its own; more than 0."`
+	RndvChunk   config.Bytes  `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Smallest part of a rendezvous that is given to a lane of its own; more than 0."`
+	LaneRatio   float64       `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"Largest ratio of the bandwidth of the fastest lane to that of a lane that carries part of the same message."`
+	PathRatio   config.Factor `ucx:"MULTI_PATH_RATIO" default:"auto" doc:"Fraction of a device's bandwidth that each connection over it gets, if there are several connections to one peer over it; auto divides by the number of paths. Both sides of transports that connect pairwise must have the same value."`
+	SingleNet   bool          `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Spread messages over one network device only, selected by UCX_NODE_LOCAL_ID."`
+	NodeLocalID config.Count  `ucx:"NODE_LOCAL_ID" default:"auto" doc:"Number of the process on its host, by which processes select different devices; auto means 0."`
+	ZcopySeg    config.Bytes  `ucx:"RMA_ZCOPY_MAX_SEG_SIZE" default:"auto" doc:"Largest piece of memory that is read or written in one operation without copying; auto means the limit of the transport."`
+	RkeyPtrSeg  config.Bytes  `ucx:"RKEY_PTR_SEG_SIZE" default:"512k" doc:"Largest number of bytes that a receiver copies from the sender's memory in one round of progress."`
+	BcopyBw     config.Bytes  `ucx:"BCOPY_BW" default:"auto" doc:"Bandwidth of copying memory, in bytes per second, for the cost model."`
 
-	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Memory that messages without a posted receive may take in the process, all workers together, those not counted that the program has taken out itself; auto is a quarter of that of the machine, or of the container, and not more than 4g. Beyond it those who hold most lose their messages and connections, by address or local user, those to whom the program has no endpoint first; over shared memory, which does not tell senders apart, the message is dropped."`
-	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward the workers of the process before these open their own. Beyond it those who have most lose theirs, as with UCX_MAX_UNEXP_BYTES."`
+	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Largest amount of memory, in the whole process, for messages without a posted receive; messages that the program has taken are not counted. auto is a quarter of the memory of the machine or container, 4g at most. At the limit the largest holder loses its messages and connections; holders are compared by address or local user, and peers that the program has no endpoint to go first. Over shared memory, which does not identify senders, the message is dropped."`
+	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Largest number of endpoints, in the whole process, that peers may open before the program opens its own to them. At the limit the largest holder loses its endpoints, as with UCX_MAX_UNEXP_BYTES."`
 
-	StreamUnread config.Bytes `ucx:"STREAM_MAX_UNREAD" default:"1m" doc:"Memory that the unread bytes of a stream may take before the connection that brings them is not read any more, until half of it is free; 64k at least, which it is if the process holds much. What else comes on that connection waits, too. Over shared memory, which does not tell senders apart, only MAX_UNEXP_BYTES is the limit, and a stream beyond it fails."`
+	StreamUnread config.Bytes `ucx:"STREAM_MAX_UNREAD" default:"1m" doc:"Memory for the unread bytes of a stream at which its connection is no longer read, until half of it is free; at least 64k, and 64k while the process holds much. Other messages on the connection wait as well. Over shared memory, which does not identify senders, the limit is MAX_UNEXP_BYTES, and a stream that exceeds it fails."`
 
-	CheckSource config.Ternary `ucx:"CHECK_SOURCE" default:"try" doc:"Connect back to a peer only at the IP address that its request comes from, or where the application has an endpoint that leads to that address as well; a request that names other addresses is answered over its own connection. With y messages for operations with a peer are taken only from there, too: for peers with one address each, as what others send over their other devices is refused. With n anybody can have connections made to any address but those of this machine."`
+	CheckSource config.Ternary `ucx:"CHECK_SOURCE" default:"try" doc:"Connect back to a peer only at the IP address that its request comes from, or at one of an address for which the application has an endpoint; a request that names other addresses is answered over its own connection. With y, messages that name an operation of a peer are accepted only from that address too: this is for peers with one address each, as messages over their other devices are refused. With n, a request can have connections made to any address except those of this machine."`
 	Closed      bool           `ucx:"CLOSED" default:"n" doc:"Refuse requests of peers that the application has neither made an endpoint to nor allowed; nothing is connected for them."`
-	Token       tokenSetting   `ucx:"TOKEN" default:"n" doc:"Put a random token into worker addresses, and refuse requests of peers that do not prove that they have it: y all of them, also those of C UCX, which know no tokens; known those that the application has neither made an endpoint to nor allowed."`
+	Token       tokenSetting   `ucx:"TOKEN" default:"n" doc:"Put a random token into worker addresses, and refuse requests without proof of it: y from all peers, including peers of C UCX, which have no tokens; known from peers that the application has neither made an endpoint to nor allowed."`
 
-	Wait waitSetting `ucx:"WAIT" default:"adaptive" doc:"How calls that wait spend their time: adaptive spins while that has paid lately, latency spins all the time, cpu sleeps at once."`
+	Wait waitSetting `ucx:"WAIT" default:"adaptive" doc:"Behavior of blocking calls: adaptive spins as long as spinning has been successful recently, latency always spins, cpu sleeps immediately."`
 
-	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`
-	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`
+	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks that peers are alive; inf or 0 disables them."`
+	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Number of endpoints that are checked in one round."`
 
-	SockaddrTLS     config.List   `ucx:"SOCKADDR_TLS_PRIORITY" default:"rdmacm,tcp,sockcm" doc:"Connection managers for connections by socket address, in the order in which they are tried; sockcm is another name of tcp's."`
-	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Let connections by socket address use all devices, not only the one that the address is reached by. Where the other side has another value that of the client counts; C UCX 1.13 does not tell its own, and must have the same."`
-	SADataVersion   saDataVersion `ucx:"SA_DATA_VERSION" default:"v2" doc:"Layout of the data with which a client asks for a connection: v1 or v2. A server answers in the client's."`
+	SockaddrTLS     config.List   `ucx:"SOCKADDR_TLS_PRIORITY" default:"rdmacm,tcp,sockcm" doc:"Connection managers for connections by socket address, in the order in which they are tried; sockcm is another name for that of tcp."`
+	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Use all devices for connections by socket address, not only the device of the address. If the two sides differ, the value of the client counts; C UCX 1.13 does not tell its value and must have the same."`
+	SADataVersion   saDataVersion `ucx:"SA_DATA_VERSION" default:"v2" doc:"Version of the data that a client sends to request a connection by socket address: v1 or v2. A server answers in the version of the client."`
 
-	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Ways to allocate memory, the first that works is taken: md:NAME for the memory domains of a component, md:* for any, thp, huge and mmap for pages of the kernel, heap."`
+	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Methods to allocate memory, in order of preference: md:NAME for the memory domains of a component, md:* for any domain, thp, huge and mmap for pages of the kernel, heap."`
 
-	AddressVersion addressVersion   `ucx:"ADDRESS_VERSION" default:"v1" doc:"Layout of worker addresses, and of those in the messages that connect endpoints: v1 or v2. Peers read both. The data of connections by socket address is not concerned."`
-	AddressName    bool             `ucx:"ADDRESS_DEBUG_INFO" default:"n" doc:"Put host and process into worker addresses, for peers to show."`
-	AddressNameMax uint             `ucx:"MAX_WORKER_ADDRESS_NAME,MAX_WORKER_NAME" default:"32" doc:"Longest name that UCX_ADDRESS_DEBUG_INFO puts into an address; 255 at most."`
-	ResolveID      config.OnOffAuto `ucx:"RESOLVE_REMOTE_EP_ID" default:"off" doc:"Ask the peer for its end of an endpoint when that is made, not when an operation needs it; auto means where failures are handled and keepalive is on."`
-	WireupByAM     bool             `ucx:"WIREUP_VIA_AM_LANE" default:"n" doc:"Connect endpoints over the lane for messages."`
-	FenceMode      fenceMode        `ucx:"FENCE_MODE" default:"auto" doc:"How fences order: strong holds operations back until those before them are done, the others do that only where connections do not keep the order by themselves."`
-	AtomicMode     atomicMode       `ucx:"ATOMIC_MODE" default:"guess" doc:"Which interfaces do atomic operations: cpu means those that the CPU does them for, device those with a device that does, guess all. By others they are done by the peer's worker."`
-	Backlog        config.Count     `ucx:"LISTENER_BACKLOG" default:"auto" doc:"Clients that may wait at a listener to be accepted; auto is as many as the system allows, which is the limit of other values, too."`
-	MaxMDs         config.Count     `ucx:"MAX_COMPONENT_MDS" default:"16" doc:"Memory domains of a component that are used at most."`
+	AddressVersion addressVersion   `ucx:"ADDRESS_VERSION" default:"v1" doc:"Version of worker addresses, also of those in the messages that connect endpoints: v1 or v2. Peers read both. The data of connections by socket address is not affected."`
+	AddressName    bool             `ucx:"ADDRESS_DEBUG_INFO" default:"n" doc:"Include the names of the host and the process in worker addresses, for peers to show."`
+	AddressNameMax uint             `ucx:"MAX_WORKER_ADDRESS_NAME,MAX_WORKER_NAME" default:"32" doc:"Longest name that UCX_ADDRESS_DEBUG_INFO puts into an address, in bytes; 255 at most."`
+	ResolveID      config.OnOffAuto `ucx:"RESOLVE_REMOTE_EP_ID" default:"off" doc:"Resolve the peer's id of an endpoint when the endpoint is created, not when an operation needs it; auto means for endpoints with error handling while keepalive is enabled."`
+	WireupByAM     bool             `ucx:"WIREUP_VIA_AM_LANE" default:"n" doc:"Send the messages that connect endpoints over the lane for active messages."`
+	FenceMode      fenceMode        `ucx:"FENCE_MODE" default:"auto" doc:"Ordering by fences: strong delays operations until all earlier ones are complete; the other modes do so only where connections do not preserve the order."`
+	AtomicMode     atomicMode       `ucx:"ATOMIC_MODE" default:"guess" doc:"Interfaces that execute atomic operations: cpu those whose operations the CPU executes, device those whose operations a device executes, guess all. Otherwise the peer's worker executes them."`
+	Backlog        config.Count     `ucx:"LISTENER_BACKLOG" default:"auto" doc:"Number of clients that may wait at a listener to be accepted; auto means the limit of the system, which also limits other values."`
+	MaxMDs         config.Count     `ucx:"MAX_COMPONENT_MDS" default:"16" doc:"Largest number of memory domains that are used of one component."`
 
-	WarnInvalid bool             `ucx:"WARN_INVALID_CONFIG" default:"y" doc:"Warn about transports and devices that were asked for by name and do not exist."`
-	PrintTables config.OnOffAuto `ucx:"PRINT_TRANSPORT_TABLES" default:"auto" doc:"Print the transports of each context and the lanes of each endpoint configuration to the log; auto means where UCX_LOG_LEVEL is debug or more."`
+	WarnInvalid bool             `ucx:"WARN_INVALID_CONFIG" default:"y" doc:"Warn about transports and devices that are named in settings and do not exist."`
+	PrintTables config.OnOffAuto `ucx:"PRINT_TRANSPORT_TABLES" default:"auto" doc:"Print the transports of each context and the lanes of each endpoint configuration to the log; auto means if UCX_LOG_LEVEL is debug or higher."`
 
-	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`
-	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Number of processes per host to expect, overriding what the program estimates."`
+	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Expected number of endpoints, instead of the program's estimate."`
+	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Expected number of processes per host, instead of the program's estimate."`
 
-	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings, or whether a lane over a slow device beside one over a fast one is left out where lanes are connected pairwise; auto is 1.22 there."`
+	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX of the peers: 1.13 (up to 1.15) or 1.22 (from 1.16), instead of what the program says. It decides only what no common form serves: the length of shared-memory rings, and, where lanes are connected pairwise, whether a lane over a much slower device is used. auto means 1.22 there."`
 
-	LogDataSize  config.Bytes `ucx:"LOG_DATA_SIZE" default:"0" doc:"Bytes of each message, its header first, that are printed where UCX_LOG_LEVEL is data or more. What a worker receives is logged if the level is that when the worker is made. Messages may hold secrets."`
-	ProtoInfo    protoInfo    `ucx:"PROTO_INFO" default:"auto" doc:"Print the choice of protocols to the log: y for each endpoint configuration when it is made, n not at all, auto where UCX_LOG_LEVEL is debug or more; used the choices that were made use of, with how often, when the worker is closed; else a pattern with *, ? and [a-z] that the title of an operation has to fit, as *tagged*fast*."`
-	ProtoInfoDir string       `ucx:"PROTO_INFO_DIR" default:"" doc:"Directory for files with the choices that UCX_PROTO_INFO prints when they are made, one each, with the estimates and why each other protocol was left out; %p in its name stands for the number of the process, %h for the host. It is made if it is missing."`
+	LogDataSize  config.Bytes `ucx:"LOG_DATA_SIZE" default:"0" doc:"Number of bytes of each message, starting with the header, that are printed if UCX_LOG_LEVEL is data or higher. A worker logs the messages that it receives if the level is set when the worker is created. Messages may contain secrets."`
+	ProtoInfo    protoInfo    `ucx:"PROTO_INFO" default:"auto" doc:"Print the selected protocols to the log: y for each endpoint configuration when it is created; n never; auto if UCX_LOG_LEVEL is debug or higher; used prints the selections that were used, with counts, when the worker is closed. Any other value is a pattern with *, ? and [a-z] that the title of an operation must match, such as *tagged*fast*."`
+	ProtoInfoDir string       `ucx:"PROTO_INFO_DIR" default:"" doc:"Directory for files with the selections that UCX_PROTO_INFO prints, one file for each, with the estimates and the reason why each other protocol was not selected. In the name %p stands for the process id and %h for the host. The directory is created if it does not exist."`
 }
 
 func init() {

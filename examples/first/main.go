@@ -1,4 +1,4 @@
-// Command first sends a message from one worker to another one: the shortest program that does so.
+// Command first sends a message from a worker to itself. It is the shortest complete program.
 package main
 
 import (
