@@ -93,6 +93,7 @@ var builtIn = []string{"self", "tcp", "sysv", "posix", "cma"}
 
 // otherwise are the lines that differ from C's, and why.
 var otherwise = map[line]string{
+	{"domain self", "#           remote key"}:  "a key opens the memory that it was packed for; C's opens all",
 	{"domain tcp", "#             register"}:   "peers write only to what is registered; C does not check",
 	{"domain tcp", "#         memory types"}:   "as above",
 	{"tcp on lo", "#       device address"}:    "the long form, which both releases of C read",
