@@ -1,14 +1,17 @@
-// Package needtest is for tests that need something of the machine: a tool, or a
-// right. Where it is missing they are skipped by name. Where scripts/setup has
-// provided everything, which REQUIRE_TEST_TOOLS says, a skip would hide that
-// something is not tested, and is a failure: of tools always, of rights where the
-// tests are run by root.
+// Package needtest is for tests that need something of the machine: a tool, a right, or
+// a call of the kernel. Where it is missing they are skipped by name. Where scripts/setup
+// has provided everything, which REQUIRE_TEST_TOOLS says, a skip would hide that something
+// is not tested, and is a failure: of tools always, of rights where the tests are run by
+// a root that has them all, of calls of the kernel where no filter refuses any. The root of
+// a container as docker makes it has few rights and a filter.
 //
 // It also says whether all of many cases are wanted that are like one another.
 package needtest
 
 import (
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,10 +21,68 @@ import (
 // set says that the set-up script has run.
 var set = os.Getenv("REQUIRE_TEST_TOOLS") != ""
 
-// root says that the process was started by root; some tests become somebody else.
-// The root of a user namespace, which maps some users to others, has no rights
-// outside of it.
-var root = os.Geteuid() == 0 && wholeMachine("/proc/self/uid_map")
+// limits says what takes rights from the process, or is empty: that is a root to whom
+// everything is allowed that tests do. It is from the start of the process, as some tests
+// become somebody else.
+var limits = limited(os.Geteuid(), "/proc/self")
+
+// filtered says that a filter (seccomp) decides which calls the kernel takes.
+var filtered = status("/proc/self", "Seccomp") == "2"
+
+// capabilities are those that tests use, with their bits of uapi/linux/capability.h.
+var capabilities = []struct {
+	name string
+	bit  uint
+}{
+	{"CAP_CHOWN", 0},
+	{"CAP_DAC_OVERRIDE", 1},
+	{"CAP_KILL", 5},
+	{"CAP_SETUID", 7},
+	{"CAP_SETGID", 6},
+	{"CAP_NET_ADMIN", 12},
+	{"CAP_IPC_LOCK", 14},
+	{"CAP_SYS_PTRACE", 19},
+	{"CAP_SYS_ADMIN", 21},
+}
+
+// limited returns why a user has not all rights. The root of a user namespace, which maps
+// some users to others, has none outside of it. The directory is the process's in /proc.
+func limited(uid int, directory string) string {
+	if uid != 0 {
+		return "this is not root"
+	}
+	if !wholeMachine(filepath.Join(directory, "uid_map")) {
+		return "this is the root of a user namespace"
+	}
+	set, err := strconv.ParseUint(status(directory, "CapEff"), 16, 64)
+	if err != nil {
+		return "" // as root has them all
+	}
+	var without []string
+	for _, c := range capabilities {
+		if set&(1<<c.bit) == 0 {
+			without = append(without, c.name)
+		}
+	}
+	if len(without) > 0 {
+		return "this root is without " + strings.Join(without, " ")
+	}
+	if status(directory, "Seccomp") == "2" {
+		return "a seccomp filter is over this root"
+	}
+	return ""
+}
+
+// status returns a field of a process's file of that name, or nothing.
+func status(directory, field string) string {
+	text, _ := os.ReadFile(filepath.Join(directory, "status"))
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
 
 // wholeMachine reads a map of users: that of the machine's own namespace has all,
 // and leaves them as they are.
@@ -45,7 +106,19 @@ func Tool(t testing.TB, what string) {
 // Right skips the test because the process may not do something that root may.
 func Right(t testing.TB, what string) {
 	t.Helper()
-	missing(t, what, set && root)
+	if limits != "" {
+		what += " (" + limits + ")"
+	}
+	missing(t, what, set && limits == "")
+}
+
+// Call skips the test because the kernel refuses something that everybody may do.
+func Call(t testing.TB, what string) {
+	t.Helper()
+	if filtered {
+		what += " (there is a seccomp filter)"
+	}
+	missing(t, what, set && !filtered)
 }
 
 // Goroutines skips a test under the race detector in which one goroutine does everything:

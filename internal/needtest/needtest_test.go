@@ -20,22 +20,26 @@ func (t *told) Fatalf(format string, args ...any) { t.end("fatal: " + fmt.Sprint
 func (t *told) end(text string)                   { t.text = text; runtime.Goexit() }
 
 func TestMissing(t *testing.T) {
-	defer func(s, r bool) { set, root = s, r }(set, root)
+	defer func(s bool, l string, f bool) { set, limits, filtered = s, l, f }(set, limits, filtered)
 	const skip, fatal = "skip: missing: it", "fatal: missing although the set-up script has run: it"
+	const little, filter = "this is not root", " (there is a seccomp filter)"
 	for _, c := range []struct {
-		set, root   bool
-		tool, right string
+		set               bool
+		limits            string
+		filtered          bool
+		tool, right, call string
 	}{
-		{false, false, skip, skip},
-		{false, true, skip, skip},
-		{true, false, fatal, skip},
-		{true, true, fatal, fatal},
+		{false, little, false, skip, skip + " (" + little + ")", skip},
+		{false, "", false, skip, skip, skip},
+		{true, little, false, fatal, skip + " (" + little + ")", fatal},
+		{true, "", false, fatal, fatal, fatal},
+		{true, little, true, fatal, skip + " (" + little + ")", skip + filter},
 	} {
-		set, root = c.set, c.root
+		set, limits, filtered = c.set, c.limits, c.filtered
 		for _, x := range []struct {
 			call func(testing.TB, string)
 			want string
-		}{{Tool, c.tool}, {Right, c.right}} {
+		}{{Tool, c.tool}, {Right, c.right}, {Call, c.call}} {
 			at := new(told)
 			done := make(chan struct{})
 			go func() {
@@ -43,8 +47,41 @@ func TestMissing(t *testing.T) {
 				x.call(at, "it")
 			}()
 			if <-done; at.text != x.want {
-				t.Errorf("set up %v, root %v: %q, want %q", c.set, c.root, at.text, x.want)
+				t.Errorf("set up %v, limits %q, filtered %v: %q, want %q", c.set, c.limits, c.filtered, at.text, x.want)
 			}
+		}
+	}
+}
+
+// TestLimited: a root as docker gives it, and others that have less than all.
+func TestLimited(t *testing.T) {
+	const whole, some = "0 0 4294967295\n", "0 1000 1\n"
+	directory := t.TempDir()
+	for _, c := range []struct {
+		name        string
+		uid         int
+		users       string
+		set, filter string
+		want        string
+	}{
+		{"a machine", 0, whole, "000001ffffffffff", "0", ""},
+		{"a machine that keeps CAP_SYS_RESOURCE", 0, whole, "000001fffeffffff", "0", ""},
+		{"a user", 1000, whole, "0000000000000000", "0", "this is not root"},
+		{"a user namespace", 0, some, "000001ffffffffff", "0", "this is the root of a user namespace"},
+		{"docker", 0, whole, "00000000a80425fb", "2", "this root is without CAP_NET_ADMIN CAP_IPC_LOCK CAP_SYS_PTRACE CAP_SYS_ADMIN"},
+		{"all rights and a filter", 0, whole, "000001ffffffffff", "2", "a seccomp filter is over this root"},
+		{"a system without them", 0, whole, "", "", ""},
+	} {
+		for name, text := range map[string]string{
+			"uid_map": c.users,
+			"status":  "Name:\tit\nCapEff:\t" + c.set + "\nSeccomp:\t" + c.filter + "\nSeccomp_filters:\t1\n",
+		} {
+			if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := limited(c.uid, directory); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func fixture(cfg *config.Set) *ucttest.Fixture {
 func needCMA(t testing.TB) {
 	t.Helper()
 	if err := machine.usable(); err != nil {
-		needtest.Tool(t, err.Error())
+		needtest.Call(t, err.Error())
 	}
 }
 
