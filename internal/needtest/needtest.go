@@ -11,6 +11,7 @@ package needtest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ var capabilities = []struct {
 	{"CAP_SETGID", 6},
 	{"CAP_NET_ADMIN", 12},
 	{"CAP_IPC_LOCK", 14},
+	{"CAP_IPC_OWNER", 15},
 	{"CAP_SYS_PTRACE", 19},
 	{"CAP_SYS_ADMIN", 21},
 }
@@ -54,17 +56,7 @@ func limited(uid int, directory string) string {
 	if !wholeMachine(filepath.Join(directory, "uid_map")) {
 		return "this is the root of a user namespace"
 	}
-	set, err := strconv.ParseUint(status(directory, "CapEff"), 16, 64)
-	if err != nil {
-		return "" // as root has them all
-	}
-	var without []string
-	for _, c := range capabilities {
-		if set&(1<<c.bit) == 0 {
-			without = append(without, c.name)
-		}
-	}
-	if len(without) > 0 {
+	if without := lacking(directory); len(without) > 0 {
 		return "this root is without " + strings.Join(without, " ")
 	}
 	if status(directory, "Seccomp") == "2" {
@@ -72,6 +64,24 @@ func limited(uid int, directory string) string {
 	}
 	return ""
 }
+
+// lacking returns which of the capabilities a process has not. It is taken to have all
+// where the system does not tell.
+func lacking(directory string) (without []string) {
+	set, err := strconv.ParseUint(status(directory, "CapEff"), 16, 64)
+	if err != nil {
+		return nil
+	}
+	for _, c := range capabilities {
+		if set&(1<<c.bit) == 0 {
+			without = append(without, c.name)
+		}
+	}
+	return without
+}
+
+// without are the capabilities that the process has not.
+var without = lacking("/proc/self")
 
 // status returns a field of a process's file of that name, or nothing.
 func status(directory, field string) string {
@@ -110,6 +120,15 @@ func Right(t testing.TB, what string) {
 		what += " (" + limits + ")"
 	}
 	missing(t, what, set && limits == "")
+}
+
+// Capability skips the test where the process is not root, or a root without a capability,
+// and says what it takes that for.
+func Capability(t testing.TB, name, purpose string) {
+	t.Helper()
+	if limits != "" && (os.Geteuid() != 0 || slices.Contains(without, name)) {
+		Right(t, "root with "+name+", "+purpose)
+	}
 }
 
 // Call skips the test because the kernel refuses something that everybody may do.

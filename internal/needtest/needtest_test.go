@@ -68,7 +68,7 @@ func TestLimited(t *testing.T) {
 		{"a machine that keeps CAP_SYS_RESOURCE", 0, whole, "000001fffeffffff", "0", ""},
 		{"a user", 1000, whole, "0000000000000000", "0", "this is not root"},
 		{"a user namespace", 0, some, "000001ffffffffff", "0", "this is the root of a user namespace"},
-		{"docker", 0, whole, "00000000a80425fb", "2", "this root is without CAP_NET_ADMIN CAP_IPC_LOCK CAP_SYS_PTRACE CAP_SYS_ADMIN"},
+		{"docker", 0, whole, "00000000a80425fb", "2", "this root is without CAP_NET_ADMIN CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_PTRACE CAP_SYS_ADMIN"},
 		{"all rights and a filter", 0, whole, "000001ffffffffff", "2", "a seccomp filter is over this root"},
 		{"a system without them", 0, whole, "", "", ""},
 	} {

@@ -19,9 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -225,6 +227,10 @@ func TestSegSizesAgainstC(t *testing.T) {
 				longest := min(size, 65535)
 				settings := map[string]string{prefix + "SEG_SIZE": fmt.Sprint(size)}
 				h := openFor(t, transport, c.release, settings)
+				// C has 512 buffers of this size there. Docker gives 64 MB.
+				if need := 513 * (size + 64); transport == posixName && freeIn(t, defaultDir) < need {
+					t.Skipf("missing: %d bytes in %s (docker: --shm-size)", need, defaultDir)
+				}
 				if got := h.Iface.Attr().AM.MaxBcopy; got != longest {
 					t.Errorf("messages of %d bytes at most, want %d", got, longest)
 				}
@@ -269,6 +275,16 @@ func TestSegSizesAgainstC(t *testing.T) {
 	})
 }
 
+// freeIn returns how many bytes can be had in a file system.
+func freeIn(t testing.TB, dir string) int {
+	t.Helper()
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		t.Fatal(err)
+	}
+	return int(s.Bavail) * int(s.Bsize)
+}
+
 // exchangeWithC does everything there is between a C process and this one, both
 // with the same settings.
 func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map[string]string) {
@@ -293,6 +309,11 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	h.Handle(t, 5, handler)
 	h.Handle(t, 6, handler)
 	ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+	if settings["POSIX_USE_PROC_LINK"] == "n" && host.OwnNamespace(topo.NamespacePID).Other {
+		// uct_posix_is_reachable asks for the initial one where an address names none.
+		p.want("unreachable", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
+		t.Skip("C UCX reaches no memory with a name in a PID namespace other than the machine's")
+	}
 	p.want("ok", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
 
 	// Messages to us, several rounds of the ring.

@@ -4,12 +4,14 @@ package shm
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -32,6 +34,13 @@ func TestPeersComeAndGo(t *testing.T) {
 	const peers, most, stay = 600, 256, 40
 	threeWays(t, func(t *testing.T, transport, s string) {
 		f := fixtureWith(t, transport, s)
+		if f.Config == nil {
+			f.Config = new(config.Set)
+		}
+		// A container may have 64 MB of memory with names.
+		if err := f.Config.Modify(strings.ToUpper(transport)+"_SEG_SIZE", "512"); err != nil {
+			t.Fatal(err)
+		}
 		server := f.Open(t)
 		for range stay {
 			server.Connect(t, f.Open(t))

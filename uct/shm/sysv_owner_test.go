@@ -47,9 +47,7 @@ func asUser(uid int, f func()) {
 // TestSegmentOfAnotherUser: a segment has the number of this process, and somebody
 // else's user made it.
 func TestSegmentOfAnotherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		needtest.Right(t, "root, to make a segment as another user")
-	}
+	needtest.Capability(t, "CAP_IPC_OWNER", "to look at a segment of another user")
 	noSegments(t)
 	d := openDomain(component{sysvName}, &sysv{})
 	var s *segment
@@ -71,9 +69,7 @@ func TestSegmentOfAnotherUser(t *testing.T) {
 // TestUsersAllowed: memory of a user who is not in UCX_SHM_ALLOW is not mapped, whatever
 // the kernel permits, and neither is any by the name of such a process.
 func TestUsersAllowed(t *testing.T) {
-	if os.Geteuid() != 0 {
-		needtest.Right(t, "root, to make a segment as another user")
-	}
+	needtest.Capability(t, "CAP_SETUID", "to make a segment as another user")
 	for _, c := range []struct {
 		name string
 		m    func(u host.Users) mapper
@@ -112,6 +108,7 @@ func TestUsersAllowed(t *testing.T) {
 		})
 	}
 	t.Run("descriptor", func(t *testing.T) { // of a file of this user, in a process of another
+		needtest.Capability(t, "CAP_SYS_PTRACE", "to open what another user's process has open")
 		m := &posix{link: true, dir: defaultDir, pid: os.Getpid()}
 		s, err := m.create(segmentOptions{size: pageSize})
 		if err != nil {

@@ -123,9 +123,7 @@ func TestDenialTexts(t *testing.T) {
 // TestOtherUser: a privileged process leaves those of other users alone unless it
 // is told otherwise.
 func TestOtherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		needtest.Right(t, "root, to access processes of others")
-	}
+	needtest.Capability(t, "CAP_SYS_PTRACE", "to access processes of others")
 	p := newProcess(t, "nobody", 0)
 	reach := uct.ReachableParams{DeviceAddr: p.dev, IfaceAddr: p.addr}
 	h := open(t)
@@ -147,9 +145,7 @@ func TestOtherUser(t *testing.T) {
 
 // TestAllowedUser: UCX_SHM_ALLOW counts for cma as well, whatever else allows it.
 func TestAllowedUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		needtest.Right(t, "root, to access processes of others")
-	}
+	needtest.Capability(t, "CAP_SYS_PTRACE", "to access processes of others")
 	needCMA(t)
 	p := newProcess(t, "nobody", 0)
 	for allow, ok := range map[string]bool{"all": true, "self": false, "self,65534": true} {
