@@ -10,6 +10,7 @@ package needtest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -138,6 +139,18 @@ func Call(t testing.TB, what string) {
 		what += " (there is a seccomp filter)"
 	}
 	missing(t, what, set && !filtered)
+}
+
+// Strace skips the test where there is no strace, or where it may not trace.
+func Strace(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		Tool(t, "strace")
+	}
+	if out, err := exec.Command("strace", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
+		text, _, _ := strings.Cut(string(out), "\n")
+		Call(t, "ptrace(2), for strace: "+text)
+	}
 }
 
 // Goroutines skips a test under the race detector in which one goroutine does everything:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 )
@@ -48,7 +49,7 @@ func TestAsleep(t *testing.T) {
 			if race.Enabled {
 				t.Skip("the race detector makes system calls of its own")
 			}
-			needStrace(t)
+			needtest.Strace(t)
 			n, took := callsAsleep(t, asleepVar+"=2s")
 			t.Logf("%d system calls in %v", n, took)
 			if limit := 50 + c.aSecond*int(took/time.Second); n > limit {

@@ -130,15 +130,8 @@ func exchangeMessages(t *testing.T, n int) {
 // times what it counts.
 func countTimes(t *testing.T, times int, but ...string) int {
 	t.Helper()
-	needStrace(t)
+	needtest.Strace(t)
 	return countSystemCalls(t, timesVar+"="+strconv.Itoa(times), but...)
-}
-
-func needStrace(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("strace"); err != nil {
-		needtest.Tool(t, "strace")
-	}
 }
 
 // countSystemCalls runs this test in a process of its own, with a variable set, and

@@ -131,9 +131,7 @@ func TestSysvWindow(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("the calls have other names")
 	}
-	if _, err := exec.LookPath("strace"); err != nil {
-		needtest.Tool(t, "strace")
-	}
+	needtest.Strace(t)
 	file := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("strace", "-f", "-o", file, os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), sysvCallsVar+"=1")
