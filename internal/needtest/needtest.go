@@ -9,6 +9,8 @@
 package needtest
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,6 +141,14 @@ func Call(t testing.TB, what string) {
 		what += " (there is a seccomp filter)"
 	}
 	missing(t, what, set && !filtered)
+}
+
+// Refused skips the test if an error is of a call that a filter may have refused.
+func Refused(t testing.TB, err error) {
+	t.Helper()
+	if filtered && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported)) {
+		Call(t, err.Error())
+	}
 }
 
 // Strace skips the test where there is no strace, or where it may not trace.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -49,6 +50,35 @@ func TestMissing(t *testing.T) {
 			if <-done; at.text != x.want {
 				t.Errorf("set up %v, limits %q, filtered %v: %q, want %q", c.set, c.limits, c.filtered, at.text, x.want)
 			}
+		}
+	}
+}
+
+// TestRefused: what a filter may have refused is no failure where there is a filter, and
+// nothing else is a reason to skip.
+func TestRefused(t *testing.T) {
+	defer func(s, f bool) { set, filtered = s, f }(set, filtered)
+	set = true
+	for _, c := range []struct {
+		filtered bool
+		err      error
+		want     string
+	}{
+		{true, fmt.Errorf("shmget: %w", syscall.EPERM), "skip: missing: shmget: operation not permitted (there is a seccomp filter)"},
+		{true, syscall.ENOSYS, "skip: missing: function not implemented (there is a seccomp filter)"},
+		{true, syscall.ENOMEM, ""},
+		{true, nil, ""},
+		{false, syscall.EPERM, ""},
+	} {
+		filtered = c.filtered
+		at := new(told)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			Refused(at, c.err)
+		}()
+		if <-done; at.text != c.want {
+			t.Errorf("filtered %v, %v: %q, want %q", c.filtered, c.err, at.text, c.want)
 		}
 	}
 }

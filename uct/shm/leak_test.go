@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/ucs/config"
 )
 
 // noSegments fails the test when it leaves segments behind: files, System V
@@ -24,6 +27,20 @@ func noSegments(t testing.TB) {
 			}
 		}
 	})
+}
+
+// needSegments skips the test of a transport of System V where no segment is to be had.
+func needSegments(t testing.TB, transport string) {
+	t.Helper()
+	if transport != sysvName {
+		return
+	}
+	m := &sysv{huge: config.No}
+	s, err := m.create(segmentOptions{size: pageSize})
+	needtest.Refused(t, err)
+	if err == nil {
+		m.destroy(s)
+	}
 }
 
 // segments lists what there is.

@@ -56,6 +56,7 @@ func startPeer(t testing.TB, transport string, settings ...string) *goPeer {
 // startPeerIn starts the peer in new namespaces.
 func startPeerIn(t testing.TB, namespaces uintptr, transport string, settings ...string) *goPeer {
 	t.Helper()
+	needSegments(t, transport)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -205,6 +205,7 @@ func TestRoomForDescriptors(t *testing.T) {
 func TestUnowned(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
+			needSegments(t, c.component.Name())
 			noSegments(t)
 			m, err := c.component.mapper(setting(t, c.settings))
 			if err != nil {

@@ -54,6 +54,7 @@ func TestHugeWhere(t *testing.T) {
 // TestSmallPagesSteady: a segment as long as some huge pages but of small ones
 // needs no fence.
 func TestSmallPagesSteady(t *testing.T) {
+	needSegments(t, sysvName)
 	noSegments(t)
 	d := openDomain(component{sysvName}, &sysv{huge: config.No})
 	s, err := d.m.create(segmentOptions{size: max(hugePageSize(), pageSize)})

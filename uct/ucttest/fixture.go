@@ -1,8 +1,10 @@
 package ucttest
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -92,6 +94,7 @@ func (f *Fixture) Open(t testing.TB) *Host {
 		OnError:   h.onError,
 	}, f.Config)
 	if err != nil {
+		needtest.Refused(t, fmt.Errorf("opening iface %v: %w", r, err))
 		t.Fatalf("opening iface %v: %v", r, err)
 	}
 	h.Iface = iface
