@@ -125,7 +125,6 @@ func TestNoAllocations(t *testing.T) {
 // TestMemory allocates in all the ways there are.
 func TestMemory(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
-		needSegments(t, f.Component.Name())
 		md, err := f.Component.OpenMD(f.Component.Name(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -316,7 +315,6 @@ func TestRevoked(t *testing.T) {
 // but peers cannot be kept out of it later, so there is no key for it.
 func TestNoRoomBehind(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
-		needSegments(t, f.Component.Name())
 		md, err := f.Component.OpenMD(f.Component.Name(), nil)
 		if err != nil {
 			t.Fatal(err)

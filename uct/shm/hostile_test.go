@@ -20,6 +20,7 @@ import (
 func both(t *testing.T, test func(t *testing.T, f *ucttest.Fixture)) {
 	for _, transport := range []string{posixName, sysvName} {
 		t.Run(transport, func(t *testing.T) {
+			needSegments(t, transport)
 			noSegments(t)
 			ucttest.NoLeaks(t)
 			test(t, &ucttest.Fixture{Component: component{transport}})

@@ -71,7 +71,7 @@ func (l *Log) finish() {
 		l.t.Errorf("unexpected log message: %s", line)
 	}
 	for _, e := range l.expected {
-		if e.must && e.times == 0 {
+		if e.must && e.times == 0 && !l.t.Skipped() {
 			l.t.Errorf("no log message with %q", e.text)
 		}
 	}

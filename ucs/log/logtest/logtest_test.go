@@ -16,9 +16,11 @@ type fakeT struct {
 	testing.TB
 	errors  []string
 	cleanup []func()
+	skipped bool
 }
 
 func (f *fakeT) Helper()          {}
+func (f *fakeT) Skipped() bool    { return f.skipped }
 func (f *fakeT) Log(...any)       {}
 func (f *fakeT) Cleanup(c func()) { f.cleanup = append(f.cleanup, c) }
 func (f *fakeT) Errorf(format string, args ...any) {
@@ -61,6 +63,20 @@ func TestWatch(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSkipped: a test that is skipped has not come to what it expects. What it did not
+// expect counts.
+func TestSkipped(t *testing.T) {
+	f := &fakeT{}
+	l := logtest.Watch(f)
+	l.Expect("odd")
+	log.Warn("broken")
+	f.skipped = true
+	f.end()
+	if len(f.errors) != 1 || !strings.Contains(f.errors[0], "broken") {
+		t.Errorf("failures: %q", f.errors)
 	}
 }
 
