@@ -109,6 +109,9 @@ func TestAllowedUsers(t *testing.T) {
 	} {
 		for _, link := range []string{"y", "n"} {
 			t.Run(c.allow+" "+link, func(t *testing.T) {
+				if link == "y" && c.lane == "posix" {
+					needtest.Capability(t, "CAP_SYS_PTRACE", "to open what another user's process has open")
+				}
 				peers := []*userProcess{
 					startUser(t, program, 0, "UCX_SHM_ALLOW="+c.allow, "UCX_POSIX_USE_PROC_LINK="+link),
 					startUser(t, program, other, "UCX_POSIX_USE_PROC_LINK="+link),
