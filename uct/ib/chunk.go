@@ -19,7 +19,7 @@ type chunk struct {
 // nextChunk is newChunk for a pool that has some already, or none: what it begins with it gets in
 // any case.
 func nextChunk(d *Domain, has []chunk, size int) (chunk, error) {
-	if len(has) > 0 {
+	if len(has) > 0 && locksMemory(d.source) {
 		if err := mayGrow(size); err != nil {
 			return chunk{}, err
 		}

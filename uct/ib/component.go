@@ -129,6 +129,16 @@ func (c *component) Absent() error {
 	return errors.New("there is no RDMA device")
 }
 
+// lockless is a Source of devices that lock no memory, as those that are made up: no limit of
+// the process holds them.
+type lockless interface{ LocksNothing() }
+
+// locksMemory reports whether what is registered at a source's devices is locked.
+func locksMemory(s Source) bool {
+	_, no := s.(lockless)
+	return !no
+}
+
 // explaining is a Source that knows why it has no devices.
 type explaining interface {
 	// Absent says what is missing.

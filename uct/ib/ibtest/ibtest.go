@@ -42,6 +42,10 @@ func (s source) Open(d *verbs.Device) (*verbs.Context, error) {
 	return nil, fmt.Errorf("ibtest: no device %q: %w", d.Name, ucs.ErrNoDevice)
 }
 
+// LocksNothing tells package ib that the limit of locked memory, which is small in containers,
+// is not one of these devices.
+func (source) LocksNothing() {}
+
 // TrafficClass implements what package ib asks of sources for it.
 func (s source) TrafficClass(d *verbs.Device, port int) (class uint8, ok bool) {
 	for _, k := range s {
