@@ -224,7 +224,7 @@ func (c *Context) openResources() error {
 	for _, comp := range components {
 		mds, err := comp.MemoryDomains(c.set)
 		if err != nil {
-			c.refuse(comp.Name(), err)
+			c.refuse(comp, comp.Name(), err)
 			continue
 		}
 		if len(mds) == 0 {
@@ -236,7 +236,7 @@ func (c *Context) openResources() error {
 				continue
 			}
 			if err := c.openMD(comp, r.Name); err != nil {
-				c.refuse(r.Name, err)
+				c.refuse(comp, r.Name, err)
 			}
 		}
 	}
@@ -313,14 +313,25 @@ func (c *Context) allowed(r uct.Resource) error {
 	return nil
 }
 
+// wants reports whether the settings let some transport of a component be used.
+func (c *Context) wants(comp uct.Component) bool {
+	transports := []string{comp.Name()}
+	if d, ok := comp.(uct.Deviceless); ok {
+		transports = d.Transports()
+	}
+	return slices.ContainsFunc(transports, func(name string) bool {
+		return c.settings.TLS.Use(name) != config.UseNone
+	})
+}
+
 // refuse records a transport that cannot be used and says so.
-func (c *Context) refuse(name string, err error) {
+func (c *Context) refuse(comp uct.Component, name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	c.unsure = true
 	const text = "transport not usable"
 	fields := []zap.Field{zap.String("transport", name), zap.Error(err)}
-	if errors.Is(err, ucs.ErrUnsupported) && c.settings.TLS.String() == "all" {
+	if !c.wants(comp) || errors.Is(err, ucs.ErrUnsupported) && c.settings.TLS.String() == "all" {
 		c.log.Diag(text, fields...) // nobody has asked for it
 		return
 	}

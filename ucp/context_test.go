@@ -314,6 +314,20 @@ func TestNoTransport(t *testing.T) {
 	}
 }
 
+// TestUnaskedRefused: of a transport that cannot be used those are told that want it.
+func TestUnaskedRefused(t *testing.T) {
+	for tls, want := range map[string]bool{"tcp": false, "^posix": false, "posix,tcp": true, "shm,tcp": true} {
+		t.Run(tls, func(t *testing.T) {
+			l := logtest.Watch(t)
+			if want {
+				l.Expect("transport not usable")
+			}
+			// Shared memory files have no huge pages.
+			newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}, setting{"TLS", tls}, setting{"POSIX_HUGETLB_MODE", "y"})
+		})
+	}
+}
+
 // TestInterfaceNotOpened: a worker does without an interface that cannot be
 // opened, and says so where it is missed.
 func TestInterfaceNotOpened(t *testing.T) {
