@@ -255,6 +255,11 @@ const features = ucp.FeatureTag | ucp.FeatureWakeup
 
 func newRig(t testing.TB, tr transport) *rig {
 	t.Helper()
+	for _, s := range tr.settings {
+		if s.name == "TLS" {
+			needCalls(t, strings.Split(s.value, ",")...)
+		}
+	}
 	ucttest.NoLeaks(t)
 	r := &rig{TB: t, transport: tr, log: logtest.Watch(t)}
 	t.Cleanup(func() {

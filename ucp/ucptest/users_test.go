@@ -36,6 +36,7 @@ func TestUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to become other users")
 	}
+	needCalls(t, "sysv", "cma")
 	program := publicProgram(t)
 	for _, c := range []struct {
 		name   string
@@ -95,6 +96,7 @@ func TestAllowedUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to become other users")
 	}
+	needCalls(t, "sysv", "cma")
 	program := publicProgram(t)
 	const other = 65534
 	for _, c := range []struct {

@@ -1,0 +1,53 @@
+//go:build linux
+
+package ucptest
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/needtest"
+)
+
+// kernelCalls are what transports ask of the kernel that filters are known to refuse.
+var kernelCalls = map[string]func() error{
+	"cma":  sync.OnceValue(readSelf),
+	"sysv": sync.OnceValue(getSegment),
+}
+
+// needCalls skips the test where a filter refuses what one of its transports does.
+func needCalls(t testing.TB, transports ...string) {
+	t.Helper()
+	for _, name := range transports {
+		if try := kernelCalls[name]; try != nil {
+			needtest.Refused(t, try())
+		}
+	}
+}
+
+// within is what readSelf reads. A variable of the package stays where it is.
+var within = make([]byte, 1)
+
+func readSelf() error {
+	to := make([]byte, 1)
+	local := []unix.Iovec{{Base: &to[0]}}
+	local[0].SetLen(1)
+	remote := []unix.RemoteIovec{{Base: uintptr(addressOf(within)), Len: 1}}
+	if _, err := unix.ProcessVMReadv(os.Getpid(), local, remote, 0); err != nil {
+		return fmt.Errorf("process_vm_readv: %w", err)
+	}
+	return nil
+}
+
+func getSegment() error {
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, os.Getpagesize(), unix.IPC_CREAT|0o600)
+	if err != nil {
+		return fmt.Errorf("shmget: %w", err)
+	}
+	_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	return err
+}
