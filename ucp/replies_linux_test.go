@@ -172,6 +172,7 @@ func (p *deafPeers) end() *Endpoint {
 func (p *deafPeers) hears(asked int) {
 	p.Helper()
 	p.until("all replies", func() bool { return len(p.replies) >= asked })
+	p.until("the server to see that", func() bool { return p.server.Stats().OwedBytes == 0 })
 	for k, n := range p.replies {
 		if n != uint64(k) {
 			p.Fatalf("reply %d is to question %d", k, n)

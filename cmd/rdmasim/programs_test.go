@@ -121,6 +121,10 @@ func TestPrograms(t *testing.T) {
 				if err := m.Run(cmd); err != nil {
 					t.Errorf("%v\n%s", err, &out)
 				}
+				if _, what, found := strings.Cut(out.String(), "missing: "); found {
+					what, _, _ = strings.Cut(what, "\n")
+					needtest.Tool(t, what)
+				}
 				passed := bytes.Count(out.Bytes(), []byte("--- PASS"))
 				if skipped := bytes.Count(out.Bytes(), []byte("--- SKIP")); passed == 0 || skipped > 0 {
 					t.Errorf("%d tests passed, %d skipped\n%s", passed, skipped, &out)
