@@ -22,6 +22,7 @@ func TestCoherentAtomics(t *testing.T) {
 		for _, size := range []int{4, 8} {
 			t.Run(sizeText(name, size), func(t *testing.T) {
 				r := newRig(t, transport{name: name})
+				needCalls(t, name)
 				open := func(tls string) *side {
 					r.settings = []setting{{"TLS", tls}, {"NET_DEVICES", "lo"}}
 					return r.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{})
