@@ -81,7 +81,7 @@ func TestPair(t *testing.T) {
 				args := append([]string{"-n", "200", "-d", "rxe0", "-p", fmt.Sprint(port)}, strings.Fields(flags)...)
 				server := start(t, k, tool, args...)
 				listened(t, port, server.ended)
-				client := start(t, k, tool, append(args, "localhost")...)
+				client := start(t, k, tool, append(args, "127.0.0.1")...)
 				client.end(t, "")
 				server.end(t, "")
 				o, err := tool.parse(args)
@@ -104,7 +104,7 @@ func TestUnchecked(t *testing.T) {
 	port := porttest.Free(t)
 	server := start(t, k, RC, "-c", "-s", "9000", "-p", fmt.Sprint(port))
 	listened(t, port, server.ended)
-	client := start(t, k, RC, "-s", "9000", "-p", fmt.Sprint(port), "localhost")
+	client := start(t, k, RC, "-s", "9000", "-p", fmt.Sprint(port), "127.0.0.1")
 	client.end(t, "")
 	server.end(t, "3 pages")
 	if !strings.HasSuffix(server.out.String(), "invalid data in page 0\ninvalid data in page 1\ninvalid data in page 2\n") {
