@@ -331,7 +331,7 @@ func (c *Context) refuse(comp uct.Component, name string, err error) {
 	c.unsure = true
 	const text = "transport not usable"
 	fields := []zap.Field{zap.String("transport", name), zap.Error(err)}
-	if !c.wants(comp) || errors.Is(err, ucs.ErrUnsupported) && c.settings.TLS.String() == "all" {
+	if errors.Is(err, ucs.ErrUnsupported) && (c.settings.TLS.String() == "all" || !c.wants(comp)) {
 		c.log.Diag(text, fields...) // nobody has asked for it
 		return
 	}

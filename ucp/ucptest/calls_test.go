@@ -3,7 +3,9 @@
 package ucptest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"testing"
@@ -27,6 +29,16 @@ func needCalls(t testing.TB, transports ...string) {
 			needtest.Refused(t, try())
 		}
 	}
+}
+
+// refusesCall says that a filter refuses one of them.
+func refusesCall() bool {
+	for _, try := range kernelCalls {
+		if err := try(); errors.Is(err, fs.ErrPermission) {
+			return true
+		}
+	}
+	return false
 }
 
 // within is what readSelf reads. A variable of the package stays where it is.

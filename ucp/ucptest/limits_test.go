@@ -51,6 +51,7 @@ func TestFileLimit(t *testing.T) {
 		return
 	}
 	const tries = 64
+	needCalls(t, "sysv", "cma")
 	local := transport{name: "all", settings: []setting{{"TLS", "self,posix,sysv,cma,tcp"}, {"NET_DEVICES", "lo"}}}
 	t.Run("worker", func(t *testing.T) {
 		r := newRig(t, local)
