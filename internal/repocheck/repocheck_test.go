@@ -162,7 +162,7 @@ var layers = []struct {
 	imports []string
 }{
 	{"ucs/...", []string{"ucs/..."}},
-	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/internal/..."}},
+	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/internal/...", "internal/needtest"}},
 	{"uct/internal/...", []string{"ucs/...", "uct", "uct/internal/..."}},
 	{"uct", []string{"ucs/..."}},
 	{"uct/ib/verbs/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/..."}},
