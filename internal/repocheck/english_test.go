@@ -153,14 +153,7 @@ func TestEnglish(t *testing.T) {
 			tell(s.name, commentProse(s, g))
 		}
 	}
-	documents, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(documents) == 0 {
-		t.Fatalf("%d documents: %v", len(documents), err)
-	}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
-		documents = append(documents, "../../"+name)
-	}
-	for _, name := range documents {
+	for _, name := range documents(t) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -82,7 +82,7 @@ func withSnippets(text string) (out string, flaws []string) {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var list []string
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join("../..", pattern))
 		if err != nil {
 			t.Fatal(err)
