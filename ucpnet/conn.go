@@ -71,10 +71,13 @@ func newConn(h *hub, linger time.Duration) *Conn {
 // connection.
 func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 	p.UserData = c
-	p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
+	onError := func(_ *ucp.Endpoint, err error, _ any) {
 		c.failed.Store(&err)
 		c.write.nudge()
 		c.answered(math.MaxUint64)
+	}
+	if p.Address == nil { // the ends of a pipe, within the worker, have ErrModeNone
+		p.OnError = onError
 	}
 	c.ep, err = c.hub.w.NewEndpoint(p)
 	return err
