@@ -54,7 +54,7 @@ func (r *ConnRequest) ClientAddr() (netip.AddrPort, error) {
 func (r *ConnRequest) ClientID() uint64 { return r.data.Address.ClientID }
 
 // ErrMode returns the error handling mode of the client's endpoint. The accepting endpoint
-// must have the same mode.
+// has the same mode.
 func (r *ConnRequest) ErrMode() ErrMode { return min(ErrMode(r.data.ErrMode), ErrModePeer) }
 
 // Peer returns what the kernel knows about the client.

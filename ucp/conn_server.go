@@ -19,6 +19,9 @@ func (w *Worker) answerCall(p *EndpointParams) (*Endpoint, error) {
 		req.uct.Reject()
 		return nil, fmt.Errorf("ucp: the connection request belongs to another context: %w", ucs.ErrInvalidParam)
 	}
+	if p.ErrMode == ErrModeNone { // not set, as in C without the bit of the field
+		p.ErrMode = req.ErrMode()
+	}
 	c := &connection{id: p.ClientID, sendID: p.ClientID != 0}
 	ep, err := w.newConnEndpoint(p, c)
 	if err == nil {

@@ -67,7 +67,8 @@ type EndpointParams struct {
 	// side only for clients that are known to read it.
 	ClientID uint64
 
-	// ErrMode must be the same at both ends.
+	// ErrMode must be the same at both ends. With ConnRequest it may be left out: the
+	// endpoint then has the client's mode.
 	ErrMode ErrMode
 
 	// OnError is called once, from progress, with UserData, when the peer has failed; in

@@ -25,6 +25,7 @@ var listenCases = []testCase{
 	{"accept twice", anywhere, testAcceptTwice},
 	{"another context", anywhere, testAcceptAnotherContext},
 	{"another error mode", anywhere, testAcceptAnotherMode},
+	{"the client's error mode", anywhere, testAcceptClientsMode},
 	{"client id", anywhere, testClientID},
 	{"listener closed with requests", anywhere, testListenerClosed},
 	{"listener closed in its handler", anywhere, testListenerClosedInside},
@@ -318,12 +319,35 @@ func testAcceptAnotherMode(t *testing.T, tr transport) {
 		if q.ErrMode() != mode {
 			t.Errorf("the request says mode %v, the client %v", q.ErrMode(), mode)
 		}
-		if ep, err := s.NewEndpoint(ucp.EndpointParams{ConnRequest: q, ErrMode: 1 - mode}); ep != nil || !errors.Is(err, ucs.ErrUnsupported) {
+		if mode == ucp.ErrModePeer {
+			q.Reject() // the other mode is the zero value: testAcceptClientsMode
+		} else if ep, err := s.NewEndpoint(ucp.EndpointParams{ConnRequest: q, ErrMode: ucp.ErrModePeer}); ep != nil || !errors.Is(err, ucs.ErrUnsupported) {
 			t.Errorf("accepting in another mode: %v, %v", ep, err)
 		}
 		r.failsWith(there, &f, mode, ucs.ErrRejected)
 	}
 	r.endpoints(0, s)
+}
+
+// testAcceptClientsMode: an endpoint that is accepted without a mode has that of the client, as in C,
+// and its error handler is called when the client has gone.
+func testAcceptClientsMode(t *testing.T, tr transport) {
+	r := newConnRig(t, tr)
+	c, s := r.open(), r.open()
+	h := s.hall(true)
+	there := c.dial(h, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	r.until("a request", func() bool { return len(h.requests) > 0 })
+	var f failure
+	back, err := s.NewEndpoint(ucp.EndpointParams{ConnRequest: h.requests[0], OnError: f.onError})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.exchange(there, s, back, c)
+	there.Close()
+	r.until("the end of the connection", func() bool { return f.calls > 0 })
+	if err := back.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func testClientID(t *testing.T, tr transport) {
