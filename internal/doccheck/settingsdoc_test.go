@@ -13,8 +13,10 @@ const intro = `# Settings
 This file is made by the code: ` + "`go test ./internal/doccheck -run TestSettings -update`" + `
 writes it. ` + "`ucx_info -cf`" + ` prints the same with the values that hold where it runs.
 
-A setting is an environment variable, or a line NAME=VALUE in a file ` + "`ucx.conf`" + `. It is read when
-a context is made. The environment counts more than files; a name with the prefix that
+A setting is an environment variable, or a line NAME=VALUE in a file ` + "`ucx.conf`" + `, with the name that
+the variable has. It is read when a context is made. The files are, the later the stronger:
+` + "`/etc/ucx/ucx.conf`, `../etc/ucx/ucx.conf`" + ` from the directory of the program (in C: of the library), and
+` + "`ucx.conf` in `$HOME`, in `$UCX_CONFIG_DIR`" + ` and in the working directory. The environment counts more than files; a name with the prefix that
 the program gives to ` + "`ucp.ReadConfig`" + ` counts more than one without; ` + "`Config.Modify`" + ` counts most. A
 value that cannot be read is an error of ` + "`ucp.NewContext`" + `.
 
