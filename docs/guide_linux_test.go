@@ -1,13 +1,18 @@
 package docs_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -531,6 +536,71 @@ func Example_ucpnet() {
 	// hello <nil>
 	// <nil> <nil>
 	// <nil>
+}
+
+// snippet http
+// httpClient makes its connections over ucpnet.
+func httpClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: new(ucpnet.Config).DialContext}}
+}
+
+// end
+
+func Example_http() {
+	l, err := ucpnet.Listen("ucp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "this is ", r.URL.Path) }))
+	client := httpClient()
+	res, err := client.Get("http://" + l.Addr().String() + "/page")
+	if err != nil {
+		log.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	client.CloseIdleConnections()
+	fmt.Println(string(body), err, l.Close())
+	// Output: this is /page <nil> <nil>
+}
+
+// snippet logging
+// openLogged makes a context that logs through slog, at a level that may change at any time.
+func openLogged(out io.Writer, level *slog.LevelVar) (*ucp.Context, error) {
+	logger := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
+	return ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag, Logger: logger}, nil)
+}
+
+// end
+
+// snippet metrics
+// counters are those of a worker in thread mode multi, for expvar.Publish.
+func counters(w *ucp.Worker) expvar.Var {
+	return expvar.Func(func() any { return w.Stats() })
+}
+
+// end
+
+func Example_watching() {
+	var out bytes.Buffer
+	var level slog.LevelVar
+	level.Set(slog.LevelInfo)
+	c, err := openLogged(&out, &level)
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := c.NewWorker(ucp.WorkerParams{ThreadMode: ucs.ThreadModeMulti, Background: true}) // as open does
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(counters(w).String(), `"TagSends":0`))
+	if err := shutdown(context.Background(), c, w); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(out.String(), `"msg":"worker uses"`))
+	// Output:
+	// true
+	// true
 }
 
 // snippet tuning
