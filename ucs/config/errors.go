@@ -20,7 +20,11 @@ type ValueError struct {
 
 // Error implements error.
 func (e *ValueError) Error() string {
-	msg := fmt.Sprintf("config: %s%s=%s from %v: %v", defaultPrefix, e.Name, quote(e.Value), e.Origin, e.Err)
+	from := e.Origin
+	if from.Variable == defaultPrefix+e.Name {
+		from.Variable = "" // the name is there already
+	}
+	msg := fmt.Sprintf("config: %s%s=%s from %v: %v", defaultPrefix, e.Name, quote(e.Value), from, e.Err)
 	if e.Allowed != "" {
 		msg += "; expected " + e.Allowed
 	}

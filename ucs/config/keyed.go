@@ -36,14 +36,20 @@ func ParseKeyed(s string, keys []string, set func(key int, value string) error) 
 		return errSyntax
 	}
 	for k, value := range values {
-		if value == "" {
+		named := value != ""
+		if !named {
 			value = rest
 		}
 		if value == "" {
 			continue
 		}
-		if err := set(k, value); err != nil {
+		switch err := set(k, value); {
+		case err != nil && named:
 			return fmt.Errorf("%s: %w", keys[k], err)
+		case err != nil && len(items) > 1:
+			return fmt.Errorf("%s: %w", quote(value), err)
+		case err != nil:
+			return err
 		}
 	}
 	return nil

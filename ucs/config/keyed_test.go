@@ -34,8 +34,17 @@ func TestParseKeyed(t *testing.T) {
 			t.Errorf("%q: %v, want %q", in, err, want)
 		}
 	}
-	if err := ParseKeyed("intra:x", keys, func(int, string) error { return errSyntax }); err == nil || !strings.HasPrefix(err.Error(), "intra: ") {
-		t.Errorf("a value that cannot be used: %v", err)
+	// The error of a value names its key only if the value has one.
+	for in, want := range map[string]string{"intra:x": "intra: not understood", "x": "not understood", "inter:1k,x": `"x": not understood`} {
+		err := ParseKeyed(in, keys, func(_ int, value string) error {
+			if value == "x" {
+				return errSyntax
+			}
+			return nil
+		})
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
 	}
 }
 

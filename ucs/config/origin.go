@@ -24,11 +24,15 @@ type Origin struct {
 // String names the place for people: "default", "ucx.conf:12 (UCX_TLS)",
 // "environment (APP_UCX_TLS)" or "call".
 func (o Origin) String() string {
+	variable := ""
+	if o.Variable != "" {
+		variable = " (" + o.Variable + ")"
+	}
 	switch o.Kind {
 	case FromFile:
-		return o.Path + ":" + strconv.Itoa(o.Line) + " (" + o.Variable + ")"
+		return o.Path + ":" + strconv.Itoa(o.Line) + variable
 	case FromEnv:
-		return "environment (" + o.Variable + ")"
+		return "environment" + variable
 	case FromCall:
 		return "call"
 	}

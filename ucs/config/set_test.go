@@ -190,7 +190,7 @@ func TestBadValues(t *testing.T) {
 	if !errors.As(err, &ve) || !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Fatalf("Read = %v", err)
 	}
-	want := `config: UCX_TEST_SEG_SIZE="much" from environment (UCX_TEST_SEG_SIZE): not understood; ` +
+	want := `config: UCX_TEST_SEG_SIZE="much" from environment: not understood; ` +
 		`expected memory units: <number>[b|kb|mb|gb], "inf", or "auto"`
 	if err.Error() != want {
 		t.Errorf("error\n%s, want\n%s", err, want)
