@@ -29,7 +29,11 @@ func (w *Worker) part(arrived int) (n int) {
 		case arrived > 0 && p.rounds > 0:
 			w.conns.parting = append(w.conns.parting, p)
 		default:
-			p.ep.report(p.event, p.err)
+			err := p.err
+			if n := p.ep.notes; n != nil && n.ending != nil {
+				err = n.ending // which may have become another one since
+			}
+			p.ep.report(p.event, err)
 			n++
 		}
 	}

@@ -369,6 +369,7 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	if h.Kind == proto.EpReleased {
 		ep.report(life.Released, nil)
+		ep.endsInOrder()
 	} else {
 		ep.report(life.Removed, errEndGone)
 	}
@@ -388,6 +389,7 @@ func (ep *Endpoint) disconnect() {
 		ep.report(life.Left, nil)
 	default:
 		ep.say(proto.EpReleased)
+		ep.w.uctw.Push() // ahead of the end of the connection
 		if c.uct.Disconnect() != nil {
 			ep.report(life.Left, nil)
 		}

@@ -48,6 +48,16 @@ func (ep *Endpoint) endError(cause error) error {
 	return ep.nameIn(cause)
 }
 
+// endsInOrder is called when the peer's message says that it has released its end. The end of
+// the connection may have been noticed before: the two come by different ways. The endpoint that
+// is about to fail for that then fails with ErrPeerClosed.
+func (ep *Endpoint) endsInOrder() {
+	n := ep.notes
+	if n != nil && n.ending != nil && ep.err == nil && ep.life.Peer == life.PeerReleased && errors.Is(n.ending, ucs.ErrConnectionReset) {
+		n.ending = ep.nameIn(ucs.ErrPeerClosed)
+	}
+}
+
 // nameIn adds the name of the endpoint to an error.
 func (ep *Endpoint) nameIn(cause error) error {
 	if e, ok := cause.(*namedError); ok {
