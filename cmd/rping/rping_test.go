@@ -312,7 +312,7 @@ func TestOptions(t *testing.T) {
 		{"-s -S", 22, "rping -s", ""},
 		{"-c -S 22", 22, "", "Invalid size 22 (valid range is 23 to 65535)\n"},
 		{"-c -S 65536", 22, "", "Invalid size 65536"},
-		{"-c -S many", 22, "", "Invalid size 0"},
+		{"-c -S many", 22, "", "Invalid size many"},
 		{"-c -C -1", 22, "", "Invalid count -1\n"},
 		{"-t 1 -s", 22, "rping -s", ""},
 	} {

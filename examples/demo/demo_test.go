@@ -75,7 +75,7 @@ func TestPaths(t *testing.T) {
 		names = append(names, p.name)
 	}
 	all := strings.Join(names, " ")
-	if !regexp.MustCompile(`^self (posix )?(sysv )?(cma )?((rc_verbs|ud_verbs|tcp)/\S+ ?)*$`).MatchString(all) {
+	if !regexp.MustCompile(`^self (sysv )?(posix )?(cma )?((rc_verbs|ud_verbs|tcp)/\S+ ?)*$`).MatchString(all) {
 		t.Errorf("paths %q", all)
 	}
 }

@@ -84,7 +84,11 @@ func TestConversation(t *testing.T) {
 			if release != r {
 				t.Errorf("release %v, want %v", release, r)
 			}
-			if diff := cmp.Diff(p, got); diff != "" {
+			want := p
+			if r == Release113 {
+				want.Accelerated = Accelerated{} // which it does not know
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("parameters (-want +got):\n%s", diff)
 			}
 			v, err := server.ExchangeVector([]byte("server"), 16)
