@@ -8,8 +8,9 @@ import (
 )
 
 // cOrder are the settings that C UCX 1.22 and this module have both, in the order in which C's
-// ucx_info -c prints them, except LOG_DATA_SIZE, which is a setting of contexts here. A setting of this module alone comes behind the others of its section,
-// and a section of this module alone behind the others.
+// ucx_info -c prints them, except LOG_DATA_SIZE, which is a setting of contexts here. A setting
+// of this module alone comes behind the others of its section, and a section of this module
+// alone behind the others.
 const cOrder = `
 LOG_LEVEL LOG_FILE_FILTER LOG_LEVEL_TRIGGER WARN_UNUSED_ENV_VARS LOG_FILE LOG_FILE_SIZE LOG_FILE_ROTATE
 SELF_NUM_DEVICES SELF_FAILURE SELF_MAX_NUM_EPS SELF_SEG_SIZE

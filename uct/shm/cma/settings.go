@@ -12,8 +12,8 @@ import (
 )
 
 // settings are the variables UCX_CMA_*, with C UCX's names and defaults
-// (uct_cma_iface_config_table, uct_scopy_iface_config_table, uct_sm_iface_config_table). Those of C that have
-// no meaning here are left out: records of operations are not carved from chunks
+// (uct_cma_iface_config_table, uct_scopy_iface_config_table, uct_sm_iface_config_table).
+// Those of C that have no meaning here are left out: records of operations are not carved from chunks
 // (ALLOC, TX_BUFS_GROW and the like), and MEMORY_INVALIDATE announces what the
 // transport cannot do.
 type settings struct {
