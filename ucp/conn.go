@@ -112,10 +112,8 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 
 // reportQuietly reports an event when nothing arrives any more.
 func (ep *Endpoint) reportQuietly(ev life.Event, err error) {
-	if ep.err == nil {
-		n := ep.note()
-		n.ending = ep.endError(err)
-		err = n.ending
+	if n := ep.note(); n.ending == nil {
+		n.ending = err
 	}
 	ep.w.conns.parting = append(ep.w.conns.parting, parting{ep, ev, err, mostRounds})
 }

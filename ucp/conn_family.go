@@ -29,11 +29,7 @@ func (w *Worker) part(arrived int) (n int) {
 		case arrived > 0 && p.rounds > 0:
 			w.conns.parting = append(w.conns.parting, p)
 		default:
-			err := p.err
-			if n := p.ep.notes; n != nil && n.ending != nil {
-				err = n.ending // which may have become another one since
-			}
-			p.ep.report(p.event, err)
+			p.ep.report(p.event, p.ep.endError(p.err))
 			n++
 		}
 	}

@@ -369,7 +369,6 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	if h.Kind == proto.EpReleased {
 		ep.report(life.Released, nil)
-		ep.endsInOrder()
 	} else {
 		ep.report(life.Removed, errEndGone)
 	}

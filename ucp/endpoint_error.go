@@ -35,27 +35,20 @@ var (
 )
 
 // endError is the error of an endpoint whose peer is lost for a cause. The first cause stays
-// the one that is told, while messages that came before it are still being received, too.
+// the one that is told, while messages that came before it are still being received, too. One of
+// these may say that the peer has released its end: then the end of the connection, which was
+// noticed first, was an orderly one.
 func (ep *Endpoint) endError(cause error) error {
-	switch n := ep.notes; {
-	case ep.err != nil:
+	if ep.err != nil {
 		return ep.err
-	case n != nil && n.ending != nil:
-		return n.ending
-	case errors.Is(cause, ucs.ErrConnectionReset) && ep.life.Peer == life.PeerReleased:
+	}
+	if n := ep.notes; n != nil && n.ending != nil {
+		cause = n.ending
+	}
+	if ep.life.Peer == life.PeerReleased && errors.Is(cause, ucs.ErrConnectionReset) {
 		cause = ucs.ErrPeerClosed
 	}
 	return ep.nameIn(cause)
-}
-
-// endsInOrder is called when the peer's message says that it has released its end. The end of
-// the connection may have been noticed before: the two come by different ways. The endpoint that
-// is about to fail for that then fails with ErrPeerClosed.
-func (ep *Endpoint) endsInOrder() {
-	n := ep.notes
-	if n != nil && n.ending != nil && ep.err == nil && ep.life.Peer == life.PeerReleased && errors.Is(n.ending, ucs.ErrConnectionReset) {
-		n.ending = ep.nameIn(ucs.ErrPeerClosed)
-	}
 }
 
 // nameIn adds the name of the endpoint to an error.
