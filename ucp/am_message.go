@@ -340,4 +340,4 @@ func (m *AMMessage) refuse(status ucs.Status) {
 	}
 }
 
-var errNoAM = fmt.Errorf("ucp: the active message is nil, or was received or released before: %w", ucs.ErrInvalidParam)
+var errNoAM = fmt.Errorf("ucp: the active message was received or released before: %w", ucs.ErrInvalidParam)

@@ -87,7 +87,7 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	return r.recvResult(p)
 }
 
-var errNoMessage = fmt.Errorf("ucp: the message is nil, or was received or discarded before: %w", ucs.ErrInvalidParam)
+var errNoMessage = fmt.Errorf("ucp: the message was received or discarded before: %w", ucs.ErrInvalidParam)
 
 // Discard drops the message. Its sender sees success. The message must not be used
 // afterwards; a second Discard does nothing.

@@ -35,15 +35,13 @@ func checkMemory(t ucs.MemoryType) error {
 	return fmt.Errorf("memory type %v: no support for GPU memory here; host only: %w", t, errLeftOut)
 }
 
+// bothSides are the values for sender and receiver, or the one for both.
+func bothSides(value string) []string { return strings.SplitN(value, ",", 2) }
+
 // setMemory reads the memory types of sender and receiver.
 func setMemory(value string) error {
-	send, recv, both := strings.Cut(value, ",")
-	list := []string{send}
-	if both {
-		list = append(list, recv)
-	}
 	var refused error
-	for _, name := range list {
+	for _, name := range bothSides(value) {
 		t, err := choice("m", name, memoryTypes)
 		if err != nil {
 			return err
@@ -58,12 +56,7 @@ func setMemory(value string) error {
 // setAccelerators reads the accelerators of sender and receiver, of which there are
 // none.
 func setAccelerators(value string) error {
-	send, recv, both := strings.Cut(value, ",")
-	list := []string{send}
-	if both {
-		list = append(list, recv)
-	}
-	for _, device := range list {
+	for _, device := range bothSides(value) {
 		name, id, numbered := strings.Cut(device, ":")
 		if _, err := choice("a", name, memoryTypes); err != nil {
 			return err

@@ -17,8 +17,8 @@ type global struct {
 	LogFile    string    `ucx:"LOG_FILE" default:"" doc:"File to log to instead of stderr; %p in its name stands for the number of the process, %h for the host. A logger set by the program\ndecides for itself."`
 	LogSize    Bytes     `ucx:"LOG_FILE_SIZE" default:"inf" doc:"Size at which a new file is begun; 1k at least."`
 	LogRotate  uint      `ucx:"LOG_FILE_ROTATE" default:"0" doc:"Number of full files to keep, as NAME.1, which is the youngest, and so on."`
-	Trigger    log.Level `ucx:"LOG_LEVEL_TRIGGER" default:"fatal" doc:"Level of messages behind which the stacks of all goroutines are printed, with those of worse messages; fatal means none. C UCX ends the process there, this library never does."`
-	LogFiles   string    `ucx:"LOG_FILE_FILTER" default:"*" doc:"Source files whose messages are printed, as a pattern with *, ? and [a-z] that the name has to fit, as rndv_*.go, or the name with its package, as uct/tcp/*. A logger set by the program\ndecides for itself."`
+	Trigger    log.Level `ucx:"LOG_LEVEL_TRIGGER" default:"fatal" doc:"Level of messages after which the stacks of all goroutines are printed, also for more severe messages; fatal means never. C UCX ends the process there; this library does not."`
+	LogFiles   string    `ucx:"LOG_FILE_FILTER" default:"*" doc:"Pattern with *, ? and [a-z] for the source files whose messages are printed. It must match the file's name (rndv_*.go) or the name with its package (uct/tcp/*). A logger set by the program\ndecides for itself."`
 	WarnUnused bool      `ucx:"WARN_UNUSED_ENV_VARS" default:"y" doc:"Warn about UCX_ variables and settings in files that nothing knows."`
 }
 

@@ -79,7 +79,7 @@ type Settings struct {
 // CommonSettings are those that all transports have, with the same default in all of these
 // (uct_iface_config_table).
 type CommonSettings struct {
-	Failure log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over RDMA that nobody handles."`
+	Failure log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over RDMA without an error handler."`
 }
 
 // reachMode says which addresses of RoCE count as reachable (uct_ib_reachability_modes).

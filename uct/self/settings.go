@@ -52,7 +52,7 @@ type ifaceSettings struct {
 
 // commonSettings are those that all transports have (uct_iface_config_table).
 type commonSettings struct {
-	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over self that nobody handles."`
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over self without an error handler."`
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which self is expected to scale, as that of other transports. It is no limit."`
 }
 

@@ -54,7 +54,7 @@ type settings struct {
 // commonSettings are those that all transports have, each with its own defaults
 // (uct_iface_config_table).
 type commonSettings struct {
-	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over tcp that nobody handles."`
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over tcp without an error handler."`
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which tcp is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 

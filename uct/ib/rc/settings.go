@@ -61,7 +61,7 @@ type rcSettings struct {
 	FCHard        float64      `ucx:"FC_HARD_THRESH" default:"0.25" doc:"Part of the window that is left when the peer is asked for a grant at once; above 0."`
 	Fence         fenceMode    `ucx:"FENCE" default:"auto" doc:"What a fence does: none means nothing, weak makes later operations wait for reads and atomics; auto is weak."`
 	MaxGetZcopy   config.Bytes `ucx:"MAX_GET_ZCOPY" default:"auto" doc:"Largest number of bytes that one operation reads into the caller's memory; auto is the port's limit."`
-	TxNumGetBytes config.Bytes `ucx:"TX_NUM_GET_BYTES" default:"inf" doc:"Bytes that all endpoints of an interface together read at once: with as many under way no read begins, and what waits for room goes on waiting. The devices by themselves hold back reads beyond UCX_RC_VERBS_MAX_RD_ATOMIC of an endpoint."`
+	TxNumGetBytes config.Bytes `ucx:"TX_NUM_GET_BYTES" default:"inf" doc:"Largest number of bytes in flight for reads of all endpoints of an interface together; further reads wait. The device itself limits the reads of one endpoint to UCX_RC_VERBS_MAX_RD_ATOMIC."`
 	TxModeration  config.Count `ucx:"TX_CQ_MODERATION" default:"64" doc:"Largest number of successive operations without a requested completion."`
 	TxCQLen       config.Count `ucx:"TX_CQ_LEN" default:"4096" doc:"Length of the completion queue of sends. It limits the operations in flight of all endpoints together."`
 }
