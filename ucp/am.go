@@ -1,13 +1,16 @@
 package ucp
 
 import (
+	"time"
+
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/bufpool"
 )
 
 // amFamily is active messages: each names a function of the receiver's that it is given
 // to. They travel as tagged messages do, in any of the ways of message.go; what their
-// packets look like is in am_form.go and am_tail.go. What comes whole, in fragments
-// (am_parts.go) or as an offer goes to a handler (am_handler.go) or into a queue
+// packets look like is in am.go and am_send.go. What comes whole, in fragments
+// (am_recv.go) or as an offer goes to a handler (am_recv.go) or into a queue
 // (am_queue.go).
 type amFamily struct{ noFamily }
 
@@ -78,4 +81,194 @@ func (amFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 		list = append(list, c.am.plain.Explain(proto.DataMapped, 0))
 	}
 	return list
+}
+
+// AMSendFlags modify the sending of an active message (enum ucp_send_am_flags).
+type AMSendFlags uint32
+
+// Flags of active messages, with C's bit numbers.
+const (
+	// AMSendReply gives the receiver's handler an endpoint to reply on.
+	AMSendReply AMSendFlags = 1 << 0
+
+	// AMSendEager sends the data at once, whatever its length. It takes precedence over
+	// AMSendRndv.
+	AMSendEager AMSendFlags = 1 << 1
+
+	// AMSendRndv sends the data by rendezvous, whatever its length: the receiver is offered
+	// the data and fetches it.
+	AMSendRndv AMSendFlags = 1 << 2
+
+	// AMSendCopyHeader copies the header, so that it may be reused when the call returns.
+	AMSendCopyHeader AMSendFlags = 1 << 3
+
+	amSendFlags = AMSendReply | AMSendEager | AMSendRndv | AMSendCopyHeader
+)
+
+// amForms are the forms of active messages: without and with an endpoint to answer on;
+// as their length says, eager, and offered.
+var amForms = [2][3]messageForm{
+	{
+		newAMForm(false, false, func(c *epConfig) *proto.MessageTables { return c.am.plain }),
+		newAMForm(false, false, func(c *epConfig) *proto.MessageTables { return c.am.eager(0, c.am.plain) }),
+		newAMForm(false, true, func(c *epConfig) *proto.MessageTables { return c.am.plain }),
+	}, {
+		newAMForm(true, false, func(c *epConfig) *proto.MessageTables { return c.am.reply }),
+		newAMForm(true, false, func(c *epConfig) *proto.MessageTables { return c.am.eager(1, c.am.reply) }),
+		newAMForm(true, true, func(c *epConfig) *proto.MessageTables { return c.am.reply }),
+	},
+}
+
+// plainAM is the form of most.
+var plainAM = &amForms[0][0]
+
+// amFormOf is the form for flags of a caller.
+func amFormOf(flags AMSendFlags) *messageForm {
+	forms := &amForms[flags&AMSendReply]
+	switch {
+	case flags&AMSendEager != 0:
+		return &forms[1]
+	case flags&AMSendRndv != 0:
+		return &forms[2]
+	}
+	return &forms[0]
+}
+
+// newAMForm makes a form. All fragments name the receiver's end of the connection, as do
+// single messages that can be answered.
+func newAMForm(reply, offered bool, tables func(*epConfig) *proto.MessageTables) messageForm {
+	f := messageForm{
+		name: "am",
+		only: packetForm{id: proto.IDAMSingle, size: proto.AMHeaderSize, put: putAMHeader, tail: tail{headed: true}},
+		first: packetForm{id: proto.IDAMFirst, size: proto.AMHeaderSize, put: putAMHeader,
+			tail: tail{true, proto.AMFirstFooterSize, putAMFirst}},
+		middle: packetForm{id: proto.IDAMMiddle, size: proto.AMHeaderSize, put: putAMMiddle,
+			tail: tail{false, proto.AMMiddleFooterSize, putAMMiddleFooter}},
+		word:       func(r *Request) uint64 { return amHeader(r).Word() },
+		offer:      func(r *Request) (proto.RndvOp, uint64) { return proto.RndvAM, amHeader(r).Word() },
+		sends:      func(s *Stats) *uint64 { return &s.AMSends },
+		tables:     tables,
+		offered:    offered,
+		active:     true,
+		partsNeeds: needID,
+	}
+	if reply {
+		f.only.id, f.needs = proto.IDAMSingleReply, needID
+		f.only.tail = tail{true, proto.AMReplyFooterSize, putAMReply}
+	}
+	return f
+}
+
+// amHeader is the header of the message. Of the flags only the one travels that the
+// receiver looks at.
+func amHeader(r *Request) proto.AMHeader {
+	return proto.AMHeader{ID: r.am.id, Flags: uint16(r.am.flags & AMSendReply), HeaderLen: uint32(len(r.am.header))}
+}
+
+func putAMHeader(r *Request, dst []byte) int { return amHeader(r).Put(dst) }
+
+func putAMReply(r *Request, dst []byte) int {
+	return proto.AMReplyFooter{EpID: r.ep.remoteID}.Put(dst)
+}
+
+func putAMFirst(r *Request, dst []byte) int {
+	return proto.AMFirstFooter{MsgID: r.msgID, EpID: r.ep.remoteID, TotalLen: r.data.length}.Put(dst)
+}
+
+func amMiddle(r *Request) proto.AMMiddle {
+	return proto.AMMiddle{Offset: r.offset, MsgID: r.msgID, EpID: r.ep.remoteID}
+}
+
+func putAMMiddle(r *Request, dst []byte) int       { return amMiddle(r).PutHeader(dst) }
+func putAMMiddleFooter(r *Request, dst []byte) int { return amMiddle(r).PutFooter(dst) }
+
+// amTables are an endpoint's decision tables for active messages.
+type amTables struct {
+	plain, reply *proto.MessageTables
+	eagerOnly    [2]*proto.MessageTables // the same where nothing is offered, made when first used
+}
+
+func (t *amTables) eager(k int, of *proto.MessageTables) *proto.MessageTables {
+	if t.eagerOnly[k] == nil {
+		t.eagerOnly[k] = of.WithoutRendezvous()
+	}
+	return t.eagerOnly[k]
+}
+
+// amEntry is what there is for an id.
+type amEntry struct {
+	fn    AMHandler
+	queue *AMQueue // instead
+	flags AMHandlerFlags
+}
+
+// amState is what a worker keeps for active messages.
+type amState struct {
+	on        bool
+	maxHeader int
+	table     [256]*[256]amEntry // by the halves of the id
+
+	free     *AMMessage // idle objects
+	idle     int
+	rested   uint8
+	resting  [quarantine]*AMMessage // released lately
+	borrowed amList                 // kept, in memory of transports
+	queues   []*AMQueue
+
+	over   bool          // too much is kept of messages through shared memory
+	warned bool          // a message without handler was logged
+	warnAt time.Duration // when that may be again
+}
+
+// set sets what there is for an id.
+func (s *amState) set(id uint16, e amEntry) {
+	t := s.table[id>>8]
+	if t == nil {
+		t = new([256]amEntry)
+		s.table[id>>8] = t
+	}
+	t[id&0xFF] = e
+}
+
+// find returns what there is for an id, nil if there is nothing.
+func (s *amState) find(id uint16) *amEntry {
+	t := s.table[id>>8]
+	if t == nil {
+		return nil
+	}
+	e := &t[id&0xFF]
+	if e.fn == nil && e.queue == nil {
+		return nil
+	}
+	return e
+}
+
+// amRequest is what a request keeps for the sending of an active message.
+type amRequest struct {
+	id     uint16
+	flags  AMSendFlags
+	header []byte // the user's, or what was copied of it
+	copied []byte // pooled memory behind that
+	tail   []byte // pooled memory of the tails of all packets, where they are not copied
+}
+
+// letGo gives back the memory.
+func (s *amRequest) letGo(pool *bufpool.Pool) {
+	if s.copied != nil {
+		pool.Put(s.copied)
+		s.copied = nil
+	}
+	if s.tail != nil {
+		pool.Put(s.tail)
+		s.tail = nil
+	}
+	s.header = nil
+}
+
+// copyHeader makes the request independent of the user's header.
+func (s *amRequest) copyHeader(pool *bufpool.Pool) {
+	if len(s.header) > 0 && s.copied == nil {
+		s.copied = append(pool.Get(len(s.header)), s.header...)
+		s.header = s.copied
+	}
 }

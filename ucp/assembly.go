@@ -1,12 +1,17 @@
 package ucp
 
 import (
+	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // assembly puts a multi-fragment message together. Fragments come in any order,
@@ -290,4 +295,164 @@ func (w *Worker) cancelAssemblies() {
 			a.end(ucs.ErrCanceled)
 		}
 	}
+}
+
+// Messages in shared memory do not say who sent them. When a process dies in the
+// middle of one in fragments, no connection ends, and which of the incomplete
+// messages was its own cannot be told as long as another process is there that may
+// have sent them: that one may be slow, or stopped. So what happens by itself is
+// only what is certain. As long as there are such messages, the transports are
+// asked every UCX_KEEPALIVE_INTERVAL whether a sender may be left, and as soon as one of
+// them knows that a process has exited. When none is left, the messages end like those of
+// a connection that is over. Until then Worker.Cancel ends their receives.
+
+// watchSenders asks after an interval, if there is a message that needs it.
+func (w *Worker) watchSenders() {
+	if w.eager.watching || w.unnamed.fragments.head == nil || w.closed {
+		return
+	}
+	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
+	if interval <= 0 {
+		return
+	}
+	var err error
+	if w.eager.senders == nil {
+		w.eager.senders, err = w.uctw.Timers().After(interval, w.lookForSenders)
+	} else {
+		err = w.eager.senders.Reset(interval)
+	}
+	if w.eager.watching = err == nil; err != nil { // the next fragment tries again
+		w.ctx.log.Debug("no timer for messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
+	}
+}
+
+// lookForSenders gives up the incomplete messages of unknown senders if there are
+// no senders any more.
+func (w *Worker) lookForSenders() {
+	w.eager.watching = false
+	if w.unnamed.fragments.head != nil && !w.hasSenders() {
+		w.orphan(&w.unnamed.fragments)
+	}
+	w.watchSenders()
+}
+
+// senderExited is told by a transport that a process has exited that may have sent
+// messages. Where no other transport could bring the rest of those that are not complete,
+// they end at once.
+func (w *Worker) senderExited() {
+	l := &w.unnamed.fragments
+	if l.head == nil || w.closed || w.hasSenders() {
+		return
+	}
+	if !w.allUnnamed() {
+		w.orphan(l)
+		return
+	}
+	for a := l.head; a != nil; a = l.head {
+		a.moveTo(nil)
+		w.abandon(a)
+	}
+}
+
+// allUnnamed reports whether no transport tells its senders apart.
+func (w *Worker) allUnnamed() bool {
+	for _, i := range w.ifaces {
+		_, unnamed := i.uct.(uct.SenderFinder)
+		if !unnamed && i.attr.Resource.Type != uct.DeviceSelf && i.attr.Flags&messageFlags != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hasSenders reports whether a transport that does not name its senders may have
+// some left.
+func (w *Worker) hasSenders() bool {
+	for _, i := range w.ifaces {
+		f, ok := i.uct.(uct.SenderFinder)
+		if !ok {
+			continue
+		}
+		some, err := f.FindSenders()
+		if err != nil {
+			w.ctx.log.Debug("cannot tell whether there are senders", zap.String("worker", w.name),
+				zap.String("transport", i.attr.Resource.Transport), zap.Error(err))
+		}
+		if some || err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// orphanTime is how long the rest of a message may take after the end of the
+// connection that brought its last fragment. The fragments of one message may
+// travel over several connections, which do not end at once.
+const orphanTime = time.Second
+
+// orphan is called with the incomplete messages of a connection that is over.
+func (w *Worker) orphan(l *assemblyList) {
+	if l.head == nil || w.closed {
+		return
+	}
+	until := w.uctw.Now() + orphanTime
+	for a := l.head; a != nil; a = l.head {
+		a.until = until
+		a.moveTo(&w.eager.orphans)
+	}
+	w.watchOrphans()
+}
+
+// watchOrphans sees to it that the oldest orphan is looked at in time: by a
+// timer, or where there is no descriptor for one in every round of progress,
+// which also tries again to set it.
+func (w *Worker) watchOrphans() {
+	a := w.eager.orphans.head
+	if a == nil {
+		w.eager.untimed = false
+		return
+	}
+	wait := a.until - w.uctw.Now()
+	var err error
+	if w.eager.timer == nil {
+		w.eager.timer, err = w.uctw.Timers().After(wait, func() { w.expireOrphans() })
+	} else {
+		err = w.eager.timer.Reset(wait)
+	}
+	if err != nil && !w.eager.untimed {
+		w.ctx.log.WarnOnce("", "no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
+	}
+	w.eager.untimed = err != nil
+}
+
+// expireOrphans ends the messages whose rest has not come, and returns their
+// number.
+func (w *Worker) expireOrphans() int {
+	n := 0
+	now := w.uctw.Now()
+	for a := w.eager.orphans.head; a != nil && a.until <= now; a = w.eager.orphans.head {
+		w.abandon(a)
+		n++
+	}
+	w.watchOrphans()
+	return n
+}
+
+var errCut = statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the connection broke in the middle of a message")
+
+// abandon ends a message that will never be complete. Why is known of the connection that
+// began it.
+func (w *Worker) abandon(a *assembly) {
+	w.stats.Abandoned++
+	err := errCut
+	if a.payer.why != nil {
+		err = fmt.Errorf("%w: %w", errCut, a.payer.why)
+	}
+	if a.req == nil {
+		w.giveUp(a, err)
+		return
+	}
+	w.forget(a)
+	a.end(err)
+	w.putAssembly(a)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// A worker with WorkerParams.Background has a goroutine that leads (lead.go) while no other
+// A worker with WorkerParams.Background has a goroutine that leads (wait_leader.go) while no other
 // goroutine waits: it sleeps on the event set, with a sleeper of its own, handles the events,
 // and sleeps again, without spinning in between. A goroutine that waits takes the lead from it
 // at the cost of two stores. The background goroutine leads again when no goroutine has waited

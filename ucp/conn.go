@@ -1,9 +1,15 @@
 package ucp
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -31,7 +37,7 @@ import (
 type connection struct {
 	uct    uct.ConnEndpoint // nil before there is one, and after the end
 	client bool
-	all    bool // lanes of all devices are agreed on behind the notification (conn_devices.go)
+	all    bool // lanes of all devices are agreed on behind the notification (conn_client.go)
 	stage  connStage
 
 	remote, local netip.AddrPort // of the client as the application said, and of both after the end
@@ -116,4 +122,234 @@ func (ep *Endpoint) reportQuietly(ev life.Event, err error) {
 		n.ending = err
 	}
 	ep.w.conns.parting = append(ep.w.conns.parting, parting{ep, ev, err, mostRounds})
+}
+
+// connFamily is what belongs to connections by socket address.
+type connFamily struct{ noFamily }
+
+func (connFamily) about() familyInfo { return familyInfo{name: "connection"} }
+
+// stop closes listeners and managers.
+func (connFamily) stop(w *Worker) (first error) {
+	for len(w.conns.listeners) > 0 {
+		w.conns.listeners[0].close()
+	}
+	for _, m := range w.conns.managers {
+		if m.uct != nil {
+			if err := m.uct.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// part ends those endpoints whose turn it is, at the end of a round.
+func (w *Worker) part(arrived int) (n int) {
+	list := w.conns.parting
+	w.conns.parting = nil
+	for _, p := range list {
+		switch p.rounds--; {
+		case arrived > 0 && p.rounds > 0:
+			w.conns.parting = append(w.conns.parting, p)
+		default:
+			p.ep.report(p.event, p.ep.endError(p.err))
+			n++
+		}
+	}
+	return n
+}
+
+// connManagers opens the managers of the context's components, in the order of
+// UCX_SOCKADDR_TLS_PRIORITY.
+func (w *Worker) connManagers() []manager {
+	c := &w.conns
+	if c.opened {
+		return c.managers
+	}
+	c.opened = true
+	for _, comp := range w.ctx.connManagers() {
+		m := manager{name: comp.Name()}
+		if m.uct, m.err = comp.OpenConnManager(w.uctw, w.ctx.set); m.err != nil {
+			w.ctx.log.Diag("connection manager not usable", zap.String("component", m.name), zap.Error(m.err))
+		}
+		c.managers = append(c.managers, m)
+	}
+	return c.managers
+}
+
+// errNoManager says why there is no connection manager.
+func errNoManager(list []manager) error {
+	err := fmt.Errorf("ucp: no transport in use connects by socket address: add tcp to UCX_TLS: %w", ucs.ErrUnsupported)
+	for _, m := range list {
+		if m.err != nil {
+			err = fmt.Errorf("%w; %s: %v", err, m.name, m.err)
+		}
+	}
+	return err
+}
+
+// newConnEndpoint makes an endpoint that has no lanes yet.
+func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
+	ep := &Endpoint{
+		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, lacks: needID | needLanes,
+		ue: refuse{}, cfg: &noLanes, where: nowhere, connSN: proto.ConnSNNone,
+		pair: &pairing{conn: c}, onError: p.OnError, userData: p.UserData,
+	}
+	ep.setName(p.Name)
+	id := w.endpoints.Put(ep)
+	if id == 0 {
+		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
+	}
+	ep.localID = proto.EndpointID(id)
+	ep.belongsTo(&peer{known: new(known)}) // who that is its first message says
+	w.untied++
+	for _, f := range w.families {
+		f.opened(ep)
+	}
+	return ep, nil
+}
+
+// noLanes is the configuration of an endpoint that is not connected yet, and nowhere is
+// where it leads to.
+var (
+	noLanes = epConfig{
+		lanes: laneMap{am: proto.NullLane, wireup: proto.NullLane, keepalive: proto.NullLane},
+		short: -1, shortAM: -1, mapFrom: never,
+	}
+	nowhere = &whereabouts{address: new(proto.WorkerAddress)}
+)
+
+// packConn writes what an endpoint says about itself and its lanes over a connection
+// manager. like is what the other side has said, nil for the client, which speaks first.
+func (ep *Endpoint) packConn(like *proto.CMData, number func(lane int) uint8) ([]byte, error) {
+	w := ep.w
+	addr, err := ep.laneAddress(allLanes, number)
+	if err != nil {
+		return nil, err
+	}
+	addr.Version = proto.AddressV1 // of which there is a form that all releases read
+	addr.Flags, addr.UUID, addr.Name = 0, 0, ""
+	for k := range addr.Devices {
+		addr.Devices[k].Addr = nil // the manager tells it
+	}
+	d := proto.CMData{
+		Version: proto.CMVersion(w.ctx.settings.SADataVersion),
+		EpID:    ep.localID,
+		ErrMode: proto.ErrMode(ep.errMode),
+		Both:    w.ctx.settings.CMUseAllDevices,
+	}
+	if like != nil {
+		d.Version, d.RscIndex, d.Both = like.Version, like.RscIndex, false
+	}
+	if c := ep.pair.conn; c.sendID {
+		addr.Flags |= proto.AddressHasClientID
+		addr.ClientID = c.id
+	}
+	d.Address = addr
+	return d.Append(nil)
+}
+
+// parseConn reads what the other side has said. device is its address as the manager
+// knows it.
+func parseConn(private, device []byte) (proto.CMData, error) {
+	d, err := proto.ParseCMData(private)
+	if err != nil {
+		return d, err
+	}
+	if d.EpID == 0 {
+		return d, fmt.Errorf("ucp: the connection's data names no endpoint: %w", ucs.ErrInvalidAddr)
+	}
+	if d.Address.NumIfaces() == 0 {
+		return d, fmt.Errorf("ucp: the connection's data names no transport: %w", ucs.ErrUnreachable)
+	}
+	d.Address = *d.Address.Clone()
+	for k := range d.Address.Devices {
+		d.Address.Devices[k].Addr = device
+	}
+	return d, nil
+}
+
+// LocalAddr returns the local socket address of an endpoint that was made by socket
+// address: that of the connection manager's connection. For other endpoints, and while the
+// address is not known, the error is ucs.ErrNotConnected.
+func (ep *Endpoint) LocalAddr() (netip.AddrPort, error) {
+	if ep.missing() {
+		return netip.AddrPort{}, errMissing("Endpoint.LocalAddr", ep == nil)
+	}
+	return ep.socketAddr(uct.ConnEndpoint.LocalAddr, func(c *connection) netip.AddrPort { return c.local })
+}
+
+// RemoteAddr returns the peer's socket address, under the conditions of LocalAddr.
+func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
+	if ep.missing() {
+		return netip.AddrPort{}, errMissing("Endpoint.RemoteAddr", ep == nil)
+	}
+	return ep.socketAddr(uct.ConnEndpoint.RemoteAddr, func(c *connection) netip.AddrPort { return c.remote })
+}
+
+// ServerID returns the EndpointParams.ClientID that the server of an endpoint made with
+// RemoteAddr has sent. It is 0 if the server has sent none, or before the connection is
+// established; operations wait until then.
+func (ep *Endpoint) ServerID() (id uint64) {
+	ep.w.look()
+	if c := ep.conn(); c != nil {
+		id = c.serverID
+	}
+	ep.w.unlook()
+	return id
+}
+
+func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said func(*connection) netip.AddrPort) (netip.AddrPort, error) {
+	ep.w.look()
+	defer ep.w.unlook()
+	if c := ep.conn(); c != nil {
+		if c.uct != nil {
+			if a := of(c.uct); a.IsValid() {
+				return a, nil
+			}
+		}
+		if a := said(c); a.IsValid() {
+			return a, nil
+		}
+	}
+	return netip.AddrPort{}, ep.nameIn(fmt.Errorf("it has no socket address: %w", ucs.ErrNotConnected))
+}
+
+// ConnectWait waits until the endpoint is connected: both ends have agreed on lanes, and
+// messages started on the endpoint are sent. For that the peer's worker must be progressed,
+// too. ConnectWait fails if the endpoint fails. If ctx ends first its error is returned,
+// and the connection setup goes on.
+func (ep *Endpoint) ConnectWait(ctx context.Context) error {
+	if ep.missing() {
+		return errMissing("Endpoint.ConnectWait", ep == nil)
+	}
+	return ep.endWith(ctx, startReaching)
+}
+
+func startReaching(c *call) (*Request, error) {
+	ep := c.ep
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	r, err := ep.w.useRequest(nil)
+	if err != nil {
+		return nil, err
+	}
+	r.toward(ep)
+	r.proto = reaching{}
+	ep.submit(r)
+	return r.result()
+}
+
+// reaching is an operation that needs to be connected, and nothing else.
+type reaching struct{ basics }
+
+func (reaching) about() protocolInfo {
+	return protocolInfo{name: "connect", kind: kindFlush, needs: needID}
+}
+
+func (reaching) progress(r *Request) error {
+	r.finish(nil)
+	return nil
 }

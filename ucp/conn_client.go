@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -135,4 +136,169 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 		ep.paired()
 	}
 	return nil
+}
+
+// relane chooses the lanes toward an address, where it is that of a request for the ends in
+// it. Those that lead there already are kept. If that for messages is none of them it carries
+// the wireup messages until the peer is done with them, too.
+func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress, origin uct.Origin) error {
+	old, am := ep.lanes, ep.amLane()
+	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil, origin: origin}
+	ep.setRefused(nil)
+	if err := ep.connectBy(addr, rules); err != nil {
+		ep.lanes = old
+		return err
+	}
+	for k := range old {
+		switch kept := (&laneRules{spare: ep.lanes}).isSpare(old[k]); {
+		case kept:
+		case uint8(k) == am:
+			ep.pair.aux = old[k]
+		default:
+			old[k].uct.Close()
+		}
+	}
+	return nil
+}
+
+// onPreRequest is told by a server what it has, and asks for lanes to that.
+func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
+	ep := w.caller(src, m, true, connShared)
+	if ep == nil {
+		w.refuseDevices(src, m)
+		return
+	}
+	from := w.sourceOf(src)
+	w.doubt(from, &m.Address)
+	if w.keepBack(from, &m.Address, message, false) {
+		return
+	}
+	if err := ep.relane(m.Address.Clone(), nil, from.origin()); err != nil {
+		ep.fail(err)
+		return
+	}
+	ep.pair.conn.stage = connAgreeing
+	if err := ep.requestWireup(); err != nil {
+		ep.fail(err)
+	}
+}
+
+// onConnRequest is asked by a client for lanes.
+func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte) {
+	ep := w.caller(src, m, false, connShared)
+	if ep == nil {
+		return
+	}
+	from := w.sourceOf(src)
+	w.doubtBut(from, &m.Address, true)
+	if w.keepBack(from, &m.Address, message, false) {
+		return
+	}
+	ep.pair.conn.stage = connAgreeing
+	err := ep.relane(m.Address.Clone(), &m.Address, from.origin())
+	if err == nil {
+		err = ep.answerPairs(m)
+	}
+	if err != nil {
+		ep.fail(err)
+	}
+}
+
+// caller returns the endpoint that a wireup message of its peer is for, nil if it is for
+// none that waits for it.
+func (w *Worker) caller(src *uct.Source, m *proto.Wireup, client bool, stage connStage) *Endpoint {
+	ep := w.endpoints.Get(uint64(m.DstEp))
+	if ep == nil || ep.conn() == nil || ep.gone() != nil {
+		w.stats.Dropped++
+		return nil
+	}
+	c := ep.conn()
+	if c.client != client || c.stage != stage || m.SrcEp != ep.remoteID || m.Address.UUID == 0 {
+		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, ep) {
+		return nil
+	}
+	known := ep.peer.known
+	if known.uuid != 0 && known.uuid != m.Address.UUID {
+		w.refused(w.sourceOf(src), ledger.Claim)
+		return nil
+	}
+	known.uuid = m.Address.UUID
+	return ep
+}
+
+// UCX_CM_USE_ALL_DEVICES of the two ends of a connection by socket address. With y the server
+// sends PRE_REQUEST behind the notification, and the client waits for it; with n neither happens.
+// C UCX does what its own setting says: a client with y waits for ever for a server with n, and
+// one with n aborts when a server with y sends PRE_REQUEST (ucp_wireup_process_pre_request in
+// src/ucp/wireup/wireup.c). Here each end does what the other one expects, where the data that
+// they exchange shows what that is:
+//
+//	data                                        sender                  setting
+//	resource indices                            1.14 and later          y
+//	packed for both readings                    this library            y
+//	none, and no capabilities of domains        1.19 and later, or this n
+//	none, layout v2 of a client                 1.16 and later          n
+//	none, else                                  1.13 with either, or 1.14 and 1.15 with n
+//
+// Of the last row the end's own setting decides, and so it does for a client in layout v2 where
+// UCX_PEER_RELEASE says that peers are of 1.13, whose default that is not.
+
+// agreeDevices decides for a server whether the client is to be sent PRE_REQUEST. A client that
+// packed for both readings is answered with indices then, which tell it the same.
+func (w *Worker) agreeDevices(d *proto.CMData) (all bool) {
+	all, known := d.AllDevices()
+	switch {
+	case w.packedBoth(d):
+		d.RscIndex = true
+		return true
+	case known:
+		return all
+	case d.Version == proto.CMDataV2 && w.ctx.peerRelease() != PeerRelease113:
+		return false
+	}
+	return w.ctx.settings.CMUseAllDevices
+}
+
+// packedBoth reports whether a client's data were packed to be read with and without resource
+// indices.
+func (w *Worker) packedBoth(d *proto.CMData) (both bool) {
+	if d.RscIndex {
+		return false
+	}
+	d.Address.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
+		for _, i := range w.ifaces {
+			both = both || i.id == f.Transport && f.PackedBoth(len(i.published))
+		}
+		return !both
+	})
+	return both
+}
+
+// offered reports whether PRE_REQUEST names an interface: all of them, unless this end is to use
+// one device, which is that of the connection.
+func (ep *Endpoint) offered(i *iface) bool {
+	return ep.w.ctx.settings.CMUseAllDevices || i.attr.Resource.Device == ep.pair.conn.device
+}
+
+// followDevices decides for a client whether to wait for PRE_REQUEST, by the server's answer. To a
+// client with n, whose data had no indices, a server that sends it answers without them, or
+// rejects.
+func (w *Worker) followDevices(d *proto.CMData) bool {
+	all, known := d.AllDevices()
+	return w.ctx.settings.CMUseAllDevices && (all || !known)
+}
+
+// refuseDevices handles PRE_REQUEST for an endpoint that does not wait for it. If that is because
+// it is to use one device, the server waits for an answer that never comes, and the endpoint fails.
+func (w *Worker) refuseDevices(src *uct.Source, m *proto.Wireup) {
+	ep := w.endpoints.Get(uint64(m.DstEp))
+	if ep == nil || ep.gone() != nil || ep.conn() == nil || m.SrcEp != ep.remoteID || w.foreign(src, ep) {
+		return
+	}
+	if c := ep.conn(); c.client && !c.all && c.stage == connOpen {
+		ep.fail(fmt.Errorf("the server uses all devices and this end one: UCX_CM_USE_ALL_DEVICES must be the same at both ends: %w", ucs.ErrUnsupported))
+	}
 }

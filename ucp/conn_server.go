@@ -1,8 +1,15 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
 
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -102,5 +109,239 @@ func (ep *Endpoint) onNotify(_ uct.ConnEndpoint, err error) {
 	}
 	if err != nil {
 		ep.fail(err)
+	}
+}
+
+// ConnRequest is the connection request of a client that waits for an answer. It is either
+// accepted, by EndpointParams.ConnRequest on any worker of the context, or rejected, once.
+// Any goroutine may use it.
+type ConnRequest struct {
+	_ noCopy
+
+	ctx     *Context
+	manager string
+	uct     *uct.ConnRequest
+	data    proto.CMData
+	taken   atomic.Bool
+}
+
+// take makes the request the caller's to answer.
+func (r *ConnRequest) take() bool { return !r.missing() && !r.taken.Swap(true) }
+
+// Reject rejects the client, as Listener.Reject does.
+func (r *ConnRequest) Reject() error {
+	if r.missing() {
+		return errMissing("ConnRequest.Reject", r == nil)
+	}
+	if !r.take() {
+		return fmt.Errorf("ucp: the connection request was accepted or rejected before: %w", ucs.ErrInvalidParam)
+	}
+	return r.uct.Reject()
+}
+
+// ClientAddr returns the address that the client connects from. The error is
+// ucs.ErrUnsupported if the connection manager does not know it; all of this library's do.
+func (r *ConnRequest) ClientAddr() (netip.AddrPort, error) {
+	if r.missing() {
+		return netip.AddrPort{}, errMissing("ConnRequest.ClientAddr", r == nil)
+	}
+	if !r.uct.Source.Addr.IsValid() {
+		return netip.AddrPort{}, fmt.Errorf("ucp: ConnRequest.ClientAddr: %w", ucs.ErrUnsupported)
+	}
+	return r.uct.Source.Addr, nil
+}
+
+// ClientID returns the client's WorkerParams.ClientID if its endpoint was made with
+// EndpointSendClientID, else 0. The value is the client's claim.
+func (r *ConnRequest) ClientID() uint64 { return r.data.Address.ClientID }
+
+// ErrMode returns the error handling mode of the client's endpoint. The accepting endpoint
+// has the same mode.
+func (r *ConnRequest) ErrMode() ErrMode { return min(ErrMode(r.data.ErrMode), ErrModePeer) }
+
+// Peer returns what the kernel knows about the client.
+func (r *ConnRequest) Peer() PeerInfo { return peerInfo(r.uct.Source) }
+
+// ListenerParams are the parameters of Worker.NewListener.
+type ListenerParams struct {
+	// Addr is the address to listen on: an address of this machine, or 0.0.0.0 or :: for
+	// all of them. With port 0 the system chooses the port.
+	Addr netip.AddrPort
+
+	// ReuseAddr listens on a port that connections still use, or used until recently, as
+	// package net does: the port of connections that the server closed first stays in use
+	// for a minute, which would keep a restarted server from listening. It does not take
+	// over the address of an open listener. The settings of C UCX for this,
+	// UCX_TCP_CM_REUSEADDR and UCX_RDMA_CM_REUSEADDR, also work.
+	ReuseAddr bool
+
+	// OnConnRequest is called for each client that wants to connect. The client waits until
+	// it is accepted (EndpointParams.ConnRequest), on any worker of the context, or
+	// rejected.
+	OnConnRequest func(*ConnRequest)
+
+	// OnAccept, the alternative, is called with endpoints that have accepted a client on
+	// the listener's worker, in the client's error mode. The application owns them and
+	// closes them.
+	OnAccept func(*Endpoint)
+}
+
+// Listener accepts clients that connect by socket address. It belongs to its worker's
+// goroutine.
+type Listener struct {
+	_ noCopy
+
+	w      *Worker
+	params ListenerParams
+	addr   netip.AddrPort
+	parts  []uct.Listener // one of each connection manager
+	closed bool
+}
+
+// NewListener listens for clients. Exactly one of the two functions must be given; they run
+// inside progress. The error is ucs.ErrBusy if the address is in use, by another listener
+// or by connections that have just ended (ReuseAddr), and ucs.ErrUnsupported if no
+// transport of the context connects by socket address. WorkerParams.Accept is called for a
+// client first.
+func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.NewListener", w == nil)
+	}
+	w.enter()
+	l, err := w.listen(&p)
+	w.exit()
+	return l, err
+}
+
+func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
+	if err := w.wrongListener(p); err != nil {
+		return nil, err
+	}
+	l := &Listener{w: w, params: *p}
+	list := w.connManagers()
+	err := l.open(list)
+	// A port that one manager has chosen is another's to refuse.
+	for range mostPorts {
+		if p.Addr.Port() != 0 || !errors.Is(err, ucs.ErrBusy) {
+			break
+		}
+		err = l.open(list)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.conns.listeners = append(w.conns.listeners, l)
+	return l, nil
+}
+
+// mostPorts is how many more of them are tried that the system chooses.
+const mostPorts = 64
+
+// open listens by all managers that can, at one port. Each has ports of its own, and
+// clients try the managers in their order: where somebody else has the port at one of
+// them nobody listens, as they would come to him.
+func (l *Listener) open(list []manager) error {
+	l.addr = l.params.Addr
+	var first error
+	for _, m := range list {
+		if m.uct == nil {
+			continue
+		}
+		part, err := m.uct.Listen(netip.AddrPortFrom(l.params.Addr.Addr(), l.addr.Port()), uct.ListenParams{
+			Backlog:   l.w.ctx.settings.backlog(),
+			ReuseAddr: l.params.ReuseAddr,
+			Accept:    l.w.accept(),
+			OnRequest: func(_ uct.Listener, r *uct.ConnRequest) { l.onRequest(m.name, r) },
+		})
+		if errors.Is(err, ucs.ErrBusy) {
+			l.closeParts()
+			return err
+		}
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		l.parts = append(l.parts, part)
+		l.addr = part.Addr()
+	}
+	switch {
+	case len(l.parts) > 0:
+		return nil
+	case first != nil:
+		return first
+	}
+	return errNoManager(list)
+}
+
+// Addr returns the address that the listener listens on, with the actual port. Any
+// goroutine may call it.
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// Reject rejects a client: its endpoint fails with ucs.ErrRejected. If the request was
+// accepted or rejected before, Reject gives ucs.ErrInvalidParam. Any goroutine may call it.
+func (l *Listener) Reject(r *ConnRequest) error { return r.Reject() }
+
+// Close stops listening. Clients that were not accepted are rejected; endpoints that were
+// accepted go on. A second Close does nothing.
+func (l *Listener) Close() error {
+	if l.missing() {
+		return errMissing("Listener.Close", l == nil)
+	}
+	l.w.enter()
+	err := l.close()
+	l.w.exit()
+	return err
+}
+
+func (l *Listener) close() (first error) {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	c := &l.w.conns
+	c.listeners = slices.DeleteFunc(c.listeners, func(o *Listener) bool { return o == l })
+	return l.closeParts()
+}
+
+func (l *Listener) closeParts() (first error) {
+	for _, part := range l.parts {
+		if err := part.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	l.parts = nil
+	return first
+}
+
+// onRequest is given a client by a connection manager.
+func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
+	d, err := parseConn(r.Private, r.RemoteDeviceAddr)
+	if err != nil {
+		l.notAccepted(r, ledger.Malformed, err)
+		r.Reject()
+		return
+	}
+	req := &ConnRequest{ctx: l.w.ctx, manager: manager, uct: r, data: d}
+	if l.params.OnConnRequest != nil {
+		l.w.run(func() { l.params.OnConnRequest(req) })
+		return
+	}
+	ep, err := l.w.makeEndpoint(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
+	if err != nil {
+		l.notAccepted(r, ledger.Connections, err)
+		return
+	}
+	l.w.run(func() { l.params.OnAccept(ep) })
+}
+
+// notAccepted counts a client that gets no endpoint. Anybody can be one as often as he
+// likes: one of a minute is logged.
+func (l *Listener) notAccepted(r *uct.ConnRequest, reason ledger.Reason, err error) {
+	a := ledger.Open(ledger.SourceOf(r.Source.Addr.Addr(), -1))
+	defer a.Close()
+	if a.Refuse(reason) {
+		l.w.ctx.log.Diag("client not accepted; there may be more, which are not logged", zap.Stringer("from", r.Source.Addr), zap.Error(err))
 	}
 }

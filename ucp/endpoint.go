@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -257,4 +259,56 @@ func (ep *Endpoint) Err() error {
 	err := ep.err
 	ep.w.unlook()
 	return err
+}
+
+// endpointState is a set of flags about how the endpoint and its peer find each other. How
+// it ends is in Endpoint.life.
+type endpointState uint16
+
+const (
+	epRequested endpointState = 1 << iota // a wireup request was sent
+	epDraining                            // the operations of the waiting list are being started
+	epPurging                             // its operations are being ended
+	epRejected                            // the peer was told that its end is of no use
+	epChecking                            // a keepalive message is on its way
+	epWaiting                             // the last keepalive found it waiting for a message of the peer
+	epHearsay                             // a roamer said what remoteID is, and nothing has borne it out
+	epTwice                               // its request will be sent twice, the peer's own was not believed
+	epRepeated                            // it was sent once more
+	epInsisted                            // and a third time
+	epUnmapped                            // the peer has asked for data that it could have copied out of memory of ours
+	epAstray                              // the peer offers data over a connection that may not write where memory is opened to it
+)
+
+// UserData returns the value of EndpointParams.UserData, or of the last SetUserData.
+func (ep *Endpoint) UserData() any {
+	ep.w.look()
+	v := ep.userData
+	ep.w.unlook()
+	return v
+}
+
+// SetUserData changes the user data that OnError and Worker.StreamPoll pass on.
+func (ep *Endpoint) SetUserData(v any) {
+	ep.w.look()
+	ep.userData = v
+	ep.w.unlook()
+}
+
+// SetErrorHandler replaces EndpointParams.OnError; nil removes it. If the handler of an
+// endpoint has been called, the new one is not called for the same failure. With
+// ErrModeNone the handler is never called.
+func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
+	ep.w.look()
+	ep.onError = fn
+	if fn != nil && ep.errMode == ErrModeNone && ep.conn() == nil {
+		ep.w.handlerNeverCalled()
+	}
+	ep.w.unlook()
+}
+
+// handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint
+// with ErrModeNone.
+func (w *Worker) handlerNeverCalled() {
+	w.ctx.log.WarnOnce("", "OnError is never called for an endpoint with ErrModeNone: set ErrModePeer", zap.String("worker", w.name))
 }

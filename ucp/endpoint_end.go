@@ -3,11 +3,14 @@ package ucp
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
@@ -444,5 +447,122 @@ func (w *Worker) unshelve(ep *Endpoint) {
 			w.shelf = append(w.shelf[:k], w.shelf[k+1:]...)
 			return
 		}
+	}
+}
+
+// The errors by which the application is told of the end of an endpoint, and of operations
+// that its lanes could not carry out: "ucp: endpoint NAME: what happened". They are made here
+// alone, so that the text of one event is the same for the error handler, Endpoint.Err, the
+// operations that end by it and those that are started afterwards.
+
+// namedError is an error of an endpoint. It matches its cause.
+type namedError struct {
+	endpoint string
+	cause    error
+}
+
+// Error names the endpoint, and the package once.
+func (e *namedError) Error() string {
+	return "ucp: endpoint " + e.endpoint + ": " + strings.TrimPrefix(e.cause.Error(), "ucp: ")
+}
+
+// Unwrap returns the cause.
+func (e *namedError) Unwrap() error { return e.cause }
+
+// What ends endpoints, beside the errors of lanes.
+var (
+	errEndGone      = statuserr.Errorf(ucs.ErrConnectionReset, "the peer's end is gone")
+	errDisconnected = statuserr.Errorf(ucs.ErrConnectionReset, "the peer has closed the connection")
+)
+
+// endError is the error of an endpoint whose peer is lost for a cause. The first cause stays
+// the one that is told, while messages that came before it are still being received, too. One of
+// these may say that the peer has released its end: then the end of the connection, which was
+// noticed first, was an orderly one.
+func (ep *Endpoint) endError(cause error) error {
+	if ep.err != nil {
+		return ep.err
+	}
+	if n := ep.notes; n != nil && n.ending != nil {
+		cause = n.ending
+	}
+	if ep.life.Peer == life.PeerReleased && errors.Is(cause, ucs.ErrConnectionReset) {
+		cause = ucs.ErrPeerClosed
+	}
+	return ep.nameIn(cause)
+}
+
+// nameIn adds the name of the endpoint to an error.
+func (ep *Endpoint) nameIn(cause error) error {
+	if e, ok := cause.(*namedError); ok {
+		return e
+	}
+	return &namedError{ep.describe(), cause}
+}
+
+// laneError is the error of an operation that a lane has refused or ended. A lane that fails
+// ends its operations before it tells of the failure.
+func (r *Request) laneError(err error) error {
+	ep := r.ep
+	switch {
+	case ep == nil:
+		return err
+	case err == ucs.ErrCanceled:
+		if ep.err != nil { // it was canceled because the endpoint has failed
+			return ep.err
+		}
+		return err
+	case ofOperation(err):
+		return ep.nameIn(err)
+	}
+	return ep.endError(err)
+}
+
+// ofOperation reports whether an error of a lane is about one operation, and not the end of
+// the lane.
+func ofOperation(err error) bool {
+	switch ucs.StatusOf(err) {
+	case ucs.ErrCanceled, ucs.ErrInvalidParam, ucs.ErrInvalidAddr, ucs.ErrUnsupported, ucs.ErrOutOfRange,
+		ucs.ErrMessageTruncated, ucs.ErrBufferTooSmall, ucs.ErrNoMemory, ucs.ErrNotImplemented, ucs.ErrBusy:
+		return true
+	}
+	return false
+}
+
+// What becomes of an endpoint when a lane of it fails.
+
+// endpointError is told by a transport that a lane failed.
+func endpointError(ue uct.Endpoint, userData any, err error) {
+	ep := userData.(*Endpoint)
+	switch c := ep.conn(); {
+	case ep.auxLost(ue), ep.tryAnotherWay(ue, err):
+	case (c != nil && c.stage == connOpen || ep.life.Closing()) && errors.Is(err, ucs.ErrConnectionReset):
+		ep.reportQuietly(life.Lost, err)
+	default:
+		ep.laneFailed(err)
+	}
+}
+
+// laneFailed ends the endpoint because a lane has failed. If the endpoint is one that the
+// peer has opened, the peer hears of it on the connection that it has asked on: its end may
+// have no other lane to this one, and would wait for answers. Where it was given up here
+// that connection is given up as well. Where the peer has closed the lane it may have left
+// messages on the other one before, which are still to be received.
+//
+// On a connection that carries another endpoint the peer hears nothing, for that one would
+// end with it. Transports pair the two directions in the order in which endpoints are
+// made at each side, so the connection that an endpoint was asked for on is soon the lane of
+// another: requests overtake each other, and an answer to the keepalive that there is no such
+// end takes an endpoint at one side only. There it is left to the peer's own keepalive, as
+// in C UCX always (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
+func (ep *Endpoint) laneFailed(err error) {
+	opener := ep.openedBy()
+	ep.fail(err)
+	switch {
+	case opener == nil || opener.uct == nil || opener.opened > 0 || opener.uct.Shared():
+	case errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit):
+		opener.uct.End()
+	default:
+		opener.uct.Drop(fmt.Errorf("ucp: the connection for replies was closed: %w", err))
 	}
 }

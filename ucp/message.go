@@ -38,7 +38,7 @@ type messageForm struct {
 	acked      bool  // over when the receiver has acknowledged it
 	offered    bool  // offered first, whatever its length
 	oneLane    bool  // all packets go over the lane of messages, whose order they need
-	active     bool  // an active message: the user's header is part of it (am_tail.go)
+	active     bool  // an active message: the user's header is part of it (am_send.go)
 	needs      needs // besides those of the protocol
 	partsNeeds needs // besides these, of a message in fragments
 }

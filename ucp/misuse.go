@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -138,3 +139,19 @@ func errMissing(call string, isNil bool) error {
 	}
 	return fmt.Errorf("ucp: %s called on a zero value that the package has not made: %w", call, ucs.ErrInvalidParam)
 }
+
+// refused counts what was refused to a peer, and reports whether that is worth a line
+// of the log.
+func (w *Worker) refused(from *source, why ledger.Reason) bool {
+	w.stats.Refused++
+	return from.pays().account.Refuse(why)
+}
+
+// noCopy marks what is handed out as a pointer and must not be copied: others know it by
+// where it is. The copylocks check of go vet, which go test runs too, finds copies of what
+// has such a field. It takes no room as long as it is not the last one.
+type noCopy struct{}
+
+// Lock and Unlock are what the check looks for.
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}

@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/ucx-go/ucx/uct"
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/uct"
+)
 
 // requestMemory is what a request has registered, or was given registered, as long
 // as it lives.
@@ -114,4 +117,113 @@ func (m *requestMemory) addTo(iov []uct.IOV, md uct.MemoryDomain) {
 			}
 		}
 	}
+}
+
+// Some memory domains want local handles of the memory that is sent from or
+// received into without copies (uct.MDFlagNeedMemh). The caller may give registered
+// memory with the operation, or have registered what the buffer lies in; other memory is
+// registered until the operation is over. Such registrations are not kept for the next
+// operation: the memory is Go's, and its pages may be gone by then.
+
+// give notes registered memory that was given with an operation, if it really
+// holds the buffer.
+func (r *Request) give(m *Memory) {
+	if m != nil && m.covers(r.w.ctx, &r.data) && m.use() {
+		r.memory().given = m
+	}
+}
+
+// handles sees to it that an operation has the handles that a domain, by its index
+// in the context, wants of what it sends or receives without copies. If it cannot
+// have them it must go another way.
+func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) bool {
+	if md.Attr().Flags&uct.MDFlagNeedMemh == 0 {
+		return true
+	}
+	m := r.memory()
+	if m.has(md) {
+		return true
+	}
+	r.seekMemory(index)
+	if m.given != nil {
+		if h := m.given.handles[index]; h != nil {
+			m.handles = append(m.handles, localHandle{md: md, mem: h, borrowed: true})
+			return true
+		}
+	}
+	if r.data.class == DatatypeContig {
+		return m.register(md, r.data.buf, access)
+	}
+	for _, b := range r.data.list {
+		if !m.register(md, b, access) {
+			return false
+		}
+	}
+	return true
+}
+
+// seekMemory takes the registered memory that the buffer lies in, if none was given and it
+// is registered with a domain, by its index. Answers to peers do without: as long as one is
+// on its way the memory could not be closed.
+func (r *Request) seekMemory(index int) {
+	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 || r.is(kindAnswer) {
+		return
+	}
+	region := r.w.ctx.table.Holder(memoryAddress(r.data.buf), len(r.data.buf))
+	if region == nil {
+		return
+	}
+	if m, ok := region.Owner.(*Memory); ok && m.handles[index] != nil && m.use() {
+		r.mem.given = m
+	}
+	region.Release()
+}
+
+// laneHandles is handles for a lane.
+func (r *Request) laneHandles(lane uint8, access uct.Access) bool {
+	if !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
+		return true
+	}
+	md := r.ep.lanes[lane].iface.md
+	return r.handles(r.w.mds[md], md, access)
+}
+
+// shareHandles is laneHandles for all lanes over which n bytes go.
+func (r *Request) shareHandles(lanes []memoryLane, shares *proto.LaneShares, n int, access uct.Access) bool {
+	if !r.ep.cfg.needMemh {
+		return true
+	}
+	for step := range shares.Lanes() {
+		k, _, _ := shares.Part(step, n)
+		if !r.laneHandles(lanes[k].lane, access) {
+			return false
+		}
+	}
+	return true
+}
+
+// addHandles completes the first n entries of the request's list for a lane.
+func (r *Request) addHandles(n int, lane uint8) {
+	if r.mem == nil || len(r.mem.handles) == 0 || int(lane) >= len(r.ep.lanes) {
+		return
+	}
+	r.mem.addTo(r.iov[:n], r.w.mds[r.ep.lanes[lane].iface.md])
+}
+
+// iovec returns the request's scatter-gather list, as long as the transport
+// takes them.
+func (r *Request) iovec() []uct.IOV {
+	if n := r.ep.cfg.maxIOV; len(r.iov) < n {
+		r.iov = make([]uct.IOV, n)
+	}
+	return r.iov
+}
+
+// exposure is memory that a peer may reach.
+type exposure struct {
+	md       uct.MemoryDomain
+	mem      uct.MemHandle
+	index    uint8 // of md in the context
+	keyed    bool  // for peers that have the key
+	borrowed bool  // somebody else's registration
 }

@@ -3,10 +3,16 @@ package ucp
 import (
 	"fmt"
 	"io"
+	"math"
+	"path"
+	"slices"
 	"strings"
 
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // settings are the variables of the protocol layer (src/ucp/core/ucp_context.c,
@@ -123,4 +129,349 @@ func (c *Config) Modify(name, value string) error {
 // WriteInfo prints the settings under a title.
 func (c *Config) WriteInfo(w io.Writer, title string, flags config.PrintFlags) error {
 	return c.set.Write(w, title, flags)
+}
+
+// rndvThresh is a rendezvous threshold, one for peers on this host and one for
+// others: "64k", "intra:64k,inter:auto" or "auto,intra:64k".
+type rndvThresh struct {
+	Intra, Inter config.Bytes
+}
+
+var reachKeys = []string{"intra", "inter"}
+
+// ParseConfig implements config.Value.
+func (t *rndvThresh) ParseConfig(s string) error {
+	t.Intra, t.Inter = config.BytesAuto, config.BytesAuto
+	return config.ParseKeyed(s, reachKeys, func(key int, value string) error {
+		return []*config.Bytes{&t.Intra, &t.Inter}[key].ParseConfig(value)
+	})
+}
+
+// String implements config.Value.
+func (t rndvThresh) String() string {
+	return config.FormatKeyed(reachKeys, []string{t.Intra.String(), t.Inter.String()})
+}
+
+// ConfigSyntax describes the values for error messages and listings.
+func (t rndvThresh) ConfigSyntax() string {
+	return config.KeyedSyntax(reachKeys, t.Intra.ConfigSyntax())
+}
+
+// rndvScheme says how rendezvous data travels.
+type rndvScheme uint8
+
+const (
+	rndvSchemeAuto rndvScheme = iota
+	rndvSchemePut
+	rndvSchemeAM
+	rndvSchemeGet
+	rndvSchemePtr
+)
+
+var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy", "rkey_ptr"}
+
+// ParseConfig implements config.Value. The schemes of C UCX that have no
+// counterpart here (pipelines) are refused.
+func (v *rndvScheme) ParseConfig(s string) error {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "auto":
+		*v = rndvSchemeAuto
+	case "get_ppln", "put_ppln":
+		return fmt.Errorf("pipelines through intermediate buffers are not supported: %w", ucs.ErrUnsupported)
+	case "put_zcopy":
+		*v = rndvSchemePut
+	case "get_zcopy":
+		*v = rndvSchemeGet
+	case "rkey_ptr":
+		*v = rndvSchemePtr
+	case "am":
+		*v = rndvSchemeAM
+	default:
+		return fmt.Errorf("%q is not a rendezvous scheme: %w", s, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// String implements config.Value.
+func (v rndvScheme) String() string { return rndvSchemeNames[v] }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (rndvScheme) ConfigSyntax() string { return "auto, get_zcopy, put_zcopy, rkey_ptr, am" }
+
+// addressVersion is the value of UCX_ADDRESS_VERSION.
+type addressVersion proto.AddressVersion
+
+var addressVersionNames = []string{"v1", "v2"}
+
+// ParseConfig implements config.Value.
+func (v *addressVersion) ParseConfig(s string) error { return parseMode(v, s, addressVersionNames) }
+
+// String implements config.Value.
+func (v addressVersion) String() string { return proto.AddressVersion(v).String() }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (addressVersion) ConfigSyntax() string { return config.EnumSyntax(addressVersionNames) }
+
+// fenceMode is the value of UCX_FENCE_MODE.
+type fenceMode uint8
+
+// The fences of C's modes weak, auto and ep_based are one here, which looks at the
+// endpoint's connections each time.
+const (
+	fenceWeak fenceMode = iota
+	fenceStrong
+	fenceAuto
+	fenceEndpoints
+)
+
+var fenceModeNames = []string{"weak", "strong", "auto", "ep_based"}
+
+// ParseConfig implements config.Value.
+func (v *fenceMode) ParseConfig(s string) error { return parseMode(v, s, fenceModeNames) }
+
+// String implements config.Value.
+func (v fenceMode) String() string { return fenceModeNames[v] }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (fenceMode) ConfigSyntax() string { return config.EnumSyntax(fenceModeNames) }
+
+// atomicMode is the value of UCX_ATOMIC_MODE.
+type atomicMode uint8
+
+const (
+	atomicCPU atomicMode = iota
+	atomicDevice
+	atomicGuess
+)
+
+var atomicModeNames = []string{"cpu", "device", "guess"}
+
+// ParseConfig implements config.Value.
+func (v *atomicMode) ParseConfig(s string) error { return parseMode(v, s, atomicModeNames) }
+
+// String implements config.Value.
+func (v atomicMode) String() string { return atomicModeNames[v] }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (atomicMode) ConfigSyntax() string { return config.EnumSyntax(atomicModeNames) }
+
+// parseMode sets v to the place of s among names.
+func parseMode[T ~uint8](v *T, s string, names []string) error {
+	k, err := config.ParseEnum(strings.TrimSpace(s), names)
+	if err != nil {
+		return fmt.Errorf("%q is not one of %s: %w", s, strings.Join(names, ", "), ucs.ErrInvalidParam)
+	}
+	*v = T(k)
+	return nil
+}
+
+// saDataVersion is the value of UCX_SA_DATA_VERSION.
+type saDataVersion proto.CMVersion
+
+// ParseConfig implements config.Value.
+func (v *saDataVersion) ParseConfig(s string) error {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "v1":
+		*v = saDataVersion(proto.CMDataV1)
+	case "v2":
+		*v = saDataVersion(proto.CMDataV2)
+	default:
+		return fmt.Errorf("%q is neither v1 nor v2: %w", s, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// String implements config.Value.
+func (v saDataVersion) String() string { return fmt.Sprintf("v%d", v+1) }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (saDataVersion) ConfigSyntax() string { return "v1 or v2" }
+
+// backlog is UCX_LISTENER_BACKLOG for a connection manager, which takes 0 for as many as the
+// system allows.
+func (s *settings) backlog() int {
+	if s.Backlog.IsAuto() {
+		return 0
+	}
+	return max(s.Backlog.Int(0), 1)
+}
+
+// connManagers lists the components that connect by socket address, in the order of
+// UCX_SOCKADDR_TLS_PRIORITY.
+func (c *Context) connManagers() (list []uct.ConnManagerComponent) {
+	if c.params.RequireTLS {
+		return nil // what they carry is not encrypted
+	}
+	has := uct.ConnManagers()
+	for _, name := range c.settings.SockaddrTLS.Items {
+		if name == "sockcm" {
+			name = "tcp"
+		}
+		k := slices.IndexFunc(has, func(m uct.ConnManagerComponent) bool { return m.Name() == name })
+		if k >= 0 && !slices.Contains(list, has[k]) {
+			list = append(list, has[k])
+		}
+	}
+	return list
+}
+
+// protoList is the value of UCX_PROTOS: a list of protocols by name, whose items are
+// patterns.
+type protoList config.List
+
+// ParseConfig implements config.Value.
+func (l *protoList) ParseConfig(s string) error {
+	var list config.List
+	if err := list.ParseConfig(s); err != nil {
+		return err
+	}
+	for _, pattern := range list.Items {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("pattern %q: %w: %w", pattern, err, ucs.ErrInvalidParam)
+		}
+	}
+	*l = protoList(list)
+	return nil
+}
+
+// String implements config.Value.
+func (l protoList) String() string { return config.List(l).String() }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (l protoList) ConfigSyntax() string { return config.List(l).ConfigSyntax() }
+
+// allow returns what the cost model asks about each protocol, nil if all are allowed.
+func (l *protoList) allow() func(proto.Protocol) bool {
+	if l.Mode == config.ListAll {
+		return nil
+	}
+	return func(p proto.Protocol) bool {
+		fits := slices.ContainsFunc(l.Items, func(pattern string) bool { return globAny(pattern, p.String()) })
+		return fits == (l.Mode == config.ListAllow)
+	}
+}
+
+// globAny matches a pattern in which * stands for slashes as well.
+func globAny(pattern, name string) bool {
+	plain := strings.NewReplacer("/", "\x00")
+	ok, _ := path.Match(plain.Replace(pattern), plain.Replace(name))
+	return ok
+}
+
+// WaitPolicy selects how calls that wait spend their time.
+type WaitPolicy uint8
+
+// Policies of waiting.
+const (
+	// WaitAdaptive spins and yields while recent waits show that this pays off, and
+	// otherwise sleeps soon.
+	WaitAdaptive WaitPolicy = iota
+
+	// WaitLatency always spins. It is the fastest policy if the waiting goroutine has a CPU
+	// to itself, which it uses fully.
+	WaitLatency
+
+	// WaitCPU sleeps at once.
+	WaitCPU
+
+	numWaitPolicies
+)
+
+// waitNames are the values of UCX_WAIT.
+var waitNames = [numWaitPolicies]string{"adaptive", "latency", "cpu"}
+
+// String returns the name that UCX_WAIT takes.
+func (p WaitPolicy) String() string {
+	if p < numWaitPolicies {
+		return waitNames[p]
+	}
+	return fmt.Sprintf("WaitPolicy(%d)", uint8(p))
+}
+
+// waitSetting is the value of UCX_WAIT.
+type waitSetting WaitPolicy
+
+// ParseConfig implements config.Value.
+func (v *waitSetting) ParseConfig(s string) error { return parseMode(v, s, waitNames[:]) }
+
+// String implements config.Value.
+func (v waitSetting) String() string { return WaitPolicy(v).String() }
+
+// ConfigSyntax describes the values for error messages and listings.
+func (waitSetting) ConfigSyntax() string { return config.EnumSyntax(waitNames[:]) }
+
+// printTables prints what write writes to the log, as UCX_PRINT_TRANSPORT_TABLES says.
+func (c *Context) printTables(write func(io.Writer) error) {
+	switch c.settings.PrintTables {
+	case config.OnOffAutomatic:
+		if !c.log.Enabled(log.LevelDebug) {
+			return
+		}
+	case config.Off:
+		return
+	}
+	var b strings.Builder
+	_ = write(&b) // a builder takes it all
+	for line := range strings.Lines(b.String()) {
+		c.log.Print(strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// limited returns what an interface can do of what the settings allow: a itself where they
+// allow all of it.
+func (s *settings) limited(a *uct.IfaceAttr) *uct.IfaceAttr {
+	l := *a
+	seg := max(s.ZcopySeg.Int(math.MaxInt), 1)
+	l.Put.MaxZcopy = min(a.Put.MaxZcopy, max(seg, a.Put.MinZcopy))
+	l.Get.MaxZcopy = min(a.Get.MaxZcopy, max(seg, a.Get.MinZcopy))
+	if s.AtomicMode == atomicCPU && !a.Flags.Has(uct.IfaceAtomicCPU) || s.AtomicMode == atomicDevice && !a.Flags.Has(uct.IfaceAtomicDevice) {
+		l.Atomic32, l.Atomic64 = uct.AtomicOps{}, uct.AtomicOps{}
+	}
+	if l.Put.MaxZcopy == a.Put.MaxZcopy && l.Get.MaxZcopy == a.Get.MaxZcopy && l.Atomic32 == a.Atomic32 && l.Atomic64 == a.Atomic64 {
+		return a
+	}
+	return &l
+}
+
+// PeerRelease is a range of C UCX releases that peers may be of. Go and C peers of every
+// release communicate whatever the range. It decides only where no value suits all
+// releases: the default length of shared-memory rings, and, where lanes are connected
+// pairwise, whether devices that are much slower than others get lanes.
+type PeerRelease uint8
+
+// Ranges of releases.
+const (
+	PeerReleaseAny PeerRelease = iota // as 1.16 and later where a choice must be made
+	PeerRelease113                    // 1.13 to 1.15
+	PeerRelease122                    // 1.16 and later
+)
+
+// The ranges are those of transports.
+var _ = [1]struct{}{}[PeerRelease122-PeerRelease(uct.PeerRelease122)]
+
+// peerReleases names the values of the setting, by PeerRelease.
+var peerReleases = []string{PeerReleaseAny: "auto", PeerRelease113: "1.13", PeerRelease122: "1.22"}
+
+// peerRelease is a PeerRelease as a setting.
+type peerRelease PeerRelease
+
+// ParseConfig implements config.Value.
+func (r *peerRelease) ParseConfig(s string) error {
+	n, err := config.ParseEnum(s, peerReleases)
+	*r = peerRelease(n)
+	return err
+}
+
+// String implements config.Value.
+func (r peerRelease) String() string { return peerReleases[r] }
+
+// ConfigSyntax implements config.Syntaxer.
+func (peerRelease) ConfigSyntax() string { return config.EnumSyntax(peerReleases) }
+
+// peerRelease is that of the settings if they have one, or the program's.
+func (c *Context) peerRelease() PeerRelease {
+	if r := PeerRelease(c.settings.PeerRelease); r != PeerReleaseAny {
+		return r
+	}
+	return c.params.PeerRelease
 }

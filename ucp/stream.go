@@ -12,7 +12,7 @@ import (
 //
 // What comes goes straight to the oldest posted receive, or is kept (stream_queue.go).
 // It is never thrown away to make room, as a stream with a gap is worth nothing: who
-// sends more than is read has to wait (stream_stop.go).
+// sends more than is read has to wait (stream_send.go).
 type streamFamily struct{ noFamily }
 
 func (streamFamily) about() familyInfo {
@@ -105,4 +105,105 @@ func (streamFamily) evict(from *source, reason error) {
 		s.discard()
 		s.ep.fail(reason)
 	}
+}
+
+// streamState is what a worker keeps for streams.
+type streamState struct {
+	on      bool      // they may be used
+	look    bool      // something is waited for, maybe of a peer that is not read
+	ready   *stream   // of those with something to read, a ring, the one that is told of next
+	stopped []*stream // those because of which a connection is not read
+	lent    *chunk    // a list of those in the hands of the application
+	free    *chunk    // idle ones
+	idle    int       // how many
+	most    int       // what a stream may hold before the reading of its connection stops
+}
+
+// expect is told that a message of a peer is waited for. Whether of one that is not read
+// is looked at in the next round of progress.
+func (t *streamState) expect() {
+	if len(t.stopped) > 0 {
+		t.look = true
+	}
+}
+
+// StreamData is a piece of a stream in the library's memory, where it arrived. The zero
+// value is empty.
+type StreamData struct {
+	data  []byte
+	w     *Worker
+	c     *chunk
+	times uint32 // as the chunk's, when it was handed out
+}
+
+// Bytes returns the bytes, nil if there are none. They must not be changed, and are valid
+// until Release, or until the worker is closed.
+func (d StreamData) Bytes() []byte { return d.data }
+
+// Release returns the memory to the library. In ThreadModeMulti any goroutine may call it,
+// otherwise the worker's. A second Release of the same bytes does nothing.
+func (d StreamData) Release() {
+	if d.c == nil {
+		return
+	}
+	d.w.enter()
+	if d.c.times == d.times {
+		d.w.takeBack(d.c)
+	}
+	d.w.exit()
+}
+
+// StreamRecvData takes the unread rest of the next packet of the peer's stream, without
+// copying it. An empty result without an error means that nothing has arrived, or that what
+// has arrived belongs to a posted receive. The peer and the transports decide where the
+// stream is cut into packets, without regard to elements. The memory is the application's
+// until StreamData.Release, and is no longer charged to the peer. On a failed endpoint the
+// data that had arrived is returned first, then the error.
+func (ep *Endpoint) StreamRecvData() (StreamData, error) {
+	if ep.missing() {
+		return StreamData{}, errMissing("Endpoint.StreamRecvData", ep == nil)
+	}
+	w := ep.w
+	w.enter()
+	d, err := ep.streamData()
+	w.exit()
+	return d, err
+}
+
+func (ep *Endpoint) streamData() (StreamData, error) {
+	w, s := ep.w, ep.stream
+	switch {
+	case !w.stream.on:
+		return StreamData{}, w.lacks("StreamRecvData", FeatureStream)
+	case ep.life.Refuses():
+		return StreamData{}, ucs.ErrNotConnected
+	case s == nil || s.first == nil:
+		return StreamData{}, ep.err
+	case s.recvs.head != nil || s.feeding:
+		return StreamData{}, nil
+	}
+	c := s.pop()
+	if s.first == nil {
+		s.relist()
+	}
+	if c.next = w.stream.lent; c.next != nil {
+		c.next.prev = c
+	}
+	w.stream.lent = c
+	return StreamData{data: c.data, w: w, c: c, times: c.times}, nil
+}
+
+// takeBack takes back a chunk that the application has.
+func (w *Worker) takeBack(c *chunk) {
+	if c.prev == nil {
+		w.stream.lent = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+	c.times++
+	w.putChunk(c)
 }

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"context"
+
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
@@ -266,4 +268,94 @@ func (s *stream) cancel(r *Request) {
 	s.ended.push(r)
 	s.feed() // the others, with what was no element for this one
 	s.tell()
+}
+
+// StreamSendWait sends buf as StreamSend does and waits until it may be reused. If ctx ends
+// first it behaves as TagSendWait does; if part of buf has been sent, all of it is appended
+// to the stream.
+func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
+	if ep.missing() {
+		return errMissing("Endpoint.StreamSendWait", ep == nil)
+	}
+	c, err := ep.w.waitingCall(startStreamSend)
+	if err != nil {
+		return err
+	}
+	c.ep, c.use, c.buf = ep, memoryRead, buf
+	return c.wait(ctx)
+}
+
+// StreamRecvWait receives bytes as StreamRecv does and waits for at least one. If ctx ends
+// first, nothing has been received, no bytes are lost, buf is the caller's again, and the
+// error matches ucs.ErrCanceled.
+func (ep *Endpoint) StreamRecvWait(ctx context.Context, buf []byte) (int, error) {
+	if ep.missing() {
+		return 0, errMissing("Endpoint.StreamRecvWait", ep == nil)
+	}
+	return ep.streamRecvWait(ctx, buf, 0)
+}
+
+// StreamRecvFullWait waits until buf is full. With an error, the first n bytes of buf have
+// been received, and the next receive continues behind them. If ctx ends first the error
+// matches ucs.ErrCanceled and buf is the caller's again.
+func (ep *Endpoint) StreamRecvFullWait(ctx context.Context, buf []byte) (n int, err error) {
+	if ep.missing() {
+		return 0, errMissing("Endpoint.StreamRecvFullWait", ep == nil)
+	}
+	return ep.streamRecvWait(ctx, buf, StreamRecvWaitAll)
+}
+
+func (ep *Endpoint) streamRecvWait(ctx context.Context, buf []byte, flags StreamRecvFlags) (int, error) {
+	c, err := ep.w.waitingCall(startStreamRecv)
+	if err != nil {
+		return 0, err
+	}
+	c.ep, c.use, c.buf = ep, memoryWritten, buf
+	if flags != 0 {
+		c.p = &c.params
+		c.p.StreamFlags = flags
+	}
+	lost, err := c.await(ctx)
+	if lost {
+		return 0, err
+	}
+	n := c.info.Length
+	c.drop()
+	return n, err
+}
+
+// StreamReady is an endpoint with unread bytes of its stream.
+type StreamReady struct {
+	Endpoint *Endpoint
+	UserData any // the endpoint's
+}
+
+// StreamPoll fills list with endpoints that have unread stream bytes and no posted receive,
+// each once, and returns their number. It does not progress the worker. An endpoint is
+// listed as long as it has something to read; endpoints that were not listed for the
+// longest time come first. Bytes that arrived before the application made the endpoint
+// count as well. There may be fewer bytes than an element of the next receive.
+func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
+	if w.missing() {
+		return 0, errMissing("Worker.StreamPoll", w == nil)
+	}
+	w.enter()
+	n, err := w.pollStreams(list)
+	w.exit()
+	return n, err
+}
+
+func (w *Worker) pollStreams(list []StreamReady) (n int, err error) {
+	if !w.stream.on {
+		return 0, w.lacks("StreamPoll", FeatureStream)
+	}
+	first := w.stream.ready
+	for s := first; s != nil && n < len(list); n++ {
+		list[n] = StreamReady{Endpoint: s.ep, UserData: s.ep.userData}
+		s = s.after
+		if w.stream.ready = s; s == first {
+			return n + 1, nil
+		}
+	}
+	return n, nil
 }

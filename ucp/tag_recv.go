@@ -350,3 +350,224 @@ func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AM
 	}
 	return d, nil
 }
+
+// onEagerFirst receives the first fragment of a message.
+func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerFirst(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	_, err = w.firstFragment(w.sourceOf(src), &h, payload, desc)
+	return err
+}
+
+// onEagerSyncFirst receives the first fragment of a message whose sender waits
+// for the match.
+func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerSyncFirst(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	d, err := w.firstFragment(w.sourceOf(src), &h.EagerFirst, payload, desc)
+	if d != nil {
+		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
+	} else if err == nil {
+		w.sendSyncAck(w.sourceOf(src), h.EpID, h.ReqID)
+	}
+	return err
+}
+
+// firstFragment matches a message. It returns the unexpected message if there
+// is no receive for it, and the handler's result.
+func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+	a := w.eager.assemblies[taggedKey(h.MsgID)]
+	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
+		return nil, w.malformed(ucs.ErrIO)
+	}
+	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
+		if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+			r.deliver(Tag(h.Tag), payload)
+			return nil, nil
+		}
+		return w.keepMessage(from, Tag(h.Tag), payload, desc)
+	}
+	created := a == nil
+	if created {
+		var err error
+		if a, err = w.newAssembly(from, taggedKey(h.MsgID), h.TotalLen); err != nil {
+			return nil, err
+		}
+	}
+	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+		r.info = TagRecvInfo{SenderTag: Tag(h.Tag), Length: h.TotalLen}
+		a.attach(r)
+		return nil, a.add(from, 0, payload)
+	}
+	if err := w.charge(from, messageSize+len(payload)); err != nil {
+		if created { // a message without its beginning would never be complete
+			w.forget(a)
+			w.putAssembly(a)
+		}
+		return nil, err
+	}
+	if a.discard { // to make room
+		return nil, w.malformed(ucs.ErrExceedsLimit)
+	}
+	w.stats.Unexpected++
+	d := w.newMessage(from, Tag(h.Tag), messageMulti, h.TotalLen)
+	d.assembly, a.owner = a, d
+	w.tag.addUnexpected(d)
+	return d, a.add(from, 0, payload)
+}
+
+// onEagerMiddle receives a later fragment.
+func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerMiddle(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	from := w.sourceOf(src)
+	a := w.eager.assemblies[taggedKey(h.MsgID)]
+	created := a == nil
+	if created {
+		if a, err = w.newAssembly(from, taggedKey(h.MsgID), -1); err != nil {
+			return err
+		}
+	}
+	err = a.add(from, h.Offset, payload)
+	if err != nil && created {
+		w.forget(a)
+	}
+	return err
+}
+
+// The cancellation of a receive that a message in fragments has matched, while some of the
+// fragments are missing. The message is detached from the receive: what has arrived is
+// copied out of the receive's buffer into memory of the worker, charged to the connection
+// that brought it, and the receive ends with ucs.ErrCanceled. The rest is added as it
+// arrives. When the message is whole it is matched again, as if it had arrived at that
+// moment: it goes to the oldest posted receive that takes its tag, or to the end of the
+// unexpected queue.
+//
+//	posted ──► matched ──► done
+//	   │          │  Cancel
+//	   │          └──► detached ──► whole ──► matched, or unexpected
+//	   └──► canceled         └──► lost with its connection
+//
+// The fragments that a sender sends over one lane come in order, so no later message of
+// that lane is here before the message is whole: the order of the sender's messages is kept.
+// Until then no receive can match it, so that one that will never be whole, because its
+// sender has died, does not keep a receive from later messages of the same tag.
+//
+// A detached message is not acknowledged a second time to a sender that waits for the
+// match.
+
+// Cancel requests the end of an operation. The operation either completes or ends with
+// ucs.ErrCanceled, and its callback runs. No message is lost: either this receive gets it,
+// or a later one.
+//
+// A tagged receive that no message has matched is canceled in the call, as in C UCX. So is
+// a receive that has matched a message of several packets of which some are still to come:
+// the data that has arrived is moved out of its buffer, and when the message is complete it
+// goes to another receive, as if it had arrived then. The sender does not notice.
+//
+// A receive goes on, and ends with the message or with the endpoint, in these cases: its
+// message is fetched from the sender (rendezvous), so that the peer or a device may be
+// writing to the buffer; its datatype is generic; or the worker may keep no memory for its
+// message (UCX_MAX_UNEXP_BYTES). A stream receive can always be canceled: the bytes
+// received by then are in the buffer, Request.RecvLength gives their number, and the rest
+// goes to the next receive. All other requests go on; they end at the latest with their
+// endpoint.
+func (w *Worker) Cancel(r *Request) {
+	if r != nil {
+		r.checkLive()
+	}
+	w.enter()
+	w.cancel(r)
+	w.exit()
+}
+
+func (w *Worker) cancel(r *Request) {
+	if r != nil && r.w == w && r.state&(stateDone|stateNext) == stateNext {
+		r.finish(ucs.ErrCanceled)
+		return
+	}
+	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
+		return
+	}
+	switch {
+	case r.state&stateLeft != 0:
+		r.state |= stateUnwanted
+	case r.state&(stateExpect|stateStream) == 0:
+		w.cancelMatched(r)
+	default:
+		w.cancelPosted(r)
+	}
+}
+
+// cancelMatched ends the receive of a message in fragments of which some are missing, by
+// detaching the message. A receive of another message is left alone: data may be written
+// to its buffer by the peer, or by a device.
+func (w *Worker) cancelMatched(r *Request) {
+	a := w.eager.assemblies[taggedKey(r.msgID)]
+	switch {
+	case a == nil || a.req != r:
+	case w.detach(a):
+		r.finish(ucs.ErrCanceled)
+	case a.list == &w.unnamed.fragments && !w.hasSenders(): // nothing will come any more
+		w.orphan(&w.unnamed.fragments)
+	}
+}
+
+// detach takes the message away from its receive, and reports whether it did. It does
+// not where what has arrived cannot be read back, as from a generic datatype, or where
+// there is no room for it: no other message has to give way.
+func (w *Worker) detach(a *assembly) bool {
+	r, from := a.req, a.payer
+	if r.data.class == DatatypeGeneric || !from.pays().reserve(messageSize+a.got, w.maxHeld) {
+		return false
+	}
+	d := w.newMessage(from, r.info.SenderTag, messageMulti, a.total)
+	d.assembly = a
+	w.tag.detached.push(d, arrivalLinks)
+	a.ranges.Each(func(off, n int) bool {
+		b := w.buffers.Get(n)
+		b = b[:n]
+		r.data.packAt(b, off)
+		a.pieces = append(a.pieces, piece{off: off, buf: b, from: from})
+		from.take(cap(b))
+		return true
+	})
+	a.req, a.owner = nil, (*detachedMessage)(d)
+	return true
+}
+
+// detachedMessage is a message that was detached from its receive, and is not whole.
+type detachedMessage TagMessage
+
+var _ assemblyOwner = (*detachedMessage)(nil)
+
+// message makes it a message like others, in no list.
+func (d *detachedMessage) message() *TagMessage {
+	d.w.tag.detached.remove((*TagMessage)(d), arrivalLinks)
+	return (*TagMessage)(d)
+}
+
+// whole implements assemblyOwner: the message is matched.
+func (d *detachedMessage) whole() {
+	w, m := d.w, d.message()
+	m.assembly.owner = m
+	if r := w.tag.matchExpected(m.tag); r != nil {
+		w.receive(r, m)
+		return
+	}
+	w.stats.Unexpected++
+	w.tag.addUnexpected(m)
+}
+
+// lose implements assemblyOwner.
+func (d *detachedMessage) lose(error) {
+	w, m := d.w, d.message()
+	w.discard(m.assembly)
+	w.putMessage(m)
+}

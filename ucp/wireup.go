@@ -3,6 +3,8 @@ package ucp
 import (
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
@@ -291,4 +293,135 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 		return w.unanswerable(from, q.peer, err)
 	}
 	return nil
+}
+
+// wireupMessage carries a packed wireup message. Its request belongs to nobody and
+// vanishes when sent.
+type wireupMessage struct{ basics }
+
+func (wireupMessage) about() protocolInfo { return protocolInfo{name: "wireup"} }
+
+func (wireupMessage) progress(r *Request) error {
+	if err := r.sendProof(); err != nil {
+		return err
+	}
+	return r.sendControl(proto.IDWireup, uct.SendSignaled)
+}
+
+func (wireupMessage) pack(r *Request, dst []byte) int {
+	if r.step == stepProof {
+		return r.packProof(dst)
+	}
+	return copy(dst, r.data.buf)
+}
+
+// wireupHeader is how much longer than an address a message is that has one, about.
+const wireupHeader = 64
+
+// sendWireup sends one wireup message with the given address. The error says
+// that there is no way to; one of sending arrives like that of any message.
+func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
+	return ep.sendWireupBy(wireupMessage{}, t, dst, addr)
+}
+
+func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
+	m := proto.Wireup{Type: t, ErrMode: proto.ErrMode(ep.errMode), ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
+	size := wireupHeader
+	if len(addr.Devices) > 0 {
+		size += len(ep.w.address)
+	}
+	packed, err := m.Append(make([]byte, 0, size))
+	k := ep.wireupLane(t)
+	if most := ep.maxMessage(k); err == nil && len(packed) > most {
+		err = fmt.Errorf("%d bytes, the limit of a message is %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
+	}
+	if err != nil {
+		err = ep.nameIn(fmt.Errorf("wireup message: %w", err))
+		ep.w.ctx.log.Debug("wireup message cannot be sent", zap.Error(err))
+		return err
+	}
+	ep.w.stats.WireupSent++
+	r := ep.control(p)
+	r.lane, r.data.buf, r.step = k, packed, ep.firstStep(t)
+	r.run()
+	return nil
+}
+
+// requestWireup asks the peer for its id. The address has exactly the resources
+// and attributes of the worker address: C 1.22.0 gives up when its choice of
+// lanes changes. That of lanes that are connected pairwise has these alone.
+func (ep *Endpoint) requestWireup() error {
+	err := ep.w.packAddress()
+	if err != nil {
+		return err
+	}
+	ep.state |= epRequested // the reply may come inside the call
+	if ep.remoteID == 0 {
+		ep.report(life.Asked, nil)
+	}
+	ep.w.stream.expect()
+	addr := ep.wireupAddress()
+	if ep.pair != nil {
+		if addr, err = ep.laneAddress(allLanes, ep.pair.number); err != nil {
+			ep.state &^= epRequested
+			return err
+		}
+	}
+	addr.Token = ep.w.tokenFor(ep.where.address.UUID)
+	var to proto.EndpointID // not known yet
+	if ep.conn() != nil {
+		to = ep.remoteID
+	}
+	if err = ep.sendWireup(proto.WireupRequest, to, addr); err != nil {
+		ep.state &^= epRequested
+	}
+	return err
+}
+
+// repeatRequest does that once more; it is done twice at most. What was not done yet
+// will be done twice.
+func (ep *Endpoint) repeatRequest() {
+	if ep.state&epRequested == 0 {
+		ep.state |= epTwice
+		return
+	}
+	if ep.state&epRepeated != 0 {
+		ep.state |= epInsisted
+	}
+	ep.state |= epRepeated
+	if ep.requestWireup() != nil {
+		ep.state |= epRequested // the first one is on its way
+	}
+}
+
+// What peers are told whose endpoints get no end here. An endpoint that fails says nothing any
+// more, and its lanes may not even be connected: the word goes over one that is made for it.
+
+// sayRemoved tells a peer that there is no end here for its endpoint, and never will be. That
+// goes over an endpoint of its own, which stays until it has left; mode is that of the end
+// that there is not.
+func (w *Worker) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
+	ep, err := w.answering(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
+	if err != nil {
+		return err
+	}
+	ep.countAs(from)
+	ep.connSN, ep.errMode = proto.ConnSNNone, mode
+	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
+	if r, err := ep.closeAsync(nil); err != nil {
+		ep.destroy(ucs.ErrCanceled)
+	} else {
+		r.free()
+	}
+	return nil
+}
+
+// refusePairs is told that the lanes that a peer asks for cannot be had. Its end would
+// wait.
+func (ep *Endpoint) refusePairs(from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
+	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+	if err := ep.w.sayRemoved(from, m, said, ep.errMode); err != nil {
+		ep.w.ctx.log.Debug("cannot notify the peer of the refusal", zap.Error(err))
+	}
+	ep.fail(err)
 }

@@ -154,29 +154,47 @@ func TestNoCgo(t *testing.T) {
 	}
 }
 
-// layers says for each part of the module which other parts it may import; the
+// layers says for each part of the module which other parts it may import, and why these; the
 // first entry whose name fits a folder counts. A trailing /... means all below.
 // Tests may import what they need, but ucs and uct stay below everything.
 var layers = []struct {
 	dir     string
 	imports []string
+	why     string
 }{
-	{"ucs/...", []string{"ucs/..."}},
-	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/internal/...", "internal/needtest"}},
-	{"uct/internal/...", []string{"ucs/...", "uct", "uct/internal/..."}},
-	{"uct", []string{"ucs/..."}},
-	{"uct/ib/verbs/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/..."}},
-	{"uct/ib/rdmacm/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."}},
-	{"proto/...", []string{"ucs/...", "uct", "proto/..."}},
-	{"ucp/...", []string{"ucs/...", "uct", "proto/...", "ucp/..."}},
-	{"ucpnet", []string{"ucs/...", "ucp"}},
-	{"internal/ib/...", []string{"ucs/...", "internal/ib/..."}},
-	{"internal/rdmatest", []string{"ucs/...", "uct/ib/verbs"}}, // for tests
-	{"internal/...", []string{"ucs/...", "internal/..."}},
+	{"ucs/...", []string{"ucs/..."}, "the lowest part that users see"},
+	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/internal/...", "internal/needtest"},
+		"it tests every transport, and is one itself, built of the same parts"},
+	{"uct/internal/...", []string{"ucs/...", "uct", "uct/internal/..."}, "what transports share is above the contract, and below all of them"},
+	{"uct", []string{"ucs/..."}, "the contract knows neither transports nor protocols"},
+	{"uct/ib/verbs/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/..."}, "verbs are usable without UCX, over the kernel's interface alone"},
+	{"uct/ib/rdmacm/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."},
+		"the connection manager is usable without UCX; it makes queue pairs, which are of verbs"},
+	{"proto/...", []string{"ucs/...", "uct", "proto/..."}, "wire formats and choices are functions of values; capability flags and costs are the contract's"},
+	{"ucp/internal/engine", []string{"ucp/internal/..."}, "who runs a worker does not depend on what is communicated"},
+	{"ucp/internal/...", []string{"ucs/...", "uct", "proto/...", "ucp/internal/..."}, "the machines below the engine know no Worker"},
+	{"ucp", []string{"ucs/...", "uct", "proto/...", "ucp/internal/..."}, "the engine reaches transports through the contract alone, but where it registers them"},
+	{"ucpnet", []string{"ucs/...", "ucp"}, "it is built like any program, of the public API"},
+	{"internal/ib/...", []string{"ucs/...", "internal/ib/..."}, "the kernel's interface knows nothing of what it is used for"},
+	{"internal/rdmatest", []string{"ucs/...", "uct/ib/verbs"}, "tests make devices through verbs"},
+	{"internal/...", []string{"ucs/...", "internal/..."}, "services carry the words of ucs, and no more"},
 }
 
-// services are the internal packages that every layer may use.
-var services = []string{"internal/arena", "internal/cpu", "internal/fault", "internal/gid", "internal/ledger", "internal/netlink", "internal/race", "internal/sockdiag", "internal/statuserr", "internal/sys", "internal/topo", "internal/word"}
+// services are the internal packages that every layer may use, and what for.
+var services = map[string]string{
+	"internal/arena":     "memory that devices and other processes see",
+	"internal/cpu":       "cache lines, pauses, barriers",
+	"internal/fault":     "faults of memory that another process can shrink",
+	"internal/gid":       "which goroutine calls",
+	"internal/ledger":    "counts of what peers make a process hold",
+	"internal/netlink":   "addresses, routes and neighbors",
+	"internal/race":      "hand-overs that the race detector does not see",
+	"internal/sockdiag":  "which process has the other end of a socket",
+	"internal/statuserr": "errors of the kernel with a status",
+	"internal/sys":       "system calls",
+	"internal/topo":      "processors and devices near each other",
+	"internal/word":      "numbers in bytes",
+}
 
 // TestLayers wants imports to point down: ucs, then uct, then one transport each
 // and proto, then ucp, then programs.
@@ -209,7 +227,7 @@ func TestLayers(t *testing.T) {
 
 // allowed reports whether a package in one folder may import the other.
 func allowed(from, to string) bool {
-	if slices.Contains(services, to) {
+	if services[to] != "" {
 		return true
 	}
 	if isTransport(from) {

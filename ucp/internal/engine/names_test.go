@@ -12,7 +12,7 @@ import (
 // marked are the files that say which steps they make.
 var marked = []string{
 	"engine.go", "waiter.go", "sleep.go", "background.go",
-	"../../turn.go", "../../call.go", "../../lead.go", "../../wakeup.go", "../../worker.go",
+	"../../owner.go", "../../call.go", "../../wait_leader.go", "../../wakeup.go", "../../worker.go",
 }
 
 var mark = regexp.MustCompile(`^// \[([a-z ]+)\]`)

@@ -1,0 +1,121 @@
+package repocheck
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A package is a room that somebody has to find their way in: mostFiles is how many files it
+// may have, tests aside, for whatever system they are. A package with more of them is named in
+// rooms.txt with the number that it has. Those numbers only fall, so one that is higher than
+// what is there is an error too.
+//
+// How files of a package use each other is not measured: the compiler keeps packages apart,
+// and a rule about calls between files rewards cutting them into crumbs.
+const (
+	roomsFile = "testdata/rooms.txt"
+	mostFiles = 40
+)
+
+var lower = flag.Bool("lower", false, "lower the numbers of "+roomsFile+" to what is there")
+
+// room is a line of the file.
+type room struct {
+	dir   string
+	files int
+}
+
+func (r room) String() string { return fmt.Sprintf("%-32s %5d", r.dir, r.files) }
+
+// readRooms returns the comment at the head of the file and the rooms in it.
+func readRooms(t *testing.T) (head string, rooms []room) {
+	t.Helper()
+	text, err := os.ReadFile(roomsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			head += line
+			continue
+		}
+		var r room
+		if n, err := fmt.Sscan(line, &r.dir, &r.files); n != 2 || seen[r.dir] {
+			t.Fatalf("%s: %q: %v", roomsFile, line, err)
+		}
+		seen[r.dir] = true
+		rooms = append(rooms, r)
+	}
+	return head, rooms
+}
+
+// check says what is wrong with a number of files under a limit, and which limit is right.
+func (r room) check(files int) (wrong string, lowered room) {
+	lowered = room{r.dir, min(r.files, files)}
+	switch {
+	case files > r.files:
+		return fmt.Sprintf("has %d files, and may have %d: is there a package among them?", files, r.files), lowered
+	case r.files > mostFiles && files <= mostFiles:
+		return fmt.Sprintf("has %d files, as any package may: take it out of %s", files, roomsFile), lowered
+	case files < r.files && r.files > mostFiles:
+		return fmt.Sprintf("has %d files: lower its number in %s", files, roomsFile), lowered
+	}
+	return "", lowered
+}
+
+func TestRooms(t *testing.T) {
+	files := make(map[string]int)
+	for _, s := range sources(t) {
+		if !s.test() {
+			files[s.dir()]++
+		}
+	}
+	head, rooms := readRooms(t)
+	out := bytes.NewBufferString(head)
+	for _, r := range rooms {
+		wrong, lowered := r.check(files[r.dir])
+		if wrong != "" && (!*lower || files[r.dir] > r.files) {
+			t.Errorf("%s %s", r.dir, wrong)
+		}
+		if lowered.files > mostFiles {
+			fmt.Fprintln(out, lowered)
+		}
+		delete(files, r.dir)
+	}
+	for dir, n := range files {
+		if wrong, _ := (room{dir, mostFiles}).check(n); wrong != "" {
+			t.Errorf("%s %s", dir, wrong)
+		}
+	}
+	if *lower {
+		if err := os.WriteFile(roomsFile, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCheckRoom(t *testing.T) {
+	for _, tc := range []struct {
+		limit, files int
+		want         string // part of it
+		lowered      int
+	}{
+		{mostFiles, 3, "", 3},
+		{mostFiles, mostFiles, "", mostFiles},
+		{mostFiles, mostFiles + 1, "may have 40", mostFiles},
+		{60, 60, "", 60},
+		{60, 61, "may have 60", 60},
+		{60, 59, "lower its number", 59},
+		{60, 12, "take it out", 12},
+	} {
+		wrong, lowered := room{"x", tc.limit}.check(tc.files)
+		if (wrong == "") != (tc.want == "") || !strings.Contains(wrong, tc.want) || lowered.files != tc.lowered {
+			t.Errorf("%d files of %d: %q, %d; want %q, %d", tc.files, tc.limit, wrong, lowered.files, tc.want, tc.lowered)
+		}
+	}
+}

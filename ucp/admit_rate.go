@@ -1,0 +1,246 @@
+package ucp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// What peers ask for makes the worker connect to somewhere. How often an address may
+// ask is bounded: a crowd that starts at once does not come near, and who asks on and
+// on is not read for as long as it takes to be within the rate again. Nothing is lost
+// by that. Only who comes with ever more connections has these closed, so that nobody
+// waits for an answer that does not come.
+//
+// A process of this machine can make a request take long as well, by what it names in
+// its address, and by how much of it there is: descriptors, mappings, sockets. Who has
+// taken too much time by that is not looked for until it is made up for: he gets lanes
+// that need no look at processes, and his answers over the connection he asks on.
+const (
+	askRate  = 4096     // requests in a second
+	askBurst = 16 << 10 // that may come at once
+	askDebt  = 64 << 10 // beyond it connections are closed that bring one
+
+	askMost  = time.Second // what look-ups for requests of one source may take at once
+	askShare = 8           // and afterwards this part of the time
+)
+
+// maxRates is how many addresses are remembered before those are forgotten that have
+// not asked lately.
+const maxRates = 1024
+
+// rate is how much an address has asked.
+type rate struct {
+	left  float64       // requests that it may still make at once, negative in debt
+	since time.Duration // when that was so
+
+	looks spending // on look-ups
+	seeks spending // on searches for ways that there are not
+}
+
+// spending is time that was spent for somebody.
+type spending struct {
+	spent time.Duration
+	when  time.Duration // that was so, by askClock
+}
+
+// at is what is left of it at a later time.
+func (s *spending) at(now time.Duration) time.Duration {
+	return max(s.spent-(now-s.when)/askShare, 0)
+}
+
+// add adds the time since something began; what was spent at the same time counts once.
+func (s *spending) add(began time.Duration) {
+	now := askClock()
+	if began = max(began, s.when); now > began {
+		s.spent, s.when = s.at(began)+now-began, now
+	}
+}
+
+// tired reports whether it is too much.
+func (s *spending) tired() bool { return s.spent > 0 && s.at(askClock()) >= askMost }
+
+// take counts a request, and returns how long the address is in debt.
+func (r *rate) take(now time.Duration) time.Duration {
+	r.left = r.at(now) - 1
+	r.since = now
+	if r.left >= 0 {
+		return 0
+	}
+	return time.Duration(-r.left / askRate * float64(time.Second))
+}
+
+// at is how much is left at a later time.
+func (r *rate) at(now time.Duration) float64 {
+	return min(r.left+(now-r.since).Seconds()*askRate, askBurst)
+}
+
+// mayAsk counts a request of a peer. If there are too many the error drops the
+// connection.
+func (w *Worker) mayAsk(from *source) error {
+	if from.locator() == nil {
+		return nil
+	}
+	who := from.pays().account.Source()
+	now := w.uctw.Now()
+	r := w.rates[who]
+	if r == nil {
+		r = w.newRate(who, now)
+	}
+	if r.at(now) <= -askDebt {
+		err := fmt.Errorf("ucp: more than %d requests at once and %d a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
+		w.logRefusal(from.pays().account, ledger.TooManyEps, err)
+		return err
+	}
+	if wait := r.take(now); wait > 0 {
+		from.pause(wait)
+	}
+	return nil
+}
+
+// askClock is the time; tests have their own.
+var askClock = monotonic
+
+// timed looks something up for a request, and charges who has asked with the time that
+// takes.
+func (w *Worker) timed(from *source, look func() bool) bool {
+	r := w.rates[from.pays().account.Source()]
+	if r == nil {
+		return look()
+	}
+	began := askClock()
+	found := look()
+	r.looks.add(began)
+	return found
+}
+
+// tired reports whether look-ups for a source have taken too much time.
+func (w *Worker) tired(from *source) bool {
+	r := w.rates[from.pays().account.Source()]
+	return r != nil && r.looks.tired()
+}
+
+func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {
+	if len(w.rates) >= maxRates {
+		for a, r := range w.rates {
+			if r.at(now) >= askBurst && r.looks.at(askClock()) == 0 && r.seeks.at(askClock()) == 0 {
+				delete(w.rates, a)
+			}
+		}
+	}
+	r := &rate{left: askBurst, since: now}
+	if len(w.rates) >= 16*maxRates {
+		return r // they have all asked within the last seconds
+	}
+	if w.rates == nil {
+		w.rates = make(map[ledger.Source]*rate)
+	}
+	w.rates[who] = r
+	return r
+}
+
+// pause reads nothing more of a connection for a while.
+func (s *source) pause(d time.Duration) {
+	p, ok := s.uct.Owner.(uct.SourcePauser)
+	if !ok || s.hasty {
+		return
+	}
+	_, err := s.w.uctw.Timers().After(d, func() {
+		s.hasty = false
+		s.readOn()
+	})
+	if err == nil {
+		s.hasty = true
+		p.PauseSource()
+	}
+}
+
+// A request names places, and for some of them the system has to ask the network who is
+// there (uct.WaySeeker). If they are made up nobody answers, and who waits for that does
+// nothing else meanwhile. So a request is kept back until all have been asked for, and
+// its source is not read meanwhile. Then it is heard once more, and what has not been found
+// is no lane. For whom too much time has gone into searches that were in vain nobody is
+// asked until that is made up for: he gets the lanes to where a way is known.
+
+// keptBack is a request that is.
+type keptBack struct {
+	from    *source
+	pays    *rate // also when its connection is closed meanwhile; nil: nobody
+	message []byte
+	proved  bool
+	sought  int // ways that are still
+	began   time.Duration
+	missed  bool // one was not found
+	again   bool // it is being heard once more
+}
+
+// maxSought is how many ways of a request are sought: each device there is has one.
+const maxSought = 8
+
+// origin is who has given the addresses in a message of a source. What came through memory of
+// ours is believed (Worker.doubt).
+func (s *source) origin() uct.Origin {
+	if s.locator() == nil {
+		return uct.OriginApplication
+	}
+	return uct.OriginPeer
+}
+
+// again reports whether the message of a source that is being handled was kept back.
+func (s *source) again() bool { return s.kept != nil && s.kept.again }
+
+// keepBack has a request with this address heard later, if there is something to seek before.
+func (w *Worker) keepBack(from *source, addr *proto.WorkerAddress, message []byte, proved bool) bool {
+	if from.kept != nil || from.origin() != uct.OriginPeer {
+		return false
+	}
+	k := &keptBack{from: from, pays: w.rates[from.pays().account.Source()], proved: proved, began: askClock()}
+	if k.pays != nil && k.pays.seeks.tired() {
+		return false
+	}
+	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+		for _, i := range w.ifaces {
+			s, seeks := i.uct.(uct.WaySeeker)
+			if i.id == f.Transport && seeks && k.sought < maxSought &&
+				s.SeekWay(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, k.found) {
+				k.sought++
+			}
+		}
+		return true
+	})
+	if k.sought == 0 {
+		return false
+	}
+	k.message = append([]byte(nil), message...)
+	from.kept = k
+	if p, ok := from.uct.Owner.(uct.SourcePauser); ok {
+		p.PauseSource()
+	}
+	return true
+}
+
+// found is told that one of the ways was found, or that there is none.
+func (k *keptBack) found(so bool) {
+	k.missed = k.missed || !so
+	if k.sought--; k.sought > 0 {
+		return
+	}
+	s := k.from
+	if k.pays != nil && k.missed {
+		k.pays.seeks.add(k.began)
+	}
+	if s.uct == nil {
+		return // who has asked is gone
+	}
+	k.again = true
+	err := s.w.again(s.uct, k.message)
+	s.kept = nil
+	if err != nil && s.uct != nil {
+		s.uct.Drop(err)
+	}
+	s.readOn()
+}

@@ -1,0 +1,166 @@
+package ucp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Allow gives the peer of an endpoint access to memory that was mapped for selected peers
+// (MemMapParams.Peers). The peer may use any of its endpoints to this worker, until the
+// application closes its last endpoint to the peer. Other memory gives ucs.ErrInvalidParam.
+// Allow is a call of the endpoint's worker: in the single-goroutine thread modes it belongs
+// to the worker's goroutine.
+func (m *Memory) Allow(ep *Endpoint) error {
+	if m.missing() {
+		return errMissing("Memory.Allow", m == nil)
+	}
+	switch {
+	case !m.limited || ep == nil || ep.w.ctx != m.ctx:
+		return fmt.Errorf("ucp: Memory.Allow: endpoint: %w", ucs.ErrInvalidParam)
+	case m.region == nil:
+		return nil // of an empty handle there is nothing to access
+	}
+	ep.w.look()
+	defer ep.w.unlook()
+	if err := ep.usable(); err != nil {
+		return err
+	}
+	if len(ep.lanes) == 0 {
+		return ucs.ErrNotConnected // it is closed
+	}
+	m.ctx.mu.Lock()
+	defer m.ctx.mu.Unlock()
+	if err := m.live(); err != nil {
+		return err
+	}
+	m.region.Admit(ep.identity())
+	for k := range ep.w.scopers {
+		s := &ep.w.scopers[k]
+		md := ep.w.mds[s.md]
+		a := md.Attr()
+		if a.Flags&uct.MDFlagNeedRkey != 0 || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
+			continue
+		}
+		mem, err := s.RegisterFor(m.buf, m.region.Access, ep.where.scopes[k])
+		if err != nil {
+			return err
+		}
+		m.scoped = append(m.scoped, exposure{md: md, mem: mem})
+	}
+	return nil
+}
+
+// identity stands for the endpoint's peer: whichever of its endpoints a message
+// names, it is the same.
+func (ep *Endpoint) identity() any {
+	if ep.peer == nil {
+		return ep.w // the worker itself
+	}
+	return ep.peer.now()
+}
+
+// guard is a memory domain that lets peers, without a key, at registered memory.
+type guard struct {
+	md    uct.MemoryDomain
+	scope int // index in Worker.scopers, -1: everybody is let in who knows the address
+}
+
+// scoper is a domain that can tell peers apart.
+type scoper struct {
+	uct.Scoper
+	md int // index in the context
+}
+
+// scopesOf returns a peer as the domains know it that can tell peers apart.
+func (w *Worker) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
+	if len(w.scopers) == 0 {
+		return nil
+	}
+	list := make([]uct.Scope, len(w.scopers))
+	for k := range w.scopers {
+		list[k] = w.scopers[k].Scope(w.partOf(addr, w.scopers[k].md))
+	}
+	return list
+}
+
+// partOf lists the entries of an address that are of a domain's transports.
+func (w *Worker) partOf(addr *proto.WorkerAddress, md int) (list []uct.ReachableParams) {
+	list = make([]uct.ReachableParams, 0, addr.NumIfaces())
+	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
+		if slices.ContainsFunc(w.ifaces, func(i *iface) bool { return i.md == md && i.id == f.Transport }) {
+			list = append(list, uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
+		}
+		return true
+	})
+	return list
+}
+
+// errNoScope says that the domains do not know whom memory would be opened to.
+var errNoScope = fmt.Errorf("ucp: the peer cannot be identified by its address: %w", ucs.ErrUnsupported)
+
+// register opens memory to the peer of an endpoint.
+func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {
+	if ep.where != nil && ep.where.back || ep.state&epAstray != 0 {
+		return nil, errNoScope
+	}
+	if g.scope < 0 || ep.where == nil || g.scope >= len(ep.where.scopes) {
+		return g.md.Register(buf, access)
+	}
+	return ep.w.scopers[g.scope].RegisterFor(buf, access, ep.where.scopes[g.scope])
+}
+
+// offeredOver is told by which connection the peer of an endpoint offers data. If it may
+// not write over that, as it comes from a place that its address does not name, it is
+// asked for messages: most peers write over the connection that they offer by, and would
+// lose it.
+func (ep *Endpoint) offeredOver(src *uct.Source) {
+	if src == nil || ep.state&epAstray != 0 || ep.where == nil {
+		return
+	}
+	for k, s := range ep.where.scopes {
+		if ep.w.scopers[k].Excludes(s, src) {
+			ep.state |= epAstray
+		}
+	}
+}
+
+// guards are the memory domains that let peers, without a key, at registered memory
+// only. Which lanes a peer uses is its own choice, so memory that is offered to it is
+// registered with all of them.
+type guards struct {
+	put, get []guard
+}
+
+// guardedBy takes the domain of an interface, if it is one.
+func (w *Worker) guardedBy(i *iface) {
+	md := w.mds[i.md]
+	f := md.Attr().Flags
+	if f&uct.MDFlagRegister == 0 || f&uct.MDFlagNeedRkey != 0 {
+		return
+	}
+	g := guard{md: md, scope: w.scoperOf(i.md)}
+	if i.attr.Flags.Has(uct.IfacePutZcopy) && !slices.Contains(w.guards.put, g) {
+		w.guards.put = append(w.guards.put, g)
+	}
+	if i.attr.Flags.Has(uct.IfaceGetZcopy) && !slices.Contains(w.guards.get, g) {
+		w.guards.get = append(w.guards.get, g)
+	}
+}
+
+// scoperOf returns the index of a domain among those that can tell peers apart, -1 if
+// it cannot.
+func (w *Worker) scoperOf(md int) int {
+	s, ok := w.mds[md].(uct.Scoper)
+	if !ok {
+		return -1
+	}
+	if k := slices.IndexFunc(w.scopers, func(s scoper) bool { return s.md == md }); k >= 0 {
+		return k
+	}
+	w.scopers = append(w.scopers, scoper{Scoper: s, md: md})
+	return len(w.scopers) - 1
+}

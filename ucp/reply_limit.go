@@ -1,0 +1,572 @@
+package ucp
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// What a peer owes us is that it reads its answers (answers.go).
+
+// addOwed charges a source with n bytes of answers that wait.
+func (s *source) addOwed(n int) {
+	s.owed += n
+	s.w.owedBytes += n
+	p := s.pays()
+	p.owed += n
+	if p.owed > p.owedHigh {
+		p.oweMore()
+	}
+}
+
+// checkOwed looks whether that is too much, after something was charged for answers
+// over ep. Then the reading of the source stops.
+func (s *source) checkOwed(ep *Endpoint) {
+	if s.owed >= s.checkAt && (s.due() > s.w.maxOwed || s.due() > leastOwed && s.w.owedMuch(s.pays())) {
+		s.owesTooMuch(ep)
+	}
+}
+
+// repay takes n bytes off that.
+func (s *source) repay(n int) {
+	s.owed -= n
+	s.w.owedBytes -= n
+	p := s.pays()
+	p.owed -= n
+	if p.owedHigh-p.owed > 4*owedStep {
+		p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
+		p.owedHigh = p.owed + owedStep
+	}
+	if s.paused && s.due() <= s.resumeAt {
+		s.resume()
+	}
+	if s.owed < s.checkAt/2 {
+		s.checkAt = 0
+	}
+	if s.over {
+		s.settle()
+	}
+}
+
+// owedStep is in what steps an account is charged with answers.
+const owedStep = 64 << 10
+
+func (p *payer) oweMore() {
+	p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
+	p.owedHigh = p.owed + owedStep
+}
+
+// owedMuch reports whether so much is owed by the account, or in all, that a
+// connection may not owe what it may otherwise.
+func (w *Worker) owedMuch(p *payer) bool {
+	most := int64(w.maxHeld / 4)
+	return ledger.Total(ledger.Owed) > most/2 || p.account.Of(ledger.Owed) > most/4
+}
+
+// owesTooMuch stops the reading of a source, if nothing is expected from there, and
+// drops it if that does not help.
+//
+//go:noinline
+func (s *source) owesTooMuch(ep *Endpoint) {
+	w := s.w
+	if s.uct == nil {
+		return
+	}
+	most := w.mostOwed
+	if w.owedMuch(s.pays()) {
+		most = min(most, owedMultiple*leastOwed)
+	}
+	if s.stopFor(ep) {
+		return
+	}
+	s.checkAt = s.owed + most/32
+	if s.owed > most && !s.paused {
+		w.dropDebtor(s, ep, fmt.Errorf("ucp: a peer does not read its replies, %d bytes: %w", s.owed, ucs.ErrExceedsLimit))
+	}
+}
+
+// resume goes on reading a source.
+func (s *source) resume() {
+	s.paused = false
+	s.readOn()
+}
+
+// dropDebtor drops a connection that does not read, and the endpoint over which it is
+// answered, which may be another connection, if it is the same peer's.
+func (w *Worker) dropDebtor(s *source, ep *Endpoint, err error) {
+	w.logRefusal(s.pays().account, ledger.Answers, err)
+	payer := s.pays()
+	s.uct.Drop(err)
+	if b := ep.bill; b != nil && (b.openedBy != nil && b.openedBy.pays() == payer || b.known == payer.account) {
+		ep.fail(err)
+	}
+}
+
+// awaits reports whether the worker waits for something from the endpoint's peer, by
+// this or another endpoint.
+func (ep *Endpoint) awaits() bool {
+	waits := ep.waitsForPeer()
+	if !waits && ep.peer != nil {
+		waits = slices.ContainsFunc(ep.peer.ends, (*Endpoint).waitsForPeer)
+	}
+	return waits
+}
+
+// waitsForPeer reports whether something of the endpoint waits for a message. Where both
+// have asked for the other's id only one request is answered: who has the id does not wait.
+func (ep *Endpoint) waitsForPeer() bool {
+	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epHearsay != 0) || ep.unanswered()
+}
+
+// stopFor stops the reading of a source because of what it owes, by answers or replies over
+// ep, if that can be and nothing is expected from there.
+func (s *source) stopFor(ep *Endpoint) bool {
+	p, ok := s.uct.Owner.(uct.SourcePauser)
+	if !ok || s.paused || ep.awaits() {
+		return false
+	}
+	s.paused, s.resumeAt = true, s.due()/2
+	s.w.stats.Paused++
+	p.PauseSource()
+	return true
+}
+
+// due is what a source owes that it only has to read.
+func (s *source) due() int { return s.owed - s.asks }
+
+// Replies are the sends of the application over an endpoint that only the peer has opened,
+// mostly answers to active messages. A peer that sends requests and does not read the answers
+// must neither fill the memory nor stop a loop that answers one peer after the other. A reply
+// in flight is charged, with its request and its data, to the connection that has opened the
+// endpoint. Above a limit
+//
+//   - the connection is not read (debts.go), if the transport can stop one peer alone and no
+//     message of the peer is needed to end the replies;
+//   - messages of this peer stay in the queues of active messages, and those of other peers
+//     overtake them (am_aside.go);
+//   - at owedMultiple times the limit the connection is dropped, and the endpoint fails.
+//
+// A call that waits until a reply has left does not wait for a peer that does not read: the
+// reply is copied (own_data.go). A reply that cannot be copied, because the peer itself reads
+// or requests the data, is waited for, an answer only until it delays answers to other peers
+// (reply_wait.go).
+//
+// Endpoints that the application has accepted for a listener are the application's own: its
+// sends there are not charged, and the peer is neither dropped nor stopped. A call that waits
+// there returns early only while the application holds a message of the peer's; the peer's
+// other messages are then held back until the peer has read as much as was copied.
+//
+// Rendezvous offers, and other sends that a message of the peer ends, do not stop the reading
+// of the peer's connection: the end would wait for itself.
+//
+// The cost is one check of the endpoint's bill for a send that is not done in its call.
+
+// replyFamily accounts for replies. It sends nothing by itself.
+type replyFamily struct{ noFamily }
+
+func (replyFamily) about() familyInfo { return familyInfo{name: "replies"} }
+
+func (f replyFamily) start(w *Worker) { w.replies.books = f }
+
+// claimed and closed end the charging of replies over an endpoint.
+func (replyFamily) claimed(ep *Endpoint) { ep.forgive() }
+func (replyFamily) closed(ep *Endpoint)  { ep.forgive() }
+
+// replyBooks is the interface to the accounts for the code of all kinds of requests.
+type replyBooks interface {
+	inFlight(r *Request)                   // r is in flight after its call
+	over(r *Request)                       // r, which was charged or copied, has ended
+	waitsFor(c *call, r *Request) *Request // c is about to wait for r; nil if it need not
+}
+
+var _ replyBooks = replyFamily{}
+
+// replyState is what a worker keeps for replies.
+type replyState struct {
+	books  replyBooks
+	waits  []replyWait // replies that calls wait for (reply_wait.go)
+	caller *call       // the call that waits, unless the worker is in thread mode multi
+	timer  *event.Timer
+	set    bool // the timer is
+}
+
+// replyWait is a reply that a call waits for, and its progress at the last check.
+type replyWait struct {
+	r    *Request
+	come int
+}
+
+// remove removes a reply that has ended, or that no call waits for any more.
+func (t *replyState) remove(r *Request) {
+	r.state &^= stateAwaited
+	t.waits = slices.DeleteFunc(t.waits, func(o replyWait) bool { return o.r == r })
+}
+
+// replyDebt accounts for the replies of an endpoint that are in flight.
+type replyDebt struct {
+	ep       *Endpoint
+	from     *source // the connection that is charged, nil if none is
+	bytes    int     // of all replies
+	asks     int     // of the replies that a message of the peer ends
+	kept     int     // bytes of the peer's messages that are held back
+	holding  bool    // the peer's messages are held back
+	resumeAt int     // bytes of replies at which that ends
+	err      error   // the peer is about to be dropped
+}
+
+// The most that a reply is charged for data in the application's memory: large replies take a
+// while even toward peers that read.
+const (
+	mostOfOffer = 64 << 10
+	mostOfReply = 1 << 20
+)
+
+// opened reports whether only the peer has opened the endpoint.
+func (b *bill) opened() bool { return b != nil && b.openedBy != nil }
+
+// isReply reports whether the request is charged to a connection.
+func (r *Request) isReply() bool { return r.ep != nil && r.ep.bill.opened() }
+
+// mayHoldUpOthers reports whether the application has accepted the endpoint for a listener, and has
+// queues of active messages in which messages of other peers may wait.
+func (ep *Endpoint) mayHoldUpOthers() bool {
+	c := ep.conn()
+	return c != nil && !c.client && len(ep.w.am.queues) > 0
+}
+
+// inFlight charges a request that is in flight after its call, if it is a reply.
+func (replyFamily) inFlight(r *Request) {
+	if !r.isReply() && !r.ep.mayHoldUpOthers() || r.op == nil && !r.is(kindEager) || r.state&(stateOwes|stateDone) != 0 {
+		return
+	}
+	b := r.ep.billing()
+	d := b.debt
+	if d == nil {
+		d = &replyDebt{ep: r.ep}
+		b.debt = d
+	}
+	d.from = b.openedBy
+	n, asks := min(r.data.length, mostOfReply), false
+	if !r.is(kindEager) || r.form.acked {
+		n, asks = min(n, mostOfOffer), true
+		r.state |= stateAsks
+	}
+	if r.am != nil {
+		n += len(r.am.header)
+	}
+	r.state |= stateOwes
+	r.ackSize = 0
+	d.charge(r, requestSize+n, asks)
+	d.check()
+}
+
+// charge charges n bytes more for a reply.
+func (d *replyDebt) charge(r *Request, n int, asks bool) {
+	r.ackSize += n
+	d.bytes += n
+	if asks {
+		d.asks += n
+	}
+	if d.from != nil {
+		if asks {
+			d.from.asks += n
+		}
+		d.from.addOwed(n)
+	}
+}
+
+// over ends the charge of a reply, and releases its copy.
+func (replyFamily) over(r *Request) {
+	if r.state&stateCopied != 0 {
+		r.w.buffers.Put(r.data.buf)
+		r.data.buf = nil
+	}
+	if r.state&stateOwes != 0 {
+		d, n := r.ep.bill.debt, r.ackSize
+		asks := r.state&stateAsks != 0
+		d.bytes -= n
+		if asks {
+			d.asks -= n
+		}
+		if from := d.from; from != nil {
+			if asks {
+				from.asks -= n
+			}
+			from.repay(n)
+		}
+		if d.holding && d.bytes <= d.resumeAt {
+			d.resume()
+		}
+	}
+	if r.state&stateAwaited != 0 {
+		r.w.replies.remove(r)
+	}
+	r.state &^= stateOwes | stateAsks | stateCopied
+}
+
+// forgive ends the charging of replies: the endpoint is the application's now, or gone.
+func (ep *Endpoint) forgive() {
+	if ep.bill == nil || ep.bill.debt == nil || ep.bill.debt.from == nil {
+		return
+	}
+	d := ep.bill.debt
+	from, n := d.from, d.bytes
+	from.asks -= d.asks
+	d.from = nil
+	from.repay(n)
+	if d.holding {
+		d.resume()
+	}
+}
+
+// check enforces the limits after a charge.
+func (d *replyDebt) check() {
+	s, w := d.from, d.ep.w
+	limit, most := w.maxOwed, w.mostOwed
+	if s == nil {
+		if d.bytes > limit && !d.holding && d.ep.mayHoldUpOthers() {
+			d.hold(d.bytes / 2)
+		}
+		return
+	}
+	if s.owed > leastOwed && w.owedMuch(s.pays()) {
+		limit, most = min(limit, leastOwed), min(most, owedMultiple*leastOwed)
+	}
+	if d.bytes > limit && !d.holding {
+		d.hold(d.bytes / 2)
+	}
+	if s.uct == nil {
+		if d.bytes > most || d.bytes+d.kept > w.mostOwed {
+			d.dropLater(d.bytes + d.kept)
+		}
+		return
+	}
+	if s.due() > limit && !s.paused {
+		s.stopFor(d.ep)
+	}
+	if s.owed > w.mostOwed || s.owed > most && !s.paused {
+		d.dropLater(s.owed)
+	}
+}
+
+// hold holds back the messages of the peer until its replies are at most so many bytes.
+func (d *replyDebt) hold(until int) {
+	d.ep.w.stats.HeldBack++
+	d.holding, d.resumeAt = true, until
+}
+
+// resume ends hold.
+func (d *replyDebt) resume() {
+	d.holding = false
+	for _, f := range d.ep.w.families {
+		f.peerReads(d.ep)
+	}
+}
+
+// dropLater drops the peer in the next round of progress, because a call of the application
+// may be under way, in which callbacks must not run.
+func (d *replyDebt) dropLater(owed int) {
+	if d.err != nil {
+		return
+	}
+	d.err = fmt.Errorf("ucp: a peer does not read what is sent to it, %d bytes: %w", owed, ucs.ErrExceedsLimit)
+	d.ep.w.copying.push(d.ep.control(dropDebtor{}))
+}
+
+// dropDebtor is a protocol that drops the peer of its endpoint and sends nothing.
+type dropDebtor struct{ basics }
+
+func (dropDebtor) about() protocolInfo { return protocolInfo{kind: kindControl} }
+
+func (dropDebtor) progress(r *Request) error {
+	ep, d := r.ep, r.ep.bill.debt
+	r.finish(nil)
+	s, w := d.from, ep.w
+	if s == nil { // it has been claimed
+		d.err = nil
+		return nil
+	}
+	for _, f := range w.families {
+		f.peerDropped(ep)
+	}
+	if s.uct != nil {
+		w.dropDebtor(s, ep, d.err)
+		return nil
+	}
+	w.logRefusal(s.pays().account, ledger.Answers, d.err)
+	ep.fail(d.err)
+	return nil
+}
+
+// A call that waits until a reply has left does not wait for a peer that does not read: data
+// that the transport has not accepted is copied (own_data.go), and the next flush returns the
+// error of a failure, as for short sends that are left to another goroutine (call.go).
+//
+// The data of an active message sent by rendezvous leaves when the peer reads or requests it.
+// A call that sends such an answer waits for the peer, unless it delays other peers: if for
+// replyPatience a queue of active messages has a message of another peer and none is taken
+// from it, and the reply makes no progress, the reply is copied and done for the caller. If it
+// cannot be copied the call ends with an error, and the reply goes on. The peer, which may be
+// stopped, is not dropped; its messages are held back until the reply makes progress. No other
+// wait ends by a clock.
+
+// replyPatience is how long a call waits for a rendezvous answer that delays other peers.
+const replyPatience = 500 * time.Millisecond
+
+// waitsFor returns nil if the reply that a call is about to wait for can be copied, and
+// otherwise records that the call waits.
+func (f replyFamily) waitsFor(c *call, r *Request) *Request {
+	if r.state&stateDone != 0 {
+		return r
+	}
+	f.inFlight(r) // if it is not charged yet
+	if r.letCallerGo() {
+		return nil
+	}
+	if r.state&stateOwes != 0 && r.offersAnswer() {
+		t := &c.w.replies
+		if !c.w.multi {
+			t.caller = c
+		}
+		r.state |= stateAwaited
+		t.waits = append(t.waits, replyWait{r, r.come()})
+		c.w.watchReplies()
+	}
+	return r
+}
+
+// letCallerGo copies a reply that a call would wait for, if it can, and reports whether it has:
+// the reply is done for the caller. On an endpoint that was accepted, where replies are not
+// charged, the messages of the peer are held back until it has read as much.
+func (r *Request) letCallerGo() bool {
+	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.maxOwed {
+		return false
+	}
+	paid := r.isReply()
+	if !paid && (r.state&stateOwes == 0 || r.ep.held == 0) {
+		return false
+	}
+	r.w.uctw.Push() // collected messages leave without progress
+	if !r.ownData() {
+		return false
+	}
+	if d := r.ep.bill.debt; !paid && !d.holding {
+		d.hold(d.bytes - r.ackSize)
+	}
+	r.leaveCaller()
+	return true
+}
+
+// leaveCaller detaches a reply from its caller; it is freed at its end.
+func (r *Request) leaveCaller() {
+	r.state |= stateParams | stateFreed
+	r.onSend = endLetGo
+}
+
+// endLetGo is the end of a reply whose caller has gone on.
+func endLetGo(r *Request, err error, _ any) {
+	if err != nil {
+		r.w.lose(r.ep, err)
+	}
+}
+
+// offersAnswer reports whether the request offers the data of an active message to a peer
+// that has asked for an answer.
+func (r *Request) offersAnswer() bool {
+	return (r.is(kindOffer) || r.is(kindWrite)) && r.form.active && r.ep.held > 0
+}
+
+// come measures the progress of a reply.
+func (r *Request) come() int {
+	n := r.offset + int(r.step)
+	if r.is(kindWrite) {
+		n += 1 + r.offer.sent
+	}
+	return n
+}
+
+// watchReplies schedules the next check of the replies.
+func (w *Worker) watchReplies() {
+	t := &w.replies
+	if t.set || len(t.waits) == 0 || w.closed {
+		return
+	}
+	for _, q := range w.am.queues {
+		q.seen = q.taken
+	}
+	var err error
+	if t.timer == nil {
+		t.timer, err = w.uctw.Timers().After(replyPatience, w.lookAtReplies)
+	} else {
+		err = t.timer.Reset(replyPatience)
+	}
+	t.set = err == nil
+}
+
+// lookAtReplies ends the waits that delay other peers and whose replies make no progress.
+func (w *Worker) lookAtReplies() {
+	t := &w.replies
+	t.set = false
+	for k := len(t.waits) - 1; k >= 0 && k < len(t.waits); k-- { // look removes none but the one at k
+		t.waits[k].look(w)
+	}
+	w.watchReplies()
+}
+
+func (a *replyWait) look(w *Worker) {
+	r := a.r
+	c := r.waiters
+	if !w.multi {
+		c = w.replies.caller
+	}
+	if c == nil || c.r != r || !r.isReply() && !r.ep.mayHoldUpOthers() {
+		w.replies.remove(r) // no call waits, or it is not charged any more
+		return
+	}
+	if n := r.come(); n != a.come {
+		a.come = n
+		return
+	}
+	d := r.ep.bill.debt
+	was := d.holding
+	d.holding = true
+	if !w.othersAsk() {
+		if !was {
+			d.resume()
+		}
+		return
+	}
+	if !was {
+		d.hold(d.bytes - 1)
+	}
+	w.replies.remove(r)
+	if r.data.length <= w.maxOwed && r.ownData() {
+		c.endEarly(nil)
+		r.leaveCaller()
+		return
+	}
+	c.endEarly(fmt.Errorf("ucp: a reply of %d bytes that its peer does not receive delays others: it goes on, and its buffer is in use until the endpoint is closed: %w: %w",
+		r.data.length, ucs.InProgress, ucs.ErrExceedsLimit))
+}
+
+// othersAsk reports whether a queue has a message that is not held back, and none was taken
+// from it since the last check.
+func (w *Worker) othersAsk() bool {
+	return slices.ContainsFunc(w.am.queues, func(q *AMQueue) bool { return q.taken == q.seen && q.front() != nil })
+}
+
+// endEarly ends the wait of a call for an operation that goes on.
+func (c *call) endEarly(err error) {
+	if !c.w.multi {
+		c.early, c.earlyErr = true, err
+		return
+	}
+	c.detach()
+	c.r = nil
+	c.w.engine.End(&c.Waiter, err)
+}

@@ -1,0 +1,252 @@
+package ucp
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/fault"
+	"github.com/ucx-go/ucx/internal/statuserr"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// A rendezvous whose offer has a key for memory that can be mapped here: the data
+// is copied straight out of the sender's memory, to wherever it goes, and the
+// sender told by an ATS (src/ucp/rndv/rndv_rkey_ptr.c).
+//
+//	RTS ──► map, once for all messages from that memory
+//	        copy a piece … progress … copy a piece
+//	   ◄── ATS
+//
+// Of a long message one piece is copied in a round of progress, so that other
+// messages go on.
+
+// rndvPtr copies; rndvTell then lets go of the sender.
+type rndvPtr struct{ basics }
+
+func (rndvPtr) about() protocolInfo {
+	return protocolInfo{name: "rndv copy from mapped memory", kind: kindRead}
+}
+
+// stepTurn is the step of a message that is copied a piece a round.
+const stepTurn = 1
+
+// progress copies a message of one piece in the call if it is the only one. Longer
+// ones stay at the head of those that take turns: messages are received one after
+// the other.
+func (rndvPtr) progress(r *Request) error {
+	w, f := r.w, r.fetch
+	if r.step != stepTurn && (w.copying.head != nil || f.size > w.pieceSize) {
+		r.step = stepTurn
+		w.copying.push(r)
+		return nil
+	}
+	n := min(w.pieceSize, f.size-r.offset)
+	a := f.attached
+	src, err := w.mds[a.md].RkeyPtr(a.key, f.source+uint64(r.offset), n)
+	var failed error // of the receiver's datatype
+	if err == nil {
+		failed, err = r.unpackMapped(src)
+	}
+	r.offset += n
+	switch {
+	case failed != nil:
+		r.ep.sendATS(proto.RequestID(r.peerID), f.size, ucs.OK) // the sender is not to blame
+		r.finish(failed)
+	case err == nil && r.offset < f.size:
+		w.copying.unpop(r)
+	default:
+		r.detach()
+		r.fetched(err)
+	}
+	return nil
+}
+
+// release ends the use of the mapping.
+func (rndvPtr) release(r *Request) {
+	if r.fetch.attached != nil {
+		r.detach()
+	}
+}
+
+// unpackMapped stores what is at src, memory of the peer, which may take it away
+// at any time. failed is the error of a datatype.
+func (r *Request) unpackMapped(src []byte) (failed, err error) {
+	defer fault.End(fault.Begin(), mapped{}, src, &err)
+	return r.data.unpackAt(src, r.offset), nil
+}
+
+// mapped is the owner of memory that a sender may take away.
+type mapped struct{}
+
+// Fault implements fault.Owner.
+func (mapped) Fault(addr uint64, mem []byte) error {
+	if !fault.Within(addr, mem) {
+		return nil
+	}
+	return statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the sender has removed its memory: fault at %#x", addr)
+}
+
+// unpackKey unpacks a key that the peer sent. The bytes are untrusted. Where a key
+// could name memory of another process, it must be that of the peer's.
+func (ep *Endpoint) unpackKey(md uct.MemoryDomain, packed []byte) (*uct.Rkey, error) {
+	d, ok := md.(uct.ProcessKeys)
+	switch {
+	case !ok:
+		return md.UnpackRkey(packed)
+	case ep.process == 0:
+		return nil, fmt.Errorf("ucp: remote key of %s: no lane identifies the process that sent it: %w", md.Attr().Name, ucs.ErrUnreachable)
+	}
+	return d.UnpackRkeyOf(ep.process, packed)
+}
+
+// attachment is memory of a peer, mapped here. It stays mapped for the next
+// message: until the peer gives its name to other memory, the endpoint is
+// closed, or many others were used later.
+type attachment struct {
+	ep      *Endpoint   // that used it last
+	process uct.Process // the peer's
+	md      uint8
+	packed  []byte // the domain's key
+	key     *uct.Rkey
+	use     int  // requests that copy from it
+	gone    bool // to be unmapped after them
+}
+
+const (
+	// leastAttachments and mostAttachments bound those that a worker keeps without using
+	// them. In between there are two for each endpoint: to map memory anew for each
+	// message takes longer than any message that is offered.
+	leastAttachments = 64
+	mostAttachments  = 1024
+
+	// maxLooks is how many of them are looked at for each new one: has the peer
+	// freed the memory?
+	maxLooks = 4
+)
+
+// attach maps the n bytes at addr of the peer if one of the domains in packed, a
+// packed key, opens them all. It counts a use. The bytes are untrusted: what
+// makes no sense maps nothing, and the message takes another way.
+func (w *Worker) attach(ep *Endpoint, packed []byte, addr uint64, n int) *attachment {
+	k, _, err := proto.ParseRkey(packed)
+	if err != nil {
+		return nil
+	}
+	if t, ok := ucs.MemoryTypeFromWire(k.MemType); !ok || t != ucs.MemoryHost {
+		return nil
+	}
+	for i := range ep.cfg.maps {
+		m := &ep.cfg.maps[i]
+		key, ok := k.Key(m.peerMD)
+		if !ok {
+			continue
+		}
+		a, err := w.attachKey(ep, m.md, key)
+		if err == nil {
+			_, err = w.mds[a.md].RkeyPtr(a.key, addr, n)
+		}
+		if err == nil {
+			a.use++
+			return a
+		}
+		w.attachFailed(m, err)
+	}
+	return nil
+}
+
+//go:noinline
+func (w *Worker) attachFailed(m *mapping, err error) {
+	w.ctx.log.Debug("memory of the peer is not mapped", zap.String("worker", w.name),
+		zap.String("domain", m.iface.attr.Resource.String()), zap.Error(err))
+}
+
+// attachKey returns the attachment of a key, the latest first.
+func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, error) {
+	for i, a := range w.rndv.attached {
+		if a.md != md || a.process != ep.process || !bytes.Equal(a.packed, packed) {
+			continue
+		}
+		if c, ok := w.mds[md].(uct.RkeyChecker); !ok || !c.RkeyCurrent(a.key) {
+			w.forgetAttachment(i)
+			break
+		}
+		copy(w.rndv.attached[1:i+1], w.rndv.attached[:i])
+		w.rndv.attached[0] = a
+		a.ep = ep
+		return a, nil
+	}
+	// The peer may change the message that packed is in: what later keys are
+	// compared with must be what was mapped.
+	packed = bytes.Clone(packed)
+	key, err := ep.unpackKey(w.mds[md], packed)
+	if err != nil {
+		return nil, err
+	}
+	w.trimAttachments()
+	a := &attachment{ep: ep, process: ep.process, md: md, packed: packed, key: key}
+	w.rndv.attached = slices.Insert(w.rndv.attached, 0, a)
+	return a, nil
+}
+
+// maxAttachments is how many attachments the worker keeps.
+func (w *Worker) maxAttachments() int {
+	return min(max(2*w.endpoints.Len(), leastAttachments), mostAttachments)
+}
+
+// trimAttachments makes room for a new attachment, at the end of those that were
+// not used for long.
+func (w *Worker) trimAttachments() {
+	for i, looks := len(w.rndv.attached)-1, 0; i >= 0; i-- {
+		full := len(w.rndv.attached) >= w.maxAttachments()
+		if !full && looks == maxLooks {
+			return
+		}
+		a := w.rndv.attached[i]
+		if a.use > 0 {
+			continue
+		}
+		looks++
+		if c, ok := w.mds[a.md].(uct.RkeyChecker); full || ok && c.RkeyAbandoned(a.key) {
+			w.forgetAttachment(i)
+		}
+	}
+}
+
+// forgetAttachment takes an attachment out of the list, and unmaps it when nobody
+// uses it.
+func (w *Worker) forgetAttachment(i int) {
+	a := w.rndv.attached[i]
+	w.rndv.attached = slices.Delete(w.rndv.attached, i, i+1)
+	a.gone = true
+	w.unmapAttachment(a)
+}
+
+// forgetAttachments forgets those of an endpoint.
+func (w *Worker) forgetAttachments(ep *Endpoint) {
+	for i := len(w.rndv.attached) - 1; i >= 0; i-- {
+		if w.rndv.attached[i].ep == ep {
+			w.forgetAttachment(i)
+		}
+	}
+}
+
+func (w *Worker) unmapAttachment(a *attachment) {
+	if a.gone && a.use == 0 {
+		// It is a key of ours, released once.
+		_ = w.mds[a.md].ReleaseRkey(a.key)
+		a.key = nil
+	}
+}
+
+// detach ends the use of an attachment by r.
+func (r *Request) detach() {
+	a := r.fetch.attached
+	r.fetch.attached = nil
+	a.use--
+	r.w.unmapAttachment(a)
+}
