@@ -128,8 +128,21 @@ func beside(namespaces uintptr, ownProc bool) func() (*place, *place, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return p, p.inside(namespaces, ownProc), nil
+		there := p.inside(namespaces, ownProc)
+		if err := there.probe(); err != nil {
+			p.close()
+			return nil, nil, err
+		}
+		return p, there, nil
 	}
+}
+
+// probe runs a program in the place, to see whether that can be.
+func (p *place) probe() (err error) {
+	cmd := exec.Command("true")
+	p.separate(cmd)
+	p.do(func() { err = cmd.Run() })
+	return err
 }
 
 // withUsers gives each program in two places a user namespace of its own.
@@ -139,7 +152,15 @@ func withUsers(build func() (here, there *place, err error)) func() (*place, *pl
 		if err != nil {
 			return nil, nil, err
 		}
-		return here.inside(unix.CLONE_NEWUSER, false), there.inside(unix.CLONE_NEWUSER, false), nil
+		apart := here.inside(unix.CLONE_NEWUSER, false)
+		if err := apart.probe(); err != nil {
+			here.close()
+			if there.calls != here.calls {
+				there.close()
+			}
+			return nil, nil, err
+		}
+		return apart, there.inside(unix.CLONE_NEWUSER, false), nil
 	}
 }
 
@@ -181,7 +202,12 @@ func TestSeparated(t *testing.T) {
 	for _, s := range separations {
 		here, there, err := s.build()
 		if err != nil {
-			t.Run(s.name, func(t *testing.T) { needtest.Right(t, "namespaces: "+err.Error()) })
+			t.Run(s.name, func(t *testing.T) {
+				if strings.Contains(s.name, "user") {
+					needtest.UserNamespace(t, err)
+				}
+				needtest.Right(t, "namespaces: "+err.Error())
+			})
 			continue
 		}
 		for _, theirs := range append([]program{ours}, c...) {

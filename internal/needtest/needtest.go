@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/race"
@@ -65,6 +66,9 @@ func limited(uid int, directory string) string {
 	if status(directory, "Seccomp") == "2" {
 		return "a seccomp filter is over this root"
 	}
+	if !rootMounted(filepath.Join(directory, "mountinfo")) {
+		return "this is a chroot, in which mounts cannot be made private"
+	}
 	return ""
 }
 
@@ -95,6 +99,19 @@ func status(directory, field string) string {
 		}
 	}
 	return ""
+}
+
+// rootMounted reads a table of mounts and reports whether the root directory is one of them,
+// as it is but in a chroot to a plain directory. It is taken to be one where the system does
+// not tell.
+func rootMounted(file string) bool {
+	text, err := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" {
+			return true
+		}
+	}
+	return err != nil
 }
 
 // wholeMachine reads a map of users: that of the machine's own namespace has all,
@@ -141,6 +158,19 @@ func Call(t testing.TB, what string) {
 		what += " (there is a seccomp filter)"
 	}
 	missing(t, what, set && !filtered)
+}
+
+// UserNamespace skips the test if a process could not get a user namespace of its own because
+// of a limit that holds for root as well: the kernel makes none for a process in a chroot, and
+// no more than the system allows.
+func UserNamespace(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		missing(t, "a user namespace: none is made in a chroot, or for this user: "+err.Error(), false)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EUSERS):
+		missing(t, "a user namespace: the system's limit of them is reached: "+err.Error(), false)
+	}
 }
 
 // Refused skips the test if an error is of a call that a filter may have refused.

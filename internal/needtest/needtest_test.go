@@ -83,28 +83,57 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestUserNamespace: a limit that holds for root too is a reason to skip, whatever was set up.
+func TestUserNamespace(t *testing.T) {
+	defer func(s bool) { set = s }(set)
+	set = true
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("fork/exec it: %w", syscall.EPERM), "skip: missing: a user namespace: none is made in a chroot, or for this user: fork/exec it: operation not permitted"},
+		{syscall.ENOSPC, "skip: missing: a user namespace: the system's limit of them is reached: no space left on device"},
+		{syscall.EINVAL, ""},
+		{nil, ""},
+	} {
+		at := new(told)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			UserNamespace(at, c.err)
+		}()
+		if <-done; at.text != c.want {
+			t.Errorf("%v: %q, want %q", c.err, at.text, c.want)
+		}
+	}
+}
+
 // TestLimited: a root as docker gives it, and others that have less than all.
 func TestLimited(t *testing.T) {
 	const whole, some = "0 0 4294967295\n", "0 1000 1\n"
+	const mounted = "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 	directory := t.TempDir()
 	for _, c := range []struct {
 		name        string
 		uid         int
 		users       string
 		set, filter string
+		mounts      string
 		want        string
 	}{
-		{"a machine", 0, whole, "000001ffffffffff", "0", ""},
-		{"a machine that keeps CAP_SYS_RESOURCE", 0, whole, "000001fffeffffff", "0", ""},
-		{"a user", 1000, whole, "0000000000000000", "0", "this is not root"},
-		{"a user namespace", 0, some, "000001ffffffffff", "0", "this is the root of a user namespace"},
-		{"docker", 0, whole, "00000000a80425fb", "2", "this root is without CAP_NET_ADMIN CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_PTRACE CAP_SYS_ADMIN"},
-		{"all rights and a filter", 0, whole, "000001ffffffffff", "2", "a seccomp filter is over this root"},
-		{"a system without them", 0, whole, "", "", ""},
+		{"a machine", 0, whole, "000001ffffffffff", "0", mounted, ""},
+		{"a machine that keeps CAP_SYS_RESOURCE", 0, whole, "000001fffeffffff", "0", mounted, ""},
+		{"a user", 1000, whole, "0000000000000000", "0", mounted, "this is not root"},
+		{"a user namespace", 0, some, "000001ffffffffff", "0", mounted, "this is the root of a user namespace"},
+		{"docker", 0, whole, "00000000a80425fb", "2", mounted, "this root is without CAP_NET_ADMIN CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_PTRACE CAP_SYS_ADMIN"},
+		{"all rights and a filter", 0, whole, "000001ffffffffff", "2", mounted, "a seccomp filter is over this root"},
+		{"a chroot", 0, whole, "000001ffffffffff", "0", "30 20 0:5 / /proc rw - proc proc rw\n", "this is a chroot, in which mounts cannot be made private"},
+		{"a system without them", 0, whole, "", "", mounted, ""},
 	} {
 		for name, text := range map[string]string{
-			"uid_map": c.users,
-			"status":  "Name:\tit\nCapEff:\t" + c.set + "\nSeccomp:\t" + c.filter + "\nSeccomp_filters:\t1\n",
+			"uid_map":   c.users,
+			"mountinfo": c.mounts,
+			"status":    "Name:\tit\nCapEff:\t" + c.set + "\nSeccomp:\t" + c.filter + "\nSeccomp_filters:\t1\n",
 		} {
 			if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)

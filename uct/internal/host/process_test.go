@@ -237,6 +237,9 @@ func TestOtherNetwork(t *testing.T) {
 				cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 			}
 			out, err := cmd.CombinedOutput()
+			if c.namespaces&unix.CLONE_NEWUSER != 0 {
+				needtest.UserNamespace(t, err)
+			}
 			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
 				needtest.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
 			}
