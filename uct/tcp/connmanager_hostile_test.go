@@ -444,6 +444,8 @@ func TestConnManagerCharged(t *testing.T) {
 		ucttest.SettleConn(a, h)
 		acc := ledger.Open(ledger.SourceOf(netip.MustParseAddr("127.0.0.1"), -1))
 		defer acc.Close()
+		// The end of a connection may arrive after it has settled.
+		ucttest.UntilConn(t, what, func() bool { return acc.Of(ledger.Conns) <= want && acc.Of(ledger.Files) <= want }, a, h)
 		if c, f := acc.Of(ledger.Conns), acc.Of(ledger.Files); c != want || f != want {
 			t.Errorf("%s: charged with %d connections and %d files, want %d", what, c, f, want)
 		}

@@ -1,0 +1,35 @@
+//go:build linux
+
+package rdmatest
+
+import (
+	"slices"
+	"strings"
+)
+
+// ByDevice puts the parts of a listing that begin with a line with a prefix in order; what
+// stands before the first one stays there. Where the kernel does not list the devices, as the
+// one that is made up, libibverbs has them in the order of a directory, which depends on
+// the file system.
+func ByDevice(text, prefix string) string {
+	var parts []string
+	head := true
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimLeft(line, " \t"), prefix) {
+			parts, head = append(parts, ""), false
+		}
+		if len(parts) == 0 {
+			parts = append(parts, "")
+		}
+		parts[len(parts)-1] += line
+	}
+	if head || len(parts) == 0 {
+		return text
+	}
+	first := 0
+	if !strings.HasPrefix(strings.TrimLeft(parts[0], " \t"), prefix) {
+		first = 1
+	}
+	slices.Sort(parts[first:])
+	return strings.Join(parts, "")
+}
