@@ -14,59 +14,59 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// payer is an account of the process as one worker sees it: all connections to the
+// account is an account of the process as one worker sees it: all connections to the
 // worker that come from one address, or from one user of this machine. Messages are
 // charged here, without atomic operations. The account is charged in advance, in
 // steps: with high, which is at least held but for what a last message took more than
 // was asked for. Whether there is room is decided when high has to grow.
-type payer struct {
+type account struct {
 	w       *Worker
-	account *ledger.Account
+	ledger  *ledger.Account
 	sources *source // a list
 
-	held      int // bytes of unexpected messages
-	high, low int // what the account is charged with; below low some is given back
-	opened    int // endpoints
-	owed      int // bytes of answers
-	owedHigh  int // of those the account is charged with
+	held       int // bytes of unexpected messages
+	high, low  int // what the account is charged with; below low some is given back
+	opened     int // endpoints
+	replyBytes int // bytes of answers
+	replyHigh  int // of those the account is charged with
 }
 
-// mostSlack and leastSlack bound what a payer is charged with in advance.
+// maxSlack and leastSlack bound what an account is charged with in advance.
 const (
-	mostSlack  = 1 << 20
-	leastSlack = 64 << 10
+	maxSlack = 1 << 20
+	minSlack = 64 << 10
 )
 
-// slack is what a payer that holds n bytes may be charged with in advance: little of
+// slack is what an account that holds n bytes may be charged with in advance: little of
 // what it holds, and little of what there is.
 func (w *Worker) slack(n int) int {
-	return min(max(n/8, leastSlack), w.maxHeld/256, mostSlack)
+	return min(max(n/8, minSlack), w.maxHeld/256, maxSlack)
 }
 
-// payerOf returns the payer of an account, which the caller has to join.
-func (w *Worker) payerOf(who ledger.Source) *payer {
+// accountOf returns the account of an account, which the caller has to join.
+func (w *Worker) accountOf(who ledger.Source) *account {
 	a := ledger.Open(who)
-	if p := w.payers[a]; p != nil {
+	if p := w.byLedger[a]; p != nil {
 		a.Close() // p has it open
 		return p
 	}
-	if w.payers == nil {
-		w.payers = make(map[*ledger.Account]*payer)
+	if w.byLedger == nil {
+		w.byLedger = make(map[*ledger.Account]*account)
 	}
-	p := &payer{w: w, account: a}
-	w.payers[a] = p
-	w.mostPayers = max(w.mostPayers, len(w.payers))
+	p := &account{w: w, ledger: a}
+	w.byLedger[a] = p
+	w.most = max(w.most, len(w.byLedger))
 	return p
 }
 
-// join makes p pay for a source.
-func (p *payer) join(s *source) {
-	s.payer = p
+// add makes p pay for a source.
+func (p *account) add(s *source) {
+	s.charged = p
 	link(&p.sources, s, (*source).place)
 }
 
-// leave ends that. A payer for nobody is forgotten.
-func (p *payer) leave(s *source) {
+// remove ends that. An account for nobody is forgotten.
+func (p *account) remove(s *source) {
 	unlink(&p.sources, s, (*source).place)
 	if p.sources == nil {
 		p.close()
@@ -74,29 +74,29 @@ func (p *payer) leave(s *source) {
 }
 
 // close gives back everything.
-func (p *payer) close() {
+func (p *account) close() {
 	w := p.w
 	p.resize(0)
-	p.account.Add(ledger.Owed, -int64(p.owedHigh))
-	p.account.Add(ledger.Endpoints, -int64(p.opened))
-	p.owedHigh, p.opened = 0, 0
-	delete(w.payers, p.account)
-	p.account.Close()
-	if len(w.payers) <= 1 && w.mostPayers > shrinkFrom { // maps do not shrink
-		w.mostPayers = 1
-		old := w.payers
-		w.payers = nil
+	p.ledger.Add(ledger.Owed, -int64(p.replyHigh))
+	p.ledger.Add(ledger.Endpoints, -int64(p.opened))
+	p.replyHigh, p.opened = 0, 0
+	delete(w.byLedger, p.ledger)
+	p.ledger.Close()
+	if len(w.byLedger) <= 1 && w.most > shrinkFrom { // maps do not shrink
+		w.most = 1
+		old := w.byLedger
+		w.byLedger = nil
 		for a, q := range old {
-			w.payers = map[*ledger.Account]*payer{a: q}
+			w.byLedger = map[*ledger.Account]*account{a: q}
 		}
 	}
 }
 
-// closePayers is for the end of the worker.
-func (w *Worker) closePayers() {
-	for _, p := range w.payers {
+// closeAccounts is for the end of the worker.
+func (w *Worker) closeAccounts() {
+	for _, p := range w.byLedger {
 		for s := p.sources; s != nil; s = s.next {
-			s.left = true
+			s.detached = true
 		}
 		p.close()
 	}
@@ -107,15 +107,15 @@ func (w *Worker) closePayers() {
 const shrinkFrom = 1024
 
 // resize charges the account with high bytes.
-func (p *payer) resize(high int) {
-	p.account.Add(ledger.Bytes, int64(high-p.high))
+func (p *account) resize(high int) {
+	p.ledger.Add(ledger.Bytes, int64(high-p.high))
 	p.w.reserved += high - p.high
 	p.high, p.low = high, high-4*p.w.slack(high)
 }
 
 // reserve charges the account for n bytes more, and some in advance, if the process
 // may hold them.
-func (p *payer) reserve(n, limit int) bool {
+func (p *account) reserve(n, limit int) bool {
 	need := p.held + n - p.high
 	if need <= 0 {
 		return true
@@ -135,18 +135,18 @@ func (p *payer) reserve(n, limit int) bool {
 // held is the memory of messages without a receive: our buffers, and message
 // objects with the transports' memory that they keep.
 func (w *Worker) held() (n int) {
-	for _, p := range w.payers {
+	for _, p := range w.byLedger {
 		n += p.held
 	}
 	return n
 }
 
-// trim gives back what is charged in advance to any payer of the worker.
+// trim gives back what is charged in advance to any account of the worker.
 func (w *Worker) trim() {
 	if w.reserved <= w.held() {
 		return
 	}
-	for _, p := range w.payers {
+	for _, p := range w.byLedger {
 		if p.high > p.held {
 			p.resize(p.held)
 			p.low = 0
@@ -155,7 +155,7 @@ func (w *Worker) trim() {
 }
 
 // amount is how much of a kind is held.
-func (p *payer) amount(k ledger.Kind) int {
+func (p *account) amount(k ledger.Kind) int {
 	if k == ledger.Endpoints {
 		return p.opened
 	}
@@ -169,9 +169,9 @@ func (s *source) amount(k ledger.Kind) int {
 	return s.held
 }
 
-// greediest returns the connection that holds most of a kind, nil if none that can
+// largestSource returns the connection that holds most of a kind, nil if none that can
 // give way holds any. One that was evicted can still hold parts of messages of others.
-func (p *payer) greediest(k ledger.Kind) *source {
+func (p *account) largestSource(k ledger.Kind) *source {
 	var hog *source
 	for s := p.sources; s != nil; s = s.next {
 		if s != &s.w.unnamed && !s.evicted && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
@@ -200,12 +200,12 @@ func (p *payer) greediest(k ledger.Kind) *source {
 // than mostAutoHeld.
 func autoHeld() int {
 	if m := topo.Memory() / 4; m > 0 {
-		return int(min(m, mostAutoHeld))
+		return int(min(m, maxAutoHeld))
 	}
-	return mostAutoHeld
+	return maxAutoHeld
 }
 
-const mostAutoHeld = min(4<<30, math.MaxInt/2)
+const maxAutoHeld = min(4<<30, math.MaxInt/2)
 
 // overshoot is by how much a limit may be exceeded.
 func overshoot(limit int) int { return limit / 16 }
@@ -214,7 +214,7 @@ func overshoot(limit int) int { return limit / 16 }
 // not posted. Beyond the limit, which protects the process, who holds most loses its
 // messages and its connection: by the error, if it is s.
 func (w *Worker) charge(s *source, n int) error {
-	if p := s.payer; p != nil && p.held+n <= p.high {
+	if p := s.charged; p != nil && p.held+n <= p.high {
 		return nil
 	}
 	return w.makeRoom(s, n)
@@ -222,13 +222,13 @@ func (w *Worker) charge(s *source, n int) error {
 
 //go:noinline
 func (w *Worker) makeRoom(s *source, n int) error {
-	p := s.pays()
+	p := s.account()
 	fits := func(limit int) bool { return p.reserve(n, limit) }
 	if fits(w.maxHeld) {
 		return nil
 	}
 	w.trim()
-	return w.contend(s, ledger.Bytes, n, w.maxHeld, fits, func() error {
+	return w.enforceLimit(s, ledger.Bytes, n, w.maxHeld, fits, func() error {
 		return fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
 			ledger.Total(ledger.Bytes), n, w.maxHeld, ucs.ErrExceedsLimit)
 	})
@@ -241,38 +241,38 @@ func (w *Worker) mayOpen(s *source) error {
 	if fits(limit) {
 		return nil
 	}
-	return w.contend(s, ledger.Endpoints, 1, limit, fits, func() error {
+	return w.enforceLimit(s, ledger.Endpoints, 1, limit, fits, func() error {
 		return fmt.Errorf("ucp: peers have opened %d endpoints, UCX_MAX_UNEXP_EPS=%d: %w",
 			ledger.Total(ledger.Endpoints), limit, ucs.ErrExceedsLimit)
 	})
 }
 
-// contend makes room for n more of something that s asks for, or refuses it.
-func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
-	w.tie()
-	mine := s.pays().account
+// enforceLimit makes room for n more of something that s asks for, or refuses it.
+func (w *Worker) enforceLimit(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
+	w.bindAccounts()
+	mine := s.account().ledger
 	for asked := false; ; {
 		if fits(limit) {
 			return nil
 		}
 		who, most, strange := ledger.Greediest(k)
-		theirs := w.payerOfSource(who)
+		theirs := w.accountOfSource(who)
 		var hog *source // of this worker, that gives way
 		switch {
 		case who == mine.Source():
-			hog = s.pays().greediest(k)
-			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= w.unnamed.amount(k) && w.unnamed.payer == s.pays()) {
+			hog = s.account().largestSource(k)
+			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= w.unnamed.amount(k) && w.unnamed.charged == s.account()) {
 				hog = nil
 			}
 		case strange && !mine.Stranger() || strange == mine.Stranger() && most > mine.Of(k)+int64(n):
 			if theirs != nil {
-				hog = theirs.greediest(k)
+				hog = theirs.largestSource(k)
 			}
-			if hog != nil && theirs == w.unnamed.payer && hog.amount(k) <= w.unnamed.amount(k) {
+			if hog != nil && theirs == w.unnamed.charged && hog.amount(k) <= w.unnamed.amount(k) {
 				hog = nil // who holds most cannot be told
 			}
 			if hog == nil || 2*int64(theirs.amount(k)) < most { // most of it is with others
-				if !asked && askOthers(w) > 0 {
+				if !asked && askSiblings(w) > 0 {
 					asked = true
 					if fits(limit + overshoot(limit)) {
 						return nil
@@ -306,17 +306,17 @@ func (w *Worker) logRefusal(who *ledger.Account, reason ledger.Reason, err error
 	}
 }
 
-// payerOfSource returns the payer of an account if the worker has one.
-func (w *Worker) payerOfSource(who ledger.Source) *payer {
+// accountOfSource returns the account of an account if the worker has one.
+func (w *Worker) accountOfSource(who ledger.Source) *account {
 	a := ledger.Open(who)
 	defer a.Close()
-	return w.payers[a]
+	return w.byLedger[a]
 }
 
 // evict drops a connection and frees what it made the worker hold.
 func (w *Worker) evict(s *source, reason error) {
-	if s.pays().account.Refuse(ledger.Evicted) {
-		w.ctx.log.Warn("dropping the connection that holds the most", zap.String("worker", w.name), zap.Stringer("from", s.pays().account.Source()),
+	if s.account().ledger.Refuse(ledger.Evicted) {
+		w.ctx.log.Warn("dropping the connection that holds the most", zap.String("worker", w.name), zap.Stringer("from", s.account().ledger.Source()),
 			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
 	}
 	w.stats.Evicted++
@@ -333,12 +333,12 @@ func (w *Worker) evict(s *source, reason error) {
 	w.trim()
 }
 
-// shed does what another worker has asked for: the greediest give way until there is
+// reclaimAsked does what another worker has asked for: the greediest give way until there is
 // some room again, as far as they are here.
-func (w *Worker) shed() {
-	w.asked.Store(false)
+func (w *Worker) reclaimAsked() {
+	w.reclaimWanted.Store(false)
 	w.trim()
-	w.tie()
+	w.bindAccounts()
 	for _, l := range []struct {
 		kind  ledger.Kind
 		limit int
@@ -346,11 +346,11 @@ func (w *Worker) shed() {
 		target := int64(l.limit - overshoot(l.limit))
 		for ledger.Total(l.kind) > target {
 			who, _, _ := ledger.Greediest(l.kind)
-			p := w.payerOfSource(who)
+			p := w.accountOfSource(who)
 			if p == nil {
 				break
 			}
-			hog := p.greediest(l.kind)
+			hog := p.largestSource(l.kind)
 			if hog == nil {
 				break
 			}
@@ -359,115 +359,115 @@ func (w *Worker) shed() {
 	}
 }
 
-// tie finds out whom the application knows by the endpoints that it has made. It is
+// bindAccounts finds out whom the application knows by the endpoints that it has made. It is
 // done when it matters, and what was found out is kept.
-func (w *Worker) tie() {
-	if w.untied == 0 {
+func (w *Worker) bindAccounts() {
+	if w.unbound == 0 {
 		return
 	}
 	look := func(ep *Endpoint) {
-		if ep.life.Mine() && ep.life.Stage != life.Gone && (ep.bill == nil || ep.bill.known == nil) {
-			ep.tieToLanes()
+		if ep.life.Mine() && ep.life.Stage != life.Gone && (ep.charge == nil || ep.charge.boundTo == nil) {
+			ep.bindToLanes()
 		}
 	}
-	if w.untied != w.looked {
+	if w.unbound != w.unboundSeen {
 		w.endpoints.Each(look)
-		w.looked = w.untied
+		w.unboundSeen = w.unbound
 		return
 	}
-	w.nextUntied = w.endpoints.Some(w.nextUntied, fewEndpoints, look)
+	w.nextUnbound = w.endpoints.Some(w.nextUnbound, fewEndpoints, look)
 }
 
 // fewEndpoints are looked at each time among those of which nothing was found out.
 const fewEndpoints = 64
 
-// tieToLanes looks for the peer's account among the connections of the endpoint.
-func (ep *Endpoint) tieToLanes() {
+// bindToLanes looks for the peer's account among the connections of the endpoint.
+func (ep *Endpoint) bindToLanes() {
 	for i := range ep.lanes {
 		if l, ok := ep.lanes[i].uct.(uct.SourceHolder); ok {
 			if src := l.Source(); src != nil {
-				ep.know(payingFor(src))
+				ep.bindAccount(ledgerSource(src))
 				return
 			}
 		}
 	}
 }
 
-// know notes that the application knows a source, by an endpoint that it has made.
-func (ep *Endpoint) know(who ledger.Source) {
-	if b := ep.billing(); b.known == nil && ep.life.Stage != life.Gone {
-		b.known = ledger.Open(who)
-		b.known.Add(ledger.Known, 1)
-		ep.w.untied--
+// bindAccount notes that the application knows a source, by an endpoint that it has made.
+func (ep *Endpoint) bindAccount(who ledger.Source) {
+	if b := ep.ensureCharge(); b.boundTo == nil && ep.life.Stage != life.Gone {
+		b.boundTo = ledger.Open(who)
+		b.boundTo.Add(ledger.Known, 1)
+		ep.w.unbound--
 	}
 }
 
-// unknow ends that, with the endpoint.
-func (ep *Endpoint) unknow() {
+// unbindAccount ends that, with the endpoint.
+func (ep *Endpoint) unbindAccount() {
 	switch {
 	case !ep.life.Mine():
-	case ep.bill == nil || ep.bill.known == nil:
-		ep.w.untied--
+	case ep.charge == nil || ep.charge.boundTo == nil:
+		ep.w.unbound--
 	default:
-		ep.bill.known.Add(ledger.Known, -1)
-		ep.bill.known.Close()
-		ep.bill.known = nil
+		ep.charge.boundTo.Add(ledger.Known, -1)
+		ep.charge.boundTo.Close()
+		ep.charge.boundTo = nil
 	}
 }
 
 // What peers make a process hold is limited for all its workers together. A worker that
 // needs what another one could give back asks for it.
 
-// fellows are the workers of the process.
-var fellows struct {
+// siblings are the workers of the process.
+var siblings struct {
 	sync.Mutex
 	workers map[*Worker]struct{}
 }
 
-// enlist makes a worker one that others can ask to give something back; resign ends
+// joinSiblings makes a worker one that others can ask to give something back; resign ends
 // that.
-func (w *Worker) enlist() {
-	fellows.Lock()
-	defer fellows.Unlock()
-	if fellows.workers == nil {
-		fellows.workers = make(map[*Worker]struct{})
+func (w *Worker) joinSiblings() {
+	siblings.Lock()
+	defer siblings.Unlock()
+	if siblings.workers == nil {
+		siblings.workers = make(map[*Worker]struct{})
 	}
-	fellows.workers[w] = struct{}{}
+	siblings.workers[w] = struct{}{}
 }
 
-func (w *Worker) resign() {
-	fellows.Lock()
-	delete(fellows.workers, w)
-	fellows.Unlock()
+func (w *Worker) leaveSiblings() {
+	siblings.Lock()
+	delete(siblings.workers, w)
+	siblings.Unlock()
 }
 
-// askOthers asks the other workers to throw away what those hold who have to give
+// askSiblings asks the other workers to throw away what those hold who have to give
 // way, and returns their number.
-func askOthers(w *Worker) int {
-	fellows.Lock()
-	defer fellows.Unlock()
+func askSiblings(w *Worker) int {
+	siblings.Lock()
+	defer siblings.Unlock()
 	n := 0
-	for f := range fellows.workers {
+	for f := range siblings.workers {
 		if f == w {
 			continue
 		}
 		n++
-		if !f.asked.Swap(true) {
+		if !f.reclaimWanted.Swap(true) {
 			f.wake.signal()
 		}
 	}
 	return n
 }
 
-// askOthersForRoom asks the other workers to close endpoints that take what a transport has
+// askSiblingsForRoom asks the other workers to close endpoints that take what a transport has
 // no more of.
-func (w *Worker) askOthersForRoom() {
-	fellows.Lock()
-	for f := range fellows.workers {
+func (w *Worker) askSiblingsForRoom() {
+	siblings.Lock()
+	for f := range siblings.workers {
 		if f != w {
-			f.squeezed.Store(true)
+			f.roomWanted.Store(true)
 		}
 	}
-	fellows.Unlock()
-	askOthers(w)
+	siblings.Unlock()
+	askSiblings(w)
 }

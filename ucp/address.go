@@ -36,9 +36,9 @@ func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
 		return nil, fmt.Errorf("ucp: Address with unknown flags %#x: %w", uint32(flags&^AddressNetOnly), ucs.ErrInvalidParam)
 	}
-	w.enter()
+	w.acquire()
 	a, err := w.addressNow(flags)
-	w.exit()
+	w.release()
 	return a, err
 }
 

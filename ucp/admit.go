@@ -18,45 +18,45 @@ import (
 
 // Who asks for an endpoint, or after one, and whether that is answered.
 
-// whoAsks is who has sent a request, as far as that is believed.
-type whoAsks struct {
-	peer  *peer                // nil for nobody that is known
-	said  *proto.WorkerAddress // what he has said of himself, nil if all of that is believed
-	roams bool                 // he may be that peer, and may be anybody
-	later bool                 // the request is kept back
+// requester is who has sent a request, as far as that is believed.
+type requester struct {
+	peer     *peer                // nil for nobody that is known
+	claimed  *proto.WorkerAddress // what he has said of himself, nil if all of that is believed
+	migrated bool                 // he may be that peer, and may be anybody
+	deferred bool                 // the request is kept back
 }
 
-// hear decides whether to do what a peer asks for, in what order it costs: first how
+// admitRequest decides whether to do what a peer asks for, in what order it costs: first how
 // often it has asked, then whether it has proved that it may, then whether the worker is
 // open to who it says it is, and only then whether it is that. It leaves in the address
 // what is believed. The error drops the connection.
-func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, error) {
-	again, proved := from.again(), false
+func (w *Worker) admitRequest(from *source, m *proto.Wireup, message []byte) (requester, error) {
+	again, proved := from.replaying(), false
 	if again {
-		proved = from.kept.proved
+		proved = from.deferred.proved
 	} else {
-		err := w.mayAsk(from)
+		err := w.checkRate(from)
 		if err == nil {
 			proved, err = w.proved(from, m, message)
 		}
 		if err != nil {
-			return whoAsks{}, err
+			return requester{}, err
 		}
 	}
-	p, first := w.claimed(from, &m.Address)
-	if err := w.admits(from, p, proved); err != nil {
+	p, first := w.claimedPeer(from, &m.Address)
+	if err := w.admit(from, p, proved); err != nil {
 		w.notPeer(from, first)
-		return whoAsks{}, err
+		return requester{}, err
 	}
-	q := whoAsks{said: w.doubt(from, &m.Address)}
-	p, second := w.claimed(from, &m.Address)
+	q := requester{claimed: w.validateAddress(from, &m.Address)}
+	p, second := w.claimedPeer(from, &m.Address)
 	w.notPeer(from, first || second)
 	if q.peer = p; p == nil && proved && m.Type == proto.WireupRequest {
-		q.peer = w.roamer(from, q.said, m)
-		q.roams = q.peer != nil
+		q.peer = w.migratedPeer(from, q.claimed, m)
+		q.migrated = q.peer != nil
 	}
-	err := w.admits(from, q.peer, proved)
-	q.later = err == nil && !again && w.keepBack(from, &m.Address, message, proved)
+	err := w.admit(from, q.peer, proved)
+	q.deferred = err == nil && !again && w.deferRequest(from, &m.Address, message, proved)
 	return q, err
 }
 
@@ -64,21 +64,21 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, e
 func (w *Worker) notPeer(from *source, so bool) {
 	if so && w.refused(from, ledger.Claim) {
 		w.ctx.log.Diag("a peer's certificate does not belong to the peer that its request names: treating it as another peer",
-			zap.String("worker", w.name), zap.Stringer("from", from.pays().account.Source()))
+			zap.String("worker", w.name), zap.Stringer("from", from.account().ledger.Source()))
 	}
 }
 
-// claimed returns the peer that has sent a request: who goes by its uuid and has an
+// claimedPeer returns the peer that has sent a request: who goes by its uuid and has an
 // entry of its address, as far as that is believed; nil for nobody. Requests through
 // memory of ours are believed also if the application gave another part of the
 // peer's address. other says that the address is of a peer with another certificate.
-func (w *Worker) claimed(from *source, addr *proto.WorkerAddress) (p *peer, other bool) {
-	p = w.find(addr.UUID, entriesOf(addr))
+func (w *Worker) claimedPeer(from *source, addr *proto.WorkerAddress) (p *peer, other bool) {
+	p = w.findPeer(addr.UUID, entriesOf(addr))
 	if p != nil && !p.provenBy(from) {
 		return nil, true
 	}
 	if p == nil && from.uct == nil {
-		p = w.vouchedFor(addr.UUID)
+		p = w.trustedPeer(addr.UUID)
 	}
 	return p, false
 }
@@ -90,8 +90,8 @@ func (w *Worker) Allow(a Address) error {
 	if w.missing() {
 		return errMissing("Worker.Allow", w == nil)
 	}
-	w.look()
-	defer w.unlook()
+	w.acquireRead()
+	defer w.releaseRead()
 	addr, err := w.parseAllowed(a)
 	if err != nil {
 		return err
@@ -105,13 +105,13 @@ func (w *Worker) Disallow(a Address) error {
 	if w.missing() {
 		return errMissing("Worker.Disallow", w == nil)
 	}
-	w.look()
-	defer w.unlook()
+	w.acquireRead()
+	defer w.releaseRead()
 	addr, err := w.parseAllowed(a)
 	if err != nil {
 		return err
 	}
-	if p := w.find(addr.UUID, entriesOf(&addr)); p != nil && p.allowed {
+	if p := w.findPeer(addr.UUID, entriesOf(&addr)); p != nil && p.allowed {
 		p.allowed = false
 		w.releasePeer(p)
 	}
@@ -126,12 +126,12 @@ func (w *Worker) parseAllowed(a Address) (proto.WorkerAddress, error) {
 	return addr, err
 }
 
-// admits refuses requests of peers that the application does not vouch for, if that
+// admit refuses requests of peers that the application does not vouch for, if that
 // is what it wants, or if they have not proved that they have its address. The error
 // drops the connection: the peer shall not wait.
-func (w *Worker) admits(from *source, p *peer, proved bool) error {
+func (w *Worker) admit(from *source, p *peer, proved bool) error {
 	switch {
-	case p != nil && p.vouched():
+	case p != nil && p.trusted():
 		return nil
 	case !proved:
 		return w.unproved(from)
@@ -145,20 +145,20 @@ func (w *Worker) admits(from *source, p *peer, proved bool) error {
 	return err
 }
 
-// bygone reports whether a question whether an end still exists can be of a worker to
+// staleRequest reports whether a question whether an end still exists can be of a worker to
 // which the application had an endpoint: it came through memory of ours, with a uuid that
 // is remembered. Such a question is answered, whoever the worker is open to now. On a
 // connection a refusal says as much, as the connection ends; in memory nothing else
 // would, and the peer would wait for as long as this process lives. It needs no proof of
 // the token, as C UCX knows none. Who is somebody else and has seen the uuid is a process
 // of our user, and learns that there is no such endpoint.
-func (w *Worker) bygone(from *source, m *proto.Wireup) bool {
-	k := w.peers[m.Address.UUID]
+func (w *Worker) staleRequest(from *source, m *proto.Wireup) bool {
+	k := w.byUUID[m.Address.UUID]
 	return from.uct == nil && k != nil && k.nextSN != 0
 }
 
-// keepInside leaves in an address what leads within the machine.
-func (w *Worker) keepInside(addr *proto.WorkerAddress) {
+// keepLocalEntries leaves in an address what leads within the machine.
+func (w *Worker) keepLocalEntries(addr *proto.WorkerAddress) {
 	for k := range addr.Devices {
 		d := &addr.Devices[k]
 		d.Ifaces = slices.DeleteFunc(d.Ifaces, func(f proto.AddressIface) bool {
@@ -210,10 +210,10 @@ func (s *source) certificate() *certificate {
 	if l == nil {
 		return nil
 	}
-	if !s.looked {
-		s.looked, s.named = true, certificateOf(l.SourceTLS())
+	if !s.certificateRead {
+		s.certificateRead, s.peerCertificate = true, certificateOf(l.SourceTLS())
 	}
-	return s.named
+	return s.peerCertificate
 }
 
 // provenBy reports whether a connection can be the peer's: who was heard with a

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// doubt takes out of the address in a request what the connection it came on does
+// validateAddress takes out of the address in a request what the connection it came on does
 // not bear out:
 //
 //   - entries that lead to a process of this machine, unless the kernel says that this
@@ -44,49 +44,49 @@ import (
 //
 // It returns what the peer has said of itself, of transports with IP addresses, nil
 // if all of that is borne out.
-func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
-	return w.doubtBut(from, addr, false)
+func (w *Worker) validateAddress(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
+	return w.validateAddressOf(from, addr, false)
 }
 
-// doubtBut is doubt that leaves the IP addresses, if the application has accepted the peer:
+// validateAddressOf is validateAddress that leaves the IP addresses, if the application has accepted the peer:
 // then it is on one connection with it, may have several devices, and has made ends on each
 // that it names. Those of this machine are still the peer's only if its user listens there.
-func (w *Worker) doubtBut(from *source, addr *proto.WorkerAddress, accepted bool) (said *proto.WorkerAddress) {
+func (w *Worker) validateAddressOf(from *source, addr *proto.WorkerAddress, accepted bool) (said *proto.WorkerAddress) {
 	l := from.locator()
 	if l == nil {
 		return nil
 	}
-	d := doubter{accepted: accepted, w: w, from: from, connection: l, info: l.SourceInfo(), known: w.peers[addr.UUID], tiresome: w.tired(from)}
-	verdicts := make([]verdict, 0, addr.NumIfaces())
+	d := addressValidator{accepted: accepted, w: w, from: from, connection: l, info: l.SourceInfo(), identity: w.byUUID[addr.UUID], exhausted: w.lookupsExhausted(from)}
+	verdicts := make([]entryVerdict, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		verdicts = append(verdicts, d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport))
 		return true
 	})
-	if d.stolen || d.strange {
-		said = d.located(addr.Clone())
+	if d.otherProcess || d.addrDiffers {
+		said = d.validEntries(addr.Clone())
 	}
 	n := 0
 	for k := range addr.Devices {
 		dev := &addr.Devices[k]
 		dev.Ifaces = slices.DeleteFunc(dev.Ifaces, func(f proto.AddressIface) bool {
 			v := verdicts[n]
-			if v == leadsUnsaid && d.tied {
+			if v == entryUnknown && d.heldByProcess {
 				v = d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport)
 			}
 			n++
-			return v != leadsToPeer
+			return v != entryValid
 		})
 	}
-	if d.lies() && w.refused(from, ledger.Claim) {
+	if d.contradicts() && w.refused(from, ledger.Claim) {
 		w.ctx.log.Diag("ignoring entries of a peer's address that are not the peer's",
 			zap.String("worker", w.name), zap.Stringer("from", d.info.Addr))
 	}
 	return said
 }
 
-// located takes out of an address what is not of a transport with IP addresses, and
+// validEntries takes out of an address what is not of a transport with IP addresses, and
 // those where the peer cannot be: of this machine, if it is elsewhere.
-func (d *doubter) located(addr *proto.WorkerAddress) *proto.WorkerAddress {
+func (d *addressValidator) validEntries(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	for k := range addr.Devices {
 		dev := &addr.Devices[k]
 		dev.Ifaces = slices.DeleteFunc(dev.Ifaces, func(f proto.AddressIface) bool {
@@ -103,49 +103,49 @@ func (d *doubter) located(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	return addr
 }
 
-// verdict is what is believed of an entry.
-type verdict uint8
+// entryVerdict is what is believed of an entry.
+type entryVerdict uint8
 
 const (
-	leadsNowhere verdict = iota // from here, or not to the peer
-	leadsUnsaid                 // to what could be anybody's
-	leadsToPeer
+	entryUnreachable entryVerdict = iota // from here, or not to the peer
+	entryUnknown                         // to what could be anybody's
+	entryValid
 )
 
-// doubter looks at the entries of one address.
-type doubter struct {
-	w          *Worker
-	from       *source
-	connection uct.SourceLocator
-	info       uct.SourceInfo
-	known      *known // who goes by the uuid of the address
-	looked     []lookedAt
-	listeners  []listener
-	accepted   bool // by the application, from where it connects
-	tiresome   bool // looking has taken too long before
-	found      int  // entries whose process was looked for
-	tied       bool // a process holds the connection
-	unsaid     bool // the last entry does not say of which process it is
+// addressValidator looks at the entries of one address.
+type addressValidator struct {
+	w              *Worker
+	from           *source
+	connection     uct.SourceLocator
+	info           uct.SourceInfo
+	identity       *identity // who goes by the uuid of the address
+	looked         []processLookup
+	listeners      []claimedListener
+	accepted       bool // by the application, from where it connects
+	exhausted      bool // looking has taken too long before
+	lookups        int  // entries whose process was looked for
+	heldByProcess  bool // a process holds the connection
+	processUnknown bool // the last entry does not say of which process it is
 
-	stolen  bool // an entry names a process that is another one
-	fits    bool // an entry has an IP address that can be the peer's
-	strange bool // one has another
+	otherProcess bool // an entry names a process that is another one
+	addrMatches  bool // an entry has an IP address that can be the peer's
+	addrDiffers  bool // one has another
 }
 
-// listener is an address of this machine, and whether the peer can be who listens there.
-type listener struct {
+// claimedListener is an address of this machine, and whether the peer can be who listens there.
+type claimedListener struct {
 	at  netip.AddrPort
 	may bool
 }
 
-// lookedAt is a process, and whether it holds the connection.
-type lookedAt struct {
+// processLookup is a process, and whether it holds the connection.
+type processLookup struct {
 	process uct.Process
 	holds   bool
 }
 
 // judge says what is believed of an entry.
-func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) {
+func (d *addressValidator) judge(p uct.ReachableParams, t proto.TransportID) (v entryVerdict) {
 	for _, i := range d.w.ifaces {
 		if i.id != t {
 			continue
@@ -155,74 +155,76 @@ func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) 
 			if !finds || !d.mayFind() {
 				continue
 			}
-			d.unsaid = false
-			if d.w.timed(d.from, func() bool {
-				_, err := f.FindProcess(p, d.may)
+			d.processUnknown = false
+			if d.w.timeLookup(d.from, func() bool {
+				_, err := f.FindProcess(p, d.mayHold)
 				return err == nil
 			}) {
-				return leadsToPeer
+				return entryValid
 			}
-			if d.unsaid && !d.tied {
-				v = leadsUnsaid
+			if d.processUnknown && !d.heldByProcess {
+				v = entryUnknown
 			}
 			continue
 		}
 		a, has := i.uct.(uct.AddrLocator)
 		if !has || !d.info.Addr.IsValid() {
-			return leadsToPeer
+			return entryValid
 		}
 		at, here, err := a.PeerAddr(p)
 		switch {
 		case err != nil:
 		case !at.Addr().IsValid():
-			return leadsToPeer
-		case d.comesFrom(at, here), d.vouchedFor(p, t, here):
-			d.fits = true
-			return leadsToPeer
+			return entryValid
+		case d.comesFrom(at, here), d.trusted(p, t, here):
+			d.addrMatches = true
+			return entryValid
 		case i.pairwise() && (!here || d.info.Local):
-			return leadsToPeer
+			return entryValid
 		default:
-			d.strange = true
+			d.addrDiffers = true
 			return v // where it is does not depend on the interface
 		}
 	}
 	return v
 }
 
-// may reports whether to go on with an entry of a process, 0 if it does not say of
+// mayHold reports whether to go on with an entry of a process, 0 if it does not say of
 // which one.
-func (d *doubter) may(p uct.Process) bool {
+func (d *addressValidator) mayHold(p uct.Process) bool {
 	if p == 0 {
-		d.unsaid = true
-		return d.tied
+		d.processUnknown = true
+		return d.heldByProcess
 	}
 	holds := d.holds(p)
-	d.tied = d.tied || holds
-	d.stolen = d.stolen || !holds
+	d.heldByProcess = d.heldByProcess || holds
+	d.otherProcess = d.otherProcess || !holds
 	return holds
 }
 
-// lies reports whether the address says what no honest one does: that the peer is a
+// contradicts reports whether the address says what no honest one does: that the peer is a
 // process that it is not, or that it is anywhere but where it is. A peer with several
 // devices names them all, and has the same addresses as this machine on those that
 // lead nowhere.
-func (d *doubter) lies() bool { return d.stolen && d.info.User.Known || d.strange && !d.fits }
+func (d *addressValidator) contradicts() bool {
+	return d.otherProcess && d.info.User.Known || d.addrDiffers && !d.addrMatches
+}
 
-// vouchedFor reports whether the application has said that whoever is at an entry is
+// trusted reports whether the application has said that whoever is at an entry is
 // also where the connection comes from. Peers with several devices need not connect
 // from the one that they name: C UCX 1.13 leaves that to the routes of its machine.
-func (d *doubter) vouchedFor(p uct.ReachableParams, t proto.TransportID, here bool) bool {
-	if d.known == nil || here { // within the machine the kernel is asked
+func (d *addressValidator) trusted(p uct.ReachableParams, t proto.TransportID, here bool) bool {
+	if d.identity == nil || here { // within the machine the kernel is asked
 		return false
 	}
 	e := idOf(t, p.DeviceAddr, p.IfaceAddr)
-	return slices.ContainsFunc(d.known.peers, func(q *peer) bool {
-		return q.vouched() && slices.Contains(q.at, e) && d.comesFromOneOf(q.address)
+	return slices.ContainsFunc(d.identity.peers, func(q *peer) bool {
+		return q.trusted() && slices.Contains(q.entries, e) && d.comesFromOneOf(q.address)
 	})
 }
 
 // comesFromOneOf reports whether a connection comes from the IP address of an entry.
-func (d *doubter) comesFromOneOf(addr *proto.WorkerAddress) (found bool) {
+func (d *addressValidator) comesFromOneOf(addr *proto.WorkerAddress) (found bool) {
 	from := d.info.Addr.Addr().Unmap()
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		for _, i := range d.w.ifaces {
@@ -238,7 +240,7 @@ func (d *doubter) comesFromOneOf(addr *proto.WorkerAddress) (found bool) {
 
 // isAt reports whether an entry is of a transport with IP addresses, and the peer
 // can have that.
-func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
+func (d *addressValidator) isAt(p uct.ReachableParams, t proto.TransportID) bool {
 	for _, i := range d.w.ifaces {
 		a, has := i.uct.(uct.AddrLocator)
 		if i.id != t || !has {
@@ -253,7 +255,7 @@ func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
 
 // comesFrom reports whether the peer can be who listens at an address. here says that
 // it is one of this machine.
-func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
+func (d *addressValidator) comesFrom(at netip.AddrPort, here bool) bool {
 	check := d.w.ctx.settings.CheckSource != config.No && !d.accepted
 	switch {
 	case here && !d.info.Local:
@@ -270,41 +272,41 @@ func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
 // mayListen reports whether the peer can be who listens at an address of this machine.
 // The kernel is asked once for each, not for many, and not for who has made looking take
 // too long: what was not asked is not believed.
-func (d *doubter) mayListen(c uct.ListenerChecker, at netip.AddrPort) bool {
+func (d *addressValidator) mayListen(c uct.ListenerChecker, at netip.AddrPort) bool {
 	for _, l := range d.listeners {
 		if l.at == at {
 			return l.may
 		}
 	}
-	if d.tiresome || len(d.listeners) >= maxFound {
+	if d.exhausted || len(d.listeners) >= maxFound {
 		return false
 	}
-	l := listener{at: at, may: d.w.timed(d.from, func() bool { return c.MayListen(at) })}
+	l := claimedListener{at: at, may: d.w.timeLookup(d.from, func() bool { return c.MayListen(at) })}
 	d.listeners = append(d.listeners, l)
 	return l.may
 }
 
 // holds reports whether a process has the other end of the connection. The kernel is
 // asked once for each.
-func (d *doubter) holds(p uct.Process) bool {
+func (d *addressValidator) holds(p uct.Process) bool {
 	for _, l := range d.looked {
 		if l.process == p {
 			return l.holds
 		}
 	}
-	l := lookedAt{process: p, holds: d.info.Local && len(d.looked) < maxProcesses && d.connection.HeldBy(p)}
+	l := processLookup{process: p, holds: d.info.Local && len(d.looked) < maxProcesses && d.connection.HeldBy(p)}
 	d.looked = append(d.looked, l)
 	return l.holds
 }
 
 // mayFind reports whether to look for the process of one more entry: not for who is
 // elsewhere, not for ever, and not for who has made that take too long.
-func (d *doubter) mayFind() bool {
-	if !d.info.Local || d.tiresome {
+func (d *addressValidator) mayFind() bool {
+	if !d.info.Local || d.exhausted {
 		return false
 	}
-	d.found++
-	return d.found <= maxFound
+	d.lookups++
+	return d.lookups <= maxFound
 }
 
 // maxFound is how many entries within the machine are looked at, and how many listeners

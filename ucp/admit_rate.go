@@ -33,67 +33,67 @@ const (
 // not asked lately.
 const maxRates = 1024
 
-// rate is how much an address has asked.
-type rate struct {
-	left  float64       // requests that it may still make at once, negative in debt
-	since time.Duration // when that was so
+// requestRate is how much an address has asked.
+type requestRate struct {
+	tokens  float64       // requests that it may still make at once, negative in debt
+	updated time.Duration // when that was so
 
-	looks spending // on look-ups
-	seeks spending // on searches for ways that there are not
+	lookups  timeBudget // on look-ups
+	searches timeBudget // on searches for ways that there are not
 }
 
-// spending is time that was spent for somebody.
-type spending struct {
+// timeBudget is time that was spent for somebody.
+type timeBudget struct {
 	spent time.Duration
 	when  time.Duration // that was so, by askClock
 }
 
-// at is what is left of it at a later time.
-func (s *spending) at(now time.Duration) time.Duration {
+// spentAt is what is left of it at a later time.
+func (s *timeBudget) spentAt(now time.Duration) time.Duration {
 	return max(s.spent-(now-s.when)/askShare, 0)
 }
 
 // add adds the time since something began; what was spent at the same time counts once.
-func (s *spending) add(began time.Duration) {
+func (s *timeBudget) add(began time.Duration) {
 	now := askClock()
 	if began = max(began, s.when); now > began {
-		s.spent, s.when = s.at(began)+now-began, now
+		s.spent, s.when = s.spentAt(began)+now-began, now
 	}
 }
 
-// tired reports whether it is too much.
-func (s *spending) tired() bool { return s.spent > 0 && s.at(askClock()) >= askMost }
+// exhausted reports whether it is too much.
+func (s *timeBudget) exhausted() bool { return s.spent > 0 && s.spentAt(askClock()) >= askMost }
 
 // take counts a request, and returns how long the address is in debt.
-func (r *rate) take(now time.Duration) time.Duration {
-	r.left = r.at(now) - 1
-	r.since = now
-	if r.left >= 0 {
+func (r *requestRate) take(now time.Duration) time.Duration {
+	r.tokens = r.tokensAt(now) - 1
+	r.updated = now
+	if r.tokens >= 0 {
 		return 0
 	}
-	return time.Duration(-r.left / askRate * float64(time.Second))
+	return time.Duration(-r.tokens / askRate * float64(time.Second))
 }
 
-// at is how much is left at a later time.
-func (r *rate) at(now time.Duration) float64 {
-	return min(r.left+(now-r.since).Seconds()*askRate, askBurst)
+// tokensAt is how much is left at a later time.
+func (r *requestRate) tokensAt(now time.Duration) float64 {
+	return min(r.tokens+(now-r.updated).Seconds()*askRate, askBurst)
 }
 
-// mayAsk counts a request of a peer. If there are too many the error drops the
+// checkRate counts a request of a peer. If there are too many the error drops the
 // connection.
-func (w *Worker) mayAsk(from *source) error {
+func (w *Worker) checkRate(from *source) error {
 	if from.locator() == nil {
 		return nil
 	}
-	who := from.pays().account.Source()
+	who := from.account().ledger.Source()
 	now := w.uctw.Now()
 	r := w.rates[who]
 	if r == nil {
 		r = w.newRate(who, now)
 	}
-	if r.at(now) <= -askDebt {
+	if r.tokensAt(now) <= -askDebt {
 		err := fmt.Errorf("ucp: more than %d requests at once and %d a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
-		w.logRefusal(from.pays().account, ledger.TooManyEps, err)
+		w.logRefusal(from.account().ledger, ledger.TooManyEps, err)
 		return err
 	}
 	if wait := r.take(now); wait > 0 {
@@ -105,39 +105,39 @@ func (w *Worker) mayAsk(from *source) error {
 // askClock is the time; tests have their own.
 var askClock = monotonic
 
-// timed looks something up for a request, and charges who has asked with the time that
+// timeLookup looks something up for a request, and charges who has asked with the time that
 // takes.
-func (w *Worker) timed(from *source, look func() bool) bool {
-	r := w.rates[from.pays().account.Source()]
+func (w *Worker) timeLookup(from *source, look func() bool) bool {
+	r := w.rates[from.account().ledger.Source()]
 	if r == nil {
 		return look()
 	}
 	began := askClock()
 	found := look()
-	r.looks.add(began)
+	r.lookups.add(began)
 	return found
 }
 
-// tired reports whether look-ups for a source have taken too much time.
-func (w *Worker) tired(from *source) bool {
-	r := w.rates[from.pays().account.Source()]
-	return r != nil && r.looks.tired()
+// lookupsExhausted reports whether look-ups for a source have taken too much time.
+func (w *Worker) lookupsExhausted(from *source) bool {
+	r := w.rates[from.account().ledger.Source()]
+	return r != nil && r.lookups.exhausted()
 }
 
-func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {
+func (w *Worker) newRate(who ledger.Source, now time.Duration) *requestRate {
 	if len(w.rates) >= maxRates {
 		for a, r := range w.rates {
-			if r.at(now) >= askBurst && r.looks.at(askClock()) == 0 && r.seeks.at(askClock()) == 0 {
+			if r.tokensAt(now) >= askBurst && r.lookups.spentAt(askClock()) == 0 && r.searches.spentAt(askClock()) == 0 {
 				delete(w.rates, a)
 			}
 		}
 	}
-	r := &rate{left: askBurst, since: now}
+	r := &requestRate{tokens: askBurst, updated: now}
 	if len(w.rates) >= 16*maxRates {
 		return r // they have all asked within the last seconds
 	}
 	if w.rates == nil {
-		w.rates = make(map[ledger.Source]*rate)
+		w.rates = make(map[ledger.Source]*requestRate)
 	}
 	w.rates[who] = r
 	return r
@@ -146,15 +146,15 @@ func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {
 // pause reads nothing more of a connection for a while.
 func (s *source) pause(d time.Duration) {
 	p, ok := s.uct.Owner.(uct.SourcePauser)
-	if !ok || s.hasty {
+	if !ok || s.rateLimited {
 		return
 	}
 	_, err := s.w.uctw.Timers().After(d, func() {
-		s.hasty = false
+		s.rateLimited = false
 		s.readOn()
 	})
 	if err == nil {
-		s.hasty = true
+		s.rateLimited = true
 		p.PauseSource()
 	}
 }
@@ -166,23 +166,23 @@ func (s *source) pause(d time.Duration) {
 // is no lane. For whom too much time has gone into searches that were in vain nobody is
 // asked until that is made up for: he gets the lanes to where a way is known.
 
-// keptBack is a request that is.
-type keptBack struct {
-	from    *source
-	pays    *rate // also when its connection is closed meanwhile; nil: nobody
-	message []byte
-	proved  bool
-	sought  int // ways that are still
-	began   time.Duration
-	missed  bool // one was not found
-	again   bool // it is being heard once more
+// deferredRequest is a request that is.
+type deferredRequest struct {
+	from       *source
+	rate       *requestRate // also when its connection is closed meanwhile; nil: nobody
+	message    []byte
+	proved     bool
+	resolving  int // ways that are still
+	began      time.Duration
+	unresolved bool // one was not found
+	replayed   bool // it is being heard once more
 }
 
-// maxSought is how many ways of a request are sought: each device there is has one.
-const maxSought = 8
+// maxResolving is how many ways of a request are sought: each device there is has one.
+const maxResolving = 8
 
 // origin is who has given the addresses in a message of a source. What came through memory of
-// ours is believed (Worker.doubt).
+// ours is believed (Worker.validateAddress).
 func (s *source) origin() uct.Origin {
 	if s.locator() == nil {
 		return uct.OriginApplication
@@ -190,55 +190,55 @@ func (s *source) origin() uct.Origin {
 	return uct.OriginPeer
 }
 
-// again reports whether the message of a source that is being handled was kept back.
-func (s *source) again() bool { return s.kept != nil && s.kept.again }
+// replaying reports whether the message of a source that is being handled was kept back.
+func (s *source) replaying() bool { return s.deferred != nil && s.deferred.replayed }
 
-// keepBack has a request with this address heard later, if there is something to seek before.
-func (w *Worker) keepBack(from *source, addr *proto.WorkerAddress, message []byte, proved bool) bool {
-	if from.kept != nil || from.origin() != uct.OriginPeer {
+// deferRequest has a request with this address heard later, if there is something to seek before.
+func (w *Worker) deferRequest(from *source, addr *proto.WorkerAddress, message []byte, proved bool) bool {
+	if from.deferred != nil || from.origin() != uct.OriginPeer {
 		return false
 	}
-	k := &keptBack{from: from, pays: w.rates[from.pays().account.Source()], proved: proved, began: askClock()}
-	if k.pays != nil && k.pays.seeks.tired() {
+	k := &deferredRequest{from: from, rate: w.rates[from.account().ledger.Source()], proved: proved, began: askClock()}
+	if k.rate != nil && k.rate.searches.exhausted() {
 		return false
 	}
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		for _, i := range w.ifaces {
 			s, seeks := i.uct.(uct.WaySeeker)
-			if i.id == f.Transport && seeks && k.sought < maxSought &&
-				s.SeekWay(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, k.found) {
-				k.sought++
+			if i.id == f.Transport && seeks && k.resolving < maxResolving &&
+				s.SeekWay(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, k.resolved) {
+				k.resolving++
 			}
 		}
 		return true
 	})
-	if k.sought == 0 {
+	if k.resolving == 0 {
 		return false
 	}
 	k.message = append([]byte(nil), message...)
-	from.kept = k
+	from.deferred = k
 	if p, ok := from.uct.Owner.(uct.SourcePauser); ok {
 		p.PauseSource()
 	}
 	return true
 }
 
-// found is told that one of the ways was found, or that there is none.
-func (k *keptBack) found(so bool) {
-	k.missed = k.missed || !so
-	if k.sought--; k.sought > 0 {
+// resolved is told that one of the ways was found, or that there is none.
+func (k *deferredRequest) resolved(so bool) {
+	k.unresolved = k.unresolved || !so
+	if k.resolving--; k.resolving > 0 {
 		return
 	}
 	s := k.from
-	if k.pays != nil && k.missed {
-		k.pays.seeks.add(k.began)
+	if k.rate != nil && k.unresolved {
+		k.rate.searches.add(k.began)
 	}
 	if s.uct == nil {
 		return // who has asked is gone
 	}
-	k.again = true
-	err := s.w.again(s.uct, k.message)
-	s.kept = nil
+	k.replayed = true
+	err := s.w.replay(s.uct, k.message)
+	s.deferred = nil
 	if err != nil && s.uct != nil {
 		s.uct.Drop(err)
 	}

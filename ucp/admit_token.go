@@ -136,7 +136,7 @@ const (
 // something made for them are proved to peers that have a token.
 func (ep *Endpoint) firstStep(t proto.WireupType) uint8 {
 	asks := t == proto.WireupRequest || t == proto.WireupEpCheck
-	if asks && ep.where.address.Token != nil {
+	if asks && ep.dest.address.Token != nil {
 		return stepProof
 	}
 	return stepWireup
@@ -157,7 +157,7 @@ func (r *Request) sendProof() error {
 
 // packProof writes the proof of the wireup message of r.
 func (r *Request) packProof(dst []byte) int {
-	to := r.ep.where.address
+	to := r.ep.dest.address
 	proof := to.Token.Prove(to.UUID, r.w.uuid, r.data.buf)
 	return len(proof.Append(dst[:0]))
 }
@@ -166,7 +166,7 @@ func (r *Request) packProof(dst []byte) int {
 func (w *Worker) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	proof, err := proto.ParseTokenProof(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	s := w.sourceOf(src)
 	if s.uct != nil {
@@ -186,7 +186,7 @@ func (w *Worker) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 // not to wait.
 func (w *Worker) proved(from *source, m *proto.Wireup, message []byte) (bool, error) {
 	t := &w.token
-	if t.mode == TokenOff || t.takes(from, w.uuid, m.Address.UUID, message) {
+	if t.mode == TokenOff || t.verify(from, w.uuid, m.Address.UUID, message) {
 		return true, nil
 	}
 	if t.mode == TokenRequired {
@@ -195,8 +195,8 @@ func (w *Worker) proved(from *source, m *proto.Wireup, message []byte) (bool, er
 	return false, nil
 }
 
-// takes looks for the proof of a message, and uses it up: it is good for once.
-func (t *tokenState) takes(from *source, worker, peer uint64, message []byte) bool {
+// verify looks for the proof of a message, and uses it up: it is good for once.
+func (t *tokenState) verify(from *source, worker, peer uint64, message []byte) bool {
 	if from.uct != nil {
 		proof := from.proof
 		from.proof = nil
@@ -221,7 +221,7 @@ func (t *tokenState) discard(from *source, worker, peer uint64, message []byte) 
 		from.proof = nil
 		return
 	}
-	t.takes(from, worker, peer, message)
+	t.verify(from, worker, peer, message)
 }
 
 // unproved refuses who has not proved that he has the address.

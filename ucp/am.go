@@ -252,8 +252,8 @@ type amRequest struct {
 	tail   []byte // pooled memory of the tails of all packets, where they are not copied
 }
 
-// letGo gives back the memory.
-func (s *amRequest) letGo(pool *bufpool.Pool) {
+// releaseHeader gives back the memory.
+func (s *amRequest) releaseHeader(pool *bufpool.Pool) {
 	if s.copied != nil {
 		pool.Put(s.copied)
 		s.copied = nil

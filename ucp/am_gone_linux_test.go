@@ -12,10 +12,10 @@ import (
 func TestKeepOfGone(t *testing.T) {
 	for name, plain := range map[string]bool{"single": true, "any": false} {
 		t.Run(name, func(t *testing.T) {
-			v := newVictimFor(t, victimFeatures|FeatureAM)
+			v := newTargetFor(t, targetFeatures|FeatureAM)
 			var l *located
 			var kept *AMMessage
-			if err := v.SetAMHandler(AMHandlerParams{ID: victimID, Handler: func(m *AMMessage) error {
+			if err := v.SetAMHandler(AMHandlerParams{ID: targetID, Handler: func(m *AMMessage) error {
 				m.Keep()
 				kept = m
 				l.Gone()
@@ -25,14 +25,14 @@ func TestKeepOfGone(t *testing.T) {
 			}
 			round := func() {
 				l = newLocated("192.0.2.7:77", false)
-				h := proto.AMHeader{ID: victimID}
+				h := proto.AMHeader{ID: targetID}
 				packet := append(h.Append(nil), make([]byte, 100)...)
 				var err error
 				if plain {
 					err = v.onAMSingle()(&l.Source, packet, nil)
 				} else {
 					from := v.sourceOf(&l.Source)
-					from.pays() // as after anything that was charged
+					from.account() // as after anything that was charged
 					err = v.arrived(from, nil, h, packet[proto.AMHeaderSize:], nil, nil)
 				}
 				if err != nil {

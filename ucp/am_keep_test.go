@@ -15,11 +15,11 @@ func TestKeptMessagesCount(t *testing.T) {
 	const limit, size = 1 << 20, 4096
 	for _, from := range []string{"a connection", "shared memory"} {
 		t.Run(from, func(t *testing.T) {
-			v := newVictimFor(t, victimFeatures|FeatureAM, "MAX_UNEXP_BYTES", "1m")
+			v := newTargetFor(t, targetFeatures|FeatureAM, "MAX_UNEXP_BYTES", "1m")
 			v.log.Allow("dropping the connection that holds the most")
 			v.log.Allow("active message dropped")
 			var kept []*AMMessage
-			if err := v.SetAMHandler(AMHandlerParams{ID: victimID, Handler: func(m *AMMessage) error {
+			if err := v.SetAMHandler(AMHandlerParams{ID: targetID, Handler: func(m *AMMessage) error {
 				m.Keep()
 				kept = append(kept, m)
 				return nil
@@ -31,7 +31,7 @@ func TestKeptMessagesCount(t *testing.T) {
 			if from == "a connection" {
 				src = &c.Source
 			}
-			packet := append(proto.AMHeader{ID: victimID}.Append(nil), make([]byte, size)...)
+			packet := append(proto.AMHeader{ID: targetID}.Append(nil), make([]byte, size)...)
 			h := v.onAMSingle()
 			for range 4 * limit / size {
 				if c.dropped != nil {

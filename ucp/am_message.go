@@ -320,14 +320,14 @@ func (m *AMMessage) endTurn() {
 func (m *AMMessage) Release() {
 	m.mustLive()
 	w := m.w
-	w.enter()
+	w.acquire()
 	if m.handled {
 		m.state &^= amKept
 	} else {
 		m.refuse(ucs.OK)
 		m.drop()
 	}
-	w.exit()
+	w.release()
 }
 
 // refuse ends an offer whose data nobody wants.
@@ -337,10 +337,10 @@ func (m *AMMessage) refuse(status ucs.Status) {
 	}
 	w := m.w
 	if ep := w.endpoints.Get(uint64(m.rndv.EpID)); ep != nil && ep.err == nil {
-		was := w.asker
-		w.asker = m.from
+		was := w.offerSource
+		w.offerSource = m.from
 		ep.sendATS(m.rndv.ReqID, m.rndv.Size, status)
-		w.asker = was
+		w.offerSource = was
 	}
 }
 
@@ -378,7 +378,7 @@ func (m *AMMessage) overfull() bool {
 	if m.from.uct != nil {
 		return false
 	}
-	if w.unnamed.payer.reserve(0, w.maxHeld) {
+	if w.unnamed.charged.reserve(0, w.maxHeld) {
 		w.am.over = false
 		return false
 	}
@@ -408,9 +408,9 @@ func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errMissing("AMMessage.Recv", m == nil)
 	}
 	w := m.w
-	w.enter()
+	w.acquire()
 	r, err := m.recv(buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -473,10 +473,10 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	r.info = TagRecvInfo{Length: m.length}
 	if m.state&amOffered != 0 {
-		was := w.asker
-		w.asker = m.from
+		was := w.offerSource
+		w.offerSource = m.from
 		w.fetch(r, &m.rndv, m.key)
-		w.asker = was
+		w.offerSource = was
 	} else {
 		r.takeData(m.data)
 	}

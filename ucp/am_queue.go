@@ -68,9 +68,9 @@ func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewAMQueue", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	q, err := w.newAMQueue(&p)
-	w.exit()
+	w.release()
 	return q, err
 }
 
@@ -118,9 +118,9 @@ func (q *AMQueue) TryNext() (*AMMessage, bool) {
 	if q.missing() {
 		return nil, false
 	}
-	q.w.enter()
+	q.w.acquire()
 	m := q.pop()
-	q.w.exit()
+	q.w.release()
 	return m, m != nil
 }
 
@@ -158,9 +158,9 @@ func (q *AMQueue) Close() error {
 	if q.missing() {
 		return errMissing("AMQueue.Close", q == nil)
 	}
-	q.w.enter()
+	q.w.acquire()
 	q.close()
-	q.w.exit()
+	q.w.release()
 	return nil
 }
 
@@ -276,21 +276,21 @@ func (m *AMMessage) leaveQueue() {
 // are held back.
 func (amFamily) peerReads(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
-		q.resume(ep.bill.debt)
+		q.resume(ep.charge.replies)
 	}
 }
 
 func (amFamily) peerDropped(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
 		for _, a := range q.asides {
-			a.dropOf(ep.bill.debt)
+			a.dropOf(ep.charge.replies)
 			q.makeReady(a) // it may be empty now
 		}
 	}
 }
 
 // resume goes on with the messages of a peer that has read.
-func (q *AMQueue) resume(d *replyDebt) {
+func (q *AMQueue) resume(d *replyCharge) {
 	for _, a := range q.asides {
 		if m := a.list.head; m != nil && m.debt() == d {
 			q.makeReady(a)
@@ -319,11 +319,11 @@ type aside struct {
 }
 
 // debt returns the account of the endpoint that leads to the sender, nil if there is none.
-func (m *AMMessage) debt() *replyDebt {
-	if m.ep == nil || m.ep.bill == nil {
+func (m *AMMessage) debt() *replyCharge {
+	if m.ep == nil || m.ep.charge == nil {
 		return nil
 	}
-	return m.ep.bill.debt
+	return m.ep.charge.replies
 }
 
 // heldBack reports whether the message has to wait until its sender has read replies.
@@ -430,7 +430,7 @@ func (q *AMQueue) frontReady() *AMMessage {
 }
 
 // dropOf gives up the messages of an account.
-func (a *aside) dropOf(d *replyDebt) {
+func (a *aside) dropOf(d *replyCharge) {
 	for m := a.list.head; m != nil; {
 		next := m.next
 		if m.debt() == d {
@@ -527,10 +527,10 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 		return
 	}
 	r.info = TagRecvInfo{Length: m.length}
-	was := w.asker
-	w.asker = m.from
+	was := w.offerSource
+	w.offerSource = m.from
 	w.fetch(r, &m.rndv, m.key)
-	w.asker = was
+	w.offerSource = was
 	if r, err = r.result(); r == nil {
 		q.fetched(a, err)
 	}

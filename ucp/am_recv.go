@@ -21,7 +21,7 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		h, payload, header, err := proto.ParseAMSingle(data)
 		if err != nil {
-			return w.malformed(err)
+			return w.logMalformed(err)
 		}
 		e := w.am.find(h.ID)
 		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.over {
@@ -46,7 +46,7 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 func (w *Worker) onAMSingleReply(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, f, payload, header, err := proto.ParseAMSingleReply(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.amEndpoint(src, f.EpID)
 	if ep == nil {
@@ -64,7 +64,7 @@ func (w *Worker) amEndpoint(src *uct.Source, id proto.EndpointID) *Endpoint {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, ep) {
+	if w.spoofed(src, ep) {
 		return nil
 	}
 	return ep
@@ -121,7 +121,7 @@ type amFlow struct {
 func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, f, payload, header, err := proto.ParseAMFirst(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.amEndpoint(src, f.EpID)
 	if ep == nil {
@@ -133,7 +133,7 @@ func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error
 		return w.arrived(from, ep, h, payload, header, desc)
 	}
 	if a != nil && (a.total >= 0 || !a.setTotal(f.TotalLen)) {
-		return w.malformed(ucs.ErrIO)
+		return w.logMalformed(ucs.ErrIO)
 	}
 	if err := w.charge(from, amMessageSize+len(header)); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error
 func (w *Worker) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseAMMiddle(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.amEndpoint(src, h.EpID)
 	if ep == nil {
@@ -282,7 +282,7 @@ func (handleLater) abort(r *Request, err error) {
 // what has come. n more bytes are about to.
 func (m *AMMessage) settle(n int) error {
 	w, a := m.w, m.assembly
-	if a.place != nil || a.total < 0 || a.got+n < a.total/mostWaste {
+	if a.place != nil || a.total < 0 || a.got+n < a.total/maxWaste {
 		return nil
 	}
 	if err := w.charge(m.from, a.total); err != nil {
@@ -386,9 +386,9 @@ func (w *Worker) SetAMHandler(p AMHandlerParams) error {
 	if w.missing() {
 		return errMissing("Worker.SetAMHandler", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	err := w.setAMHandler(&p)
-	w.exit()
+	w.release()
 	return err
 }
 
@@ -453,7 +453,7 @@ func refusal(err error) ucs.Status {
 
 // usable reports whether a message may be kept in the transport's memory.
 func (w *Worker) usable(data []byte, desc *uct.AMDesc) bool {
-	return desc != nil && desc.Size <= mostWaste*len(data) && w.misaligned(data) == 0
+	return desc != nil && desc.Size <= maxWaste*len(data) && w.misaligned(data) == 0
 }
 
 // deliver gives a message, whose memory is the caller's unless it is the message's own,

@@ -30,12 +30,12 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 		return nil, errMissing("Endpoint.AMSend", ep == nil)
 	}
 	w := ep.w
-	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.seize() {
+	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.acquireFast() {
 		return ep.amSend(id, header, buf, p)
 	}
 	if len(buf) > int(ep.shortAM) {
 		r, err := ep.beginAMSend(id, nil, buf, p)
-		w.exit()
+		w.release()
 		return r, err
 	}
 	r := w.spare // used only if the send goes on after the call
@@ -43,11 +43,11 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 	if err == nil {
 		w.stats.EagerShort++
 		w.stats.AMSends++
-		w.exit()
+		w.release()
 		return nil, nil
 	}
 	r, err = ep.amSentShort(err, id, buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -72,7 +72,7 @@ func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byt
 // amSend is AMSend in general.
 func (ep *Endpoint) amSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		if err := w.checkAMHeader(header); err != nil {
 			return nil, err
 		}
@@ -80,16 +80,16 @@ func (ep *Endpoint) amSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 		c.ep, c.amID, c.buf, c.rule = ep, id, buf, &callAMSend
 		switch {
 		case len(header) == 0:
-			c.brief = p == nil && len(buf) <= smallBytes
+			c.detached = p == nil && len(buf) <= smallBytes
 		case p == nil || p.AMFlags&AMSendCopyHeader == 0:
 			c.header = header
 		default:
 			c.header = append(c.small[:0], header...) // which allocates if it is longer
 		}
-		return c.leave()
+		return c.delegate()
 	}
 	r, err := ep.beginAMSend(id, header, buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 

@@ -15,22 +15,22 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// activeVictim is a victim with a handler of active messages, that records what it gets.
-type activeVictim struct {
-	*victim
+// activeTarget is a attacked worker with a handler of active messages, that records what it gets.
+type activeTarget struct {
+	*targetWorker
 	got [][]byte // the data
 }
 
 const (
-	victimID = 7 // has the handler
+	targetID = 7 // has the handler
 	queueID  = 8
 )
 
-func newActiveVictim(t testing.TB) *activeVictim {
+func newActiveTarget(t testing.TB) *activeTarget {
 	t.Helper()
-	v := &activeVictim{victim: newVictimFor(t, victimFeatures|FeatureAM)}
+	v := &activeTarget{targetWorker: newTargetFor(t, targetFeatures|FeatureAM)}
 	v.log.Allow("active message without handler")
-	if err := v.SetAMHandler(AMHandlerParams{ID: victimID, Handler: func(m *AMMessage) error {
+	if err := v.SetAMHandler(AMHandlerParams{ID: targetID, Handler: func(m *AMMessage) error {
 		v.got = append(v.got, bytes.Clone(m.Data()))
 		return nil
 	}}); err != nil {
@@ -40,14 +40,14 @@ func newActiveVictim(t testing.TB) *activeVictim {
 }
 
 // first and middle are fragments as a peer sends them.
-func (v *activeVictim) first(id, total int, data []byte, header string) error {
-	b := proto.AMHeader{ID: victimID, HeaderLen: uint32(len(header))}.Append(nil)
+func (v *activeTarget) first(id, total int, data []byte, header string) error {
+	b := proto.AMHeader{ID: targetID, HeaderLen: uint32(len(header))}.Append(nil)
 	b = append(append(b, data...), header...)
 	f := proto.AMFirstFooter{MsgID: proto.MessageID(id), EpID: v.ep.localID, TotalLen: total}
 	return v.onAMFirst(nil, f.Append(b), nil)
 }
 
-func (v *activeVictim) middle(id, off int, data []byte) error {
+func (v *activeTarget) middle(id, off int, data []byte) error {
 	m := proto.AMMiddle{Offset: off, MsgID: proto.MessageID(id), EpID: v.ep.localID}
 	b := make([]byte, proto.AMHeaderSize)
 	m.PutHeader(b)
@@ -57,7 +57,7 @@ func (v *activeVictim) middle(id, off int, data []byte) error {
 	return v.onAMMiddle(nil, append(b, f...), nil)
 }
 
-func (v *activeVictim) must(err error) {
+func (v *activeTarget) must(err error) {
 	v.Helper()
 	if err != nil {
 		v.Fatal(err)
@@ -65,7 +65,7 @@ func (v *activeVictim) must(err error) {
 }
 
 // handled checks what the handler has got since the last look.
-func (v *activeVictim) handled(want ...string) {
+func (v *activeTarget) handled(want ...string) {
 	v.Helper()
 	var got []string
 	for _, b := range v.got {
@@ -80,7 +80,7 @@ func (v *activeVictim) handled(want ...string) {
 // TestAMPartsOrder: fragments come in any order, and messages are handled in that of
 // their first fragments.
 func TestAMPartsOrder(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	held := v.Stats().UnexpectedBytes
 	v.must(v.middle(1, 4, []byte("efgh"))) // before the first
 	v.must(v.middle(1, 10, []byte("kl")))
@@ -116,7 +116,7 @@ func TestAMPartsOrder(t *testing.T) {
 // TestAMPartsPlace: memory for all of a message is there when an eighth of it is, and
 // charged; what comes before and after is in its place.
 func TestAMPartsPlace(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	whole := make([]byte, 80_000)
 	for i := range whole {
 		whole[i] = byte(i * 7)
@@ -133,7 +133,7 @@ func TestAMPartsPlace(t *testing.T) {
 		t.Errorf("%d bytes are held for nothing", n)
 	}
 
-	v = newActiveVictim(t)
+	v = newActiveTarget(t)
 	v.must(v.middle(1, 70_000, whole[70_000:]))
 	v.must(v.first(1, len(whole), whole[:1000], "header"))
 	if n := v.Stats().UnexpectedBytes; n < len(whole) || n > 3*len(whole) {
@@ -148,7 +148,7 @@ func TestAMPartsPlace(t *testing.T) {
 	}
 	// One that has its place, and is lost.
 	v.must(v.first(2, len(whole), whole[:20_000], "header"))
-	v.abandon(v.eager.assemblies[assemblyKey{v.ep.localID, 2}])
+	v.abandonMessage(v.eager.assemblies[assemblyKey{v.ep.localID, 2}])
 	if n := v.Stats().UnexpectedBytes; n != 0 {
 		t.Errorf("%d bytes are held for nothing", n)
 	}
@@ -157,13 +157,13 @@ func TestAMPartsPlace(t *testing.T) {
 
 // TestAMPartsLost: when the rest of a message will not come those behind it are handled.
 func TestAMPartsLost(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	v.must(v.first(1, 4, []byte("1a"), ""))
 	v.must(v.first(2, 4, []byte("2a"), ""))
 	v.must(v.middle(2, 2, []byte("2b")))
 	v.handled()
 	a := v.eager.assemblies[assemblyKey{v.ep.localID, 1}]
-	v.abandon(a)
+	v.abandonMessage(a)
 	v.handled() // not in the middle of that
 	v.Progress()
 	v.handled("2a2b")
@@ -175,12 +175,12 @@ func TestAMPartsLost(t *testing.T) {
 // TestHostileAMLengths: every handler takes messages of any length, of zeros, ones and
 // others.
 func TestHostileAMLengths(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	for name, h := range map[string]uct.AMHandler{
 		"single": v.onAMSingle(), "single reply": v.onAMSingleReply, "first": v.onAMFirst, "middle": v.onAMMiddle, "offer": v.onRndvRTS,
 	} {
 		for n := range 120 {
-			for _, fill := range []byte{0, 0xFF, 0x01, 0x80, victimID} {
+			for _, fill := range []byte{0, 0xFF, 0x01, 0x80, targetID} {
 				if err := h(nil, bytes.Repeat([]byte{fill}, n), nil); n < 8 && err == nil {
 					t.Errorf("%s: %d bytes were taken for a message", name, n)
 				}
@@ -193,7 +193,7 @@ func TestHostileAMLengths(t *testing.T) {
 // TestHostileAMFragments: fragments that overlap, repeat or lie outside the message are
 // refused; a claimed length costs nothing.
 func TestHostileAMFragments(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	v.must(v.first(1, 100, make([]byte, 10), "header"))
 	v.refused("a second first fragment", v.first(1, 100, make([]byte, 10), ""))
 	v.refused("another length", v.first(1, 50, make([]byte, 10), ""))
@@ -219,9 +219,9 @@ func TestHostileAMFragments(t *testing.T) {
 // TestHostileAMHeaders: messages whose headers are longer than they are, or that name
 // endpoints that there are not.
 func TestHostileAMHeaders(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	for _, n := range []uint32{9, 1 << 16, math.MaxUint32} {
-		h := proto.AMHeader{ID: victimID, HeaderLen: n}
+		h := proto.AMHeader{ID: targetID, HeaderLen: n}
 		body := append(h.Append(nil), make([]byte, 8)...)
 		v.refused("a single message", v.onAMSingle()(nil, body, nil))
 		v.refused("one to be answered", v.onAMSingleReply(nil, proto.AMReplyFooter{EpID: v.ep.localID}.Append(body), nil))
@@ -230,7 +230,7 @@ func TestHostileAMHeaders(t *testing.T) {
 		v.refused("an offer", v.onRndvRTS(nil, append(offer, make([]byte, 8)...), nil))
 	}
 	for _, id := range []proto.EndpointID{0, 1, math.MaxUint64, v.ep.localID ^ 1<<40} {
-		h := proto.AMHeader{ID: victimID, Flags: proto.AMFlagReply}.Append(nil)
+		h := proto.AMHeader{ID: targetID, Flags: proto.AMFlagReply}.Append(nil)
 		v.dropped("one to be answered", v.onAMSingleReply(nil, proto.AMReplyFooter{EpID: id}.Append(bytes.Clone(h)), nil))
 		v.dropped("a first fragment", v.onAMFirst(nil, proto.AMFirstFooter{EpID: id, TotalLen: 100}.Append(bytes.Clone(h)), nil))
 		v.dropped("a later fragment", v.onAMMiddle(nil, proto.AMFirstFooter{EpID: id}.Append(bytes.Clone(h))[:24], nil))
@@ -243,22 +243,22 @@ func TestHostileAMHeaders(t *testing.T) {
 // growing at the limit, and goes on when there is room.
 func TestHostileAMUnexpected(t *testing.T) {
 	const limit = 1 << 20
-	single := func(v *activeVictim, n int) error {
+	single := func(v *activeTarget, n int) error {
 		return v.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, n)...), nil)
 	}
-	for name, message := range map[string]func(v *activeVictim, i int) error{
-		"empty": func(v *activeVictim, _ int) error { return single(v, 0) },
-		"large": func(v *activeVictim, _ int) error { return single(v, 5000) },
-		"offers": func(v *activeVictim, _ int) error {
+	for name, message := range map[string]func(v *activeTarget, i int) error{
+		"empty": func(v *activeTarget, _ int) error { return single(v, 0) },
+		"large": func(v *activeTarget, _ int) error { return single(v, 5000) },
+		"offers": func(v *activeTarget, _ int) error {
 			h := proto.RndvRTS{Header: queueID, EpID: v.ep.localID, ReqID: 1, Size: hugeLength, Op: proto.RndvAM}
 			return v.onRndvRTS(nil, h.Append(nil), nil)
 		},
-		"first fragments":      func(v *activeVictim, i int) error { return v.first(i, 10, nil, "header") },
-		"later fragments":      func(v *activeVictim, i int) error { return v.middle(i, 8, make([]byte, 100)) },
-		"one message for ever": func(v *activeVictim, i int) error { return v.middle(1, i*100, make([]byte, 100)) },
+		"first fragments":      func(v *activeTarget, i int) error { return v.first(i, 10, nil, "header") },
+		"later fragments":      func(v *activeTarget, i int) error { return v.middle(i, 8, make([]byte, 100)) },
+		"one message for ever": func(v *activeTarget, i int) error { return v.middle(1, i*100, make([]byte, 100)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newActiveVictim(t)
+			v := newActiveTarget(t)
 			q, err := v.NewAMQueue(AMQueueParams{ID: queueID, Offers: true})
 			v.must(err)
 			i := 0
@@ -289,7 +289,7 @@ func TestHostileAMUnexpected(t *testing.T) {
 // TestAMQueueLiar: a peer that says that it has written the data of its message, and has not, delivers
 // nothing that the memory had before, which may be another peer's.
 func TestAMQueueLiar(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
 	v.must(err)
 	secret := v.buffers.Get(5000)
@@ -318,7 +318,7 @@ func TestAMQueueLiar(t *testing.T) {
 // TestAMQueueShared: peers in shared memory that offer data and do not give it use up a part of the
 // memory for unexpected messages, and no more. What waits for room is fetched when there is some.
 func TestAMQueueShared(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
 	v.must(err)
 	most := v.maxHeld / sharedPart
@@ -355,7 +355,7 @@ func TestAMQueueShared(t *testing.T) {
 // TestAMQueueOfUser: what is taken out of a queue stays, whatever happens to its sender, and
 // is charged until it is given up.
 func TestAMQueueOfUser(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	v.log.Expect("dropping the connection that holds the most")
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID, Offers: true})
 	v.must(err)
@@ -389,7 +389,7 @@ func TestAMQueueOfUser(t *testing.T) {
 // TestAMReplyHolds: an endpoint that a peer has opened does not give way while the
 // application may be about to answer over it.
 func TestAMReplyHolds(t *testing.T) {
-	v, peer := newVictimFor(t, victimFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo"), newVictimFor(t, victimFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo")
+	v, peer := newTargetFor(t, targetFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo"), newTargetFor(t, targetFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo")
 	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.address})
 	if err != nil {
 		t.Fatal(err)
@@ -431,7 +431,7 @@ func TestAMReplyHolds(t *testing.T) {
 
 // TestAMUsedAfter: a message that is used when it is over is found out.
 func TestAMUsedAfter(t *testing.T) {
-	v := newActiveVictim(t)
+	v := newActiveTarget(t)
 	var m *AMMessage
 	keep := true
 	v.must(v.SetAMHandler(AMHandlerParams{ID: 1, Handler: func(got *AMMessage) error {

@@ -72,13 +72,13 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	}
 	w := ep.w
 	if p == nil || len(operand) != 8 || len(p.ReplyBuffer) != 8 || op >= numAtomicOps || op == AtomicCompareSwap ||
-		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.seize() {
+		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.acquireFast() {
 		return ep.doAtomic(op, operand, raddr, key, p)
 	}
 	way := key.amo64
 	if way == nil || key.closed || !ep.ready() {
 		r, err := ep.beginAtomic(op, operand, raddr, key, p)
-		w.exit()
+		w.release()
 		return r, err
 	}
 	r := w.spare // as fetchDirect, without what only other operations need
@@ -89,11 +89,11 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 		binary.NativeEndian.PutUint64(p.ReplyBuffer, a.old64)
 		w.stats.Atomics++
 		ep.markDirect()
-		w.exit()
+		w.release()
 		return nil, nil
 	}
 	r, err = ep.fetched(err, op, operand, raddr, key, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -112,15 +112,15 @@ func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rke
 		return nil, err
 	}
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startAtomic).with(p)
 		c.ep, c.op, c.raddr, c.key, c.rule = ep, op, raddr, key, &callAtomic
 		c.buf = c.operand[:copy(c.operand[:], operand)]
-		c.brief = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
-		return c.leave()
+		c.detached = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
+		return c.delegate()
 	}
 	r, err := ep.beginAtomic(op, operand, raddr, key, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -360,7 +360,7 @@ func (ep *Endpoint) fetchStarted(op AtomicOp, operand []byte, key *Rkey, way *rk
 	w.spare = w.getRequest()
 	ep.markDirect()
 	r.access.atomic.set(op, operand, p.ReplyBuffer)
-	r.lend(ep, key, way, p)
+	r.adoptSpare(ep, key, way, p)
 	r.data.initRecv(p.ReplyBuffer, nil)
 	return r
 }
@@ -463,11 +463,11 @@ func packAtomicReq(r *Request, dst []byte) int {
 func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseAtomicReq(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	from := w.sourceOf(source)
 	if h.ReqID != 0 && from.mayNotAsk() {
-		return w.malformed(errServing)
+		return w.logMalformed(errServing)
 	}
 	ep, mem, b, err := w.target(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
 	if err != nil {
@@ -477,7 +477,7 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	mem.Release()
 	w.stats.Served++
 	if h.ReqID == 0 {
-		ep.oweCompletion()
+		ep.addCompletionOwed()
 		return nil
 	}
 	r := ep.control(atomicReply{})
@@ -521,18 +521,18 @@ func (atomicReply) progress(r *Request) error {
 func (w *Worker) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseAtomicRep(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindFetch) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	if h.Size != r.access.atomic.size {
-		return w.malformed(errAtomicReply)
+		return w.logMalformed(errAtomicReply)
 	}
 	storeWord(r.data.buf, h.Value)
 	r.answered()

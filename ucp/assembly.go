@@ -30,7 +30,7 @@ type assembly struct {
 	owned   bool    // the user has the message: nobody is charged with the pieces
 	discard bool    // the receive is over: the rest is only counted
 	err     error   // the rest will not come
-	payer   *source // for the assembly itself
+	charged *source // for the assembly itself
 
 	// While fragments are missing, in a list: of the source that brought the last
 	// one, or of the orphans, until the given time.
@@ -116,7 +116,7 @@ func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembl
 	} else {
 		a = new(assembly)
 	}
-	a.key, a.total, a.payer = key, total, from
+	a.key, a.total, a.charged = key, total, from
 	from.take(assemblySize)
 	w.eager.assemblies[key] = a
 	w.eager.most = max(w.eager.most, len(w.eager.assemblies))
@@ -134,8 +134,8 @@ const (
 // wait for fragments.
 func (w *Worker) forget(a *assembly) {
 	a.moveTo(nil)
-	if payer := a.payer; payer != nil {
-		a.payer = nil
+	if payer := a.charged; payer != nil {
+		a.charged = nil
 		payer.give(assemblySize)
 	}
 	if w.eager.assemblies[a.key] == a { // or a later message has the id by now
@@ -172,7 +172,7 @@ func (a *assembly) setTotal(total int) bool {
 func (a *assembly) add(from *source, off int, data []byte) error {
 	w := from.w
 	if a.total >= 0 && off+len(data) > a.total || !a.ranges.Add(off, len(data)) {
-		return w.malformed(ucs.ErrIO)
+		return w.logMalformed(ucs.ErrIO)
 	}
 	switch {
 	case a.discard || len(data) == 0:
@@ -331,7 +331,7 @@ func (w *Worker) watchSenders() {
 func (w *Worker) lookForSenders() {
 	w.eager.watching = false
 	if w.unnamed.fragments.head != nil && !w.hasSenders() {
-		w.orphan(&w.unnamed.fragments)
+		w.orphanMessages(&w.unnamed.fragments)
 	}
 	w.watchSenders()
 }
@@ -345,12 +345,12 @@ func (w *Worker) senderExited() {
 		return
 	}
 	if !w.allUnnamed() {
-		w.orphan(l)
+		w.orphanMessages(l)
 		return
 	}
 	for a := l.head; a != nil; a = l.head {
 		a.moveTo(nil)
-		w.abandon(a)
+		w.abandonMessage(a)
 	}
 }
 
@@ -390,8 +390,8 @@ func (w *Worker) hasSenders() bool {
 // travel over several connections, which do not end at once.
 const orphanTime = time.Second
 
-// orphan is called with the incomplete messages of a connection that is over.
-func (w *Worker) orphan(l *assemblyList) {
+// orphanMessages is called with the incomplete messages of a connection that is over.
+func (w *Worker) orphanMessages(l *assemblyList) {
 	if l.head == nil || w.closed {
 		return
 	}
@@ -431,22 +431,22 @@ func (w *Worker) expireOrphans() int {
 	n := 0
 	now := w.uctw.Now()
 	for a := w.eager.orphans.head; a != nil && a.until <= now; a = w.eager.orphans.head {
-		w.abandon(a)
+		w.abandonMessage(a)
 		n++
 	}
 	w.watchOrphans()
 	return n
 }
 
-var errCut = statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the connection broke in the middle of a message")
+var errTruncated = statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the connection broke in the middle of a message")
 
-// abandon ends a message that will never be complete. Why is known of the connection that
+// abandonMessage ends a message that will never be complete. Why is known of the connection that
 // began it.
-func (w *Worker) abandon(a *assembly) {
+func (w *Worker) abandonMessage(a *assembly) {
 	w.stats.Abandoned++
-	err := errCut
-	if a.payer.why != nil {
-		err = fmt.Errorf("%w: %w", errCut, a.payer.why)
+	err := errTruncated
+	if a.charged.cause != nil {
+		err = fmt.Errorf("%w: %w", errTruncated, a.charged.cause)
 	}
 	if a.req == nil {
 		w.giveUp(a, err)

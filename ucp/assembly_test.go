@@ -28,7 +28,7 @@ func fragments(t *rapid.T, message []byte) (offsets []int, parts [][]byte) {
 func TestAssemblyModel(t *testing.T) {
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
-		v := newVictim(outer, "MAX_UNEXP_BYTES", "inf")
+		v := newTarget(outer, "MAX_UNEXP_BYTES", "inf")
 		defer v.closeNow()
 		type packet struct {
 			message, offset int
@@ -105,8 +105,8 @@ func TestAssemblyModel(t *testing.T) {
 	})
 }
 
-// closeNow closes a victim before its test ends.
-func (v *victim) closeNow() {
+// closeNow closes a attacked worker before its test ends.
+func (v *targetWorker) closeNow() {
 	v.Helper()
 	if err := v.Worker.Close(); err != nil {
 		v.Error(err)
@@ -116,7 +116,7 @@ func (v *victim) closeNow() {
 // TestRendezvousInParts: a receiver with several lanes, as C's, asks for a message
 // in parts, in any order and while others are being sent.
 func TestRendezvousInParts(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	src := make([]byte, offerLength)
 	for i := range src {
 		src[i] = byte(i>>8 + i)
@@ -155,7 +155,7 @@ func TestRendezvousInParts(t *testing.T) {
 func TestRendezvousForeignForms(t *testing.T) {
 	key := func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
 	t.Run("an offer with an address and a key", func(t *testing.T) {
-		v := newVictim(t)
+		v := newTarget(t)
 		buf := make([]byte, 100)
 		recv, err := v.TagRecv(1, FullMask, buf, nil)
 		if err != nil {
@@ -171,7 +171,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 		}
 	})
 	t.Run("a request for all that does not say so", func(t *testing.T) { // 1.13.1, for scattered memory
-		v := newVictim(t)
+		v := newTarget(t)
 		send, recv := v.offer(offerLength), v.fetching(make([]byte, offerLength))
 		rtr := proto.RndvRTR{SendReqID: proto.RequestID(send.localID), RecvReqID: proto.RequestID(recv.localID)}
 		if err := v.onRndvRTR(nil, rtr.Append(nil), nil); err != nil {
@@ -185,7 +185,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 		}
 	})
 	t.Run("acknowledgements that add up", func(t *testing.T) { // 1.22.0, over several lanes
-		v := newVictim(t)
+		v := newTarget(t)
 		recv := v.fetching(make([]byte, 100))
 		for i, n := range []int{60, 0, 39, 1} {
 			if recv.Done() {
@@ -201,7 +201,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 		}
 	})
 	t.Run("data and acknowledgements", func(t *testing.T) {
-		v := newVictim(t)
+		v := newTarget(t)
 		recv := v.fetching(make([]byte, 100))
 		id := proto.RequestID(recv.localID)
 		if err := v.onRndvATP(nil, proto.RndvAck{ReqID: id, Size: 50, HasSize: true}.Append(nil), nil); err != nil {
@@ -215,12 +215,12 @@ func TestRendezvousForeignForms(t *testing.T) {
 		}
 	})
 	t.Run("an offer for another operation", func(t *testing.T) {
-		v := newVictim(t)
+		v := newTarget(t)
 		rts := proto.RndvRTS{EpID: v.ep.localID, ReqID: 5, Size: 100, Op: proto.RndvAM}
 		v.dropped("rts", v.onRndvRTS(nil, rts.Append(nil), nil))
 	})
 	t.Run("a sync message of one fragment in the long form", func(t *testing.T) { // 1.22.0
-		v := newVictim(t)
+		v := newTarget(t)
 		buf := make([]byte, 9)
 		recv, err := v.TagRecv(1, FullMask, buf, nil)
 		if err != nil {

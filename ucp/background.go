@@ -24,10 +24,10 @@ const (
 	// that waits all the time sets a timer.
 	backgroundGrace = time.Millisecond
 
-	// backgroundNap is the sleep between rounds while the worker has work that no event
+	// backgroundInterval is the sleep between rounds while the worker has work that no event
 	// reports, and backgroundRounds how many rounds run before the first such sleep.
-	backgroundNap    = time.Millisecond
-	backgroundRounds = 64
+	backgroundInterval = time.Millisecond
+	backgroundRounds   = 64
 )
 
 // background is the state of that goroutine; it is nil in workers without one.
@@ -97,17 +97,17 @@ func (b *background) run() {
 	defer close(b.ended)
 	w, t := b.w, &b.waiter
 	for {
-		w.awaitTurn()
+		w.waitShared()
 		if !t.Over() {
 			w.engine.Look(t)
 			b.lead()
 		}
 		if t.Over() {
 			w.engine.Leave(t)
-			w.endTurn()
+			w.releaseShared()
 			return
 		}
-		w.endTurn()
+		w.releaseShared()
 		if <-t.Wake(); t.Gone() {
 			return
 		}
@@ -127,9 +127,9 @@ func (b *background) lead() {
 		if n == 0 && b.sleep(idle >= backgroundRounds) {
 			continue
 		}
-		w.endTurn()
+		w.releaseShared()
 		runtime.Gosched()
-		w.awaitTurn()
+		w.waitShared()
 	}
 }
 
@@ -141,16 +141,16 @@ func (b *background) sleep(nap bool) bool {
 	err := w.arm()
 	e.Tell()
 	if err != nil && nap {
-		_, err = w.uctw.Timers().After(backgroundNap, func() {})
+		_, err = w.uctw.Timers().After(backgroundInterval, func() {})
 	}
 	if err != nil || b.waiter.Over() {
 		return false
 	}
 	e.Dozes()
 	w.gate &^= gateInside
-	w.passOn()
+	w.handOver()
 	b.sleeper.Sleep(context.Background()) // until Close, at the latest
-	w.awaitTurn()
+	w.waitShared()
 	e.Back(&b.waiter)
 	return true
 }

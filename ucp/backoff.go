@@ -7,7 +7,7 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// pace says what a goroutine does between rounds of progress that find nothing, while it
+// backoff says what a goroutine does between rounds of progress that find nothing, while it
 // waits for a peer. Spinning is the fastest where the peer runs beside us and answers
 // soon. Where it shares our CPU it answers as soon as we yield. Everywhere else both
 // take CPU from others for nothing. Nothing tells which of these it is, but what
@@ -15,32 +15,32 @@ import (
 //
 // It is what KVM does before it halts a virtual CPU ("halt polling",
 // Documentation/virt/kvm/halt-polling.rst of Linux), which knows one way.
-type pace struct {
+type backoff struct {
 	rule   WaitPolicy
 	stage  stage
 	rounds int           // in this stage
 	since  time.Duration // its begin, or that of the yield under way
 	spun   bool          // in this wait, without result
-	spin   habit
-	yield  habit
+	spin   history
+	yield  history
 }
 
-// paceStep is what to do next.
-type paceStep uint8
+// backoffStep is what to do next.
+type backoffStep uint8
 
 const (
-	paceSpin  paceStep = iota // another round
-	paceRest                  // let other goroutines run
-	paceYield                 // let other processes run, too
-	paceSleep                 // until something happens
+	backoffSpin  backoffStep = iota // another round
+	backoffRest                     // let other goroutines run
+	backoffYield                    // let other processes run, too
+	backoffSleep                    // until something happens
 )
 
 // take does it, unless it is to sleep.
-func (s paceStep) take() {
+func (s backoffStep) take() {
 	switch s {
-	case paceRest:
+	case backoffRest:
 		runtime.Gosched()
-	case paceYield:
+	case backoffYield:
 		runtime.Gosched()
 		sys.Yield()
 	}
@@ -72,17 +72,17 @@ const (
 var waitClock = monotonic
 
 // next says what to do after a round that has handled n events.
-func (p *pace) next(n int) paceStep {
+func (p *backoff) next(n int) backoffStep {
 	if n > 0 {
 		if p.stage != fresh {
 			p.happened()
 		}
-		return paceSpin
+		return backoffSpin
 	}
 	switch p.rounds++; p.stage {
 	case spinning:
 		if p.rounds%lookRounds != 0 {
-			return paceSpin
+			return backoffSpin
 		}
 		return p.spunOn()
 	case yielding:
@@ -92,62 +92,62 @@ func (p *pace) next(n int) paceStep {
 }
 
 // start chooses the first way.
-func (p *pace) start() paceStep {
+func (p *backoff) start() backoffStep {
 	p.rounds, p.spun = 0, false
-	if p.rule != WaitCPU && (p.rule == WaitLatency || p.spin.worth()) {
+	if p.rule != WaitCPU && (p.rule == WaitLatency || p.spin.worthTrying()) {
 		p.stage, p.spun = spinning, true
-		return paceSpin
+		return backoffSpin
 	}
 	return p.startYield()
 }
 
 // spunOn goes on spinning, or not.
-func (p *pace) spunOn() paceStep {
+func (p *backoff) spunOn() backoffStep {
 	now := waitClock()
 	if p.rounds == lookRounds {
 		p.since = now
 	}
 	if p.rule == WaitLatency || now-p.since < spinTime {
-		return paceRest
+		return backoffRest
 	}
 	return p.startYield()
 }
 
-func (p *pace) startYield() paceStep {
-	if p.rule == WaitCPU || !p.yield.worth() {
+func (p *backoff) startYield() backoffStep {
+	if p.rule == WaitCPU || !p.yield.worthTrying() {
 		return p.sleep()
 	}
 	p.stage, p.rounds, p.since = yielding, 0, waitClock()
-	return paceYield
+	return backoffYield
 }
 
 // yielded yields again, or not.
-func (p *pace) yielded() paceStep {
+func (p *backoff) yielded() backoffStep {
 	now := waitClock()
 	if p.rounds >= yields || now-p.since > yieldTime {
 		p.yield.failed()
 		return p.sleep()
 	}
 	p.since = now
-	return paceYield
+	return backoffYield
 }
 
-func (p *pace) sleep() paceStep {
+func (p *backoff) sleep() backoffStep {
 	if p.spun {
 		p.spin.failed()
 	}
 	p.stage = fresh
-	return paceSleep
+	return backoffSleep
 }
 
 // end notes that a wait is over, whatever brought that about.
-func (p *pace) end() { p.stage = fresh }
+func (p *backoff) end() { p.stage = fresh }
 
 // happened ends a wait in which something has happened.
-func (p *pace) happened() {
+func (p *backoff) happened() {
 	switch p.stage {
 	case spinning:
-		p.spin.paid()
+		p.spin.succeeded()
 	case yielding:
 		if p.spun {
 			p.spin.failed()
@@ -155,26 +155,26 @@ func (p *pace) happened() {
 		if waitClock()-p.since > yieldTime {
 			p.yield.failed()
 		} else {
-			p.yield.paid()
+			p.yield.succeeded()
 		}
 	}
 	p.stage = fresh
 }
 
-// habit is whether a way of waiting has paid lately.
-type habit struct {
-	debt  uint8 // failures that no success has made up for
-	skip  uint8 // waits until it is tried again
-	skips uint8 // how many those were the last time
+// history is whether a way of waiting has paid lately.
+type history struct {
+	failures uint8 // failures that no success has made up for
+	skip     uint8 // waits until it is tried again
+	skips    uint8 // how many those were the last time
 }
 
 const (
-	maxDebt  = 4   // failures in a row before a way is given up
-	maxSkips = 255 // waits between two trials
+	maxFailures = 4   // failures in a row before a way is given up
+	maxSkips    = 255 // waits between two trials
 )
 
-// worth reports whether the way is to be tried in this wait.
-func (h *habit) worth() bool {
+// worthTrying reports whether the way is to be tried in this wait.
+func (h *history) worthTrying() bool {
 	if h.skip > 0 {
 		h.skip--
 		return false
@@ -182,16 +182,16 @@ func (h *habit) worth() bool {
 	return true
 }
 
-func (h *habit) paid() {
-	if h.debt > 0 {
-		h.debt--
+func (h *history) succeeded() {
+	if h.failures > 0 {
+		h.failures--
 	}
 	h.skips = 0
 }
 
-func (h *habit) failed() {
-	if h.debt < maxDebt {
-		h.debt++
+func (h *history) failed() {
+	if h.failures < maxFailures {
+		h.failures++
 		return
 	}
 	h.skips = min(2*h.skips+1, maxSkips)

@@ -46,7 +46,7 @@ type call struct {
 	promised *Request // what the caller got for it, nil if it is brief
 	made     bool     // for this call
 	memory   *Memory  // that is kept in place for it
-	brief    bool     // it is done for the caller, who need not hear of it again
+	detached bool     // it is done for the caller, who need not hear of it again
 	small    [smallBytes]byte
 
 	waiting
@@ -75,7 +75,7 @@ func (c *call) drop() {
 		c.memory.unuse()
 		c.memory = nil
 	}
-	c.promised, c.made, c.brief, c.state = nil, false, false, 0
+	c.promised, c.made, c.detached, c.state = nil, false, false, 0
 	c.waiting = waiting{}
 	calls.Put(c)
 }
@@ -94,7 +94,7 @@ func (c *call) with(p *RequestParams) *call {
 func (c *call) Do() {
 	w := c.w // [do]
 	err := w.misused()
-	if !c.brief {
+	if !c.detached {
 		c.keepPromise(err)
 		c.drop()
 		return
@@ -104,22 +104,22 @@ func (c *call) Do() {
 		r, err = c.start(c)
 	}
 	if r == nil {
-		c.briefOver(err)
+		c.detachedOver(err)
 		return
 	}
 	r.state |= stateParams | stateFreed // goes on, with c.small
-	r.onSend, r.userData = endBrief, c
+	r.onSend, r.userData = endDetached, c
 }
 
-// endBrief is the callback of a brief call that has gone on.
-func endBrief(_ *Request, err error, c any) { c.(*call).briefOver(err) }
+// endDetached is the callback of a brief call that has gone on.
+func endDetached(_ *Request, err error, c any) { c.(*call).detachedOver(err) }
 
-// briefOver is the end of a brief call, of whose failure the next flush tells.
-func (c *call) briefOver(err error) {
+// detachedOver is the end of a brief call, of whose failure the next flush tells.
+func (c *call) detachedOver(err error) {
 	if err != nil {
-		c.w.lose(c.ep, err)
+		c.w.keepError(c.ep, err)
 	}
-	c.w.briefs.Add(-1)
+	c.w.detachedCalls.Add(-1)
 	c.drop()
 }
 
@@ -150,35 +150,35 @@ func (c *call) keepPromise(err error) {
 	}
 }
 
-// leave leaves the call to the goroutine that has the worker. It returns what the call
+// delegate leaves the call to the goroutine that has the worker. It returns what the call
 // would return: a request in flight, or none for one that is brief.
-func (c *call) leave() (*Request, error) {
-	r, left, err := c.tryLeave()
+func (c *call) delegate() (*Request, error) {
+	r, left, err := c.tryDelegate()
 	if !left {
 		c.drop()
 	}
 	return r, err
 }
 
-// tryLeave is leave for calls that have another result, besides, where they are not left
+// tryDelegate is leave for calls that have another result, besides, where they are not left
 // but carried out: the description tells, which the caller drops then.
-func (c *call) tryLeave() (r *Request, left bool, err error) {
+func (c *call) tryDelegate() (r *Request, left bool, err error) {
 	w := c.w
 	if err := c.rule.check(c.buf, c.p); err != nil {
 		return nil, false, err
 	}
 	switch {
-	case !c.mayBeLeft():
-		w.enter()
+	case !c.mayDelegate():
+		w.acquire()
 		r, err = c.start(c)
-		w.exit()
+		w.release()
 		return r, false, err
-	case c.brief:
-		w.briefs.Add(1)
+	case c.detached:
+		w.detachedCalls.Add(1)
 		c.buf = c.small[:copy(c.small[:], c.buf)]
 	default:
 		r, c.made = w.promise()
-		r.state, r.userData = stateLeft|c.state&stateRecv, c.params.UserData
+		r.state, r.userData = stateDelegated|c.state&stateRecv, c.params.UserData
 		c.params.Flags |= OpNoImmediate
 		c.p, c.promised = &c.params, r
 		if m := c.params.Memory; m != nil && m.use() {
@@ -190,31 +190,31 @@ func (c *call) tryLeave() (r *Request, left bool, err error) {
 	return r, true, nil
 }
 
-// lose keeps the error of a call on an endpoint that nobody waits for.
-func (w *Worker) lose(ep *Endpoint, err error) {
+// keepError keeps the error of a call on an endpoint that nobody waits for.
+func (w *Worker) keepError(ep *Endpoint, err error) {
 	if ep.life.Stage == life.Gone {
 		return
 	}
-	if w.lost == nil {
-		w.lost = make(map[*Endpoint]error)
+	if w.lostErrors == nil {
+		w.lostErrors = make(map[*Endpoint]error)
 	}
-	w.lost[ep] = cmp.Or(w.lost[ep], err) // the first one
+	w.lostErrors[ep] = cmp.Or(w.lostErrors[ep], err) // the first one
 }
 
-// takeLost returns it, once.
-func (ep *Endpoint) takeLost() error {
-	err := ep.w.lost[ep]
-	delete(ep.w.lost, ep)
+// takeError returns it, once.
+func (ep *Endpoint) takeError() error {
+	err := ep.w.lostErrors[ep]
+	delete(ep.w.lostErrors, ep)
 	return err
 }
 
-// mostBriefs is about how many brief calls may be under way. Nothing else keeps back who
+// maxDetached is about how many brief calls may be under way. Nothing else keeps back who
 // makes them: not who has the worker, and maybe for long, nor a peer that does not read.
-const mostBriefs = 512
+const maxDetached = 512
 
-// mayBeLeft reports whether it makes no difference to the caller who carries it out.
-func (c *call) mayBeLeft() bool {
-	if c.brief && c.w.briefs.Load() >= mostBriefs {
+// mayDelegate reports whether it makes no difference to the caller who carries it out.
+func (c *call) mayDelegate() bool {
+	if c.detached && c.w.detachedCalls.Load() >= maxDetached {
 		return false
 	}
 	hooks := c.w.ctx.params.RequestInit != nil || c.w.ctx.params.RequestCleanup != nil
@@ -275,13 +275,13 @@ func (w *Worker) tell(waiters *call, err error, info TagRecvInfo) {
 
 // waiting is what a call keeps that waits.
 type waiting struct {
-	given  bool // the request is somebody's, who frees it: else it is the call's
-	use    memoryUse
-	bound  bool     // its context has ended, and it waits for the end of the operation
-	r      *Request // that it waits for, nil if there is none
-	next   *call    // waits for the same
-	leaves bool     // it waits for the last endpoint to be gone
-	event  bool     // it waits for anything to happen
+	given           bool // the request is somebody's, who frees it: else it is the call's
+	use             memoryUse
+	bound           bool     // its context has ended, and it waits for the end of the operation
+	r               *Request // that it waits for, nil if there is none
+	next            *call    // waits for the same
+	awaitsEndpoints bool     // it waits for the last endpoint to be gone
+	event           bool     // it waits for anything to happen
 
 	unasked  bool // whether it has to wait for a reply
 	early    bool // its wait has ended before the operation
@@ -307,9 +307,9 @@ const (
 // may be a reply (reply_limit.go).
 func (c *call) begin() (*Request, error) {
 	r, err := c.start(c)
-	if r != nil && c.use == memoryRead && r.ep != nil && (r.ep.bill != nil || r.ep.pair != nil) {
+	if r != nil && c.use == memoryRead && r.ep != nil && (r.ep.charge != nil || r.ep.pair != nil) {
 		if c.w.multi {
-			r = c.w.replies.books.waitsFor(c, r)
+			r = c.w.replies.accounting.waitsFor(c, r)
 		} else {
 			c.unasked = true
 		}
@@ -320,7 +320,7 @@ func (c *call) begin() (*Request, error) {
 // mayGo asks, after a round of progress, whether the call need wait.
 func (c *call) mayGo() {
 	c.unasked = false
-	c.early = c.w.replies.books.waitsFor(c, c.r) == nil
+	c.early = c.w.replies.accounting.waitsFor(c, c.r) == nil
 }
 
 // cancel ends the operation if nothing is lost by that. A request that is somebody's is
@@ -338,9 +338,9 @@ func (c *call) cancel() {
 	}
 }
 
-// desert ends the operation of a call that does not return, but panics with what a callback
+// endAbandoned ends the operation of a call that does not return, but panics with what a callback
 // has panicked with: a receive must not take a message for nobody.
-func (c *call) desert() {
+func (c *call) endAbandoned() {
 	if c.r != nil && !c.given && !c.early && !c.r.Done() && !c.r.is(kindClose) {
 		c.cancel()
 	}
@@ -407,5 +407,5 @@ func instead(err, reason, said error) error {
 	return err
 }
 
-// left reports whether no endpoint is left, those that were being closed before too.
-func (c *call) left() bool { return c.w.endpoints.Len() == 0 }
+// endpointsGone reports whether no endpoint is left, those that were being closed before too.
+func (c *call) endpointsGone() bool { return c.w.endpoints.Len() == 0 }

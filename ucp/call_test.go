@@ -22,7 +22,7 @@ func newShared(t testing.TB, settings ...string) *shared {
 	s := &shared{TB: t}
 	settings = append([]string{"TLS", "posix,self"}, settings...)
 	for _, w := range []**Worker{&s.Worker, &s.to} {
-		ctx := victimContext(t, settings...)
+		ctx := targetContext(t, settings...)
 		t.Cleanup(func() {
 			if err := ctx.Close(); err != nil {
 				t.Error(err)
@@ -124,7 +124,7 @@ func TestRefusedCloseLeaves(t *testing.T) {
 	}
 	c := s.newCall(startFlush)
 	c.ep = s.ep
-	if !c.mayBeLeft() {
+	if !c.mayDelegate() {
 		t.Error("calls on the endpoint wait for their turn")
 	}
 }
@@ -135,7 +135,7 @@ func TestLeftSendsAreBounded(t *testing.T) {
 	s := newShared(t, "POSIX_FIFO_SIZE", "4")
 	s.until("connection", func() bool { return s.ep.short > 0 })
 	_, letGo := s.held()
-	const many = 4 * mostBriefs
+	const many = 4 * maxDetached
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -145,7 +145,7 @@ func TestLeftSendsAreBounded(t *testing.T) {
 			}
 		}
 	}()
-	for s.briefs.Load() < mostBriefs {
+	for s.detachedCalls.Load() < maxDetached {
 		select {
 		case <-sent:
 			t.Fatalf("%d messages were left to a goroutine that does not take them", many)
@@ -155,11 +155,11 @@ func TestLeftSendsAreBounded(t *testing.T) {
 	}
 	letGo()
 	<-sent
-	if n := s.briefs.Load(); n < mostBriefs/2 || n > mostBriefs {
-		t.Errorf("%d messages that nobody hears of are on their way to a peer that does not read, want up to %d", n, mostBriefs)
+	if n := s.detachedCalls.Load(); n < maxDetached/2 || n > maxDetached {
+		t.Errorf("%d messages that nobody hears of are on their way to a peer that does not read, want up to %d", n, maxDetached)
 	}
 	s.until("messages", func() bool { return s.to.Stats().Unexpected == many })
-	if n := s.briefs.Load(); n != 0 {
+	if n := s.detachedCalls.Load(); n != 0 {
 		t.Errorf("all messages are there, and %d are on their way", n)
 	}
 }

@@ -38,12 +38,12 @@ func (p *CallbackPanic) Unwrap() error {
 	return err
 }
 
-// leaveTo is called before a function of the application, which has the worker
+// enterCallback is called before a function of the application, which has the worker
 // meanwhile; comeBack behind it, with what leaveTo returned. A deferred function in
 // between looks whether the function came back, and if not calls caught. Few
 // instructions, as programs that count on callbacks have one for each message: hence
 // function literals, which are called without another function in between.
-func (w *Worker) leaveTo() (was gate) {
+func (w *Worker) enterCallback() (was gate) {
 	was = w.gate
 	w.gate = was&^gateInside + gateDepth
 	if was&gateShared != 0 {
@@ -57,25 +57,25 @@ func (w *Worker) leaveTo() (was gate) {
 //go:noinline
 func (w *Worker) mayCallBack() { w.engine.Call() }
 
-func (w *Worker) comeBack(was gate) {
+func (w *Worker) leaveCallback(was gate) {
 	w.gate = w.gate&gateFlags | was
 	if was&gateShared != 0 && was.depth() == 0 {
 		w.engine.Return()
 	}
 }
 
-// back reports whether the function came back. Further up the stack of a goroutine that is
+// callbackReturned reports whether the function came back. Further up the stack of a goroutine that is
 // being ended the worker may be others' already: caught sees to that.
 //
 //go:norace
-func (w *Worker) back(was gate) bool { return w.gate.depth() == was.depth() }
+func (w *Worker) callbackReturned(was gate) bool { return w.gate.depth() == was.depth() }
 
 //go:noinline
-func (w *Worker) caught(was gate, recovered any) {
+func (w *Worker) callbackPanicked(was gate, recovered any) {
 	if w.abandoned() {
 		return
 	}
-	w.comeBack(was)
+	w.leaveCallback(was)
 	w.broken(recovered)
 }
 
@@ -88,7 +88,7 @@ func (w *Worker) broken(recovered any) {
 	if recovered == nil {
 		w.gate = w.gate&gateFlags | gateAbandoned // none of those up the stack comes back
 		if w.multi {
-			w.giveUpTurn()
+			w.abandonShared()
 		}
 		return
 	}
@@ -113,52 +113,52 @@ func stack() []byte {
 // callSend runs the callback of an operation, callRecv that of a tagged receive,
 // callLength that of other receives. It may free the request.
 func (w *Worker) callSend(fn func(*Request, error, any), r *Request, err error, data any) {
-	was := w.leaveTo()
+	was := w.enterCallback()
 	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
+		if !w.callbackReturned(was) {
+			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn(r, err, data)
-	w.comeBack(was)
+	w.leaveCallback(was)
 }
 
 func (w *Worker) callRecv(fn func(*Request, error, TagRecvInfo, any), r *Request, err error, info TagRecvInfo, data any) {
-	was := w.leaveTo()
+	was := w.enterCallback()
 	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
+		if !w.callbackReturned(was) {
+			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn(r, err, info, data)
-	w.comeBack(was)
+	w.leaveCallback(was)
 }
 
 // callAM runs the handler of an active message. If it panics that is as if it had not
 // wanted the message.
 func (w *Worker) callAM(fn AMHandler, m *AMMessage) (err error) {
-	was := w.leaveTo()
+	was := w.enterCallback()
 	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
+		if !w.callbackReturned(was) {
+			w.callbackPanicked(was, recover())
 			err = ucs.ErrCanceled
 		}
 	}()
 	err = fn(m)
-	w.comeBack(was)
+	w.leaveCallback(was)
 	return err
 }
 
 // callLength runs the callback of a receive that is told a length.
 func (w *Worker) callLength(fn func(*Request, error, int, any), r *Request, err error, n int, data any) {
-	was := w.leaveTo()
+	was := w.enterCallback()
 	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
+		if !w.callbackReturned(was) {
+			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn(r, err, n, data)
-	w.comeBack(was)
+	w.leaveCallback(was)
 }
 
 // callError runs the error handler of the endpoint.
@@ -178,12 +178,12 @@ func (w *Worker) run(fn func()) {
 		fn()
 		return
 	}
-	was := w.leaveTo()
+	was := w.enterCallback()
 	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
+		if !w.callbackReturned(was) {
+			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn()
-	w.comeBack(was)
+	w.leaveCallback(was)
 }

@@ -31,11 +31,11 @@ func (ep *Endpoint) Close() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Close", ep == nil)
 	}
-	if err := ep.w.tryEnter(); err != nil {
+	if err := ep.w.acquireChecked(); err != nil {
 		return err
 	}
 	ep.destroy(ucs.ErrCanceled)
-	ep.w.exit()
+	ep.w.release()
 	return nil
 }
 
@@ -57,8 +57,8 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	ep.w.look()
-	defer ep.w.unlook()
+	ep.w.acquireRead()
+	defer ep.w.releaseRead()
 	left := ep.leftBehind()
 	if left == 0 {
 		return err
@@ -82,7 +82,7 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.leaves = true
+	c.awaitsEndpoints = true
 	if err := w.leave(ctx, c); err != nil {
 		return err
 	}
@@ -92,10 +92,10 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 func (w *Worker) leave(ctx context.Context, c *call) error {
 	defer func() { // a callback may panic, or end the goroutine
 		if w.multi {
-			w.awaitTurn()
+			w.waitShared()
 		}
-		w.leaving--
-		w.unlook()
+		w.shuttingDown--
+		w.releaseRead()
 	}()
 	err := c.wait(ctx)
 	if err == nil || ctx.Err() == nil {
@@ -106,13 +106,13 @@ func (w *Worker) leave(ctx context.Context, c *call) error {
 
 // stopWaiting cancels what the closes of the endpoints wait for, and says how much that is.
 func (w *Worker) stopWaiting(ctx context.Context) error {
-	w.enter()
+	w.acquire()
 	endpoints, operations := w.endpoints.Len(), int32(0)
 	w.endpoints.Each(func(ep *Endpoint) {
 		ep.giveUp()
 		operations += ep.leftBehind()
 	})
-	w.exit()
+	w.release()
 	return fmt.Errorf("ucp: worker %s: %d endpoints are left, %d operations that their peers have not answered are canceled: %w", w.name, endpoints, operations, ctx.Err())
 }
 
@@ -120,7 +120,7 @@ func (w *Worker) stopWaiting(ctx context.Context) error {
 // it might not.
 func startLeaving(c *call) (*Request, error) {
 	w := c.w
-	w.leaving++
+	w.shuttingDown++
 	if !w.closed {
 		w.endpoints.Each(func(ep *Endpoint) {
 			switch {

@@ -65,20 +65,20 @@ type connState struct {
 	managers  []manager // in the order in which they are tried
 	opened    bool      // managers is filled in
 	listeners []*Listener
-	parting   []parting // endpoints whose peers have gone, and that may have messages left
+	departed  []departed // endpoints whose peers have gone, and that may have messages left
 }
 
-// parting is an endpoint whose peer has closed the connection, or a lane. What it has sent
+// departed is an endpoint whose peer has closed the connection, or a lane. What it has sent
 // before may still be in memory that we share, and comes first.
-type parting struct {
+type departed struct {
 	ep     *Endpoint
 	event  life.Event
 	err    error
 	rounds int // that are waited for a quiet one at most
 }
 
-// mostRounds is enough to receive what a ring holds. Others may keep a worker busy for ever.
-const mostRounds = 1000
+// maxRounds is enough to receive what a ring holds. Others may keep a worker busy for ever.
+const maxRounds = 1000
 
 // manager is a connection manager of a worker.
 type manager struct {
@@ -87,8 +87,8 @@ type manager struct {
 	err  error           // why
 }
 
-// hangUp ends the connection at once.
-func (ep *Endpoint) hangUp() {
+// disconnectManager ends the connection at once.
+func (ep *Endpoint) disconnectManager() {
 	c := ep.conn()
 	if c == nil {
 		return
@@ -118,10 +118,10 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 
 // reportQuietly reports an event when nothing arrives any more.
 func (ep *Endpoint) reportQuietly(ev life.Event, err error) {
-	if n := ep.note(); n.ending == nil {
+	if n := ep.ensureExtra(); n.ending == nil {
 		n.ending = err
 	}
-	ep.w.conns.parting = append(ep.w.conns.parting, parting{ep, ev, err, mostRounds})
+	ep.w.conns.departed = append(ep.w.conns.departed, departed{ep, ev, err, maxRounds})
 }
 
 // connFamily is what belongs to connections by socket address.
@@ -144,14 +144,14 @@ func (connFamily) stop(w *Worker) (first error) {
 	return first
 }
 
-// part ends those endpoints whose turn it is, at the end of a round.
-func (w *Worker) part(arrived int) (n int) {
-	list := w.conns.parting
-	w.conns.parting = nil
+// endDeparted ends those endpoints whose turn it is, at the end of a round.
+func (w *Worker) endDeparted(arrived int) (n int) {
+	list := w.conns.departed
+	w.conns.departed = nil
 	for _, p := range list {
 		switch p.rounds--; {
 		case arrived > 0 && p.rounds > 0:
-			w.conns.parting = append(w.conns.parting, p)
+			w.conns.departed = append(w.conns.departed, p)
 		default:
 			p.ep.report(p.event, p.ep.endError(p.err))
 			n++
@@ -192,8 +192,8 @@ func errNoManager(list []manager) error {
 // newConnEndpoint makes an endpoint that has no lanes yet.
 func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
 	ep := &Endpoint{
-		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, lacks: needID | needLanes,
-		ue: refuse{}, cfg: &noLanes, where: nowhere, connSN: proto.ConnSNNone,
+		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, needs: needID | needLanes,
+		ue: refuse{}, cfg: &noLanes, dest: nowhere, connSN: proto.ConnSNNone,
 		pair: &pairing{conn: c}, onError: p.OnError, userData: p.UserData,
 	}
 	ep.setName(p.Name)
@@ -202,8 +202,8 @@ func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, e
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
-	ep.belongsTo(&peer{known: new(known)}) // who that is its first message says
-	w.untied++
+	ep.setPeer(&peer{identity: new(identity)}) // who that is its first message says
+	w.unbound++
 	for _, f := range w.families {
 		f.opened(ep)
 	}
@@ -217,7 +217,7 @@ var (
 		lanes: laneMap{am: proto.NullLane, wireup: proto.NullLane, keepalive: proto.NullLane},
 		short: -1, shortAM: -1, mapFrom: never,
 	}
-	nowhere = &whereabouts{address: new(proto.WorkerAddress)}
+	nowhere = &destination{address: new(proto.WorkerAddress)}
 )
 
 // packConn writes what an endpoint says about itself and its lanes over a connection
@@ -292,17 +292,17 @@ func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
 // RemoteAddr has sent. It is 0 if the server has sent none, or before the connection is
 // established; operations wait until then.
 func (ep *Endpoint) ServerID() (id uint64) {
-	ep.w.look()
+	ep.w.acquireRead()
 	if c := ep.conn(); c != nil {
 		id = c.serverID
 	}
-	ep.w.unlook()
+	ep.w.releaseRead()
 	return id
 }
 
 func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said func(*connection) netip.AddrPort) (netip.AddrPort, error) {
-	ep.w.look()
-	defer ep.w.unlook()
+	ep.w.acquireRead()
+	defer ep.w.releaseRead()
 	if c := ep.conn(); c != nil {
 		if c.uct != nil {
 			if a := of(c.uct); a.IsValid() {

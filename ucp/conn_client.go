@@ -138,10 +138,10 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 	return nil
 }
 
-// relane chooses the lanes toward an address, where it is that of a request for the ends in
+// replaceLanes chooses the lanes toward an address, where it is that of a request for the ends in
 // it. Those that lead there already are kept. If that for messages is none of them it carries
 // the wireup messages until the peer is done with them, too.
-func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress, origin uct.Origin) error {
+func (ep *Endpoint) replaceLanes(addr, ends *proto.WorkerAddress, origin uct.Origin) error {
 	old, am := ep.lanes, ep.amLane()
 	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil, origin: origin}
 	ep.setRefused(nil)
@@ -163,17 +163,17 @@ func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress, origin uct.Origin) e
 
 // onPreRequest is told by a server what it has, and asks for lanes to that.
 func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
-	ep := w.caller(src, m, true, connShared)
+	ep := w.callingEndpoint(src, m, true, connShared)
 	if ep == nil {
 		w.refuseDevices(src, m)
 		return
 	}
 	from := w.sourceOf(src)
-	w.doubt(from, &m.Address)
-	if w.keepBack(from, &m.Address, message, false) {
+	w.validateAddress(from, &m.Address)
+	if w.deferRequest(from, &m.Address, message, false) {
 		return
 	}
-	if err := ep.relane(m.Address.Clone(), nil, from.origin()); err != nil {
+	if err := ep.replaceLanes(m.Address.Clone(), nil, from.origin()); err != nil {
 		ep.fail(err)
 		return
 	}
@@ -185,17 +185,17 @@ func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) 
 
 // onConnRequest is asked by a client for lanes.
 func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte) {
-	ep := w.caller(src, m, false, connShared)
+	ep := w.callingEndpoint(src, m, false, connShared)
 	if ep == nil {
 		return
 	}
 	from := w.sourceOf(src)
-	w.doubtBut(from, &m.Address, true)
-	if w.keepBack(from, &m.Address, message, false) {
+	w.validateAddressOf(from, &m.Address, true)
+	if w.deferRequest(from, &m.Address, message, false) {
 		return
 	}
 	ep.pair.conn.stage = connAgreeing
-	err := ep.relane(m.Address.Clone(), &m.Address, from.origin())
+	err := ep.replaceLanes(m.Address.Clone(), &m.Address, from.origin())
 	if err == nil {
 		err = ep.answerPairs(m)
 	}
@@ -204,9 +204,9 @@ func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte)
 	}
 }
 
-// caller returns the endpoint that a wireup message of its peer is for, nil if it is for
+// callingEndpoint returns the endpoint that a wireup message of its peer is for, nil if it is for
 // none that waits for it.
-func (w *Worker) caller(src *uct.Source, m *proto.Wireup, client bool, stage connStage) *Endpoint {
+func (w *Worker) callingEndpoint(src *uct.Source, m *proto.Wireup, client bool, stage connStage) *Endpoint {
 	ep := w.endpoints.Get(uint64(m.DstEp))
 	if ep == nil || ep.conn() == nil || ep.gone() != nil {
 		w.stats.Dropped++
@@ -217,10 +217,10 @@ func (w *Worker) caller(src *uct.Source, m *proto.Wireup, client bool, stage con
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, ep) {
+	if w.spoofed(src, ep) {
 		return nil
 	}
-	known := ep.peer.known
+	known := ep.peer.identity
 	if known.uuid != 0 && known.uuid != m.Address.UUID {
 		w.refused(w.sourceOf(src), ledger.Claim)
 		return nil
@@ -295,7 +295,7 @@ func (w *Worker) followDevices(d *proto.CMData) bool {
 // it is to use one device, the server waits for an answer that never comes, and the endpoint fails.
 func (w *Worker) refuseDevices(src *uct.Source, m *proto.Wireup) {
 	ep := w.endpoints.Get(uint64(m.DstEp))
-	if ep == nil || ep.gone() != nil || ep.conn() == nil || m.SrcEp != ep.remoteID || w.foreign(src, ep) {
+	if ep == nil || ep.gone() != nil || ep.conn() == nil || m.SrcEp != ep.remoteID || w.spoofed(src, ep) {
 		return
 	}
 	if c := ep.conn(); c.client && !c.all && c.stage == connOpen {

@@ -71,8 +71,8 @@ func TestAgreeDevices(t *testing.T) {
 		{"1.13, layout v2", proto.CMDataV2, reg, false, "1.13", false, false},
 	} {
 		for _, own := range []string{"y", "n"} {
-			ctx := victimContext(t, "TLS", "tcp", "CM_USE_ALL_DEVICES", own, "PEER_RELEASE", test.release)
-			w := openVictim(t, ctx)
+			ctx := targetContext(t, "TLS", "tcp", "CM_USE_ALL_DEVICES", own, "PEER_RELEASE", test.release)
+			w := openTarget(t, ctx)
 			d := proto.CMData{Version: test.version, RscIndex: test.index}
 			d.Address.Devices = []proto.AddressDevice{{MDCaps: test.caps}}
 			want := test.all

@@ -28,8 +28,8 @@ type duo struct {
 
 func newDuo(t testing.TB, settings ...string) *duo {
 	t.Helper()
-	ctx := victimContext(t, append([]string{"TLS", "tcp,posix", "NET_DEVICES", "lo"}, settings...)...)
-	d := &duo{TB: t, c: openVictim(t, ctx), s: openVictim(t, ctx)}
+	ctx := targetContext(t, append([]string{"TLS", "tcp,posix", "NET_DEVICES", "lo"}, settings...)...)
+	d := &duo{TB: t, c: openTarget(t, ctx), s: openTarget(t, ctx)}
 	var err error
 	d.l, err = d.s.NewListener(ListenerParams{Addr: netip.MustParseAddrPort("127.0.0.1:0"), OnAccept: func(ep *Endpoint) { d.back = ep }})
 	if err != nil {
@@ -118,8 +118,8 @@ func (d *duo) leave() {
 		if n := w.endpoints.Len(); n != 0 {
 			d.Errorf("%s: %d endpoints are left", what, n)
 		}
-		if len(w.peers) != 0 {
-			d.Errorf("%s: %d peers are left", what, len(w.peers))
+		if len(w.byUUID) != 0 {
+			d.Errorf("%s: %d peers are left", what, len(w.byUUID))
 		}
 	}
 }

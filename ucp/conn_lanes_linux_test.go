@@ -22,10 +22,10 @@ func TestConnSharedMemory(t *testing.T) {
 	d.leave()
 }
 
-// stranger is an interface whose peers are of another make.
-type stranger struct{ uct.Iface }
+// otherWorker is an interface whose peers are of another make.
+type otherWorker struct{ uct.Iface }
 
-func (stranger) Kin(uct.ReachableParams) bool { return false }
+func (otherWorker) Kin(uct.ReachableParams) bool { return false }
 
 // TestMutual: toward others shared memory is not used where C UCX would not, unless the
 // setting says that it would.
@@ -34,7 +34,7 @@ func TestMutual(t *testing.T) {
 		d := newDuo(t, "POSIX_ERROR_HANDLING", announced)
 		for k, i := range d.s.ifaces {
 			stranded := *i
-			stranded.uct = stranger{i.uct}
+			stranded.uct = otherWorker{i.uct}
 			d.s.ifaces[k] = &stranded
 		}
 		choose := func(mode ErrMode, mutual bool) string {
@@ -58,7 +58,7 @@ func TestMutual(t *testing.T) {
 			t.Errorf("announced %s, ErrModeNone: %s", announced, name)
 		}
 		for k, i := range d.s.ifaces {
-			i.uct = i.uct.(stranger).Iface
+			i.uct = i.uct.(otherWorker).Iface
 			d.s.ifaces[k] = i
 		}
 	}

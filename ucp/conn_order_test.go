@@ -16,7 +16,7 @@ import (
 func TestEndBeforeRelease(t *testing.T) {
 	for _, tls := range []string{"tcp", "posix,tcp"} {
 		t.Run(tls, func(t *testing.T) {
-			server, client := newVictimFor(t, FeatureTag, "TLS", tls, "NET_DEVICES", "lo"), newVictimFor(t, FeatureTag, "TLS", tls, "NET_DEVICES", "lo")
+			server, client := newTargetFor(t, FeatureTag, "TLS", tls, "NET_DEVICES", "lo"), newTargetFor(t, FeatureTag, "TLS", tls, "NET_DEVICES", "lo")
 			progress := func(done func() bool) {
 				t.Helper()
 				for !done() {
@@ -34,7 +34,7 @@ func TestEndBeforeRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			progress(func() bool {
-				return accepted != nil && ep.conn().stage == connOpen && ep.lacks == 0 && accepted.lacks == 0
+				return accepted != nil && ep.conn().stage == connOpen && ep.needs == 0 && accepted.needs == 0
 			})
 			var buf [8]byte
 			r, err := server.TagRecv(1, FullMask, buf[:], nil)

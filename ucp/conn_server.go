@@ -207,9 +207,9 @@ func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewListener", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	l, err := w.listen(&p)
-	w.exit()
+	w.release()
 	return l, err
 }
 
@@ -221,7 +221,7 @@ func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
 	list := w.connManagers()
 	err := l.open(list)
 	// A port that one manager has chosen is another's to refuse.
-	for range mostPorts {
+	for range maxPorts {
 		if p.Addr.Port() != 0 || !errors.Is(err, ucs.ErrBusy) {
 			break
 		}
@@ -234,8 +234,8 @@ func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
 	return l, nil
 }
 
-// mostPorts is how many more of them are tried that the system chooses.
-const mostPorts = 64
+// maxPorts is how many more of them are tried that the system chooses.
+const maxPorts = 64
 
 // open listens by all managers that can, at one port. Each has ports of its own, and
 // clients try the managers in their order: where somebody else has the port at one of
@@ -289,9 +289,9 @@ func (l *Listener) Close() error {
 	if l.missing() {
 		return errMissing("Listener.Close", l == nil)
 	}
-	l.w.enter()
+	l.w.acquire()
 	err := l.close()
-	l.w.exit()
+	l.w.release()
 	return err
 }
 

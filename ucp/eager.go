@@ -56,7 +56,7 @@ func (eagerFamily) stop(w *Worker) error {
 }
 
 // sourceGone looks after the messages whose rest may come another way.
-func (eagerFamily) sourceGone(s *source) { s.w.orphan(&s.fragments) }
+func (eagerFamily) sourceGone(s *source) { s.w.orphanMessages(&s.fragments) }
 
 // evict gives up the messages that no receive has, and whose last fragment came
 // over a connection.

@@ -98,28 +98,28 @@ type Endpoint struct {
 	// short is the largest payload of a tagged message that goes inline, shortAM that
 	// of an active message, -1 while nothing may be sent straight away: the endpoint
 	// waits for the peer's id, has failed or is closed.
-	short   int32
-	shortAM int32
-	held    int32    // active messages in the hands of the user that lead here
-	under   int32    // requests of it that are under way
-	life    life.End // how it ends (endpoint_end.go)
-	ended   uint32   // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
+	short    int32
+	shortAM  int32
+	held     int32    // active messages in the hands of the user that lead here
+	inFlight int32    // requests of it that are under way
+	life     life.End // how it ends (endpoint_end.go)
+	ended    uint32   // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
 
 	cfg      *epConfig
 	lanes    []lane
 	err      error // why it failed
 	state    endpointState
-	lacks    needs // that operations wait for
+	needs    needs // that operations wait for
 	errMode  ErrMode
 	connSN   uint16
 	flushes  uint16           // under way
 	localID  proto.EndpointID // by which the peer names this endpoint
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
-	where    *whereabouts
-	process  uct.Process // the peer's, where it is on this machine and a lane knows
-	bill     *bill       // who pays for it, nil if nobody
-	pair     *pairing    // of lanes that are connected with one endpoint of the peer's, nil if there are none
+	dest     *destination
+	process  uct.Process     // the peer's, where it is on this machine and a lane knows
+	charge   *endpointCharge // who pays for it, nil if nobody
+	pair     *pairing        // of lanes that are connected with one endpoint of the peer's, nil if there are none
 
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer
@@ -129,11 +129,11 @@ type Endpoint struct {
 
 	onError  func(*Endpoint, error, any)
 	userData any
-	notes    *endpointNotes // nil for most
+	extra    *endpointExtra // nil for most
 }
 
-// endpointNotes is what few endpoints have.
-type endpointNotes struct {
+// endpointExtra is what few endpoints have.
+type endpointExtra struct {
 	name    string              // given, or made up when it was asked for
 	refused map[laneRoute]error // lanes that could not be created, and why
 	closing *Request            // the application's close that is under way
@@ -142,25 +142,25 @@ type endpointNotes struct {
 	timer   *event.Timer        // of a close that leaves it to the peer to disconnect
 }
 
-// note returns the notes, to be changed.
-func (ep *Endpoint) note() *endpointNotes {
-	if ep.notes == nil {
-		ep.notes = new(endpointNotes)
+// ensureExtra returns the notes, to be changed.
+func (ep *Endpoint) ensureExtra() *endpointExtra {
+	if ep.extra == nil {
+		ep.extra = new(endpointExtra)
 	}
-	return ep.notes
+	return ep.extra
 }
 
 // refused are the lanes that could not be created.
 func (ep *Endpoint) refused() map[laneRoute]error {
-	if ep.notes == nil {
+	if ep.extra == nil {
 		return nil
 	}
-	return ep.notes.refused
+	return ep.extra.refused
 }
 
 func (ep *Endpoint) setRefused(lanes map[laneRoute]error) {
-	if lanes != nil || ep.notes != nil {
-		ep.note().refused = lanes
+	if lanes != nil || ep.extra != nil {
+		ep.ensureExtra().refused = lanes
 	}
 }
 
@@ -171,31 +171,31 @@ func (ep *Endpoint) connected(id proto.EndpointID) {
 		return
 	}
 	ep.remoteID = id
-	ep.named()
-	ep.obtain(needID)
+	ep.idKnown()
+	ep.resolveNeed(needID)
 }
 
-// named is told that the peer's id is known, or known for certain. Whether the peer's end is
+// idKnown is told that the peer's id is known, or known for certain. Whether the peer's end is
 // one of this library, which is told how this one ends, the id says.
-func (ep *Endpoint) named() {
+func (ep *Endpoint) idKnown() {
 	if ep.peer == nil {
 		return // it leads to itself
 	}
-	ep.life.Deaf = !ep.remoteID.Marked() || ep.state&epHearsay != 0
+	ep.life.Deaf = !ep.remoteID.Marked() || ep.state&epUnconfirmed != 0
 	ep.life.Patient = ep.life.Patient || ep.life.Managed && ep.life.Deaf
 	ep.report(life.Named, nil)
 }
 
-// identified is connected where the peer itself has said its id, which may not be what
-// a roamer has said. Then that was not the peer.
-func (ep *Endpoint) identified(id proto.EndpointID) {
-	if ep.state&epHearsay != 0 {
-		ep.state &^= epHearsay
+// idConfirmed is connected where the peer itself has said its id, which may not be what
+// a migrated peer has said. Then that was not the peer.
+func (ep *Endpoint) idConfirmed(id proto.EndpointID) {
+	if ep.state&epUnconfirmed != 0 {
+		ep.state &^= epUnconfirmed
 		if ep.remoteID != id {
 			ep.remoteID = id
-			ep.peer.remember().roams = netip.Addr{}
+			ep.peer.ensureExtra().migratedAddr = netip.Addr{}
 		}
-		ep.named()
+		ep.idKnown()
 	}
 	ep.connected(id)
 }
@@ -203,7 +203,7 @@ func (ep *Endpoint) identified(id proto.EndpointID) {
 // setName keeps a name that was given.
 func (ep *Endpoint) setName(name string) {
 	if name != "" {
-		ep.note().name = name[:min(len(name), EntityNameMax-1)]
+		ep.ensureExtra().name = name[:min(len(name), EntityNameMax-1)]
 	}
 }
 
@@ -212,7 +212,7 @@ var endpointSeq atomic.Uint64
 
 // describe names the endpoint for people.
 func (ep *Endpoint) describe() string {
-	n := ep.note()
+	n := ep.ensureExtra()
 	if n.name == "" {
 		n.name = entityName("", "ucp-ep", &endpointSeq)
 	}
@@ -235,8 +235,8 @@ type Transport struct {
 
 // Attr describes the endpoint.
 func (ep *Endpoint) Attr() EndpointAttr {
-	ep.w.look()
-	defer ep.w.unlook()
+	ep.w.acquireRead()
+	defer ep.w.releaseRead()
 	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), Peer: ep.peerInfo(), UserData: ep.userData}
 }
 
@@ -255,9 +255,9 @@ func (ep *Endpoint) Err() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Err", ep == nil)
 	}
-	ep.w.look()
+	ep.w.acquireRead()
 	err := ep.err
-	ep.w.unlook()
+	ep.w.releaseRead()
 	return err
 }
 
@@ -266,45 +266,45 @@ func (ep *Endpoint) Err() error {
 type endpointState uint16
 
 const (
-	epRequested endpointState = 1 << iota // a wireup request was sent
-	epDraining                            // the operations of the waiting list are being started
-	epPurging                             // its operations are being ended
-	epRejected                            // the peer was told that its end is of no use
-	epChecking                            // a keepalive message is on its way
-	epWaiting                             // the last keepalive found it waiting for a message of the peer
-	epHearsay                             // a roamer said what remoteID is, and nothing has borne it out
-	epTwice                               // its request will be sent twice, the peer's own was not believed
-	epRepeated                            // it was sent once more
-	epInsisted                            // and a third time
-	epUnmapped                            // the peer has asked for data that it could have copied out of memory of ours
-	epAstray                              // the peer offers data over a connection that may not write where memory is opened to it
+	epRequested     endpointState = 1 << iota // a wireup request was sent
+	epDraining                                // the operations of the waiting list are being started
+	epPurging                                 // its operations are being ended
+	epRejected                                // the peer was told that its end is of no use
+	epChecking                                // a keepalive message is on its way
+	epWaiting                                 // the last keepalive found it waiting for a message of the peer
+	epUnconfirmed                             // a migrated peer said what remoteID is, and nothing has borne it out
+	epResend                                  // its request will be sent twice, the peer's own was not believed
+	epResent                                  // it was sent once more
+	epResentTwice                             // and a third time
+	epUnmapped                                // the peer has asked for data that it could have copied out of memory of ours
+	epNoRemoteWrite                           // the peer offers data over a connection that may not write where memory is opened to it
 )
 
 // UserData returns the value of EndpointParams.UserData, or of the last SetUserData.
 func (ep *Endpoint) UserData() any {
-	ep.w.look()
+	ep.w.acquireRead()
 	v := ep.userData
-	ep.w.unlook()
+	ep.w.releaseRead()
 	return v
 }
 
 // SetUserData changes the user data that OnError and Worker.StreamPoll pass on.
 func (ep *Endpoint) SetUserData(v any) {
-	ep.w.look()
+	ep.w.acquireRead()
 	ep.userData = v
-	ep.w.unlook()
+	ep.w.releaseRead()
 }
 
 // SetErrorHandler replaces EndpointParams.OnError; nil removes it. If the handler of an
 // endpoint has been called, the new one is not called for the same failure. With
 // ErrModeNone the handler is never called.
 func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
-	ep.w.look()
+	ep.w.acquireRead()
 	ep.onError = fn
 	if fn != nil && ep.errMode == ErrModeNone && ep.conn() == nil {
 		ep.w.handlerNeverCalled()
 	}
-	ep.w.unlook()
+	ep.w.releaseRead()
 }
 
 // handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint

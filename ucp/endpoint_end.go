@@ -70,7 +70,7 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 		ep.endClose(nil)
 	}
 	if owed&life.Shelve != 0 {
-		ep.w.shelve(ep)
+		ep.w.retain(ep)
 	}
 	if stage := ep.life.Stage; stage != was && (stage == life.Draining || stage == life.Serving) || owed == life.Cancel {
 		ep.lookQuiet()
@@ -81,7 +81,7 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 // library's own, a message of the peer that the application holds and may answer, or a posted
 // receive of the peer's stream.
 func (ep *Endpoint) busy() bool {
-	return ep.under > 0 || ep.held > 0 || ep.stream != nil && ep.stream.recvs.head != nil
+	return ep.inFlight > 0 || ep.held > 0 || ep.stream != nil && ep.stream.recvs.head != nil
 }
 
 // lookQuiet reports life.Quiet to an end that is being closed once it is not busy.
@@ -94,13 +94,13 @@ func (ep *Endpoint) lookQuiet() {
 // bind makes a request one of the endpoint, which stays until the request ends.
 func (r *Request) bind(ep *Endpoint) {
 	r.ep = ep
-	ep.under++
+	ep.inFlight++
 }
 
 // unbind undoes bind when the request ends.
 func (ep *Endpoint) unbind() {
-	ep.under--
-	if ep.under == 0 && ep.life.Stage != life.Open {
+	ep.inFlight--
+	if ep.inFlight == 0 && ep.life.Stage != life.Open {
 		ep.lookQuiet()
 	}
 }
@@ -122,7 +122,7 @@ func (ep *Endpoint) destroy(err error) { ep.report(life.Force, err) }
 
 // endFailed ends all operations because the peer is lost.
 func (ep *Endpoint) endFailed(err error) {
-	if ep.life.Closed && ep.under == 0 { // hidden, and nothing is lost
+	if ep.life.Closed && ep.inFlight == 0 { // hidden, and nothing is lost
 		ep.cancelLanes()
 		return
 	}
@@ -156,7 +156,7 @@ func (ep *Endpoint) purge(err error) {
 func (ep *Endpoint) cancelUnanswered() {
 	was := ep.state & epPurging
 	ep.state |= epPurging
-	under := ep.under
+	under := ep.inFlight
 	ep.waiting.end(ucs.ErrCanceled)
 	for r := ep.outstanding.head; r != nil; {
 		next := r.next
@@ -165,7 +165,7 @@ func (ep *Endpoint) cancelUnanswered() {
 		case r.pend.Queued():
 			if r.state&stateGivenUp == 0 {
 				r.state |= stateGivenUp
-				ep.note().gaveUp++
+				ep.ensureExtra().gaveUp++
 			}
 		default:
 			r.list.remove(r)
@@ -177,8 +177,8 @@ func (ep *Endpoint) cancelUnanswered() {
 	if f := ep.rma; f != nil {
 		f.flushing.end(ucs.ErrCanceled)
 	}
-	if n := under - ep.under; n > 0 {
-		ep.note().gaveUp += n
+	if n := under - ep.inFlight; n > 0 {
+		ep.ensureExtra().gaveUp += n
 	}
 	ep.state = ep.state&^epPurging | was
 }
@@ -214,12 +214,12 @@ func (ep *Endpoint) release(closed bool) {
 		ep.purge(ucs.ErrCanceled) // operations that were started meanwhile, and flushes
 	}
 	ep.dropTimer()
-	ep.hangUp()
+	ep.disconnectManager()
 	ep.closeLanes(linger)
 	w.endpoints.Remove(uint64(ep.localID))
 	ep.markEnded()
-	ep.takeLost()
-	w.unshelve(ep)
+	ep.takeError()
+	w.dropRetained(ep)
 	for _, f := range w.families {
 		f.closed(ep)
 	}
@@ -233,16 +233,16 @@ func (ep *Endpoint) release(closed bool) {
 	}
 	ep.endClose(err)
 	if w.endpoints.Len() == 0 {
-		for _, c := range w.leavers {
+		for _, c := range w.endpointWaiters {
 			w.engine.End(&c.Waiter, nil)
 		}
-		w.leavers = nil
+		w.endpointWaiters = nil
 	}
 }
 
 // endClose ends the close that is under way, if one is.
 func (ep *Endpoint) endClose(err error) {
-	n := ep.notes
+	n := ep.extra
 	if n == nil || n.closing == nil {
 		return
 	}
@@ -256,10 +256,10 @@ func (ep *Endpoint) endClose(err error) {
 
 // leftBehind is the number of operations that a close has canceled instead of waiting.
 func (ep *Endpoint) leftBehind() int32 {
-	if ep.notes == nil {
+	if ep.extra == nil {
 		return 0
 	}
-	return ep.notes.gaveUp
+	return ep.extra.gaveUp
 }
 
 // giveUp cancels the operations that a close waits for. The close goes on.
@@ -287,7 +287,7 @@ func (ep *Endpoint) flushLanes() {
 
 // uncount excludes the request from those that the end of the endpoint waits for.
 func (r *Request) uncount() {
-	r.ep.under--
+	r.ep.inFlight--
 	r.state |= stateUncounted
 }
 
@@ -360,14 +360,14 @@ func (epCloseUnheard) release(*Request) {}
 func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseEpClose(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
 	if ep == nil || ep.remoteID != h.From || ep.life.Deaf || ep.peer == nil {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, ep) {
+	if w.spoofed(src, ep) {
 		return nil
 	}
 	if h.Kind == proto.EpReleased {
@@ -386,7 +386,7 @@ func (ep *Endpoint) disconnect() {
 	switch {
 	case c == nil:
 	case ep.life.Stage == life.Failed, ep.life.Stage == life.CloseWait:
-		ep.hangUp()
+		ep.disconnectManager()
 	case c.uct == nil || c.stage != connOpen:
 		ep.report(life.Left, nil)
 	default:
@@ -398,12 +398,12 @@ func (ep *Endpoint) disconnect() {
 	}
 }
 
-// partingTime is how long an end that has flushed gives its peer to disconnect first, where
+// closeGrace is how long an end that has flushed gives its peer to disconnect first, where
 // this end is a server's or the peer is C UCX. A C peer that closes right behind the last
 // message takes a disconnect that arrives before its own close for a failure
 // (ucp_ep_cm_remote_disconnect_progress in src/ucp/wireup/wireup_cm.c). An application whose
 // peer has disconnected has the same time to close its end before the error handler is called.
-const partingTime = 50 * time.Millisecond
+const closeGrace = 50 * time.Millisecond
 
 // awaitPeer waits partingTime for the peer to disconnect first, or for the application to
 // close.
@@ -412,39 +412,39 @@ func (ep *Endpoint) awaitPeer() {
 		ep.dropTimer()
 		ep.report(life.Waited, nil)
 	}
-	timer, err := ep.w.uctw.Timers().After(partingTime, waited)
+	timer, err := ep.w.uctw.Timers().After(closeGrace, waited)
 	if err != nil {
 		ep.report(life.Waited, nil)
 		return
 	}
-	ep.note().timer = timer
+	ep.ensureExtra().timer = timer
 }
 
 // dropTimer ends the wait of awaitPeer.
 func (ep *Endpoint) dropTimer() {
-	if n := ep.notes; n != nil && n.timer != nil {
+	if n := ep.extra; n != nil && n.timer != nil {
 		n.timer.Stop()
 		n.timer = nil
 	}
 }
 
-// maxShelved is how many closed ends are kept for peers that cannot tell when they need them
+// maxRetained is how many closed ends are kept for peers that cannot tell when they need them
 // no longer. The oldest is released first.
-const maxShelved = 128
+const maxRetained = 128
 
-// shelve keeps an end that the application has closed for its peer.
-func (w *Worker) shelve(ep *Endpoint) {
-	w.shelf = append(w.shelf, ep)
-	if len(w.shelf) > maxShelved {
-		w.shelf[0].report(life.Evict, nil)
+// retain keeps an end that the application has closed for its peer.
+func (w *Worker) retain(ep *Endpoint) {
+	w.retained = append(w.retained, ep)
+	if len(w.retained) > maxRetained {
+		w.retained[0].report(life.Evict, nil)
 	}
 }
 
-// unshelve removes an end that is being released.
-func (w *Worker) unshelve(ep *Endpoint) {
-	for k, o := range w.shelf {
+// dropRetained removes an end that is being released.
+func (w *Worker) dropRetained(ep *Endpoint) {
+	for k, o := range w.retained {
 		if o == ep {
-			w.shelf = append(w.shelf[:k], w.shelf[k+1:]...)
+			w.retained = append(w.retained[:k], w.retained[k+1:]...)
 			return
 		}
 	}
@@ -483,7 +483,7 @@ func (ep *Endpoint) endError(cause error) error {
 	if ep.err != nil {
 		return ep.err
 	}
-	if n := ep.notes; n != nil && n.ending != nil {
+	if n := ep.extra; n != nil && n.ending != nil {
 		cause = n.ending
 	}
 	if ep.life.Peer == life.PeerReleased && errors.Is(cause, ucs.ErrConnectionReset) {
@@ -535,7 +535,7 @@ func ofOperation(err error) bool {
 func endpointError(ue uct.Endpoint, userData any, err error) {
 	ep := userData.(*Endpoint)
 	switch c := ep.conn(); {
-	case ep.auxLost(ue), ep.tryAnotherWay(ue, err):
+	case ep.auxLost(ue), ep.retryOtherDevices(ue, err):
 	case (c != nil && c.stage == connOpen || ep.life.Closing()) && errors.Is(err, ucs.ErrConnectionReset):
 		ep.reportQuietly(life.Lost, err)
 	default:

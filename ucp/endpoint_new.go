@@ -21,9 +21,9 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewEndpoint", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	ep, err := w.makeEndpoint(&p)
-	w.exit()
+	w.release()
 	return ep, err
 }
 
@@ -54,14 +54,14 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	if !loopback {
 		pr = w.peerOf(&addr)
 		sn = pr.takeSN()
-		ep = pr.adopt(sn, &addr)
+		ep = pr.takeUnmatched(sn, &addr)
 	}
 	switch {
 	case ep != nil:
 		ep.claim()
-		ep.widen(pr.address)
+		ep.reselectLanes(pr.address)
 	case loopback:
-		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
+		if ep, err = w.newEndpoint(w.selfPeer.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
 			return nil, err
 		}
 	default:
@@ -70,13 +70,13 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 			w.releasePeer(pr)
 			return nil, err
 		}
-		ep.belongsTo(pr)
+		ep.setPeer(pr)
 		ep.connSN = sn
 	}
 	if pr != nil {
 		pr.given = true
 	}
-	w.untied++
+	w.unbound++
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.setName(p.Name)
 	if loopback {
@@ -86,7 +86,7 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 			return nil, err
 		}
 	} else if ep.remoteID == 0 {
-		pr.expect(ep)
+		pr.addUnmatched(ep)
 		if err = ep.askForPairs(); err == nil && ep.state&epRequested == 0 && w.asksEarly(p.ErrMode) {
 			err = ep.requestWireup()
 		}
@@ -119,7 +119,7 @@ func (w *Worker) checkEndpoint(p *EndpointParams) error {
 	if err := w.wrongEndpoint(p); err != nil {
 		return err
 	}
-	if w.leaving > 0 {
+	if w.shuttingDown > 0 {
 		return fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
 	}
 	return nil
@@ -133,7 +133,7 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life
 
 // newEndpointBy is newEndpoint by rules for its lanes.
 func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
-	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, lacks: needID}
+	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, needs: needID}
 	w.opening = addr.UUID
 	err := ep.connectBy(addr, rules)
 	w.opening = 0
@@ -179,13 +179,13 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 			chosen = w.withKept(chosen, addr, ep.errMode, &rules)
 		}
 		if route, err := ep.openLanes(addr, &chosen, &rules); err != nil {
-			ep.leaveOut(route, err)
+			ep.excludeDomain(route, err)
 			continue
 		}
 		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
 		ep.cfg = w.configFor(&plan)
 		ep.ue = ep.lanes[ep.amLane()].uct
-		ep.where = w.whereabouts(addr, chosen.Lanes, why)
+		ep.dest = w.destinationOf(addr, chosen.Lanes, why)
 		if err := ep.pairLanes(addr, &chosen, &rules); err != nil {
 			ep.closeMade(&rules)
 			return err
@@ -194,12 +194,12 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 	}
 }
 
-// leaveOut notes that a lane of the choice cannot be had; the caller chooses anew
+// excludeDomain notes that a lane of the choice cannot be had; the caller chooses anew
 // without it. No number of ours is of interest to the peer: those of lanes that are
 // connected pairwise are told to it, and where it has asked for one that we cannot make,
 // it hears that by the reply that does not have it.
-func (ep *Endpoint) leaveOut(route laneRoute, err error) {
-	n := ep.note()
+func (ep *Endpoint) excludeDomain(route laneRoute, err error) {
+	n := ep.ensureExtra()
 	if n.refused == nil {
 		n.refused = make(map[laneRoute]error)
 	}
@@ -236,7 +236,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			}
 		}
 		if p, ok := n.uct.(uct.ProcessEndpoint); ok && err == nil {
-			if err = ep.meet(p.Process()); err != nil && !reused {
+			if err = ep.bindProcess(p.Process()); err != nil && !reused {
 				n.uct.Close()
 			}
 		}
@@ -272,7 +272,7 @@ func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 		}
 	}
 	p.kept = p.joined
-	ep.lacks |= needLanes
+	ep.needs |= needLanes
 	if k := ep.cfg.lanes.wireup; rules.cm || p.lanes&(1<<k) == 0 {
 		return nil // it takes messages without a connection, or those before do
 	}
@@ -307,7 +307,7 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 			ep.pair.aux, ep.pair.auxEntry = lane{iface: i, uct: ue, remote: refuse{}}, l.Remote
 			return nil
 		}
-		ep.leaveOut(laneRoute{l.Local, l.Remote}, err)
+		ep.excludeDomain(laneRoute{l.Local, l.Remote}, err)
 		answer.refused = ep.refused()
 	}
 }
@@ -325,24 +325,24 @@ func (ep *Endpoint) claim() {
 	}
 }
 
-// widen gives an endpoint that the peer has opened the lanes that its whole address
+// reselectLanes gives an endpoint that the peer has opened the lanes that its whole address
 // leads to: requests name only what is needed, and not all of that is believed. It
 // keeps its id and the peer's. While something is on its way it keeps its lanes, too, and
 // those that were agreed on with the peer anyway.
-func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
-	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.where.address)) || !ep.idle() {
+func (ep *Endpoint) reselectLanes(addr *proto.WorkerAddress) {
+	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.dest.address)) || !ep.idle() {
 		return
 	}
-	lanes, ue, cfg, where, refused, process := ep.lanes, ep.ue, ep.cfg, ep.where, ep.refused(), ep.process
+	lanes, ue, cfg, where, refused, process := ep.lanes, ep.ue, ep.cfg, ep.dest, ep.refused(), ep.process
 	ep.setRefused(nil)
 	ep.process = 0
 	if err := ep.connect(addr); err != nil {
 		ep.w.ctx.log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
-		ep.lanes, ep.ue, ep.cfg, ep.where, ep.process = lanes, ue, cfg, where, process
+		ep.lanes, ep.ue, ep.cfg, ep.dest, ep.process = lanes, ue, cfg, where, process
 		ep.setRefused(refused)
 		return
 	}
-	ep.state &^= epAstray // memory is opened to the whole address now
+	ep.state &^= epNoRemoteWrite // memory is opened to the whole address now
 	for i := range lanes {
 		lanes[i].uct.Close()
 	}

@@ -15,7 +15,7 @@ import (
 // another one, or fails, in the middle of something.
 
 // fill lets a connection bring messages up to a limit of 64 KiB.
-func (v *victim) fill(c *conn) {
+func (v *targetWorker) fill(c *conn) {
 	v.Helper()
 	v.log.Allow("dropping the connection that holds the most")
 	for v.held() < 60_000 {
@@ -24,7 +24,7 @@ func (v *victim) fill(c *conn) {
 }
 
 // opens lets a peer open an endpoint over a connection.
-func (v *victim) opens(c *conn, uuid uint64, sn uint16) error {
+func (v *targetWorker) opens(c *conn, uuid uint64, sn uint16) error {
 	v.Helper()
 	m := v.stranger(uuid, sn)
 	b, err := m.Append(nil)
@@ -37,7 +37,7 @@ func (v *victim) opens(c *conn, uuid uint64, sn uint16) error {
 // TestProbedMessageEvicted: a message in the hands of the user whose rest is given
 // up.
 func TestProbedMessageEvicted(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
 	v.handle(v.onEagerFirst, hog, first(1, 7, 100, make([]byte, 40)))
 	m, _ := v.TagTake(1, FullMask)
@@ -55,7 +55,7 @@ func TestProbedMessageEvicted(t *testing.T) {
 // TestEvictedHalf: the last fragment of a message came from the hog, the first from
 // somebody else. It is gone as a whole.
 func TestEvictedHalf(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
 	v.handle(v.onEagerFirst, other, first(1, 7, 100, make([]byte, 40)))
 	v.handle(v.onEagerMiddle, hog, middle(7, 40, make([]byte, 10)))
@@ -73,7 +73,7 @@ func TestEvictedHalf(t *testing.T) {
 
 // TestRefusedMiddle: a fragment that is refused leaves nothing.
 func TestRefusedMiddle(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	c := newConn()
 	if err := v.onEagerMiddle(&c.Source, middle(100, 40, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestRefusedMiddle(t *testing.T) {
 // TestFragmentsWithoutBytes: messages under assembly are charged even when they
 // bring nothing.
 func TestFragmentsWithoutBytes(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	for k := 0; v.held() < 65_300; k++ {
@@ -100,7 +100,7 @@ func TestFragmentsWithoutBytes(t *testing.T) {
 // brought, so it still counts when a limit is reached.
 func TestLimitsOutliveConnections(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) {
-		v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+		v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 		hog, modest := newConn(), newConn()
 		v.fill(hog)
 		hog.Gone()
@@ -109,7 +109,7 @@ func TestLimitsOutliveConnections(t *testing.T) {
 		v.checkEmpty(hog, modest)
 	})
 	t.Run("endpoints", func(t *testing.T) {
-		v := newVictim(t, "MAX_UNEXP_EPS", "5")
+		v := newTarget(t, "MAX_UNEXP_EPS", "5")
 		v.log.Expect("dropping the connection that holds the most")
 		hog, modest := newConn(), newConn()
 		for k := range uint64(6) {
@@ -128,7 +128,7 @@ func TestLimitsOutliveConnections(t *testing.T) {
 // TestEvictionKeepsPeer: the endpoint that a peer opens is known under the peer
 // even if its others have just gone with a connection that gave way.
 func TestEvictionKeepsPeer(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_EPS", "5")
+	v := newTarget(t, "MAX_UNEXP_EPS", "5")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	for k := range uint16(6) {
@@ -141,7 +141,7 @@ func TestEvictionKeepsPeer(t *testing.T) {
 		}
 	}
 	v.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy() != nil && v.peers[ep.peer.uuid] != ep.peer.known {
+		if ep.openedBy() != nil && v.byUUID[ep.peer.uuid] != ep.peer.identity {
 			t.Error("an endpoint of a peer that the worker does not know")
 		}
 	})
@@ -150,13 +150,13 @@ func TestEvictionKeepsPeer(t *testing.T) {
 // TestCallbackOfEviction: what ends because a connection gives way is told later,
 // not in the middle of the message that needs the room.
 func TestCallbackOfEviction(t *testing.T) {
-	for name, send := range map[string]func(v *victim, c *conn, payload []byte, last bool){
-		"whole": func(v *victim, c *conn, payload []byte, last bool) {
+	for name, send := range map[string]func(v *targetWorker, c *conn, payload []byte, last bool){
+		"whole": func(v *targetWorker, c *conn, payload []byte, last bool) {
 			if last {
 				v.handle(v.onEagerOnly(), c, eagerOnly(9, payload))
 			}
 		},
-		"fragments": func(v *victim, c *conn, payload []byte, last bool) {
+		"fragments": func(v *targetWorker, c *conn, payload []byte, last bool) {
 			if last {
 				v.handle(v.onEagerMiddle, c, middle(7, 40, payload[40:]))
 			} else {
@@ -165,12 +165,12 @@ func TestCallbackOfEviction(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+			v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 			hog, other := newConn(), newConn()
 			payload, got := bytes.Repeat([]byte{0xAB}, 6040), make([]byte, 6040)
 			send(v, other, payload, false)
 			v.fill(hog)
-			v.ep.countAs(v.sourceOf(&hog.Source)) // as one that the hog opened
+			v.ep.chargeTo(v.sourceOf(&hog.Source)) // as one that the hog opened
 			v.ep.life.Stage = life.Serving
 			r := v.fetching(make([]byte, 1<<20))
 			var late *Request
@@ -207,7 +207,7 @@ func (e *queueEndpoint) PendingPurge(fn func(*uct.Pending)) { e.q.Purge(fn) }
 // TestCloseInPurge: a callback closes the endpoint while the requests of its first
 // lane are being ended.
 func TestCloseInPurge(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.address})
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestCloseInPurge(t *testing.T) {
 // TestCloseInDelivery: a callback closes the endpoint inside the call of a
 // synchronous send over it. The send ends all the same.
 func TestCloseInDelivery(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	if _, err := v.TagRecv(1, FullMask, make([]byte, 8), &RequestParams{
 		OnTagRecv: func(*Request, error, TagRecvInfo, any) {
 			if _, err := v.ep.CloseAsync(nil); err != nil {

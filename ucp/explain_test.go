@@ -13,7 +13,7 @@ import (
 // TestExplainOwnLanes: an endpoint explains the lanes it has, also when another
 // choice would be made now, and gives no reasons but its own.
 func TestExplainOwnLanes(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	before := v.ep.Explain()
 	if len(before.Lanes) != 1 || len(before.Searches) == 0 {
 		t.Fatalf("explained as\n%s", before)
@@ -36,7 +36,7 @@ func TestExplainOwnLanes(t *testing.T) {
 // TestExplainDoubted: an endpoint whose peer was not believed that it is on this
 // machine has the lanes that are left, and tells why.
 func TestExplainDoubted(t *testing.T) {
-	v := newVictim(t, "TLS", "posix,tcp", "NET_DEVICES", "lo")
+	v := newTarget(t, "TLS", "posix,tcp", "NET_DEVICES", "lo")
 	from := &located{elsewhere: true}
 	from.Owner = from
 	m := v.stranger(0xABC, 0)

@@ -38,7 +38,7 @@ func (f echoFamily) handlers(w *Worker) []handler {
 	return []handler{
 		{idEchoAsk, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 			if len(data) < 16 {
-				return w.malformed(ucs.ErrIO)
+				return w.logMalformed(ucs.ErrIO)
 			}
 			f.state[w].heard++
 			ep := w.endpoints.Get(binary.LittleEndian.Uint64(data))
@@ -134,13 +134,13 @@ func TestNewFamily(t *testing.T) {
 	families = append(families, echo) // the line
 	t.Cleanup(func() { families = families[:len(families)-1] })
 
-	v := newVictim(t)
+	v := newTarget(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	buf := []byte("hello")
-	if ep.lacks&needID == 0 {
+	if ep.needs&needID == 0 {
 		t.Fatal("the endpoint has its peer's id at once: the test tests nothing")
 	}
 	req, err := ep.echo(buf) // done in the call where wireup is
@@ -167,7 +167,7 @@ func TestNewFamily(t *testing.T) {
 	}
 
 	// One that nobody answers ends with the endpoint.
-	ep.lacks, ep.state = ep.lacks|needID, ep.state|epRequested // as if it was not connected
+	ep.needs, ep.state = ep.needs|needID, ep.state|epRequested // as if it was not connected
 	req, err = ep.echo(buf)
 	if err != nil || req.Done() {
 		t.Fatalf("started: %v, %v", req, err)
@@ -194,13 +194,13 @@ func TestNewFamily(t *testing.T) {
 // TestNeeds: an operation is described before there is anything to choose from. It
 // goes on, in order, when the last thing that it needs is there.
 func TestNeeds(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ep.destroy(ucs.ErrCanceled)
-	ep.lacks |= needLanes
+	ep.needs |= needLanes
 	ep.open()
 	src := []byte("in order")
 	var reqs []*Request
@@ -214,11 +214,11 @@ func TestNeeds(t *testing.T) {
 	if _, err := ep.TagSend(9, src, &RequestParams{Flags: OpForceImmediate}); err != ucs.ErrNoResource {
 		t.Errorf("at once without lanes: %v", err)
 	}
-	ep.obtain(needFence) // something else
+	ep.resolveNeed(needFence) // something else
 	if reqs[0].Done() || reqs[0].proto != nil {
 		t.Error("a send has begun without lanes")
 	}
-	ep.obtain(needLanes)
+	ep.resolveNeed(needLanes)
 	for i, req := range reqs {
 		if err := req.Err(); err != nil {
 			t.Errorf("send %d: %v", i, err)

@@ -123,13 +123,13 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startFlush).with(p)
 		c.ep, c.rule = ep, &callFlush
-		return c.leave()
+		return c.delegate()
 	}
 	r, err := ep.beginFlush(p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -139,7 +139,7 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
-	if err := ep.takeLost(); err != nil {
+	if err := ep.takeError(); err != nil {
 		return nil, err
 	}
 	return ep.startFlush(p)
@@ -169,13 +169,13 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
 	}
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startWorkerFlush).with(p)
 		c.rule = &callFlush
-		return c.leave()
+		return c.delegate()
 	}
 	r, err := w.beginFlush(p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -203,7 +203,7 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 		part.step, part.userData = 0, r
 		ep.flushBegun()
 		ep.submit(part)
-		lost = cmp.Or(lost, ep.takeLost())
+		lost = cmp.Or(lost, ep.takeError())
 	})
 	r.comp.Done(lost)
 	return r.result()
@@ -225,11 +225,11 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.CloseAsync", ep == nil)
 	}
-	if err := ep.w.tryEnter(); err != nil {
+	if err := ep.w.acquireChecked(); err != nil {
 		return nil, err
 	}
 	r, err := ep.closeAsync(p)
-	ep.w.exit()
+	ep.w.release()
 	return r, err
 }
 
@@ -274,7 +274,7 @@ func (ep *Endpoint) startClosing(how life.Event, p *RequestParams) (*Request, er
 	}
 	r.ep, r.proto = ep, closeRequest{}
 	r.state |= stateUncounted
-	ep.note().closing = r
+	ep.ensureExtra().closing = r
 	ep.report(how, nil)
 	ep.markEnded()
 	if ep.life.Stage == life.Draining {
@@ -299,7 +299,7 @@ func (ep *Endpoint) flushNow() error {
 	if len(ep.lanes) == 0 || ep.waiting.head != nil {
 		return ucs.ErrNoResource
 	}
-	if f := ep.rma; f != nil && (f.copies.busy() || !f.quiet()) {
+	if f := ep.rma; f != nil && (f.copies.busy() || !f.idle()) {
 		return ucs.ErrNoResource
 	}
 	for i := range ep.lanes {
@@ -324,7 +324,7 @@ func (w *Worker) flushNow() (err error) {
 	if err == nil {
 		w.endpoints.Each(func(ep *Endpoint) {
 			if ep.err == nil {
-				err = cmp.Or(err, ep.takeLost())
+				err = cmp.Or(err, ep.takeError())
 			}
 		})
 	}

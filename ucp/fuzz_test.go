@@ -95,7 +95,7 @@ var patchOffsets = [patchPlaces >> 4]int{-1, 0, 4, 8, 12, 16, 24, 32}
 
 // fuzzTarget is a worker with an operation of every kind under way.
 type fuzzTarget struct {
-	*victim
+	*targetWorker
 	handlers [fuzzSteps]uct.AMHandler // nil for what is no message
 	live     []uint64                 // ids that peers may know
 	open     []*Request
@@ -163,8 +163,8 @@ var fuzzSettings = []string{"MAX_UNEXP_EPS", "3", "MAX_UNEXP_BYTES", "6k", "RNDV
 const fuzzOffer = 5000
 
 func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
-	v := newVictimOf(t, w.get(t), nil)
-	f := &fuzzTarget{victim: v}
+	v := newTargetOf(t, w.get(t), nil)
+	f := &fuzzTarget{targetWorker: v}
 	copy(f.handlers[:], []uct.AMHandler{
 		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
@@ -394,7 +394,7 @@ func (f *fuzzTarget) leave() {
 	}
 	for what, n := range map[string]int{
 		"endpoints": w.endpoints.Len(), "ids of requests": w.requestIDs.Len(), "bytes": w.held(),
-		"endpoints of peers": w.unexpected, "peers": len(w.peers), "messages in parts": len(w.eager.assemblies),
+		"endpoints of peers": w.unexpected, "peers": len(w.byUUID), "messages in parts": len(w.eager.assemblies),
 		"answers": w.rma.serving,
 	} {
 		if n != 0 {
@@ -415,7 +415,7 @@ type fuzzWorker struct {
 }
 
 func newFuzzWorker(t testing.TB) *fuzzWorker {
-	ctx := contextFor(t, victimFeatures|FeatureAM, fuzzSettings...)
+	ctx := contextFor(t, targetFeatures|FeatureAM, fuzzSettings...)
 	return &fuzzWorker{ctx: ctx, memory: mapTarget(t, ctx, 200, ProtAll)}
 }
 
@@ -423,7 +423,7 @@ func newFuzzWorker(t testing.TB) *fuzzWorker {
 func (f *fuzzWorker) get(t testing.TB) *Worker {
 	if f.played++; f.w == nil || f.played > fuzzRounds {
 		f.close(t)
-		f.w, f.played = openVictim(t, f.ctx), 1
+		f.w, f.played = openTarget(t, f.ctx), 1
 	}
 	return f.w
 }

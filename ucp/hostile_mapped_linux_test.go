@@ -80,7 +80,7 @@ func packed(t testing.TB, md uint8, blob []byte) []byte {
 }
 
 // offered is a receive of n bytes that has been offered data at addr, with a key.
-func (v *victim) offered(n int, addr uint64, key []byte) (*Request, []byte) {
+func (v *targetWorker) offered(n int, addr uint64, key []byte) (*Request, []byte) {
 	v.Helper()
 	buf := make([]byte, n)
 	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
@@ -95,7 +95,7 @@ func (v *victim) offered(n int, addr uint64, key []byte) (*Request, []byte) {
 }
 
 // until progresses a while until the request is done.
-func (v *victim) until(req *Request) {
+func (v *targetWorker) until(req *Request) {
 	v.Helper()
 	for range 10_000 {
 		if req.Done() {
@@ -106,10 +106,10 @@ func (v *victim) until(req *Request) {
 	v.Fatal("the receive does not end")
 }
 
-func newMappedVictim(t testing.TB) *victim {
+func newMappedTarget(t testing.TB) *targetWorker {
 	t.Helper()
 	ucttest.NoLeaks(t)
-	v := newVictim(t, "TLS", "posix")
+	v := newTarget(t, "TLS", "posix")
 	if len(v.ep.cfg.maps) != 1 || v.ep.cfg.maps[0].peerMD != 0 {
 		t.Fatalf("%+v", v.ep.cfg.maps)
 	}
@@ -120,7 +120,7 @@ func newMappedVictim(t testing.TB) *victim {
 // receiver ask for the data. No byte is read by it.
 func TestHostileKeys(t *testing.T) {
 	const n = 100_000
-	v := newMappedVictim(t)
+	v := newMappedTarget(t)
 	f := newFile(t, 1<<20)
 	pid := os.Getpid()
 	pipe := make([]int, 2)
@@ -195,7 +195,7 @@ func TestHostileKeys(t *testing.T) {
 // TestHostileUnexpectedKey: so does one whose receive comes later; what is kept
 // until then is bounded.
 func TestHostileUnexpectedKey(t *testing.T) {
-	v := newMappedVictim(t)
+	v := newMappedTarget(t)
 	f := newFile(t, 1<<20)
 	want := ucttest.Pattern(1<<20, 4)
 	f.write(want)
@@ -235,7 +235,7 @@ func TestHostileUnexpectedKey(t *testing.T) {
 func TestHostileShrink(t *testing.T) {
 	for what, pieces := range map[string]int{"at once": 0, "after a piece": 1, "before the last": 3} {
 		t.Run(what, func(t *testing.T) {
-			v := newMappedVictim(t)
+			v := newMappedTarget(t)
 			f := newFile(t, 2<<20)
 			want := ucttest.Pattern(2<<20, 6)
 			f.write(want)
@@ -275,7 +275,7 @@ func TestHostileShrink(t *testing.T) {
 // TestMappedFailure: the end of the endpoint ends what is being copied, and lets go
 // of the memory.
 func TestMappedFailure(t *testing.T) {
-	v := newMappedVictim(t)
+	v := newMappedTarget(t)
 	f := newFile(t, 2<<20)
 	key := packed(t, 0, f.key())
 	var reqs []*Request
@@ -307,7 +307,7 @@ func TestMappedFailure(t *testing.T) {
 // TestHostileClosed: memory whose name is gone, or names another file, is not what
 // is attached.
 func TestHostileClosed(t *testing.T) {
-	v := newMappedVictim(t)
+	v := newMappedTarget(t)
 	f := newFile(t, 1<<20)
 	f.write(bytes.Repeat([]byte{1}, 1<<20))
 	key := packed(t, 0, f.key())
@@ -362,8 +362,8 @@ func TestHostileClosed(t *testing.T) {
 // TestHostileAttachments: a peer that names ever more memory does not fill ours
 // with mappings.
 func TestHostileAttachments(t *testing.T) {
-	v := newMappedVictim(t)
-	for i := range 3 * leastAttachments {
+	v := newMappedTarget(t)
+	for i := range 3 * minMappedKeys {
 		f := newFile(t, 1<<17)
 		f.write([]byte{byte(i)})
 		req, buf := v.offered(1<<17, fileBase, packed(t, 0, f.key()))
@@ -372,7 +372,7 @@ func TestHostileAttachments(t *testing.T) {
 			t.Fatalf("%d: %v, %d", i, req.Err(), buf[0])
 		}
 		req.Free()
-		if len(v.rndv.attached) > leastAttachments {
+		if len(v.rndv.attached) > minMappedKeys {
 			t.Fatalf("%d attachments", len(v.rndv.attached))
 		}
 	}
@@ -387,7 +387,7 @@ func TestAbandonedAttachments(t *testing.T) {
 	for _, tls := range []string{"posix", "sysv"} {
 		t.Run(tls, func(t *testing.T) {
 			ucttest.NoLeaks(t)
-			v := newVictim(t, "TLS", tls)
+			v := newTarget(t, "TLS", tls)
 			const n = 1 << 17
 			for i := range 50 {
 				m, err := v.ctx.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate})

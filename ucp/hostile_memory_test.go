@@ -12,7 +12,7 @@ import (
 
 // What a peer makes a worker remember or answer is bounded.
 
-func (v *victim) wireup(m proto.Wireup) error {
+func (v *targetWorker) wireup(m proto.Wireup) error {
 	v.Helper()
 	b, err := m.Append(nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func (v *victim) wireup(m proto.Wireup) error {
 }
 
 // stranger is a request of an unknown worker that can be reached here.
-func (v *victim) stranger(uuid uint64, sn uint16) proto.Wireup {
+func (v *targetWorker) stranger(uuid uint64, sn uint16) proto.Wireup {
 	addr := v.described
 	addr.UUID = uuid
 	return proto.Wireup{Type: proto.WireupRequest, ConnSN: sn, SrcEp: 33, Address: addr}
@@ -31,7 +31,7 @@ func (v *victim) stranger(uuid uint64, sn uint16) proto.Wireup {
 // TestAnswersOnce: a peer that repeats itself and does not read is not answered
 // each time: the answers would pile up.
 func TestAnswersOnce(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for range 10 {
 		if err := v.wireup(v.stranger(5, 0)); err != nil {
 			t.Fatal(err)
@@ -60,7 +60,7 @@ func TestAnswersOnce(t *testing.T) {
 // TestPeerForgottenOnce: the end of an endpoint without a number does not make
 // the worker forget endpoints created toward the same peer since.
 func TestPeerForgottenOnce(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	if err := v.wireup(v.stranger(5, proto.ConnSNNone)); err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +81,14 @@ func TestPeerForgottenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	numberless.destroy(ucs.ErrCanceled)
-	if p := v.peers[5]; p == nil || p != ep.peer.known {
+	if p := v.byUUID[5]; p == nil || p != ep.peer.identity {
 		t.Error("the peer of an open endpoint is forgotten")
 	}
 }
 
 // TestUnreachablePeerForgotten: an address that leads nowhere leaves nothing.
 func TestUnreachablePeerForgotten(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	packed, err := (&proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: 5}).Append(nil, proto.FormWorker)
 	if err != nil {
 		t.Fatal(err)
@@ -96,14 +96,14 @@ func TestUnreachablePeerForgotten(t *testing.T) {
 	if _, err := v.NewEndpoint(EndpointParams{Address: packed}); !errors.Is(err, ucs.ErrUnreachable) {
 		t.Fatal(err)
 	}
-	if len(v.peers) != 0 {
-		t.Errorf("%d peers are remembered", len(v.peers))
+	if len(v.byUUID) != 0 {
+		t.Errorf("%d peers are remembered", len(v.byUUID))
 	}
 }
 
 // TestConfigsBounded: peers choose the length on which a configuration depends.
 func TestConfigsBounded(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for n := range 1000 {
 		if c := v.configFor(&lanePlan{chosen: &proto.LaneConfig{Lanes: []proto.Lane{{SegSize: 64 * (n + 1)}}}}); c.maxBcopy > 64*(n+1) {
 			t.Fatalf("messages of %d bytes for a peer that takes %d", c.maxBcopy, 64*(n+1))
@@ -117,7 +117,7 @@ func TestConfigsBounded(t *testing.T) {
 // TestFirstOverLimit: the first fragment of a message that cannot be kept leaves
 // no message whose rest never comes.
 func TestFirstOverLimit(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "1k")
+	v := newTarget(t, "MAX_UNEXP_BYTES", "1k")
 	b := make([]byte, proto.EagerFirstSize+2000)
 	proto.EagerFirst{Tag: 1, TotalLen: 4000, MsgID: 77}.Put(b)
 	if err := v.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
@@ -131,7 +131,7 @@ func TestFirstOverLimit(t *testing.T) {
 // TestWireupTooLong: a request that does not fit into the peer's messages ends
 // the operation that needs it.
 func TestWireupTooLong(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func (l *lender) ReleaseDesc(*uct.AMDesc) { l.lent-- }
 func TestKeptMemoryCounted(t *testing.T) {
 	const size, limit = 8 << 10, 1 << 20
 	for _, n := range []int{0, 8, 100, 1000, 1100, 4000, size - proto.EagerOnlySize} {
-		v := newVictim(t, "MAX_UNEXP_BYTES", "1m")
+		v := newTarget(t, "MAX_UNEXP_BYTES", "1m")
 		l := new(lender)
 		h := v.handlers()["eager only"]
 		refused := false

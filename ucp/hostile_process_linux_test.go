@@ -44,7 +44,7 @@ func (f *file) holder() (pid, fd int) {
 // a message offers it, nor accessed with a key.
 func TestKeyOfAnotherProcess(t *testing.T) {
 	const n = 100_000
-	v := newMappedVictim(t)
+	v := newMappedTarget(t)
 	f := newFile(t, 1<<20)
 	good := packed(t, 0, f.key())
 	pid, fd := f.holder()
@@ -95,7 +95,7 @@ func TestKeyOfAnotherProcess(t *testing.T) {
 // memory the kernel would let us access.
 func TestAddressOfTwoProcesses(t *testing.T) {
 	ucttest.NoLeaks(t)
-	v := newVictim(t, "TLS", "posix,cma")
+	v := newTarget(t, "TLS", "posix,cma")
 	if !slices.ContainsFunc(v.ifaces, func(i *iface) bool { return i.attr.Resource.Transport == "cma" }) {
 		t.Skip("missing: cma")
 	}

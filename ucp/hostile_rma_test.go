@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// target is memory of a victim with fences around it.
+// target is memory of a attacked worker with fences around it.
 type target struct {
 	arena, buf []byte
 	addr       uint64
@@ -21,7 +21,7 @@ type target struct {
 const targetFence = 64
 
 // memory registers n bytes until the end of the test.
-func (v *victim) memory(n int, prot MemProt) *target {
+func (v *targetWorker) memory(n int, prot MemProt) *target {
 	v.Helper()
 	m := mapTarget(v.TB, v.ctx, n, prot)
 	v.Cleanup(func() { m.mem.Close() })
@@ -64,7 +64,7 @@ func (m *target) untouched(t testing.TB) {
 }
 
 // opened is a key that leads to messages only.
-func (v *victim) opened() *Rkey {
+func (v *targetWorker) opened() *Rkey {
 	v.Helper()
 	k, err := v.ep.UnpackRkey(make([]byte, 9))
 	if err != nil {
@@ -75,7 +75,7 @@ func (v *victim) opened() *Rkey {
 }
 
 // waiting is an operation whose answer does not come.
-func (v *victim) waiting(p protocol, buf []byte) *Request {
+func (v *targetWorker) waiting(p protocol, buf []byte) *Request {
 	v.Helper()
 	r, err := v.useRequest(nil)
 	if err != nil {
@@ -93,7 +93,7 @@ func (v *victim) waiting(p protocol, buf []byte) *Request {
 }
 
 // deniedAccess checks that an access was refused and counted.
-func (v *victim) deniedAccess(what string, err error) {
+func (v *targetWorker) deniedAccess(what string, err error) {
 	v.Helper()
 	if !errors.Is(err, ucs.ErrInvalidAddr) || v.stats.Denied != 1 {
 		v.Errorf("%s: %v, counted %d", what, err, v.stats.Denied)
@@ -104,7 +104,7 @@ func (v *victim) deniedAccess(what string, err error) {
 // TestHostileAccess: a peer reaches what is registered for what it does, and not
 // a byte more.
 func TestHostileAccess(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	all := v.memory(64, ProtAll)
 	read := v.memory(64, ProtRemoteRead)
 	write := v.memory(64, ProtRemoteWrite)
@@ -166,7 +166,7 @@ func TestHostileAccess(t *testing.T) {
 // TestHostileAccessUnnamed: a transport that cannot drop a connection has the
 // worker tell the peer that its endpoint is of no use: this worker, here.
 func TestHostileAccessUnnamed(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for range 3 {
 		err := v.onPut(nil, append(proto.Put{Address: 8, EpID: v.ep.localID}.Append(nil), 1), nil)
 		if err == nil {
@@ -181,7 +181,7 @@ func TestHostileAccessUnnamed(t *testing.T) {
 // TestHostileAnswers: answers nobody waits for, or that do not fit, change
 // nothing.
 func TestHostileAnswers(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	own := bytes.Repeat([]byte{1}, 108)
 	buf := own[:100:100]
 	get := v.waiting(getMessages{}, buf)
@@ -229,7 +229,7 @@ func TestHostileAnswers(t *testing.T) {
 // TestHostileEndpoints: messages for endpoints that are not there are errors: who
 // sent them waits for answers.
 func TestHostileEndpoints(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	m := v.memory(64, ProtAll)
 	for _, id := range []proto.EndpointID{0, 1, math.MaxUint64, v.ep.localID ^ 2} {
 		for what, err := range map[string]error{
@@ -247,10 +247,10 @@ func TestHostileEndpoints(t *testing.T) {
 
 // TestHostileGets: requests for data that cannot be answered yet are bounded.
 func TestHostileGets(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	m := v.memory(64, ProtAll)
-	v.unnamed.owed = maxServing * requestSize
+	v.unnamed.replyBytes = maxServing * requestSize
 	v.refused("one get too many", v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
 	v.refused("one atomic operation too many", v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
-	v.unnamed.owed = 0
+	v.unnamed.replyBytes = 0
 }

@@ -13,7 +13,7 @@ import (
 
 // TestHostileRTR: nobody is sent more than there is, or the same twice.
 func TestHostileRTR(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	req := v.offer(offerLength)
 	id := proto.RequestID(req.localID)
 	rtr := func(off, n int) error {
@@ -58,7 +58,7 @@ func TestHostileRTR(t *testing.T) {
 // answered with a status, or its sender would wait for ever.
 func TestForeignRendezvous(t *testing.T) {
 	for _, op := range []proto.RndvOp{proto.RndvAM, proto.RndvRMA} {
-		v := newVictim(t)
+		v := newTarget(t)
 		req := v.offer(offerLength)
 		rts := proto.RndvRTS{EpID: v.ep.localID, ReqID: proto.RequestID(req.localID), Size: offerLength, Op: op}
 		v.dropped("an offer of another operation", v.onRndvRTS(nil, rts.Append(nil), nil))
@@ -78,7 +78,7 @@ func TestForeignRendezvous(t *testing.T) {
 // TestHostileParts: a peer that asks for a byte at a time while nothing can be
 // sent does not make the list of parts grow for ever.
 func TestHostileParts(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	req := v.offer(offerLength)
 	id := proto.RequestID(req.localID)
 	req.proto = rndvBcopy{} // as if a part was being sent
@@ -96,7 +96,7 @@ func TestHostileParts(t *testing.T) {
 
 // TestHostileData: data outside the buffer, or twice, is not stored.
 func TestHostileData(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	mem := make([]byte, 100+8)
 	buf, fence := mem[:100:100], mem[100:]
 	req := v.fetching(buf)
@@ -143,7 +143,7 @@ func TestHostileATP(t *testing.T) {
 		{Status: ucs.InProgress},
 		{Status: -128},
 	} {
-		v := newVictim(t)
+		v := newTarget(t)
 		req := v.fetching(make([]byte, 100))
 		ack.ReqID = proto.RequestID(req.localID)
 		for range 3 {
@@ -182,24 +182,24 @@ func (d *fickleDomain) ReleaseRkey(*uct.Rkey) error { return nil }
 // TestKeyChangedWhileMapped: what is mapped for one key is not used for another,
 // which the peer puts in its place.
 func TestKeyChangedWhileMapped(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	d := &fickleDomain{message: []byte("a key of the peer")}
 	v.mds = append(v.mds, d)
 	md := uint8(len(v.mds) - 1)
-	a, err := v.attachKey(v.ep, md, d.message)
+	a, err := v.mapOfferedKey(v.ep, md, d.message)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a.packed, d.unpacked[0]) {
 		t.Errorf("%q was mapped, and is found as %q", d.unpacked[0], a.packed)
 	}
-	v.forgetAttachments(v.ep)
+	v.forgetMappedKeys(v.ep)
 }
 
 // TestOfferForFailedEndpoint: an offer that names an endpoint which has failed ends the
 // receive that it matches.
 func TestOfferForFailedEndpoint(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	buf := make([]byte, 100)
 	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
 	if err != nil {

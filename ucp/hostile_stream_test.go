@@ -18,7 +18,7 @@ func streamData(ep *Endpoint, n int) []byte {
 // TestHostileStreams: packets for nobody find nothing, those of others are refused, and
 // empty ones hold nothing.
 func TestHostileStreams(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
 		v.dropped("an unknown id", v.onStreamData(nil, proto.StreamData{EpID: proto.EndpointID(id)}.Append(nil), nil))
 	}
@@ -55,7 +55,7 @@ func TestHostileStreams(t *testing.T) {
 
 // TestHostileTinyPackets: bytes one by one cost what they take.
 func TestHostileTinyPackets(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	n := 0
 	var err error
 	for ; err == nil; n++ {
@@ -114,7 +114,7 @@ func TestEvictedStream(t *testing.T) {
 // TestStreamChunksAreTheirs: library memory that was released is not that of the next
 // bytes, and the worker's end takes back what is left.
 func TestStreamChunksAreTheirs(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	take := func() StreamData {
 		t.Helper()
 		if err := v.onStreamData(nil, streamData(v.ep, 100), nil); err != nil {

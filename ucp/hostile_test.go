@@ -20,7 +20,7 @@ import (
 // TestHostileLengths: every handler takes messages of any length, of zeros, ones
 // and others.
 func TestHostileLengths(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for name, h := range v.handlers() {
 		for n := range 120 {
 			for _, fill := range []byte{0, 0xFF, 0x01, 0x80} {
@@ -40,7 +40,7 @@ func TestHostileLengths(t *testing.T) {
 
 // TestHostileIDs: ids that were never given out find nothing.
 func TestHostileIDs(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, 3, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
 		req, ep := proto.RequestID(id), proto.EndpointID(id)
 		v.dropped("sync ack", v.onEagerSyncAck(nil, proto.EagerSyncAck{ReqID: req}.Append(nil), nil))
@@ -79,7 +79,7 @@ func TestHostileIDs(t *testing.T) {
 // TestHostileFragments: fragments that overlap, repeat or lie outside the message
 // are refused; a claimed length costs nothing.
 func TestHostileFragments(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	first := func(id, total, n int) error {
 		b := proto.EagerFirst{Tag: 0xF1, TotalLen: total, MsgID: proto.MessageID(id)}.Append(nil)
 		return v.onEagerFirst(nil, append(b, make([]byte, n)...), nil)
@@ -160,21 +160,21 @@ const hugeLength = min(1<<47, math.MaxInt/2)
 func TestHostileUnexpected(t *testing.T) {
 	needtest.Goroutines(t)
 	const limit = 1 << 20
-	for name, message := range map[string]func(v *victim, i int) error{
-		"empty": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 8), nil) },
-		"large": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 5000), nil) },
-		"offers": func(v *victim, _ int) error {
+	for name, message := range map[string]func(v *targetWorker, i int) error{
+		"empty": func(v *targetWorker, _ int) error { return v.onEagerOnly()(nil, make([]byte, 8), nil) },
+		"large": func(v *targetWorker, _ int) error { return v.onEagerOnly()(nil, make([]byte, 5000), nil) },
+		"offers": func(v *targetWorker, _ int) error {
 			return v.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: hugeLength}.Append(nil), nil)
 		},
-		"orphan fragments": func(v *victim, i int) error {
+		"orphan fragments": func(v *targetWorker, i int) error {
 			b := proto.EagerMiddle{MsgID: proto.MessageID(i), Offset: 8}.Append(nil)
 			return v.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
 		},
-		"one message for ever": func(v *victim, i int) error {
+		"one message for ever": func(v *targetWorker, i int) error {
 			b := proto.EagerMiddle{MsgID: 1, Offset: i * 100}.Append(nil)
 			return v.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
 		},
-		"fragments without bytes": func(v *victim, i int) error {
+		"fragments without bytes": func(v *targetWorker, i int) error {
 			if i == limit {
 				return ucs.ErrExceedsLimit // there is no end to them, and no need for one
 			}
@@ -182,7 +182,7 @@ func TestHostileUnexpected(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVictim(t)
+			v := newTarget(t)
 			i := 0
 			for ; i <= limit; i++ {
 				if err := message(v, i); err != nil {
@@ -210,7 +210,7 @@ func TestHostileUnexpected(t *testing.T) {
 
 // TestHostileAssemblies: the number of messages in parts is bounded too.
 func TestHostileAssemblies(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for i := 0; ; i++ {
 		if i*assemblySize > 2<<20 {
 			t.Fatal("no limit")

@@ -70,7 +70,7 @@ func TestRequestFromElsewhere(t *testing.T) {
 	for _, tls := range []string{"posix", "sysv", "posix,cma", "self"} {
 		for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
 			for _, elsewhere := range []bool{false, true} {
-				v := newVictim(t, "TLS", tls)
+				v := newTarget(t, "TLS", tls)
 				from := &located{elsewhere: elsewhere}
 				from.Owner = from
 				m := v.stranger(0xABC, 0)
@@ -101,7 +101,7 @@ func TestRequestFromElsewhere(t *testing.T) {
 
 // TestNoWayBackLogged: requests that cannot be answered do not fill the log.
 func TestNoWayBackLogged(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	core, logs := observer.New(zapcore.WarnLevel)
 	defer log.SetLogger(log.SetLogger(zap.New(core)))
 	for k := range 100 {
@@ -115,8 +115,8 @@ func TestNoWayBackLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if logs.Len() != 1 || len(v.peers) != 0 {
-		t.Errorf("%d warnings, %d peers remembered", logs.Len(), len(v.peers))
+	if logs.Len() != 1 || len(v.byUUID) != 0 {
+		t.Errorf("%d warnings, %d peers remembered", logs.Len(), len(v.byUUID))
 	}
 }
 
@@ -124,7 +124,7 @@ func TestNoWayBackLogged(t *testing.T) {
 // remembered about those over it.
 func TestHostileWireup(t *testing.T) {
 	const limit = 10
-	v := newVictim(t, "MAX_UNEXP_EPS", "10")
+	v := newTarget(t, "MAX_UNEXP_EPS", "10")
 	request := func(uuid uint64, sn uint16, src proto.EndpointID) error {
 		addr := v.described
 		addr.UUID = uuid
@@ -141,8 +141,8 @@ func TestHostileWireup(t *testing.T) {
 			t.Fatalf("stranger %d: %v", i, err)
 		}
 	}
-	if len(v.peers) != limit || v.unexpected != limit {
-		t.Errorf("%d strangers are remembered, %d endpoints counted", len(v.peers), v.unexpected)
+	if len(v.byUUID) != limit || v.unexpected != limit {
+		t.Errorf("%d strangers are remembered, %d endpoints counted", len(v.byUUID), v.unexpected)
 	}
 	before := v.Stats().Endpoints
 	for range 10 { // the same again finds what is there
@@ -159,8 +159,8 @@ func TestHostileWireup(t *testing.T) {
 			ep.destroy(ucs.ErrCanceled)
 		}
 	})
-	if v.unexpected != 0 || len(v.peers) != 0 {
-		t.Errorf("%d unexpected endpoints and %d peers are left", v.unexpected, len(v.peers))
+	if v.unexpected != 0 || len(v.byUUID) != 0 {
+		t.Errorf("%d unexpected endpoints and %d peers are left", v.unexpected, len(v.byUUID))
 	}
 	for i := range 2 * limit { // there is room again
 		if err := request(uint64(0xDEF000+i), 0, 1); (i < limit) != (err == nil) {
@@ -173,7 +173,7 @@ func TestHostileWireup(t *testing.T) {
 // TestHostileWireupTypes: messages of types that are not spoken, and for
 // endpoints that do not exist, do nothing.
 func TestHostileWireupTypes(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	for kind := range 256 {
 		m := proto.Wireup{Type: proto.WireupType(kind), SrcEp: 5, DstEp: 0xFFFF, Address: v.emptyAddress()}
 		b, err := m.Append(nil)
@@ -196,7 +196,7 @@ func TestHostileWireupTypes(t *testing.T) {
 // TestEpCheck: a peer that asks for an endpoint which is gone is told so, and
 // its end fails with ConnectionReset. One that is there is not disturbed.
 func TestEpCheck(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	p := EndpointParams{Address: v.address, Flags: EndpointNoLoopback}
 	ep, err := v.NewEndpoint(p)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 const loop = "127.0.0.1:40000"
 
 // says is a wireup message of a peer over a connection.
-func (v *victim) says(by *located, kind proto.WireupType, uuid uint64, sn uint16, src, dst proto.EndpointID, addr *proto.WorkerAddress) error {
+func (v *targetWorker) says(by *located, kind proto.WireupType, uuid uint64, sn uint16, src, dst proto.EndpointID, addr *proto.WorkerAddress) error {
 	v.Helper()
 	a := addr.Clone()
 	a.UUID = uuid
@@ -39,7 +39,7 @@ func (v *victim) says(by *located, kind proto.WireupType, uuid uint64, sn uint16
 
 // asks is a request to open an endpoint, and returns that of the worker toward the
 // id that it came with, nil if there is none: there may be no way to who asks.
-func (v *victim) asks(by *located, uuid uint64, sn uint16, src proto.EndpointID, addr *proto.WorkerAddress) *Endpoint {
+func (v *targetWorker) asks(by *located, uuid uint64, sn uint16, src proto.EndpointID, addr *proto.WorkerAddress) *Endpoint {
 	v.Helper()
 	if err := v.says(by, proto.WireupRequest, uuid, sn, src, 0, addr); err != nil && !errors.Is(err, ucs.ErrUnreachable) {
 		v.Fatal(err)
@@ -48,7 +48,7 @@ func (v *victim) asks(by *located, uuid uint64, sn uint16, src proto.EndpointID,
 }
 
 // toward returns the endpoint that is connected with an id of the peer.
-func (v *victim) toward(id proto.EndpointID) (found *Endpoint) {
+func (v *targetWorker) toward(id proto.EndpointID) (found *Endpoint) {
 	v.endpoints.Each(func(ep *Endpoint) {
 		if ep.remoteID == id {
 			found = ep
@@ -71,7 +71,7 @@ func laneNames(ep *Endpoint) string {
 }
 
 // part is an address without the transports that are not named.
-func (v *victim) part(transports ...string) *proto.WorkerAddress {
+func (v *targetWorker) part(transports ...string) *proto.WorkerAddress {
 	a := v.described.Clone()
 	for d := range a.Devices {
 		a.Devices[d].Ifaces = slices.DeleteFunc(a.Devices[d].Ifaces, func(f proto.AddressIface) bool {
@@ -83,7 +83,7 @@ func (v *victim) part(transports ...string) *proto.WorkerAddress {
 }
 
 // process is this one, as the transports of a worker know it.
-func (v *victim) process() (p uct.Process) {
+func (v *targetWorker) process() (p uct.Process) {
 	v.Helper()
 	for _, i := range v.ifaces {
 		if f, ok := i.uct.(uct.ProcessFinder); ok && i.inside() {
@@ -96,12 +96,12 @@ func (v *victim) process() (p uct.Process) {
 	return p
 }
 
-// TestDeputy: an address that came over tcp leads to a process of this machine only
+// TestConfusedDeputyOver: an address that came over tcp leads to a process of this machine only
 // where the kernel says that the connection is that process's. Whoever connects could
 // have us read and write the memory of any process of our user.
-func TestDeputy(t *testing.T) {
-	v := newVictim(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
-	peer := newVictim(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
+func TestConfusedDeputyOver(t *testing.T) {
+	v := newTarget(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
+	peer := newTarget(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
 	if !strings.Contains(laneNames(v.ep), "cma") {
 		t.Skip("missing: cma")
 	}
@@ -134,7 +134,7 @@ func TestDeputy(t *testing.T) {
 	try("somebody else's", held(mine+1), all, "tcp", 1)
 	try("from elsewhere", newLocated("192.0.2.1:4000", false), all, "none", 0)
 	try("only tcp", held(mine), peer.part("tcp"), "tcp", 0)
-	try("only cma and a victim", held(mine+1), peer.part("tcp", "cma"), "tcp", 1)
+	try("only cma and a target", held(mine+1), peer.part("tcp", "cma"), "tcp", 1)
 
 	third := peer.described.Clone() // that names another process beside itself
 	for d := range third.Devices {
@@ -155,8 +155,8 @@ func TestDeputy(t *testing.T) {
 // TestNamesOfFiles: an entry that does not say of which process it is, a file with a
 // name, is looked at only for a process that another entry has tied to the connection.
 func TestNamesOfFiles(t *testing.T) {
-	open := func() *victim {
-		return newVictim(t, "TLS", "tcp,posix,sysv", "NET_DEVICES", "lo", "POSIX_USE_PROC_LINK", "n")
+	open := func() *targetWorker {
+		return newTarget(t, "TLS", "tcp,posix,sysv", "NET_DEVICES", "lo", "POSIX_USE_PROC_LINK", "n")
 	}
 	v, peer := open(), open()
 	id := proto.EndpointID(3)
@@ -193,8 +193,8 @@ func TestNamesOfFiles(t *testing.T) {
 // connection that he asks on, if it can do that, until that is made up for; the next
 // user gets all.
 func TestSlowPeers(t *testing.T) {
-	v := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
-	peer := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+	v := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+	peer := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 	var clock time.Duration
 	old := askClock
 	askClock = func() time.Duration { return clock }
@@ -223,7 +223,7 @@ func TestSlowPeers(t *testing.T) {
 	for range askMost / (2 * time.Millisecond) { // little, ever again
 		try(2*time.Millisecond, 9, true)
 	}
-	for r := v.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.looks.at(clock) < askMost; {
+	for r := v.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.lookups.spentAt(clock) < askMost; {
 		try(2*time.Millisecond, 9, true)
 		if clock > 20*askShare*askMost {
 			t.Fatal("look-ups that take little are not charged")
@@ -235,7 +235,7 @@ func TestSlowPeers(t *testing.T) {
 // TestManyHomes: a peer with several devices names them all, whatever way it has come;
 // that is no claim to be somebody else.
 func TestManyHomes(t *testing.T) {
-	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
+	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
 	addr := v.described.Clone()
 	lo := addr.Devices[0]
 	for _, ip := range []byte{7, 8} { // 192.0.2.x in the form of tcp
@@ -250,7 +250,7 @@ func TestManyHomes(t *testing.T) {
 	}{{"192.0.2.7:1", 0}, {"192.0.2.8:1", 0}, {"192.0.2.9:1", 1}} {
 		before := v.stats.Refused
 		by := newLocated(c.from, false)
-		v.doubt(v.sourceOf(&by.Source), addr.Clone())
+		v.validateAddress(v.sourceOf(&by.Source), addr.Clone())
 		if n := v.stats.Refused - before; n != c.claims {
 			t.Errorf("from %s: %d claims", c.from, n)
 		}
@@ -261,7 +261,7 @@ func TestManyHomes(t *testing.T) {
 // else, never to this machine for somebody who is not here.
 func TestConnectBack(t *testing.T) {
 	for _, check := range []string{"y", "n", "try"} {
-		v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
+		v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
 		addr := func() *proto.WorkerAddress {
 			a := v.described.Clone()
 			lo := a.Devices[slices.IndexFunc(a.Devices, func(d proto.AddressDevice) bool {
@@ -287,7 +287,7 @@ func TestConnectBack(t *testing.T) {
 		} {
 			a := addr()
 			by := newLocated(c.from, c.here)
-			v.doubt(v.sourceOf(&by.Source), a)
+			v.validateAddress(v.sourceOf(&by.Source), a)
 			var got []string
 			a.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 				switch {
@@ -316,15 +316,15 @@ func TestConnectBack(t *testing.T) {
 
 // strangers are a worker, a peer that it shall talk to, and somebody who says that he
 // is this peer. All are at one IP address, where nothing else tells them apart.
-func strangers(t *testing.T) (v, peer, evil *victim) {
-	open := func() *victim { return newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo") }
+func strangers(t *testing.T) (v, peer, evil *targetWorker) {
+	open := func() *targetWorker { return newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo") }
 	v, peer, evil = open(), open(), open()
 	evil.log.Allow("message for an operation with another peer dropped")
 	return v, peer, evil
 }
 
 // until progresses workers until something has happened.
-func until(t *testing.T, what string, done func() bool, workers ...*victim) {
+func until(t *testing.T, what string, done func() bool, workers ...*targetWorker) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); {
 		if time.Now().After(deadline) {
@@ -344,20 +344,20 @@ const (
 // TestStolenUUID: whoever comes first, the application's endpoint is with the peer
 // whose address it gave, and whoever says that he is that has one of his own.
 func TestStolenUUID(t *testing.T) {
-	type step func(t *testing.T, v, peer, evil *victim)
+	type step func(t *testing.T, v, peer, evil *targetWorker)
 	var ep *Endpoint
-	theft := func(t *testing.T, v, peer, evil *victim) {
+	theft := func(t *testing.T, v, peer, evil *targetWorker) {
 		if v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &evil.described) == nil {
 			t.Error("the stranger has no endpoint of his own")
 		}
 	}
-	own := func(t *testing.T, v, peer, evil *victim) {
+	own := func(t *testing.T, v, peer, evil *targetWorker) {
 		var err error
 		if ep, err = v.NewEndpoint(EndpointParams{Address: peer.address}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	comes := func(t *testing.T, v, peer, evil *victim) {
+	comes := func(t *testing.T, v, peer, evil *targetWorker) {
 		if v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described) == nil {
 			t.Error("the peer is not connected")
 		}
@@ -382,7 +382,7 @@ func TestStolenUUID(t *testing.T) {
 			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.life.Mine() {
 				t.Error("the stranger is not kept apart")
 			}
-			if k := ep.peer.known; k.nextSN != 1 || !ep.leadsTo(&peer.described) {
+			if k := ep.peer.identity; k.nextSN != 1 || !ep.leadsTo(&peer.described) {
 				t.Errorf("the next endpoint would have number %d", k.nextSN)
 			}
 			if !slices.Equal(entriesOf(ep.peer.address), entriesOf(&peer.described)) {
@@ -403,7 +403,7 @@ func TestStolenUUID(t *testing.T) {
 					ep.destroy(ucs.ErrCanceled)
 				}
 			})
-			if k := v.peers[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpoints != 0 {
+			if k := v.byUUID[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpointCount != 0 {
 				t.Errorf("left of the peer: %+v", k)
 			}
 		})
@@ -506,8 +506,8 @@ func TestRequestBehindReply(t *testing.T) {
 // something.
 func TestWiden(t *testing.T) {
 	for _, busy := range []bool{false, true} {
-		v := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
-		peer := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+		v := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+		peer := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 		by := newLocated(loop, true)
 		by.holder = 1 // it cannot be told who
 		opened := v.asks(by, peer.uuid, 0, peersID, &peer.described)
@@ -516,7 +516,7 @@ func TestWiden(t *testing.T) {
 		}
 		until(t, "answer on its way", opened.idle, v, peer)
 		was := opened.localID
-		opened.state |= epAstray
+		opened.state |= epNoRemoteWrite
 		if busy {
 			r := opened.control(wireupMessage{})
 			opened.outstanding.push(r)
@@ -532,7 +532,7 @@ func TestWiden(t *testing.T) {
 		if got, want := laneNames(ep) != "tcp", !busy; got != want {
 			t.Errorf("busy %v: lanes over %s", busy, laneNames(ep))
 		}
-		if astray := ep.state&epAstray != 0; astray != busy {
+		if astray := ep.state&epNoRemoteWrite != 0; astray != busy {
 			t.Errorf("busy %v: it is told where to write: %v", busy, !astray)
 		}
 		if !busy && len(ep.Explain().Searches) == 0 {
@@ -554,7 +554,7 @@ func TestWiden(t *testing.T) {
 // he opened leads to him, so the application does not get it.
 func TestMixedAddress(t *testing.T) {
 	v, peer, evil := strangers(t)
-	port := func(w *victim) uint16 { return binary.BigEndian.Uint16(w.described.Devices[0].Ifaces[0].Addr) }
+	port := func(w *targetWorker) uint16 { return binary.BigEndian.Uint16(w.described.Devices[0].Ifaces[0].Addr) }
 	mixed := evil.described.Clone()
 	mixed.Devices = append(mixed.Devices, peer.described.Clone().Devices...)
 	s := v.asks(newLocated(loop, true), peer.uuid, 0, evilID, mixed)

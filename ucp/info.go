@@ -25,9 +25,9 @@ func (w *Worker) WriteInfo(out io.Writer) error {
 	if w.missing() {
 		return errMissing("Worker.WriteInfo", w == nil)
 	}
-	w.look()
+	w.acquireRead()
 	text, err := w.info()
-	w.unlook()
+	w.releaseRead()
 	if err == nil {
 		_, err = out.Write(text)
 	}
@@ -68,9 +68,9 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 	if ep.missing() {
 		return errMissing("Endpoint.WriteInfo", ep == nil)
 	}
-	ep.w.look()
+	ep.w.acquireRead()
 	text := ep.info()
-	ep.w.unlook()
+	ep.w.releaseRead()
 	_, err := w.Write(text)
 	return err
 }
@@ -135,8 +135,8 @@ func (ep *Endpoint) EvaluatePerf(p PerfParams) (PerfAttr, error) {
 	if ep.missing() {
 		return PerfAttr{}, errMissing("Endpoint.EvaluatePerf", ep == nil)
 	}
-	ep.w.look()
-	defer ep.w.unlook()
+	ep.w.acquireRead()
+	defer ep.w.releaseRead()
 	switch err := ep.gone(); {
 	case p.MessageSize < 0:
 		return PerfAttr{}, fmt.Errorf("ucp: a message of %d bytes: %w", p.MessageSize, ucs.ErrInvalidParam)

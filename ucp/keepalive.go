@@ -39,10 +39,10 @@ type keepaliveFamily struct{ noFamily }
 func (keepaliveFamily) about() familyInfo { return familyInfo{name: "keepalive"} }
 
 // opened looks after the endpoint's peer from now on.
-func (keepaliveFamily) opened(ep *Endpoint) { ep.w.watch() }
+func (keepaliveFamily) opened(ep *Endpoint) { ep.w.startKeepalive() }
 
-// watch makes sure that the keepalive runs once there is an endpoint.
-func (w *Worker) watch() {
+// startKeepalive makes sure that the keepalive runs once there is an endpoint.
+func (w *Worker) startKeepalive() {
 	k := &w.keep
 	if k.timer != nil || !w.ctx.settings.keepsAlive() {
 		return
@@ -135,7 +135,7 @@ func (ep *Endpoint) unacknowledged() (early bool) {
 
 // unanswered reports whether something cannot end without a message of the peer.
 func (ep *Endpoint) unanswered() bool {
-	return ep.outstanding.head != nil || ep.rma != nil && !ep.rma.quiet()
+	return ep.outstanding.head != nil || ep.rma != nil && !ep.rma.idle()
 }
 
 // checkMessage asks whether the peer's end exists.

@@ -193,7 +193,7 @@ type laneRules struct {
 	mismatch *error // where to leave that a peer takes an interface here for reachable (uct.ErrMismatch)
 
 	refused map[laneRoute]error // those that could not be created, and why
-	back    *wayBack            // over a connection that the peer has made
+	back    *reversePath        // over a connection that the peer has made
 
 	spare []lane               // connected already, for those that lead to the same
 	made  []madeLane           // not connected pairwise, for those of the same kind
@@ -217,14 +217,14 @@ func (r *laneRules) plain() bool {
 	return len(r.refused) == 0 && r.back == nil && !r.cm && r.ends == nil && !r.answer
 }
 
-// wayBack is a connection of a peer's, and the interface that it came to.
-type wayBack struct {
+// reversePath is a connection of a peer's, and the interface that it came to.
+type reversePath struct {
 	iface *iface
 	src   *uct.Source
 }
 
 // source is the connection, nil if there is no way back to keep to.
-func (b *wayBack) source() *uct.Source {
+func (b *reversePath) source() *uct.Source {
 	if b == nil {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (b *wayBack) source() *uct.Source {
 }
 
 // reachable reports whether an interface has the connection.
-func (b *wayBack) reachable(i *iface) error {
+func (b *reversePath) reachable(i *iface) error {
 	if i != b.iface {
 		return fmt.Errorf("ucp: the peer's connection arrived at another device: %w", ucs.ErrUnreachable)
 	}
@@ -367,12 +367,12 @@ func (ep *Endpoint) reaches(i uct.Iface, p uct.ReachableParams) error {
 	if err != nil {
 		return err
 	}
-	return ep.meet(process)
+	return ep.bindProcess(process)
 }
 
-// meet is told which process of this machine a lane leads to. All lead to the one
+// bindProcess is told which process of this machine a lane leads to. All lead to the one
 // of the first: an address could name memory of somebody else besides its own.
-func (ep *Endpoint) meet(p uct.Process) error {
+func (ep *Endpoint) bindProcess(p uct.Process) error {
 	if ep.process == 0 {
 		ep.process = p
 	}

@@ -111,14 +111,14 @@ func (e *otherEnd) Close()                   { e.closed = true }
 func TestManagersListen(t *testing.T) {
 	d := newDuo(t)
 	listen := func(o *otherManager, port uint16) (*Listener, error) {
-		w := openVictim(t, d.s.ctx)
+		w := openTarget(t, d.s.ctx)
 		t.Cleanup(func() { w.Close() })
 		o.before(w)
 		return w.NewListener(ListenerParams{Addr: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), OnAccept: func(*Endpoint) {}})
 	}
 	taken := d.l.Addr().Port()
 	free := func() uint16 {
-		w := openVictim(t, d.s.ctx)
+		w := openTarget(t, d.s.ctx)
 		defer w.Close()
 		l, err := w.NewListener(ListenerParams{Addr: netip.MustParseAddrPort("127.0.0.1:0"), OnAccept: func(*Endpoint) {}})
 		if err != nil {

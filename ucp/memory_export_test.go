@@ -37,7 +37,7 @@ func exporters(t *testing.T) (from, to *Context, domain *exporting) {
 	t.Helper()
 	var open []uct.MemHandle
 	wrap := func(id string) (*Context, *exporting) {
-		c := victimContext(t)
+		c := targetContext(t)
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

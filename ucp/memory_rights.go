@@ -24,8 +24,8 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	case m.region == nil:
 		return nil // of an empty handle there is nothing to access
 	}
-	ep.w.look()
-	defer ep.w.unlook()
+	ep.w.acquireRead()
+	defer ep.w.releaseRead()
 	if err := ep.usable(); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (m *Memory) Allow(ep *Endpoint) error {
 		if a.Flags&uct.MDFlagNeedRkey != 0 || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
 			continue
 		}
-		mem, err := s.RegisterFor(m.buf, m.region.Access, ep.where.scopes[k])
+		mem, err := s.RegisterFor(m.buf, m.region.Access, ep.dest.scopes[k])
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (ep *Endpoint) identity() any {
 	if ep.peer == nil {
 		return ep.w // the worker itself
 	}
-	return ep.peer.now()
+	return ep.peer.canonical()
 }
 
 // guard is a memory domain that lets peers, without a key, at registered memory.
@@ -104,13 +104,13 @@ var errNoScope = fmt.Errorf("ucp: the peer cannot be identified by its address: 
 
 // register opens memory to the peer of an endpoint.
 func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {
-	if ep.where != nil && ep.where.back || ep.state&epAstray != 0 {
+	if ep.dest != nil && ep.dest.reversePath || ep.state&epNoRemoteWrite != 0 {
 		return nil, errNoScope
 	}
-	if g.scope < 0 || ep.where == nil || g.scope >= len(ep.where.scopes) {
+	if g.scope < 0 || ep.dest == nil || g.scope >= len(ep.dest.scopes) {
 		return g.md.Register(buf, access)
 	}
-	return ep.w.scopers[g.scope].RegisterFor(buf, access, ep.where.scopes[g.scope])
+	return ep.w.scopers[g.scope].RegisterFor(buf, access, ep.dest.scopes[g.scope])
 }
 
 // offeredOver is told by which connection the peer of an endpoint offers data. If it may
@@ -118,12 +118,12 @@ func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHa
 // asked for messages: most peers write over the connection that they offer by, and would
 // lose it.
 func (ep *Endpoint) offeredOver(src *uct.Source) {
-	if src == nil || ep.state&epAstray != 0 || ep.where == nil {
+	if src == nil || ep.state&epNoRemoteWrite != 0 || ep.dest == nil {
 		return
 	}
-	for k, s := range ep.where.scopes {
+	for k, s := range ep.dest.scopes {
 		if ep.w.scopers[k].Excludes(s, src) {
-			ep.state |= epAstray
+			ep.state |= epNoRemoteWrite
 		}
 	}
 }

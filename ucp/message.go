@@ -183,13 +183,13 @@ func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 		size += len(r.am.header)
 	}
 	p := proto.ProtoRndvAM // whatever, before there are lanes
-	if ep.lacks&needLanes == 0 {
+	if ep.needs&needLanes == 0 {
 		p = r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(size)
 	}
 	switch {
 	case p == proto.ProtoNone:
 		err = ucs.ErrUnsupported
-	case ep.waiting.head == nil && ep.lacks&(needLanes|r.form.needs) == 0 && !r.form.acked && !r.form.offered &&
+	case ep.waiting.head == nil && ep.needs&(needLanes|r.form.needs) == 0 && !r.form.acked && !r.form.offered &&
 		(p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
 		r.proto = eagerBcopy{}
 		_, err = ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), uct.SendNow, nil)

@@ -22,8 +22,8 @@ func (mismatching) Reachable(uct.ReachableParams) error {
 // to set, although there is another way; where the peer may not use that it is warned of, once.
 func TestMismatch(t *testing.T) {
 	logs := logtest.Watch(t)
-	ctx := victimContext(t, "TLS", "posix,sysv")
-	w := openVictim(t, ctx)
+	ctx := targetContext(t, "TLS", "posix,sysv")
+	w := openTarget(t, ctx)
 	t.Cleanup(func() {
 		if err := errors.Join(w.Close(), ctx.Close()); err != nil {
 			t.Error(err)

@@ -144,7 +144,7 @@ func errMissing(call string, isNil bool) error {
 // of the log.
 func (w *Worker) refused(from *source, why ledger.Reason) bool {
 	w.stats.Refused++
-	return from.pays().account.Refuse(why)
+	return from.account().ledger.Refuse(why)
 }
 
 // noCopy marks what is handed out as a pointer and must not be copied: others know it by

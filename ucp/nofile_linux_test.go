@@ -28,7 +28,7 @@ func (c *impatient) Err() error {
 // sleep on, waits awake, and a receive whose context ends is taken back.
 func TestWaitWithoutDescriptors(t *testing.T) {
 	for _, mode := range []ucs.ThreadMode{ucs.ThreadModeSingle, ucs.ThreadModeMulti} {
-		ctx := victimContext(t)
+		ctx := targetContext(t)
 		defer ctx.Close()
 		w, err := ctx.NewWorker(WorkerParams{ThreadMode: mode, Wait: WaitCPU})
 		if err != nil {

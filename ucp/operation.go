@@ -60,7 +60,7 @@ func (ep *Endpoint) submit(r *Request) {
 // reply starts an answer to the peer. It does not wait behind operations of our own:
 // they may be waiting for the peer to answer us, as the peer's for this.
 func (ep *Endpoint) reply(r *Request) {
-	if ep.lacks&r.needs() == 0 {
+	if ep.needs&r.needs() == 0 {
 		r.run()
 		return
 	}
@@ -70,7 +70,7 @@ func (ep *Endpoint) reply(r *Request) {
 // begin runs a request if nothing that it needs is missing.
 func (ep *Endpoint) begin(r *Request) bool {
 	if r.proto == nil {
-		if ep.lacks&needLanes != 0 {
+		if ep.needs&needLanes != 0 {
 			return false
 		}
 		r.lane = ep.amLane()
@@ -84,7 +84,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 		}
 		r.proto = p
 	}
-	if ep.lacks != 0 && ep.lacks&r.needs() != 0 {
+	if ep.needs != 0 && ep.needs&r.needs() != 0 {
 		return false
 	}
 	r.run()
@@ -103,9 +103,9 @@ func (r *Request) needs() needs {
 	return n
 }
 
-// obtain notes that something is no longer missing, and starts what waited for it.
-func (ep *Endpoint) obtain(n needs) {
-	ep.lacks &^= n
+// resolveNeed notes that something is no longer missing, and starts what waited for it.
+func (ep *Endpoint) resolveNeed(n needs) {
+	ep.needs &^= n
 	ep.drain()
 }
 
@@ -133,7 +133,7 @@ func (ep *Endpoint) drain() {
 func (ep *Endpoint) open() {
 	ep.short, ep.shortAM = -1, -1
 	if ep.life.Usable() && ep.state&epDraining == 0 && ep.waiting.head == nil &&
-		ep.lacks&needLanes == 0 {
+		ep.needs&needLanes == 0 {
 		ep.short, ep.shortAM = int32(ep.cfg.short), int32(ep.cfg.shortAM)
 	}
 }
@@ -195,9 +195,9 @@ func (r *Request) await() {
 	r.w.stream.expect()
 }
 
-// later lets the request run again in the next round of progress, when it is its
+// requeue lets the request run again in the next round of progress, when it is its
 // turn: those whose work is the CPU's take turns.
-func (r *Request) later() { r.w.copying.push(r) }
+func (r *Request) requeue() { r.w.copying.push(r) }
 
 // finishDispatched ends the requests whose end was put off, goes on with those
 // that have to wait for another lane than before, and returns their number.

@@ -13,93 +13,93 @@ import (
 // have left for it (call.go). Inside a function of the application the turn is that
 // of the call further up the stack.
 
-// enter begins a call. exit ends it: when nothing of the library is left on the
+// acquire begins a call. exit ends it: when nothing of the library is left on the
 // stack it panics if a function of the application has.
-func (w *Worker) enter() {
-	if !w.free() {
-		w.enterGate()
+func (w *Worker) acquire() {
+	if !w.available() {
+		w.acquireSlow()
 		return
 	}
 	w.gate |= gateInside
 }
 
 //go:noinline
-func (w *Worker) enterGate() {
+func (w *Worker) acquireSlow() {
 	if w.multi {
-		w.takeTurn()
+		w.acquireShared()
 		return
 	}
 	w.checkGate()
 	w.gate |= gateInside
 }
 
-// begin is enter for calls that can be left to others: it reports whether the call has
+// tryAcquire is enter for calls that can be left to others: it reports whether the call has
 // begun.
-func (w *Worker) begin() bool {
-	if !w.free() {
-		return w.beginGate()
+func (w *Worker) tryAcquire() bool {
+	if !w.available() {
+		return w.tryAcquireSlow()
 	}
 	w.gate |= gateInside
 	return true
 }
 
 //go:noinline
-func (w *Worker) beginGate() bool {
+func (w *Worker) tryAcquireSlow() bool {
 	if w.multi {
-		return w.tryTurn()
+		return w.tryAcquireShared()
 	}
-	w.enterGate()
+	w.acquireSlow()
 	return true
 }
 
-// seize is begin for short paths: it fails where anything is in the way.
-func (w *Worker) seize() bool {
-	if !w.free() {
-		return w.shortTurn()
+// acquireFast is begin for short paths: it fails where anything is in the way.
+func (w *Worker) acquireFast() bool {
+	if !w.available() {
+		return w.acquireSharedFast()
 	}
 	w.gate |= gateInside
 	return true
 }
 
-func (w *Worker) exit() {
+func (w *Worker) release() {
 	if w.gate&gateFlags == gateInside {
 		w.gate &^= gateInside
 		return
 	}
-	w.exitGate()
+	w.releaseSlow()
 }
 
 //go:noinline
-func (w *Worker) exitGate() {
+func (w *Worker) releaseSlow() {
 	if w.multi {
-		w.endTurn()
+		w.releaseShared()
 		return
 	}
 	w.gate &^= gateInside
 	w.raise()
 }
 
-// look is enter for calls that only read, which nothing refuses in the modes in which
+// acquireRead is enter for calls that only read, which nothing refuses in the modes in which
 // the caller sees to it that nobody else is at it. unlook ends it.
-func (w *Worker) look() {
+func (w *Worker) acquireRead() {
 	if w.multi {
-		w.takeTurn()
+		w.acquireShared()
 	}
 }
 
-func (w *Worker) unlook() {
+func (w *Worker) releaseRead() {
 	if w.multi {
-		w.endTurn()
+		w.releaseShared()
 	}
 }
 
-// tryEnter is enter for calls that can be refused.
-func (w *Worker) tryEnter() error {
+// acquireChecked is enter for calls that can be refused.
+func (w *Worker) acquireChecked() error {
 	if w.multi {
-		w.awaitTurn()
+		w.waitShared()
 	}
 	if err := w.misused(); err != nil {
-		w.unlook()
+		w.releaseRead()
 		return err
 	}
 	w.gate |= gateInside
@@ -111,19 +111,19 @@ func (w *Worker) tryEnter() error {
 //
 //go:norace
 func (w *Worker) isClosed() bool {
-	w.look()
-	defer w.unlook()
+	w.acquireRead()
+	defer w.releaseRead()
 	return w.gate&gateClosed != 0
 }
 
-// takeTurn begins a call, when the worker is free.
-func (w *Worker) takeTurn() {
-	w.awaitTurn()
-	w.checkTurn()
+// acquireShared begins a call, when the worker is free.
+func (w *Worker) acquireShared() {
+	w.waitShared()
+	w.checkShared()
 }
 
-// awaitTurn is takeTurn for calls that look themselves whether the worker can be used.
-func (w *Worker) awaitTurn() {
+// waitShared is takeTurn for calls that look themselves whether the worker can be used.
+func (w *Worker) waitShared() {
 	if !w.engine.Try() {
 		if w.engine.Nested() {
 			w.gate |= gateInside
@@ -131,27 +131,27 @@ func (w *Worker) awaitTurn() {
 		}
 		w.engine.Acquire()
 	}
-	w.beginTurn()
+	w.beginShared()
 }
 
-// shortTurn begins a call if that takes no time. It is tryTurn for short paths.
+// acquireSharedFast begins a call if that takes no time. It is tryTurn for short paths.
 //
 //go:noinline
-func (w *Worker) shortTurn() bool {
+func (w *Worker) acquireSharedFast() bool {
 	if !w.multi || !w.engine.Try() {
 		return false
 	}
 	w.gate |= gateInside
 	if w.gate&gateAbandoned != 0 || w.engine.Pending() {
-		w.beginTurn()
-		w.checkTurn()
+		w.beginShared()
+		w.checkShared()
 	}
 	return true
 }
 
-// tryTurn begins a call if the worker is free, or soon is. It is takeTurn for calls that
+// tryAcquireShared begins a call if the worker is free, or soon is. It is takeTurn for calls that
 // can be left to others.
-func (w *Worker) tryTurn() bool {
+func (w *Worker) tryAcquireShared() bool {
 	if !w.engine.Try() {
 		if w.engine.Nested() {
 			w.gate |= gateInside
@@ -161,64 +161,64 @@ func (w *Worker) tryTurn() bool {
 			return false
 		}
 	}
-	w.beginTurn()
-	w.checkTurn()
+	w.beginShared()
+	w.checkShared()
 	return true
 }
 
-// beginTurn is what comes before the call.
-func (w *Worker) beginTurn() {
+// beginShared is what comes before the call.
+func (w *Worker) beginShared() {
 	w.gate |= gateInside
 	if w.engine.Pending() { // [begin]
 		w.engine.Run()
 	}
 }
 
-// checkTurn panics, and ends the turn, if a callback has left the worker unusable.
-func (w *Worker) checkTurn() {
+// checkShared panics, and ends the turn, if a callback has left the worker unusable.
+func (w *Worker) checkShared() {
 	if w.gate&gateAbandoned != 0 {
 		err := w.misused()
-		w.endTurn()
+		w.releaseShared()
 		panic(err)
 	}
 }
 
-// endTurn ends a call.
-func (w *Worker) endTurn() {
+// releaseShared ends a call.
+func (w *Worker) releaseShared() {
 	w.gate &^= gateInside
 	e := w.engine
 	if w.gate != gateShared || e.Restless() {
-		w.endBusyTurn()
+		w.releaseSharedSlow()
 		return
 	}
 	e.Free() // passOn, without other calls
 	if e.Pending() || e.Wanted() {
-		w.afterTurn(nil)
+		w.afterRelease(nil)
 	}
 }
 
-// endBusyTurn is endTurn where there is something to see to: a panic, sleepers, a
+// releaseSharedSlow is endTurn where there is something to see to: a panic, sleepers, a
 // function of the application that the call was made in.
 //
 //go:noinline
-func (w *Worker) endBusyTurn() {
+func (w *Worker) releaseSharedSlow() {
 	if w.gate.depth() == 0 {
 		w.engine.Settle()
-		w.passOn()
+		w.handOver()
 	}
 }
 
-// passOn gives the worker up, when nothing is left to do for others.
-func (w *Worker) passOn() {
+// handOver gives the worker up, when nothing is left to do for others.
+func (w *Worker) handOver() {
 	p := w.caughtPanic()
 	w.engine.Free()
-	w.afterTurn(p)
+	w.afterRelease(p)
 }
 
-// afterTurn does what others have left until the worker was given up.
+// afterRelease does what others have left until the worker was given up.
 //
 //go:noinline
-func (w *Worker) afterTurn(p *CallbackPanic) {
+func (w *Worker) afterRelease(p *CallbackPanic) {
 	e := w.engine
 	for e.Pending() && e.Retake() {
 		w.gate |= gateInside
@@ -242,15 +242,15 @@ func (w *Worker) afterTurn(p *CallbackPanic) {
 func (w *Worker) push(t *engine.Task) {
 	w.engine.Push(t)
 	if w.engine.Retake() {
-		w.beginTurn()
-		w.checkTurn()
-		w.endTurn()
+		w.beginShared()
+		w.checkShared()
+		w.releaseShared()
 	}
 }
 
-// giveUpTurn is what is left to do when a callback has ended its goroutine, in the
+// abandonShared is what is left to do when a callback has ended its goroutine, in the
 // middle of its turn: everybody is told.
-func (w *Worker) giveUpTurn() {
+func (w *Worker) abandonShared() {
 	e := w.engine
 	e.Return() // [lost]
 	e.Close(w.misused())
@@ -290,17 +290,17 @@ const (
 // depth is the number of functions, where it stands in the word.
 func (g gate) depth() gate { return g &^ gateFlags }
 
-// free reports whether nothing is in the way of a call, and the worker is one of a
+// available reports whether nothing is in the way of a call, and the worker is one of a
 // single goroutine. In race builds it looks without telling the detector: what it says
 // is better than a report of a race, and of a shared worker it is the same all the time.
 //
 //go:norace
-func (w *Worker) free() bool { return w.gate&gateFlags == 0 }
+func (w *Worker) available() bool { return w.gate&gateFlags == 0 }
 
-// vacant reports whether moreover no call is under way further up the stack.
+// outermost reports whether moreover no call is under way further up the stack.
 //
 //go:norace
-func (w *Worker) vacant() bool { return w.gate == 0 }
+func (w *Worker) outermost() bool { return w.gate == 0 }
 
 // raise panics with what was caught, if the call that ends is the outermost.
 func (w *Worker) raise() {

@@ -17,62 +17,62 @@ import (
 // vouches for the addresses that it gives; of those that come in requests only what
 // the kernel bears out is looked at (admit_address.go).
 
-// known is all that goes by one uuid.
-type known struct {
-	uuid      uint64
-	nextSN    uint16  // of the endpoint that the application creates next
-	idle      bool    // is in Worker.idlePeers
-	endpoints int     // toward any of the peers
-	peers     []*peer // mostly one; of those that nobody vouches for maxStrangers
+// identity is all that goes by one uuid.
+type identity struct {
+	uuid          uint64
+	nextSN        uint16  // of the endpoint that the application creates next
+	idle          bool    // is in Worker.idlePeers
+	endpointCount int     // toward any of the peers
+	peers         []*peer // mostly one; of those that nobody vouches for maxStrangers
 }
 
-// maxStrangers is how many go by a uuid, without that the application vouches for them,
+// maxUntrustedPeers is how many go by a uuid, without that the application vouches for them,
 // who are told apart by where they are. All others get endpoints as well, but none that
 // the application could be given. It makes looking for one of them short.
-const maxStrangers = 64
+const maxUntrustedPeers = 64
 
 // peer is what a worker remembers about another worker. The k-th endpoint that
 // one side creates toward the other is paired with the k-th of the other side:
 // both number them from 0 (ucp_ep_match in src/ucp/wireup/ep_match.c).
 type peer struct {
-	*known
-	at        []entryID
+	*identity
+	entries   []entryID
 	address   *proto.WorkerAddress // as it came last, from the application if it did
 	given     bool                 // the application has made an endpoint
 	allowed   bool                 // it has said that it will, or that the peer may
 	contested bool                 // somebody else says that he is this one, too
-	ends      []*Endpoint          // toward this one
+	endpoints []*Endpoint          // toward this one
 
 	// Endpoints that wait for their counterpart: created here and not yet named
 	// by the peer, or opened by the peer and not yet created here.
 	unmatched map[uint16]*Endpoint
 
-	into  *peer   // it turned out to be this one
-	heard *source // that spoke last for the peer
+	mergedInto *peer   // it turned out to be this one
+	lastSource *source // that spoke last for the peer
 
-	also *also // nil for most
+	extra *peerExtra // nil for most
 }
 
-// also is what is remembered of few peers.
-type also struct {
-	roams       netip.Addr   // where else it connects from (roamer)
-	certificate *certificate // by whose certificate it was heard first, if it had one
+// peerExtra is what is remembered of few peers.
+type peerExtra struct {
+	migratedAddr netip.Addr   // where else it connects from (migrated peer)
+	certificate  *certificate // by whose certificate it was heard first, if it had one
 }
 
 // certificate is by whose certificate the peer was heard first, nil if it had none.
 func (p *peer) certificate() *certificate {
-	if p.also == nil {
+	if p.extra == nil {
 		return nil
 	}
-	return p.also.certificate
+	return p.extra.certificate
 }
 
-// remember returns what is remembered besides, to be changed.
-func (p *peer) remember() *also {
-	if p.also == nil {
-		p.also = new(also)
+// ensureExtra returns what is remembered besides, to be changed.
+func (p *peer) ensureExtra() *peerExtra {
+	if p.extra == nil {
+		p.extra = new(peerExtra)
 	}
-	return p.also
+	return p.extra
 }
 
 // maxIdlePeers is how many peers a worker remembers toward which it has no endpoint
@@ -80,38 +80,38 @@ func (p *peer) remember() *also {
 // both sides may have an endpoint more than they would need.
 const maxIdlePeers = 1024
 
-// vouched reports whether the application believes in the peer.
-func (p *peer) vouched() bool { return p.given || p.allowed }
+// trusted reports whether the application believes in the peer.
+func (p *peer) trusted() bool { return p.given || p.allowed }
 
-// now is the peer that p turned out to be.
-func (p *peer) now() *peer {
-	for p != nil && p.into != nil {
-		p = p.into
+// canonical is the peer that p turned out to be.
+func (p *peer) canonical() *peer {
+	for p != nil && p.mergedInto != nil {
+		p = p.mergedInto
 	}
 	return p
 }
 
-// find returns who goes by the uuid of an address and has one of its entries, first
+// findPeer returns who goes by the uuid of an address and has one of its entries, first
 // of all those that the application vouches for; nil if nobody does.
-func (w *Worker) find(uuid uint64, at []entryID) *peer {
-	k := w.peers[uuid]
+func (w *Worker) findPeer(uuid uint64, at []entryID) *peer {
+	k := w.byUUID[uuid]
 	if k == nil {
 		return nil
 	}
 	var found *peer
 	for _, p := range k.peers {
-		if shares(p.at, at) && (found == nil || p.vouched() && !found.vouched()) {
+		if shares(p.entries, at) && (found == nil || p.trusted() && !found.trusted()) {
 			found = p
 		}
 	}
 	return found
 }
 
-// vouchedFor returns the first of a uuid that the application vouches for.
-func (w *Worker) vouchedFor(uuid uint64) *peer {
-	if k := w.peers[uuid]; k != nil {
+// trustedPeer returns the first of a uuid that the application vouches for.
+func (w *Worker) trustedPeer(uuid uint64) *peer {
+	if k := w.byUUID[uuid]; k != nil {
 		for _, p := range k.peers {
-			if p.vouched() {
+			if p.trusted() {
 				return p
 			}
 		}
@@ -124,62 +124,62 @@ func (w *Worker) vouchedFor(uuid uint64) *peer {
 // other places beside it may be another.
 func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
 	at := entriesOf(addr)
-	p := w.find(addr.UUID, at)
-	if p != nil && !p.vouched() && !contains(at, p.at) {
+	p := w.findPeer(addr.UUID, at)
+	if p != nil && !p.trusted() && !contains(at, p.entries) {
 		p = nil
 	}
 	if p == nil {
 		p = w.newPeer(addr.UUID)
 	}
 	for _, e := range at {
-		if len(p.at) < maxEntries && !slices.Contains(p.at, e) {
-			p.at = append(p.at, e)
+		if len(p.entries) < maxEntries && !slices.Contains(p.entries, e) {
+			p.entries = append(p.entries, e)
 		}
 	}
 	for _, q := range slices.Clone(p.peers) {
-		if q != p && !q.vouched() && shares(q.at, at) && contains(at, q.at) {
-			w.join(q, p)
+		if q != p && !q.trusted() && shares(q.entries, at) && contains(at, q.entries) {
+			w.mergePeers(q, p)
 		}
 	}
 	p.keepAddress(addr)
 	return p
 }
 
-// stranger returns a new peer: who says in a request that he is that.
-func (w *Worker) stranger(addr *proto.WorkerAddress) *peer {
-	k := w.knownBy(addr.UUID)
-	p := &peer{known: k, at: entriesOf(addr)}
+// newUntrustedPeer returns a new peer: who says in a request that he is that.
+func (w *Worker) newUntrustedPeer(addr *proto.WorkerAddress) *peer {
+	k := w.identityOf(addr.UUID)
+	p := &peer{identity: k, entries: entriesOf(addr)}
 	strangers := 0
 	for _, o := range k.peers {
-		if !o.vouched() {
+		if !o.trusted() {
 			strangers++
 		}
 	}
-	if strangers < maxStrangers {
+	if strangers < maxUntrustedPeers {
 		k.peers = append(k.peers, p)
 	}
 	return p
 }
 
 func (w *Worker) newPeer(uuid uint64) *peer {
-	k := w.knownBy(uuid)
-	p := &peer{known: k}
+	k := w.identityOf(uuid)
+	p := &peer{identity: k}
 	k.peers = append(k.peers, p)
 	return p
 }
 
-// knownBy returns all that goes by a uuid, of which there will be something.
-func (w *Worker) knownBy(uuid uint64) *known {
-	k := w.peers[uuid]
+// identityOf returns all that goes by a uuid, of which there will be something.
+func (w *Worker) identityOf(uuid uint64) *identity {
+	k := w.byUUID[uuid]
 	if k == nil {
-		k = &known{uuid: uuid}
-		w.peers[uuid] = k
+		k = &identity{uuid: uuid}
+		w.byUUID[uuid] = k
 	}
 	return k
 }
 
 // remove forgets who goes by the uuid.
-func (k *known) remove(p *peer) {
+func (k *identity) remove(p *peer) {
 	k.peers = slices.DeleteFunc(k.peers, func(o *peer) bool { return o == p })
 }
 
@@ -202,35 +202,35 @@ func (p *peer) shareAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	return addr.Clone()
 }
 
-// join is told that q is p, by evidence that q cannot make up.
-func (w *Worker) join(q, p *peer) {
+// mergePeers is told that q is p, by evidence that q cannot make up.
+func (w *Worker) mergePeers(q, p *peer) {
 	if q == p {
 		return
 	}
-	q.into = p
-	q.known.remove(q)
-	for _, ep := range q.ends {
+	q.mergedInto = p
+	q.identity.remove(q)
+	for _, ep := range q.endpoints {
 		ep.peer = p
 	}
-	p.ends = append(p.ends, q.ends...)
+	p.endpoints = append(p.endpoints, q.endpoints...)
 	for sn, ep := range q.unmatched {
 		if p.unmatched[sn] == nil {
-			p.expect(ep)
+			p.addUnmatched(ep)
 		}
 	}
-	q.ends, q.unmatched = nil, nil
+	q.endpoints, q.unmatched = nil, nil
 	p.contested = p.contested || q.contested
-	if p.heard == nil {
-		p.heard = q.heard
+	if p.lastSource == nil {
+		p.lastSource = q.lastSource
 	}
 	if p.certificate() == nil && q.certificate() != nil {
-		p.remember().certificate = q.certificate()
+		p.ensureExtra().certificate = q.certificate()
 	}
 }
 
 // takeSN returns the number of the next endpoint created here. It stays at the
 // last value, which matches nothing.
-func (k *known) takeSN() uint16 {
+func (k *identity) takeSN() uint16 {
 	sn := k.nextSN
 	if sn != proto.ConnSNNone {
 		k.nextSN++
@@ -239,40 +239,40 @@ func (k *known) takeSN() uint16 {
 }
 
 // returnSN takes back the number just taken: its endpoint could not be made.
-func (k *known) returnSN(sn uint16) { k.nextSN = sn }
+func (k *identity) returnSN(sn uint16) { k.nextSN = sn }
 
-// belongsTo notes whose endpoint it is.
-func (ep *Endpoint) belongsTo(p *peer) {
+// setPeer notes whose endpoint it is.
+func (ep *Endpoint) setPeer(p *peer) {
 	ep.peer = p
-	p.ends = append(p.ends, ep)
-	p.known.endpoints++
+	p.endpoints = append(p.endpoints, ep)
+	p.identity.endpointCount++
 }
 
-// leads reports whether an endpoint that was made here leads to that of the peer's which
+// hasEndpointTo reports whether an endpoint that was made here leads to that of the peer's which
 // has an id.
-func (p *peer) leads(id proto.EndpointID) bool {
-	return p != nil && slices.ContainsFunc(p.ends, func(ep *Endpoint) bool {
-		return ep.remoteID == id && ep.err == nil && ep.life.Mine() && ep.state&epHearsay == 0
+func (p *peer) hasEndpointTo(id proto.EndpointID) bool {
+	return p != nil && slices.ContainsFunc(p.endpoints, func(ep *Endpoint) bool {
+		return ep.remoteID == id && ep.err == nil && ep.life.Mine() && ep.state&epUnconfirmed == 0
 	})
 }
 
-// adopt returns the endpoint the peer opened under this number, if any, which
+// takeUnmatched returns the endpoint the peer opened under this number, if any, which
 // becomes the one created here with an address. It is the peer's only if all its
 // lanes lead where that address does.
-func (p *peer) adopt(sn uint16, addr *proto.WorkerAddress) *Endpoint {
+func (p *peer) takeUnmatched(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	ep := p.unmatched[sn]
 	if ep == nil || p.contested || ep.life.Mine() || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
 		return nil
 	}
-	p.met(sn)
-	if from := ep.uncount(); from != nil {
-		ep.know(from.pays().account.Source())
+	p.removeUnmatched(sn)
+	if from := ep.uncharge(); from != nil {
+		ep.bindAccount(from.account().ledger.Source())
 	}
 	return ep
 }
 
-// expect remembers an endpoint until the peer names its counterpart.
-func (p *peer) expect(ep *Endpoint) {
+// addUnmatched remembers an endpoint until the peer names its counterpart.
+func (p *peer) addUnmatched(ep *Endpoint) {
 	if ep.connSN == proto.ConnSNNone {
 		return
 	}
@@ -282,32 +282,32 @@ func (p *peer) expect(ep *Endpoint) {
 	p.unmatched[ep.connSN] = ep
 }
 
-// forget drops an endpoint that is matched or closed.
-func (p *peer) forget(ep *Endpoint) {
+// dropUnmatched drops an endpoint that is matched or closed.
+func (p *peer) dropUnmatched(ep *Endpoint) {
 	if p.unmatched[ep.connSN] == ep {
-		p.met(ep.connSN)
+		p.removeUnmatched(ep.connSN)
 	}
 }
 
-// met drops the endpoint of a number. Most peers have no other that waits, and the map
+// removeUnmatched drops the endpoint of a number. Most peers have no other that waits, and the map
 // is as large as all the rest of one.
-func (p *peer) met(sn uint16) {
+func (p *peer) removeUnmatched(sn uint16) {
 	if delete(p.unmatched, sn); len(p.unmatched) == 0 {
 		p.unmatched = nil
 	}
 }
 
-// left is told that an endpoint of the peer is closed.
-func (w *Worker) left(p *peer, ep *Endpoint) {
-	last := len(p.ends) - 1
+// endpointClosed is told that an endpoint of the peer is closed.
+func (w *Worker) endpointClosed(p *peer, ep *Endpoint) {
+	last := len(p.endpoints) - 1
 	for k := last; k >= 0; k-- { // those that give way are the newest
-		if p.ends[k] == ep {
-			p.ends[k], p.ends[last] = p.ends[last], nil
-			p.ends = p.ends[:last]
+		if p.endpoints[k] == ep {
+			p.endpoints[k], p.endpoints[last] = p.endpoints[last], nil
+			p.endpoints = p.endpoints[:last]
 			break
 		}
 	}
-	p.known.endpoints--
+	p.identity.endpointCount--
 	w.releasePeer(p)
 }
 
@@ -315,17 +315,17 @@ func (w *Worker) left(p *peer, ep *Endpoint) {
 // strangers must not make the worker grow. What goes by a uuid to which the
 // application has created endpoints is kept for a while, for the next number.
 func (w *Worker) releasePeer(p *peer) {
-	if len(p.ends) > 0 || p.allowed || p.into != nil {
+	if len(p.endpoints) > 0 || p.allowed || p.mergedInto != nil {
 		return
 	}
-	p.ends = nil
-	k := p.known
+	p.endpoints = nil
+	k := p.identity
 	k.remove(p)
-	if len(k.peers) > 0 || k.endpoints > 0 || w.peers[k.uuid] != k {
+	if len(k.peers) > 0 || k.endpointCount > 0 || w.byUUID[k.uuid] != k {
 		return
 	}
 	if k.nextSN == 0 {
-		delete(w.peers, k.uuid)
+		delete(w.byUUID, k.uuid)
 		return
 	}
 	if k.idle {
@@ -340,8 +340,8 @@ func (w *Worker) releasePeer(p *peer) {
 	oldest := w.idlePeers[0]
 	w.idlePeers = slices.Delete(w.idlePeers, 0, 1)
 	oldest.idle = false
-	if len(oldest.peers) == 0 && w.peers[oldest.uuid] == oldest {
-		delete(w.peers, oldest.uuid)
+	if len(oldest.peers) == 0 && w.byUUID[oldest.uuid] == oldest {
+		delete(w.byUUID, oldest.uuid)
 	}
 }
 
@@ -390,30 +390,30 @@ func contains(all, part []entryID) bool {
 	return !slices.ContainsFunc(part, func(e entryID) bool { return !slices.Contains(all, e) })
 }
 
-// whereabouts is where an endpoint leads.
-type whereabouts struct {
-	address *proto.WorkerAddress // that its lanes were chosen from
-	why     uint64               // digest of the reasons for the choice
-	lanes   []entryID            // to which entry of the address each leads
-	scopes  []uct.Scope          // the peer, as the domains of Worker.scopers know it
-	back    bool                 // nowhere but to who has asked (reverse_path.go)
+// destination is where an endpoint leads.
+type destination struct {
+	address     *proto.WorkerAddress // that its lanes were chosen from
+	reasons     uint64               // digest of the reasons for the choice
+	lanes       []entryID            // to which entry of the address each leads
+	scopes      []uct.Scope          // the peer, as the domains of Worker.scopers know it
+	reversePath bool                 // nowhere but to who has asked (reverse_path.go)
 }
 
-// whereabouts describes the lanes that were chosen for an address. Endpoints that are
+// destinationOf describes the lanes that were chosen for an address. Endpoints that are
 // made one after the other toward a peer share it.
-func (w *Worker) whereabouts(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *whereabouts {
+func (w *Worker) destinationOf(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *destination {
 	list := make([]entryID, len(lanes))
 	for k := range lanes {
 		dev, f := addr.Entry(lanes[k].Remote)
 		list[k] = idOf(f.Transport, dev.Addr, f.Addr)
 	}
-	if last := w.lastWhere; last == nil || last.address != addr || last.why != why || !slices.Equal(last.lanes, list) {
-		w.lastWhere = &whereabouts{address: addr, why: why, lanes: list, scopes: w.scopesOf(addr)}
+	if last := w.lastDestination; last == nil || last.address != addr || last.reasons != why || !slices.Equal(last.lanes, list) {
+		w.lastDestination = &destination{address: addr, reasons: why, lanes: list, scopes: w.scopesOf(addr)}
 	}
-	return w.lastWhere
+	return w.lastDestination
 }
 
 // leadsTo reports whether an address has all that the endpoint's lanes lead to.
 func (ep *Endpoint) leadsTo(addr *proto.WorkerAddress) bool {
-	return !ep.where.back && contains(entriesOf(addr), ep.where.lanes)
+	return !ep.dest.reversePath && contains(entriesOf(addr), ep.dest.lanes)
 }

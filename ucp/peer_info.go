@@ -43,13 +43,13 @@ func peerInfo(i uct.SourceInfo) PeerInfo {
 // last, or else by the address that the endpoint leads to.
 func (ep *Endpoint) peerInfo() PeerInfo {
 	nobody := PeerInfo{User: PeerUser{UID: -1, GID: -1, PID: -1}}
-	if p := ep.peer.now(); p != nil && p.heard != nil {
-		if l := p.heard.locator(); l != nil {
+	if p := ep.peer.canonical(); p != nil && p.lastSource != nil {
+		if l := p.lastSource.locator(); l != nil {
 			return peerInfo(l.SourceInfo())
 		}
 	}
 	nobody.Local = ep.process != 0
-	if ep.where == nil {
+	if ep.dest == nil {
 		return nobody
 	}
 	for k := range ep.lanes {
@@ -57,8 +57,8 @@ func (ep *Endpoint) peerInfo() PeerInfo {
 		if !ok {
 			continue
 		}
-		ep.where.address.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
-			if idOf(f.Transport, d.Addr, f.Addr) != ep.where.lanes[k] {
+		ep.dest.address.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
+			if idOf(f.Transport, d.Addr, f.Addr) != ep.dest.lanes[k] {
 				return true
 			}
 			if addr, here, err := a.PeerAddr(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}); err == nil {
@@ -110,21 +110,21 @@ type PeerStats struct {
 // goroutine. Its run time grows with the number of connections, and of sources in the
 // process.
 func (w *Worker) Peers() []PeerStats {
-	w.look()
-	defer w.unlook()
-	w.tie()
-	list := make([]PeerStats, 0, len(w.payers))
-	listed := make(map[ledger.Source]bool, len(w.payers))
-	for a, p := range w.payers {
+	w.acquireRead()
+	defer w.releaseRead()
+	w.bindAccounts()
+	list := make([]PeerStats, 0, len(w.byLedger))
+	listed := make(map[ledger.Source]bool, len(w.byLedger))
+	for a, p := range w.byLedger {
 		sum := a.Snapshot()
 		s := peerStats(&sum)
-		s.Bytes, s.Owed, s.Endpoints = p.held, p.owed, p.opened
+		s.Bytes, s.Owed, s.Endpoints = p.held, p.replyBytes, p.opened
 		for c := p.sources; c != nil; c = c.next {
 			if c == &w.unnamed {
 				continue
 			}
 			s.Connections++
-			if c.paused || c.stopped > 0 {
+			if c.paused || c.stoppedStreams > 0 {
 				s.Paused++
 			}
 		}

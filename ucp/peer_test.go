@@ -47,44 +47,44 @@ func TestContestedNumber(t *testing.T) {
 // TestStrangersOfOneName: those who go by one uuid are not looked for among more than a
 // few, and nothing is left of them.
 func TestStrangersOfOneName(t *testing.T) {
-	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	const n = 5 * maxStrangers
+	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	const n = 5 * maxUntrustedPeers
 	var all []*peer
 	for k := range n {
 		a := v.far(0xABC, 7)
 		binary.BigEndian.PutUint16(a.Devices[0].Ifaces[0].Addr, uint16(1+k))
-		p := v.Worker.stranger(a)
+		p := v.Worker.newUntrustedPeer(a)
 		all = append(all, p)
-		new(Endpoint).belongsTo(p)
-		if found := v.find(0xABC, entriesOf(a)); (found == p) != (k < maxStrangers) {
+		new(Endpoint).setPeer(p)
+		if found := v.findPeer(0xABC, entriesOf(a)); (found == p) != (k < maxUntrustedPeers) {
 			t.Fatalf("stranger %d: found %v", k, found == p)
 		}
 	}
-	k := v.peers[0xABC]
-	if len(k.peers) != maxStrangers {
+	k := v.byUUID[0xABC]
+	if len(k.peers) != maxUntrustedPeers {
 		t.Errorf("%d are looked at", len(k.peers))
 	}
 	mine := v.peerOf(v.far(0xABC, 8))
 	mine.given = true
-	if v.find(0xABC, mine.at) != mine {
+	if v.findPeer(0xABC, mine.entries) != mine {
 		t.Error("the application's peer is not found")
 	}
 	v.releasePeer(mine)
 	for _, p := range all {
-		if v.peers[0xABC] != k {
+		if v.byUUID[0xABC] != k {
 			t.Fatal("forgotten while there is a way to one of them")
 		}
-		v.left(p, p.ends[0])
+		v.endpointClosed(p, p.endpoints[0])
 	}
-	if len(v.peers) != 0 {
-		t.Errorf("%d names are left", len(v.peers))
+	if len(v.byUUID) != 0 {
+		t.Errorf("%d names are left", len(v.byUUID))
 	}
 }
 
 // TestJoin: a peer that turns out to be another one brings its endpoints, and no others
 // are looked at, for there may be many.
 func TestJoin(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	var p [2]*peer
 	var eps []*Endpoint
 	for k := range p {
@@ -94,21 +94,21 @@ func TestJoin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ep.belongsTo(p[k])
+			ep.setPeer(p[k])
 			ep.connSN = 2*sn + uint16(k)
-			p[k].expect(ep)
+			p[k].addUnmatched(ep)
 			eps = append(eps, ep)
 		}
 	}
 	unlisted := &Endpoint{w: v.Worker, peer: p[0]}
 	id := v.endpoints.Put(unlisted)
-	v.join(p[0], p[1])
+	v.mergePeers(p[0], p[1])
 	v.endpoints.Remove(id)
 	if unlisted.peer != p[0] {
 		t.Error("all endpoints were looked at")
 	}
-	if len(p[1].ends) != 6 || len(p[1].unmatched) != 6 || p[0].now() != p[1] || len(p[1].known.peers) != 1 {
-		t.Errorf("%d endpoints of %d", len(p[1].unmatched), len(p[1].ends))
+	if len(p[1].endpoints) != 6 || len(p[1].unmatched) != 6 || p[0].canonical() != p[1] || len(p[1].identity.peers) != 1 {
+		t.Errorf("%d endpoints of %d", len(p[1].unmatched), len(p[1].endpoints))
 	}
 	eps[4].state |= epRequested
 	if !eps[0].awaits() {
@@ -121,8 +121,8 @@ func TestJoin(t *testing.T) {
 	for _, k := range []int{2, 0, 5, 1, 4, 3} {
 		eps[k].destroy(ucs.ErrCanceled)
 	}
-	if len(v.peers) != 0 {
-		t.Errorf("%d names are left", len(v.peers))
+	if len(v.byUUID) != 0 {
+		t.Errorf("%d names are left", len(v.byUUID))
 	}
 }
 

@@ -20,8 +20,8 @@ func loggedTables(t *testing.T, level zapcore.Level, exchange func(a, b *Worker)
 	var workers [2]*Worker
 	var contexts [2]*Context
 	for k := range workers {
-		contexts[k] = contextFor(t, victimFeatures, append([]string{"TLS", "tcp", "NET_DEVICES", "lo"}, settings...)...)
-		workers[k] = openVictim(t, contexts[k])
+		contexts[k] = contextFor(t, targetFeatures, append([]string{"TLS", "tcp", "NET_DEVICES", "lo"}, settings...)...)
+		workers[k] = openTarget(t, contexts[k])
 	}
 	exchange(workers[0], workers[1])
 	for k := range workers {

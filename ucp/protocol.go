@@ -120,8 +120,8 @@ func (h *hooks) Unpack(src []byte) { h.proto.unpack((*Request)(h), src) }
 func (h *hooks) Dispatch(*uct.Pending) error {
 	r := (*Request)(h)
 	w := r.w
-	if ep := r.ep; ep != nil && ep.bill != nil && ep.bill.answers.before(r) {
-		d := ep.bill.answers.drain
+	if ep := r.ep; ep != nil && ep.charge != nil && ep.charge.answers.before(r) {
+		d := ep.charge.answers.drain
 		if err := d.proto.progress(d); err == ucs.ErrNoResource {
 			return err
 		}

@@ -30,8 +30,8 @@ func TestRDMACM(t *testing.T) {
 		{"tcp", "n", "10.9.0.2", "10.9.0.1", "tcp/veth0"}, // none that is in use
 	} {
 		t.Run(fmt.Sprintf("%s to %s, all devices %s", c.tls, c.server, c.all), func(t *testing.T) {
-			ctx := victimContext(t, "TLS", c.tls, "CM_USE_ALL_DEVICES", c.all)
-			w := [2]*Worker{openVictim(t, ctx), openVictim(t, ctx)}
+			ctx := targetContext(t, "TLS", c.tls, "CM_USE_ALL_DEVICES", c.all)
+			w := [2]*Worker{openTarget(t, ctx), openTarget(t, ctx)}
 			t.Cleanup(func() {
 				for _, err := range []error{w[0].Close(), w[1].Close(), ctx.Close()} {
 					if err != nil {

@@ -31,13 +31,13 @@ func (w *Worker) reclaim() bool {
 	if w.reclaimHere() {
 		return true
 	}
-	w.askOthersForRoom()
+	w.askSiblingsForRoom()
 	return false
 }
 
 // reclaimForOthers closes some if another worker has asked for that.
 func (w *Worker) reclaimForOthers() {
-	if w.squeezed.Swap(false) {
+	if w.roomWanted.Swap(false) {
 		w.reclaimHere()
 	}
 }
@@ -61,9 +61,9 @@ func (w *Worker) reclaimHere() bool {
 		}
 	})
 	if gone == nil && idle != nil {
-		slices.SortFunc(idle, func(a, b *Endpoint) int { return cmp.Compare(a.bill.age, b.bill.age) })
+		slices.SortFunc(idle, func(a, b *Endpoint) int { return cmp.Compare(a.charge.age, b.charge.age) })
 		gone = idle[:min(len(idle), 1+number/reclaimShare)]
-		if p := gone[0].openedBy().pays(); p.account.Refuse(ledger.Evicted) {
+		if p := gone[0].openedBy().account(); p.ledger.Refuse(ledger.Evicted) {
 			w.ctx.log.Warn("closing the oldest idle endpoints of peers to make room", zap.String("worker", w.name),
 				zap.Int("closed", len(gone)), zap.Int("of", number), zap.Error(errReclaimed))
 		}
@@ -82,9 +82,9 @@ func (w *Worker) reclaimHere() bool {
 func (ep *Endpoint) expendable() (ended, quiet bool) {
 	const busy = epRequested | epDraining | epChecking
 	quiet = ep.life.Stage == life.Serving && ep.state&busy == 0 && ep.flushes == 0 && ep.waiting.head == nil && ep.outstanding.head == nil &&
-		(ep.rma == nil || ep.rma.quiet()) && (ep.am == nil || ep.am.started.head == nil && ep.am.early.head == nil) &&
+		(ep.rma == nil || ep.rma.idle()) && (ep.am == nil || ep.am.started.head == nil && ep.am.early.head == nil) &&
 		(ep.stream == nil || ep.stream.unread == 0 && ep.stream.recvs.head == nil && ep.stream.sending == nil) &&
-		ep.bill.answers.count == 0 && (ep.w.dispatching == nil || ep.w.dispatching.ep != ep) &&
+		ep.charge.answers.count == 0 && (ep.w.dispatching == nil || ep.w.dispatching.ep != ep) &&
 		!ep.w.copying.has(ep) && !ep.w.dispatched.has(ep)
 	some := false
 	for k := range ep.lanes {

@@ -125,9 +125,9 @@ func TestReclaim(t *testing.T) {
 	if busy.Done() {
 		t.Errorf("an operation has ended: %v", busy.Err())
 	}
-	c.Worker.enter()
+	c.Worker.acquire()
 	c.Worker.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
-	c.Worker.exit()
+	c.Worker.release()
 	busy.Free()
 }
 

@@ -15,7 +15,7 @@ import (
 // operation that gets the same object, without an interest in its end. That
 // operation is not disturbed by the end of the first.
 func TestFreeAndReuseInCallback(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	buf := make([]byte, 8)
 	called := 0
 	first, err := v.TagRecv(1, FullMask, make([]byte, 8), &RequestParams{
@@ -61,7 +61,7 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 // TestCloseWhileFailing: an endpoint that a callback closes while it fails has
 // no error handler to call any more.
 func TestCloseWhileFailing(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	handled := 0
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
 	if err != nil {
@@ -89,7 +89,7 @@ func TestCloseWhileFailing(t *testing.T) {
 // TestMessageIDAgain: a message that is complete and waits for its receive does
 // not take a later one of the same id with it.
 func TestMessageIDAgain(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	first := func(tag Tag) {
 		b := make([]byte, proto.EagerFirstSize+1)
 		proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: 2, MsgID: 77}.Put(b)
@@ -130,7 +130,7 @@ func TestMessageIDAgain(t *testing.T) {
 // TestBlockingInCallback: a blocking call where nobody may wait does not start
 // what it could not end.
 func TestBlockingInCallback(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	var sendErr, recvErr error
 	r, err := v.TagRecv(1, FullMask, nil, &RequestParams{OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
 		sendErr = v.ep.TagSendWait(t.Context(), 2, nil)

@@ -13,80 +13,80 @@ import (
 
 // What a peer owes us is that it reads its answers (answers.go).
 
-// addOwed charges a source with n bytes of answers that wait.
-func (s *source) addOwed(n int) {
-	s.owed += n
-	s.w.owedBytes += n
-	p := s.pays()
-	p.owed += n
-	if p.owed > p.owedHigh {
-		p.oweMore()
+// addReplyBytes charges a source with n bytes of answers that wait.
+func (s *source) addReplyBytes(n int) {
+	s.replyBytes += n
+	s.w.queuedReplyBytes += n
+	p := s.account()
+	p.replyBytes += n
+	if p.replyBytes > p.replyHigh {
+		p.reserveReplies()
 	}
 }
 
-// checkOwed looks whether that is too much, after something was charged for answers
+// checkReplyBytes looks whether that is too much, after something was charged for answers
 // over ep. Then the reading of the source stops.
-func (s *source) checkOwed(ep *Endpoint) {
-	if s.owed >= s.checkAt && (s.due() > s.w.maxOwed || s.due() > leastOwed && s.w.owedMuch(s.pays())) {
-		s.owesTooMuch(ep)
+func (s *source) checkReplyBytes(ep *Endpoint) {
+	if s.replyBytes >= s.checkAt && (s.unpromptedBytes() > s.w.stopReplyBytes || s.unpromptedBytes() > minReplyBytes && s.w.repliesOverLimit(s.account())) {
+		s.checkReplyLimit(ep)
 	}
 }
 
-// repay takes n bytes off that.
-func (s *source) repay(n int) {
-	s.owed -= n
-	s.w.owedBytes -= n
-	p := s.pays()
-	p.owed -= n
-	if p.owedHigh-p.owed > 4*owedStep {
-		p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
-		p.owedHigh = p.owed + owedStep
+// subReplyBytes takes n bytes off that.
+func (s *source) subReplyBytes(n int) {
+	s.replyBytes -= n
+	s.w.queuedReplyBytes -= n
+	p := s.account()
+	p.replyBytes -= n
+	if p.replyHigh-p.replyBytes > 4*replyStep {
+		p.ledger.Add(ledger.Owed, int64(p.replyBytes+replyStep-p.replyHigh))
+		p.replyHigh = p.replyBytes + replyStep
 	}
-	if s.paused && s.due() <= s.resumeAt {
+	if s.paused && s.unpromptedBytes() <= s.resumeAt {
 		s.resume()
 	}
-	if s.owed < s.checkAt/2 {
+	if s.replyBytes < s.checkAt/2 {
 		s.checkAt = 0
 	}
-	if s.over {
+	if s.ended {
 		s.settle()
 	}
 }
 
-// owedStep is in what steps an account is charged with answers.
-const owedStep = 64 << 10
+// replyStep is in what steps an account is charged with answers.
+const replyStep = 64 << 10
 
-func (p *payer) oweMore() {
-	p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
-	p.owedHigh = p.owed + owedStep
+func (p *account) reserveReplies() {
+	p.ledger.Add(ledger.Owed, int64(p.replyBytes+replyStep-p.replyHigh))
+	p.replyHigh = p.replyBytes + replyStep
 }
 
-// owedMuch reports whether so much is owed by the account, or in all, that a
+// repliesOverLimit reports whether so much is owed by the account, or in all, that a
 // connection may not owe what it may otherwise.
-func (w *Worker) owedMuch(p *payer) bool {
+func (w *Worker) repliesOverLimit(p *account) bool {
 	most := int64(w.maxHeld / 4)
-	return ledger.Total(ledger.Owed) > most/2 || p.account.Of(ledger.Owed) > most/4
+	return ledger.Total(ledger.Owed) > most/2 || p.ledger.Of(ledger.Owed) > most/4
 }
 
-// owesTooMuch stops the reading of a source, if nothing is expected from there, and
+// checkReplyLimit stops the reading of a source, if nothing is expected from there, and
 // drops it if that does not help.
 //
 //go:noinline
-func (s *source) owesTooMuch(ep *Endpoint) {
+func (s *source) checkReplyLimit(ep *Endpoint) {
 	w := s.w
 	if s.uct == nil {
 		return
 	}
-	most := w.mostOwed
-	if w.owedMuch(s.pays()) {
-		most = min(most, owedMultiple*leastOwed)
+	most := w.maxReplyBytes
+	if w.repliesOverLimit(s.account()) {
+		most = min(most, replyMultiple*minReplyBytes)
 	}
 	if s.stopFor(ep) {
 		return
 	}
-	s.checkAt = s.owed + most/32
-	if s.owed > most && !s.paused {
-		w.dropDebtor(s, ep, fmt.Errorf("ucp: a peer does not read its replies, %d bytes: %w", s.owed, ucs.ErrExceedsLimit))
+	s.checkAt = s.replyBytes + most/32
+	if s.replyBytes > most && !s.paused {
+		w.dropSlowPeer(s, ep, fmt.Errorf("ucp: a peer does not read its replies, %d bytes: %w", s.replyBytes, ucs.ErrExceedsLimit))
 	}
 }
 
@@ -96,13 +96,13 @@ func (s *source) resume() {
 	s.readOn()
 }
 
-// dropDebtor drops a connection that does not read, and the endpoint over which it is
+// dropSlowPeer drops a connection that does not read, and the endpoint over which it is
 // answered, which may be another connection, if it is the same peer's.
-func (w *Worker) dropDebtor(s *source, ep *Endpoint, err error) {
-	w.logRefusal(s.pays().account, ledger.Answers, err)
-	payer := s.pays()
+func (w *Worker) dropSlowPeer(s *source, ep *Endpoint, err error) {
+	w.logRefusal(s.account().ledger, ledger.Answers, err)
+	payer := s.account()
 	s.uct.Drop(err)
-	if b := ep.bill; b != nil && (b.openedBy != nil && b.openedBy.pays() == payer || b.known == payer.account) {
+	if b := ep.charge; b != nil && (b.openedBy != nil && b.openedBy.account() == payer || b.boundTo == payer.ledger) {
 		ep.fail(err)
 	}
 }
@@ -112,7 +112,7 @@ func (w *Worker) dropDebtor(s *source, ep *Endpoint, err error) {
 func (ep *Endpoint) awaits() bool {
 	waits := ep.waitsForPeer()
 	if !waits && ep.peer != nil {
-		waits = slices.ContainsFunc(ep.peer.ends, (*Endpoint).waitsForPeer)
+		waits = slices.ContainsFunc(ep.peer.endpoints, (*Endpoint).waitsForPeer)
 	}
 	return waits
 }
@@ -120,7 +120,7 @@ func (ep *Endpoint) awaits() bool {
 // waitsForPeer reports whether something of the endpoint waits for a message. Where both
 // have asked for the other's id only one request is answered: who has the id does not wait.
 func (ep *Endpoint) waitsForPeer() bool {
-	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epHearsay != 0) || ep.unanswered()
+	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epUnconfirmed != 0) || ep.unanswered()
 }
 
 // stopFor stops the reading of a source because of what it owes, by answers or replies over
@@ -130,14 +130,14 @@ func (s *source) stopFor(ep *Endpoint) bool {
 	if !ok || s.paused || ep.awaits() {
 		return false
 	}
-	s.paused, s.resumeAt = true, s.due()/2
+	s.paused, s.resumeAt = true, s.unpromptedBytes()/2
 	s.w.stats.Paused++
 	p.PauseSource()
 	return true
 }
 
-// due is what a source owes that it only has to read.
-func (s *source) due() int { return s.owed - s.asks }
+// unpromptedBytes is what a source owes that it only has to read.
+func (s *source) unpromptedBytes() int { return s.replyBytes - s.askBytes }
 
 // Replies are the sends of the application over an endpoint that only the peer has opened,
 // mostly answers to active messages. A peer that sends requests and does not read the answers
@@ -171,34 +171,34 @@ type replyFamily struct{ noFamily }
 
 func (replyFamily) about() familyInfo { return familyInfo{name: "replies"} }
 
-func (f replyFamily) start(w *Worker) { w.replies.books = f }
+func (f replyFamily) start(w *Worker) { w.replies.accounting = f }
 
 // claimed and closed end the charging of replies over an endpoint.
-func (replyFamily) claimed(ep *Endpoint) { ep.forgive() }
-func (replyFamily) closed(ep *Endpoint)  { ep.forgive() }
+func (replyFamily) claimed(ep *Endpoint) { ep.forgiveReplies() }
+func (replyFamily) closed(ep *Endpoint)  { ep.forgiveReplies() }
 
-// replyBooks is the interface to the accounts for the code of all kinds of requests.
-type replyBooks interface {
+// replyAccounting is the interface to the accounts for the code of all kinds of requests.
+type replyAccounting interface {
 	inFlight(r *Request)                   // r is in flight after its call
 	over(r *Request)                       // r, which was charged or copied, has ended
 	waitsFor(c *call, r *Request) *Request // c is about to wait for r; nil if it need not
 }
 
-var _ replyBooks = replyFamily{}
+var _ replyAccounting = replyFamily{}
 
 // replyState is what a worker keeps for replies.
 type replyState struct {
-	books  replyBooks
-	waits  []replyWait // replies that calls wait for (reply_wait.go)
-	caller *call       // the call that waits, unless the worker is in thread mode multi
-	timer  *event.Timer
-	set    bool // the timer is
+	accounting replyAccounting
+	waits      []replyWait // replies that calls wait for (reply_wait.go)
+	caller     *call       // the call that waits, unless the worker is in thread mode multi
+	timer      *event.Timer
+	set        bool // the timer is
 }
 
 // replyWait is a reply that a call waits for, and its progress at the last check.
 type replyWait struct {
 	r    *Request
-	come int
+	mark int
 }
 
 // remove removes a reply that has ended, or that no call waits for any more.
@@ -207,12 +207,12 @@ func (t *replyState) remove(r *Request) {
 	t.waits = slices.DeleteFunc(t.waits, func(o replyWait) bool { return o.r == r })
 }
 
-// replyDebt accounts for the replies of an endpoint that are in flight.
-type replyDebt struct {
+// replyCharge accounts for the replies of an endpoint that are in flight.
+type replyCharge struct {
 	ep       *Endpoint
 	from     *source // the connection that is charged, nil if none is
 	bytes    int     // of all replies
-	asks     int     // of the replies that a message of the peer ends
+	askBytes int     // of the replies that a message of the peer ends
 	kept     int     // bytes of the peer's messages that are held back
 	holding  bool    // the peer's messages are held back
 	resumeAt int     // bytes of replies at which that ends
@@ -222,15 +222,15 @@ type replyDebt struct {
 // The most that a reply is charged for data in the application's memory: large replies take a
 // while even toward peers that read.
 const (
-	mostOfOffer = 64 << 10
-	mostOfReply = 1 << 20
+	maxOfOffer = 64 << 10
+	maxOfReply = 1 << 20
 )
 
 // opened reports whether only the peer has opened the endpoint.
-func (b *bill) opened() bool { return b != nil && b.openedBy != nil }
+func (b *endpointCharge) opened() bool { return b != nil && b.openedBy != nil }
 
 // isReply reports whether the request is charged to a connection.
-func (r *Request) isReply() bool { return r.ep != nil && r.ep.bill.opened() }
+func (r *Request) isReply() bool { return r.ep != nil && r.ep.charge.opened() }
 
 // mayHoldUpOthers reports whether the application has accepted the endpoint for a listener, and has
 // queues of active messages in which messages of other peers may wait.
@@ -241,42 +241,42 @@ func (ep *Endpoint) mayHoldUpOthers() bool {
 
 // inFlight charges a request that is in flight after its call, if it is a reply.
 func (replyFamily) inFlight(r *Request) {
-	if !r.isReply() && !r.ep.mayHoldUpOthers() || r.op == nil && !r.is(kindEager) || r.state&(stateOwes|stateDone) != 0 {
+	if !r.isReply() && !r.ep.mayHoldUpOthers() || r.op == nil && !r.is(kindEager) || r.state&(stateCharged|stateDone) != 0 {
 		return
 	}
-	b := r.ep.billing()
-	d := b.debt
+	b := r.ep.ensureCharge()
+	d := b.replies
 	if d == nil {
-		d = &replyDebt{ep: r.ep}
-		b.debt = d
+		d = &replyCharge{ep: r.ep}
+		b.replies = d
 	}
 	d.from = b.openedBy
-	n, asks := min(r.data.length, mostOfReply), false
+	n, asks := min(r.data.length, maxOfReply), false
 	if !r.is(kindEager) || r.form.acked {
-		n, asks = min(n, mostOfOffer), true
-		r.state |= stateAsks
+		n, asks = min(n, maxOfOffer), true
+		r.state |= stateExpectsMessage
 	}
 	if r.am != nil {
 		n += len(r.am.header)
 	}
-	r.state |= stateOwes
+	r.state |= stateCharged
 	r.ackSize = 0
 	d.charge(r, requestSize+n, asks)
 	d.check()
 }
 
 // charge charges n bytes more for a reply.
-func (d *replyDebt) charge(r *Request, n int, asks bool) {
+func (d *replyCharge) charge(r *Request, n int, asks bool) {
 	r.ackSize += n
 	d.bytes += n
 	if asks {
-		d.asks += n
+		d.askBytes += n
 	}
 	if d.from != nil {
 		if asks {
-			d.from.asks += n
+			d.from.askBytes += n
 		}
-		d.from.addOwed(n)
+		d.from.addReplyBytes(n)
 	}
 }
 
@@ -286,18 +286,18 @@ func (replyFamily) over(r *Request) {
 		r.w.buffers.Put(r.data.buf)
 		r.data.buf = nil
 	}
-	if r.state&stateOwes != 0 {
-		d, n := r.ep.bill.debt, r.ackSize
-		asks := r.state&stateAsks != 0
+	if r.state&stateCharged != 0 {
+		d, n := r.ep.charge.replies, r.ackSize
+		asks := r.state&stateExpectsMessage != 0
 		d.bytes -= n
 		if asks {
-			d.asks -= n
+			d.askBytes -= n
 		}
 		if from := d.from; from != nil {
 			if asks {
-				from.asks -= n
+				from.askBytes -= n
 			}
-			from.repay(n)
+			from.subReplyBytes(n)
 		}
 		if d.holding && d.bytes <= d.resumeAt {
 			d.resume()
@@ -306,62 +306,62 @@ func (replyFamily) over(r *Request) {
 	if r.state&stateAwaited != 0 {
 		r.w.replies.remove(r)
 	}
-	r.state &^= stateOwes | stateAsks | stateCopied
+	r.state &^= stateCharged | stateExpectsMessage | stateCopied
 }
 
-// forgive ends the charging of replies: the endpoint is the application's now, or gone.
-func (ep *Endpoint) forgive() {
-	if ep.bill == nil || ep.bill.debt == nil || ep.bill.debt.from == nil {
+// forgiveReplies ends the charging of replies: the endpoint is the application's now, or gone.
+func (ep *Endpoint) forgiveReplies() {
+	if ep.charge == nil || ep.charge.replies == nil || ep.charge.replies.from == nil {
 		return
 	}
-	d := ep.bill.debt
+	d := ep.charge.replies
 	from, n := d.from, d.bytes
-	from.asks -= d.asks
+	from.askBytes -= d.askBytes
 	d.from = nil
-	from.repay(n)
+	from.subReplyBytes(n)
 	if d.holding {
 		d.resume()
 	}
 }
 
 // check enforces the limits after a charge.
-func (d *replyDebt) check() {
+func (d *replyCharge) check() {
 	s, w := d.from, d.ep.w
-	limit, most := w.maxOwed, w.mostOwed
+	limit, most := w.stopReplyBytes, w.maxReplyBytes
 	if s == nil {
 		if d.bytes > limit && !d.holding && d.ep.mayHoldUpOthers() {
 			d.hold(d.bytes / 2)
 		}
 		return
 	}
-	if s.owed > leastOwed && w.owedMuch(s.pays()) {
-		limit, most = min(limit, leastOwed), min(most, owedMultiple*leastOwed)
+	if s.replyBytes > minReplyBytes && w.repliesOverLimit(s.account()) {
+		limit, most = min(limit, minReplyBytes), min(most, replyMultiple*minReplyBytes)
 	}
 	if d.bytes > limit && !d.holding {
 		d.hold(d.bytes / 2)
 	}
 	if s.uct == nil {
-		if d.bytes > most || d.bytes+d.kept > w.mostOwed {
+		if d.bytes > most || d.bytes+d.kept > w.maxReplyBytes {
 			d.dropLater(d.bytes + d.kept)
 		}
 		return
 	}
-	if s.due() > limit && !s.paused {
+	if s.unpromptedBytes() > limit && !s.paused {
 		s.stopFor(d.ep)
 	}
-	if s.owed > w.mostOwed || s.owed > most && !s.paused {
-		d.dropLater(s.owed)
+	if s.replyBytes > w.maxReplyBytes || s.replyBytes > most && !s.paused {
+		d.dropLater(s.replyBytes)
 	}
 }
 
 // hold holds back the messages of the peer until its replies are at most so many bytes.
-func (d *replyDebt) hold(until int) {
+func (d *replyCharge) hold(until int) {
 	d.ep.w.stats.HeldBack++
 	d.holding, d.resumeAt = true, until
 }
 
 // resume ends hold.
-func (d *replyDebt) resume() {
+func (d *replyCharge) resume() {
 	d.holding = false
 	for _, f := range d.ep.w.families {
 		f.peerReads(d.ep)
@@ -370,21 +370,21 @@ func (d *replyDebt) resume() {
 
 // dropLater drops the peer in the next round of progress, because a call of the application
 // may be under way, in which callbacks must not run.
-func (d *replyDebt) dropLater(owed int) {
+func (d *replyCharge) dropLater(owed int) {
 	if d.err != nil {
 		return
 	}
 	d.err = fmt.Errorf("ucp: a peer does not read what is sent to it, %d bytes: %w", owed, ucs.ErrExceedsLimit)
-	d.ep.w.copying.push(d.ep.control(dropDebtor{}))
+	d.ep.w.copying.push(d.ep.control(dropSlowPeer{}))
 }
 
-// dropDebtor is a protocol that drops the peer of its endpoint and sends nothing.
-type dropDebtor struct{ basics }
+// dropSlowPeer is a protocol that drops the peer of its endpoint and sends nothing.
+type dropSlowPeer struct{ basics }
 
-func (dropDebtor) about() protocolInfo { return protocolInfo{kind: kindControl} }
+func (dropSlowPeer) about() protocolInfo { return protocolInfo{kind: kindControl} }
 
-func (dropDebtor) progress(r *Request) error {
-	ep, d := r.ep, r.ep.bill.debt
+func (dropSlowPeer) progress(r *Request) error {
+	ep, d := r.ep, r.ep.charge.replies
 	r.finish(nil)
 	s, w := d.from, ep.w
 	if s == nil { // it has been claimed
@@ -395,10 +395,10 @@ func (dropDebtor) progress(r *Request) error {
 		f.peerDropped(ep)
 	}
 	if s.uct != nil {
-		w.dropDebtor(s, ep, d.err)
+		w.dropSlowPeer(s, ep, d.err)
 		return nil
 	}
-	w.logRefusal(s.pays().account, ledger.Answers, d.err)
+	w.logRefusal(s.account().ledger, ledger.Answers, d.err)
 	ep.fail(d.err)
 	return nil
 }
@@ -425,53 +425,53 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 		return r
 	}
 	f.inFlight(r) // if it is not charged yet
-	if r.letCallerGo() {
+	if r.releaseCaller() {
 		return nil
 	}
-	if r.state&stateOwes != 0 && r.offersAnswer() {
+	if r.state&stateCharged != 0 && r.offersAnswer() {
 		t := &c.w.replies
 		if !c.w.multi {
 			t.caller = c
 		}
 		r.state |= stateAwaited
-		t.waits = append(t.waits, replyWait{r, r.come()})
+		t.waits = append(t.waits, replyWait{r, r.progressMark()})
 		c.w.watchReplies()
 	}
 	return r
 }
 
-// letCallerGo copies a reply that a call would wait for, if it can, and reports whether it has:
+// releaseCaller copies a reply that a call would wait for, if it can, and reports whether it has:
 // the reply is done for the caller. On an endpoint that was accepted, where replies are not
 // charged, the messages of the peer are held back until it has read as much.
-func (r *Request) letCallerGo() bool {
-	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.maxOwed {
+func (r *Request) releaseCaller() bool {
+	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.stopReplyBytes {
 		return false
 	}
 	paid := r.isReply()
-	if !paid && (r.state&stateOwes == 0 || r.ep.held == 0) {
+	if !paid && (r.state&stateCharged == 0 || r.ep.held == 0) {
 		return false
 	}
 	r.w.uctw.Push() // collected messages leave without progress
 	if !r.ownData() {
 		return false
 	}
-	if d := r.ep.bill.debt; !paid && !d.holding {
+	if d := r.ep.charge.replies; !paid && !d.holding {
 		d.hold(d.bytes - r.ackSize)
 	}
-	r.leaveCaller()
+	r.detachCaller()
 	return true
 }
 
-// leaveCaller detaches a reply from its caller; it is freed at its end.
-func (r *Request) leaveCaller() {
+// detachCaller detaches a reply from its caller; it is freed at its end.
+func (r *Request) detachCaller() {
 	r.state |= stateParams | stateFreed
-	r.onSend = endLetGo
+	r.onSend = endReleased
 }
 
-// endLetGo is the end of a reply whose caller has gone on.
-func endLetGo(r *Request, err error, _ any) {
+// endReleased is the end of a reply whose caller has gone on.
+func endReleased(r *Request, err error, _ any) {
 	if err != nil {
-		r.w.lose(r.ep, err)
+		r.w.keepError(r.ep, err)
 	}
 }
 
@@ -481,8 +481,8 @@ func (r *Request) offersAnswer() bool {
 	return (r.is(kindOffer) || r.is(kindWrite)) && r.form.active && r.ep.held > 0
 }
 
-// come measures the progress of a reply.
-func (r *Request) come() int {
+// progressMark measures the progress of a reply.
+func (r *Request) progressMark() int {
 	n := r.offset + int(r.step)
 	if r.is(kindWrite) {
 		n += 1 + r.offer.sent
@@ -501,15 +501,15 @@ func (w *Worker) watchReplies() {
 	}
 	var err error
 	if t.timer == nil {
-		t.timer, err = w.uctw.Timers().After(replyPatience, w.lookAtReplies)
+		t.timer, err = w.uctw.Timers().After(replyPatience, w.checkReplies)
 	} else {
 		err = t.timer.Reset(replyPatience)
 	}
 	t.set = err == nil
 }
 
-// lookAtReplies ends the waits that delay other peers and whose replies make no progress.
-func (w *Worker) lookAtReplies() {
+// checkReplies ends the waits that delay other peers and whose replies make no progress.
+func (w *Worker) checkReplies() {
 	t := &w.replies
 	t.set = false
 	for k := len(t.waits) - 1; k >= 0 && k < len(t.waits); k-- { // look removes none but the one at k
@@ -528,11 +528,11 @@ func (a *replyWait) look(w *Worker) {
 		w.replies.remove(r) // no call waits, or it is not charged any more
 		return
 	}
-	if n := r.come(); n != a.come {
-		a.come = n
+	if n := r.progressMark(); n != a.mark {
+		a.mark = n
 		return
 	}
-	d := r.ep.bill.debt
+	d := r.ep.charge.replies
 	was := d.holding
 	d.holding = true
 	if !w.othersAsk() {
@@ -545,9 +545,9 @@ func (a *replyWait) look(w *Worker) {
 		d.hold(d.bytes - 1)
 	}
 	w.replies.remove(r)
-	if r.data.length <= w.maxOwed && r.ownData() {
+	if r.data.length <= w.stopReplyBytes && r.ownData() {
 		c.endEarly(nil)
-		r.leaveCaller()
+		r.detachCaller()
 		return
 	}
 	c.endEarly(fmt.Errorf("ucp: a reply of %d bytes that its peer does not receive delays others: it goes on, and its buffer is in use until the endpoint is closed: %w: %w",

@@ -17,7 +17,7 @@ import (
 //
 // Answers to one-sided operations with a result are requests: they must leave in the
 // order of what they answer, and most have data. Those of operations without one are
-// only counted (rmaFlow.owed). Records and requests are charged to the connection that
+// only counted (rmaFlow.completionsOwed). Records and requests are charged to the connection that
 // asked. One that owes more than maxOwed is not read any more until it owes half of
 // that: so TCP tells the peer to stop. Where that is not possible, or if it owes far
 // more (owedMultiple), it is dropped, or the endpoint if there is no connection to
@@ -35,23 +35,23 @@ import (
 // maxOwed is far above that.
 
 const (
-	maxOwed      = 16 << 20  // when the reading of a connection stops
-	leastOwed    = 256 << 10 // the same, where the process is owed much
-	owedMultiple = 4         // of these at which it is dropped
+	maxReplyBytes = 16 << 20  // when the reading of a connection stops
+	minReplyBytes = 256 << 10 // the same, where the process is owed much
+	replyMultiple = 4         // of these at which it is dropped
 )
 
 // answer sends a small answer that r, a request of the library's, describes, or keeps
 // a record of it.
 func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 	w := ep.w
-	if from.left {
+	if from.detached {
 		from = &w.unnamed
 	}
-	if ep.lacks&r.needs() != 0 {
+	if ep.needs&r.needs() != 0 {
 		w.serve(from, ep, r, nil)
 		return
 	}
-	if ep.bill == nil || ep.bill.answers.count == 0 { // or it would be refused
+	if ep.charge == nil || ep.charge.answers.count == 0 { // or it would be refused
 		err := r.proto.progress(r)
 		switch {
 		case err == nil:
@@ -65,17 +65,17 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 	r.state &^= stateFreed
 	w.dropRequest(r)
 	w.stats.Pending++
-	q := &ep.billing().answers
+	q := &ep.ensureCharge().answers
 	q.push(rec)
-	from.addOwed(answerSize)
+	from.addReplyBytes(answerSize)
 	if q.drain == nil {
 		q.drain = ep.control(sendAnswers{})
 		if d := q.drain; ep.lane(d.lane).PendingAdd(&d.pend) != nil {
 			d.run() // there is room again, or the lane has failed
 		}
 	}
-	from.checkOwed(ep)
-	if int(q.count)*answerSize > w.mostOwed && from.uct == nil {
+	from.checkReplyBytes(ep)
+	if int(q.count)*answerSize > w.maxReplyBytes && from.uct == nil {
 		ep.fail(fmt.Errorf("the peer does not read its replies: %w", ucs.ErrExceedsLimit))
 	}
 }
@@ -86,7 +86,7 @@ type sendAnswers struct{ basics }
 func (sendAnswers) about() protocolInfo { return protocolInfo{name: "answers"} }
 
 func (sendAnswers) progress(r *Request) error {
-	q := &r.ep.bill.answers
+	q := &r.ep.charge.answers
 	if q.draining {
 		return nil // up the stack
 	}
@@ -100,7 +100,7 @@ func (sendAnswers) progress(r *Request) error {
 			q.unpop(a)
 			return err
 		}
-		a.from.repay(answerSize)
+		a.from.subReplyBytes(answerSize)
 	}
 	if r.pend.Queued() && r != r.w.dispatching {
 		return nil // another request's turn, which lets answers go first; ours comes
@@ -129,14 +129,14 @@ func (sendAnswers) pack(r *Request, dst []byte) int {
 
 // release gives up what could not be sent: the endpoint has failed.
 func (sendAnswers) release(r *Request) {
-	q := &r.ep.bill.answers
+	q := &r.ep.charge.answers
 	if q.drain == r {
 		q.drain = nil
 	}
 	for q.count > 0 && q.drain == nil {
 		a := q.front()
 		q.pop()
-		a.from.repay(answerSize)
+		a.from.subReplyBytes(answerSize)
 	}
 }
 

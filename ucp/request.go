@@ -90,37 +90,37 @@ type Request struct {
 type requestState uint32
 
 const (
-	stateDone      requestState = 1 << iota // finished, err is final
-	stateInCall                             // the call that started it has not returned
-	stateNoImm                              // OpNoImmediate: the callback runs even in the call
-	stateUser                               // the object belongs to the user
-	stateFreed                              // freed while in flight: vanishes when done
-	stateRecv                               // a receive: tagged, unless stateStream says otherwise
-	stateExpect                             // in the queue of posted receives
-	stateReply                              // the sync acknowledgement has arrived
-	stateSent                               // all local work of a send is done
-	stateIdle                               // in no operation: freed, or never used
-	stateParams                             // holds a callback or other parameters
-	stateAgain                              // has another stage to run in its dispatch
-	stateMoves                              // goes on on another lane, after its dispatch
-	stateServes                             // answers a peer, and is counted for that
-	stateSplit                              // goes on in pieces, and is counted for that
-	stateBehind                             // a flush that has waited for those
-	stateWhole                              // a receive that got a message in one piece: nothing else was used
-	stateWatched                            // somebody waits for the end, who is to be told
-	statePromised                           // the caller has it already, whatever becomes of the operation
-	stateLeft                               // its call was left to others, and not carried out yet
-	stateUnwanted                           // and was canceled since, by a callback
-	stateStream                             // a stream receive
-	stateFull                               // one that is over when its buffer is full
-	stateAMRecv                             // a receive of the data of an active message
-	stateNext                               // waits for a message of a queue
-	stateUncounted                          // its endpoint need not stay for it
-	stateOwes                               // a reply that is charged to the peer
-	stateAsks                               // one that ends with a message of the peer's
-	stateAwaited                            // one in replyState.waits
-	stateCopied                             // its data is a copy of ours
-	stateGivenUp                            // canceled in the queue of a lane: ends when its turn comes
+	stateDone           requestState = 1 << iota // finished, err is final
+	stateInCall                                  // the call that started it has not returned
+	stateNoImm                                   // OpNoImmediate: the callback runs even in the call
+	stateUser                                    // the object belongs to the user
+	stateFreed                                   // freed while in flight: vanishes when done
+	stateRecv                                    // a receive: tagged, unless stateStream says otherwise
+	stateExpect                                  // in the queue of posted receives
+	stateReply                                   // the sync acknowledgement has arrived
+	stateSent                                    // all local work of a send is done
+	stateIdle                                    // in no operation: freed, or never used
+	stateParams                                  // holds a callback or other parameters
+	stateAgain                                   // has another stage to run in its dispatch
+	stateMoves                                   // goes on on another lane, after its dispatch
+	stateServes                                  // answers a peer, and is counted for that
+	stateSplit                                   // goes on in pieces, and is counted for that
+	stateBehind                                  // a flush that has waited for those
+	stateWhole                                   // a receive that got a message in one piece: nothing else was used
+	stateWatched                                 // somebody waits for the end, who is to be told
+	statePromised                                // the caller has it already, whatever becomes of the operation
+	stateDelegated                               // its call was left to others, and not carried out yet
+	stateUnwanted                                // and was canceled since, by a callback
+	stateStream                                  // a stream receive
+	stateFull                                    // one that is over when its buffer is full
+	stateAMRecv                                  // a receive of the data of an active message
+	stateNext                                    // waits for a message of a queue
+	stateUncounted                               // its endpoint need not stay for it
+	stateCharged                                 // a reply that is charged to the peer
+	stateExpectsMessage                          // one that ends with a message of the peer's
+	stateAwaited                                 // one in replyState.waits
+	stateCopied                                  // its data is a copy of ours
+	stateGivenUp                                 // canceled in the queue of a lane: ends when its turn comes
 )
 
 // The lives of a request, as far as any goroutine may know.
@@ -186,8 +186,8 @@ func (r *Request) UserData() any {
 	}
 	if r.w != nil {
 		r.checkLive()
-		r.w.look() // another goroutine may have been left to start the operation
-		defer r.w.unlook()
+		r.w.acquireRead() // another goroutine may have been left to start the operation
+		defer r.w.releaseRead()
 	}
 	return r.userData
 }
@@ -205,7 +205,7 @@ func (r *Request) Free() {
 		return
 	}
 	w := r.w
-	if w.free() && r.state&^stateParams == stateRecv|stateDone|stateWhole {
+	if w.available() && r.state&^stateParams == stateRecv|stateDone|stateWhole {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
@@ -214,10 +214,10 @@ func (r *Request) Free() {
 		return
 	}
 	if w.multi {
-		r.freeTogether()
+		r.freeShared()
 		return
 	}
-	if !w.free() {
+	if !w.available() {
 		w.checkGate()
 	}
 	r.free()
@@ -243,35 +243,35 @@ func (r *Request) free() {
 	}
 }
 
-// freeTogether is Free in thread mode multi. An operation that is over is left to who
+// freeShared is Free in thread mode multi. An operation that is over is left to who
 // has the worker; of one in flight the callback must not run once this has returned.
-func (r *Request) freeTogether() {
+func (r *Request) freeShared() {
 	w := r.w
 	r.checkLive()
-	if w.shortTurn() {
+	if w.acquireSharedFast() {
 		if r.state&^stateParams == stateRecv|stateDone|stateWhole { // as Free does
 			if r.state&stateParams != 0 {
 				r.onTagRecv, r.userData = nil, nil
 			}
 			r.setIdle()
 			w.rest(r)
-			w.endTurn()
+			w.releaseShared()
 			return
 		}
-	} else if !w.tryTurn() {
+	} else if !w.tryAcquireShared() {
 		if atomic.LoadUint32(&r.life) == lifeOver {
 			t := frees.Get().(*freeing)
 			t.r = r
 			w.push(&t.Task)
 			return
 		}
-		w.takeTurn()
+		w.acquireShared()
 	}
 	twice := r.state&(stateIdle|stateFreed) != 0
 	if !twice {
 		r.free()
 	}
-	w.endTurn()
+	w.releaseShared()
 	if twice {
 		panic("ucp: request freed twice")
 	}
@@ -322,8 +322,8 @@ var usedAfterFree any = "ucp: request used after Free"
 func (r *Request) result() (*Request, error) {
 	r.state &^= stateInCall
 	if r.state&stateDone == 0 {
-		if r.ep != nil && (r.ep.bill != nil || r.ep.pair != nil) {
-			r.w.replies.books.inFlight(r)
+		if r.ep != nil && (r.ep.charge != nil || r.ep.pair != nil) {
+			r.w.replies.accounting.inFlight(r)
 		}
 		return r, nil
 	}
@@ -369,9 +369,9 @@ func (r *Request) finish(err error) {
 		if r.proto != nil {
 			r.proto.release(r)
 		}
-		r.letGo()
-		if r.state&(stateOwes|stateCopied) != 0 {
-			r.w.replies.books.over(r)
+		r.releaseResources()
+		if r.state&(stateCharged|stateCopied) != 0 {
+			r.w.replies.accounting.over(r)
 		}
 	}
 	r.data.finish()
@@ -380,7 +380,7 @@ func (r *Request) finish(err error) {
 		r.w.stats.Failed++
 	}
 	if r.state&(stateParams|stateFreed|stateWatched) != 0 {
-		r.leave(err)
+		r.deliverResult(err)
 	} else {
 		r.setOver()
 	}
@@ -389,14 +389,14 @@ func (r *Request) finish(err error) {
 	}
 }
 
-// letGo gives back what any request may hold.
-func (r *Request) letGo() {
+// releaseResources gives back what any request may hold.
+func (r *Request) releaseResources() {
 	if r.localID != 0 {
 		r.w.requestIDs.Remove(r.localID)
 		r.localID = 0
 	}
 	if r.mem != nil {
-		r.mem.letGo()
+		r.mem.releaseHandles()
 	}
 	if r.iov != nil {
 		clear(r.iov)
@@ -409,15 +409,15 @@ func (r *Request) letGo() {
 		r.access.key, r.access.route = nil, nil
 	}
 	if r.am != nil {
-		r.am.letGo(&r.w.buffers)
+		r.am.releaseHeader(&r.w.buffers)
 	}
 }
 
-// leave ends the life of a finished request that somebody is to hear of: it runs the
+// deliverResult ends the life of a finished request that somebody is to hear of: it runs the
 // callback, tells who waits, and puts the request back if nobody will free it. One that is
 // the user's may serve another operation as soon as it is over, also on another
 // worker: what is needed of it is taken out before.
-func (r *Request) leave(err error) {
+func (r *Request) deliverResult(err error) {
 	w, state, info, data := r.w, r.state, r.info, r.userData
 	send, recv, length, waiters := r.onSend, r.onTagRecv, r.onRecv, r.waiters
 	if state&(stateInCall|stateNoImm) == stateInCall {
@@ -461,8 +461,8 @@ func (r *Request) Attr() (RequestAttr, error) {
 		return RequestAttr{}, fmt.Errorf("ucp: Request.Attr: no operation uses the request: %w", ucs.ErrInvalidParam)
 	}
 	r.checkLive()
-	r.w.look()
-	defer r.w.unlook()
+	r.w.acquireRead()
+	defer r.w.releaseRead()
 	a := RequestAttr{Err: r.Err()}
 	if !r.is(kindFlush) && !r.is(kindClose) {
 		a.MemoryType = ucs.MemoryHost // what is not is refused

@@ -29,8 +29,8 @@ func (r *Request) memory() *requestMemory {
 	return r.mem
 }
 
-// letGo ends all registrations.
-func (m *requestMemory) letGo() {
+// releaseHandles ends all registrations.
+func (m *requestMemory) releaseHandles() {
 	if m.given != nil {
 		m.given.unuse()
 		m.given = nil

@@ -190,7 +190,7 @@ func (w *Worker) dropRequest(r *Request) {
 	if r.proto != nil {
 		r.proto.release(r)
 	}
-	r.letGo()
+	r.releaseResources()
 	r.data.finish()
 	if ep := r.ep; ep != nil {
 		r.ep = nil
@@ -327,8 +327,8 @@ func (r *Request) ownData() bool {
 	if rest && r.data.length > 0 {
 		r.data.buf = append(r.w.buffers.Get(r.data.length), r.data.buf...)
 		r.state |= stateCopied
-		if extra := r.data.length - mostOfReply; extra > 0 && r.state&stateOwes != 0 {
-			r.ep.bill.debt.charge(r, extra, r.state&stateAsks != 0)
+		if extra := r.data.length - maxOfReply; extra > 0 && r.state&stateCharged != 0 {
+			r.ep.charge.replies.charge(r, extra, r.state&stateExpectsMessage != 0)
 		}
 	}
 	if r.form != nil && r.form.active && r.am != nil {
@@ -354,7 +354,7 @@ func (r *Request) copyInstead() {
 	default:
 		return
 	}
-	r.mem.letGo()
+	r.mem.releaseHandles()
 }
 
 // keepsMemory makes the transports copy the data that they still read from callers' buffers,

@@ -21,17 +21,17 @@ import (
 // the endpoint is for that connection: the application does not get it, for whoever
 // listens where he says may be somebody else.
 
-// answering returns an endpoint toward a peer that asks, to what is believed of its
+// requesterEndpoint returns an endpoint toward a peer that asks, to what is believed of its
 // address or, if that leads nowhere, over its connection.
-func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
+func (w *Worker) requesterEndpoint(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
 	rules.origin = from.origin()
 	ep, err := w.newEndpointBy(addr, mode, 0, rules)
 	if said == nil {
 		return ep, err
 	}
-	b, only := (*wayBack)(nil), (*proto.WorkerAddress)(nil)
+	b, only := (*reversePath)(nil), (*proto.WorkerAddress)(nil)
 	if err != nil {
-		if b, only = w.wayBack(from, said); b != nil {
+		if b, only = w.reversePath(from, said); b != nil {
 			ep, err = w.newEndpointBy(only, mode, 0, laneRules{back: b})
 		}
 		if err != nil {
@@ -40,18 +40,18 @@ func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode E
 	}
 	// The peer may write into memory that is opened to it from wherever it says that
 	// it is: that is for the peer to judge. Over the way back nobody is known who could.
-	where := *ep.where
-	where.back = b != nil
-	if !where.back {
+	where := *ep.dest
+	where.reversePath = b != nil
+	if !where.reversePath {
 		where.scopes = w.scopesOf(said)
 	}
-	ep.where = &where
+	ep.dest = &where
 	return ep, nil
 }
 
-// unanswerable is told that there is no way to a peer that asks, which is nil for nobody
+// unreachableRequester is told that there is no way to a peer that asks, which is nil for nobody
 // that is known. The error drops the connection: who cannot be answered shall not wait.
-func (w *Worker) unanswerable(from *source, p *peer, err error) error {
+func (w *Worker) unreachableRequester(from *source, p *peer, err error) error {
 	const text = "no way back to a peer"
 	fields := []zap.Field{zap.String("worker", w.name), zap.Error(err)}
 	if errors.Is(err, uct.ErrMismatch) { // it hangs
@@ -59,22 +59,22 @@ func (w *Worker) unanswerable(from *source, p *peer, err error) error {
 			w.mismatchTold = true
 			w.ctx.log.Error(text, fields...)
 		}
-	} else if w.noWayBack { // peers can ask any number of times
+	} else if w.unreachableTold { // peers can ask any number of times
 		w.ctx.log.Debug(text, fields...)
 	} else {
 		w.ctx.log.WarnOnce("", text, fields...)
 	}
-	w.noWayBack = true
-	if from.locator() == nil || p != nil && p.vouched() {
+	w.unreachableTold = true
+	if from.locator() == nil || p != nil && p.trusted() {
 		return nil
 	}
 	w.refused(from, ledger.Claim)
 	return fmt.Errorf("ucp: %w: no reverse path to the peer: %v", ucs.ErrUnreachable, err)
 }
 
-// wayBack returns how to answer over the connection of a peer, and the entry of its
+// reversePath returns how to answer over the connection of a peer, and the entry of its
 // address that it has named on that; nil if that is not possible.
-func (w *Worker) wayBack(from *source, said *proto.WorkerAddress) (b *wayBack, only *proto.WorkerAddress) {
+func (w *Worker) reversePath(from *source, said *proto.WorkerAddress) (b *reversePath, only *proto.WorkerAddress) {
 	if from.uct == nil {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (w *Worker) wayBack(from *source, said *proto.WorkerAddress) (b *wayBack, o
 			if !ok || i.id != f.Transport || !r.CanReturn(from.uct, uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}) {
 				continue
 			}
-			b = &wayBack{iface: i, src: from.uct}
+			b = &reversePath{iface: i, src: from.uct}
 			only = &proto.WorkerAddress{Version: said.Version, Flags: said.Flags, UUID: said.UUID, Name: said.Name,
 				Release: said.Release, Devices: []proto.AddressDevice{*dev}}
 			only.Devices[0].Ifaces = []proto.AddressIface{*f}
@@ -95,20 +95,20 @@ func (w *Worker) wayBack(from *source, said *proto.WorkerAddress) (b *wayBack, o
 	return b, only
 }
 
-// roamer returns the peer that an unmatched endpoint of the application waits for, if
+// migratedPeer returns the peer that an unmatched endpoint of the application waits for, if
 // it may be who asks although neither he nor the application names where he asks from.
 // That can be said only of releases of C that leave it to the routes from where they
 // connect, and of one such place. Both may be asking, and would wait for ever if it was
 // not him: C takes a request for the answer to its own. Nothing but that endpoint's
-// peer id depends on it, until the peer itself has said that (Endpoint.identified), and
+// peer id depends on it, until the peer itself has said that (Endpoint.idConfirmed), and
 // the answer goes to where the application said.
-func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup) *peer {
+func (w *Worker) migratedPeer(from *source, said *proto.WorkerAddress, m *proto.Wireup) *peer {
 	l := from.locator()
 	if said == nil || l == nil || w.ctx.settings.CheckSource != config.Try {
 		return nil
 	}
-	p := w.find(said.UUID, entriesOf(said))
-	if p == nil || !p.vouched() || connectsFromOwn(p.address) {
+	p := w.findPeer(said.UUID, entriesOf(said))
+	if p == nil || !p.trusted() || connectsFromListed(p.address) {
 		return nil
 	}
 	ep := p.unmatched[m.ConnSN]
@@ -116,17 +116,17 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup
 		return nil
 	}
 	ip := l.SourceInfo().Addr.Addr().Unmap()
-	also := p.remember()
-	if !also.roams.IsValid() {
-		also.roams = ip
+	also := p.ensureExtra()
+	if !also.migratedAddr.IsValid() {
+		also.migratedAddr = ip
 	}
-	if also.roams != ip {
+	if also.migratedAddr != ip {
 		return nil
 	}
 	return p
 }
 
-// unheard returns the endpoint of the application whose peer a request can be of that is
+// unansweredEndpoint returns the endpoint of the application whose peer a request can be of that is
 // not believed, if its own request may stay without a reply for that, also one that it
 // has still to send: the one to send it once more for. A request can come from a
 // translated address, say. If it is the peer's, both have asked, and of two workers that
@@ -135,28 +135,28 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup
 // request, so that the next one is answered like any other. Nothing of who asks is
 // believed for that, and he can cause two requests, for which C UCX makes an endpoint
 // that nobody uses.
-func (w *Worker) unheard(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
+func (w *Worker) unansweredEndpoint(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
 	if said == nil || said.UUID >= w.uuid {
 		return nil
 	}
-	p := w.find(said.UUID, entriesOf(said))
-	if p == nil || !p.vouched() {
+	p := w.findPeer(said.UUID, entriesOf(said))
+	if p == nil || !p.trusted() {
 		return nil
 	}
 	ep := p.unmatched[m.ConnSN]
-	if ep == nil || ep.life.Stage != life.Open || ep.state&epInsisted != 0 {
+	if ep == nil || ep.life.Stage != life.Open || ep.state&epResentTwice != 0 {
 		return nil
 	}
-	if ep.remoteID != 0 && (ep.state&epHearsay == 0 || ep.remoteID == m.SrcEp) {
+	if ep.remoteID != 0 && (ep.state&epUnconfirmed == 0 || ep.remoteID == m.SrcEp) {
 		return nil
 	}
 	return ep
 }
 
-// connectsFromOwn reports whether who has published an address binds its connections
+// connectsFromListed reports whether who has published an address binds its connections
 // to the devices that it names: C UCX 1.22 and later, and this library, which announces
 // no release and, unlike old ones, no capabilities of domains.
-func connectsFromOwn(addr *proto.WorkerAddress) bool {
+func connectsFromListed(addr *proto.WorkerAddress) bool {
 	if addr.Release != 0 || addr.Version != proto.AddressV1 {
 		return addr.Release >= 22
 	}

@@ -61,9 +61,9 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.UnpackRkey", ep == nil)
 	}
-	ep.w.enter()
+	ep.w.acquire()
 	k, err := ep.unpackRkey(packed)
-	ep.w.exit()
+	ep.w.release()
 	return k, err
 }
 
@@ -88,7 +88,7 @@ func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
 		return nil, fmt.Errorf("ucp: remote key of unsupported memory type %d: %w", k.key.MemType, ucs.ErrUnsupported)
 	}
 	k.enlist()
-	if ep.lacks&needLanes != 0 {
+	if ep.needs&needLanes != 0 {
 		return k, nil // until there are any: resolveKeys
 	}
 	if err := k.resolve(); err != nil {
@@ -228,9 +228,9 @@ func (k *Rkey) Close() error {
 	if k.missing() {
 		return errMissing("Rkey.Close", k == nil)
 	}
-	k.ep.w.enter()
+	k.ep.w.acquire()
 	err := k.close()
-	k.ep.w.exit()
+	k.ep.w.release()
 	return err
 }
 
@@ -279,8 +279,8 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	if k.missing() {
 		return nil, errMissing("Rkey.Ptr", k == nil)
 	}
-	k.ep.w.look()
-	defer k.ep.w.unlook()
+	k.ep.w.acquireRead()
+	defer k.ep.w.releaseRead()
 	if k.closed || n < 0 {
 		return nil, fmt.Errorf("ucp: Rkey.Ptr of %d bytes, key closed: %v: %w", n, k.closed, ucs.ErrInvalidParam)
 	}
@@ -299,8 +299,8 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 
 // String returns the way that each kind of operation takes.
 func (k *Rkey) String() string {
-	k.ep.w.look()
-	defer k.ep.w.unlook()
+	k.ep.w.acquireRead()
+	defer k.ep.w.releaseRead()
 	switch {
 	case k.closed:
 		return "closed"

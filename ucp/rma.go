@@ -86,11 +86,11 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return nil, errMissing("Endpoint.Put", ep == nil)
 	}
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		return ep.leaveAccess(startPut, &callPut, buf, raddr, key, p)
 	}
 	r, err := ep.beginPut(buf, raddr, key, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -98,7 +98,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 func (ep *Endpoint) leaveAccess(start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	c := ep.w.newCall(start).with(p)
 	c.ep, c.buf, c.raddr, c.key, c.rule = ep, buf, raddr, key, rule
-	return c.leave()
+	return c.delegate()
 }
 
 func startPut(c *call) (*Request, error) { return c.ep.beginPut(c.buf, c.raddr, c.key, c.p) }
@@ -176,11 +176,11 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return nil, errMissing("Endpoint.Get", ep == nil)
 	}
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		return ep.leaveAccess(startGet, &callGet, buf, raddr, key, p)
 	}
 	r, err := ep.beginGet(buf, raddr, key, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -256,12 +256,12 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 		return nil, nil
 	}
 	w.spare = w.getRequest()
-	r.lend(ep, key, way, p)
+	r.adoptSpare(ep, key, way, p)
 	return r, nil
 }
 
-// lend makes the spare request that of a direct operation under way.
-func (r *Request) lend(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestParams) {
+// adoptSpare makes the spare request that of a direct operation under way.
+func (r *Request) adoptSpare(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestParams) {
 	r.bind(ep)
 	r.lane = way.lane
 	r.access.key, r.access.route = key, way
@@ -360,7 +360,7 @@ func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.cl
 // ready reports whether a one-sided operation may go straight to its lane.
 func (ep *Endpoint) ready() bool {
 	return ep.waiting.head == nil && ep.life.Usable() && ep.state&epDraining == 0 &&
-		ep.lacks&(needFence|needLanes) == 0
+		ep.needs&(needFence|needLanes) == 0
 }
 
 // take sets the lane of a direct operation.

@@ -136,7 +136,7 @@ func (getCopy) progress(r *Request) error {
 	ue, a := r.ep.remote(r.lane), r.access
 	for copied := 0; r.offset < r.data.length; {
 		if copied >= copyPiece {
-			r.later()
+			r.requeue()
 			return nil
 		}
 		r.frag = min(r.data.length-r.offset, a.route.attr.Get.MaxBcopy, copyPiece-copied)
@@ -227,7 +227,7 @@ func (r *Request) unsplit() {
 func (r *Request) inPieces(copyUpTo func(n int) error) error {
 	for end := r.offset + copyPiece; r.offset < r.data.length; {
 		if r.offset >= end {
-			r.later()
+			r.requeue()
 			return nil
 		}
 		if err := copyUpTo(min(r.data.length, end) - r.offset); err != nil {

@@ -5,7 +5,7 @@ import "testing"
 // TestFenceRunTwice: a fence that is run again, behind pieces, forgets nothing of what
 // was started behind it: the next fence holds back what overtakes that.
 func TestFenceRunTwice(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	const n = 4 * copyPiece
 	mem := make([]byte, 2*n)
 	m, err := v.ctx.MemMap(MemMapParams{Buffer: mem})
@@ -57,7 +57,7 @@ func TestFenceRunTwice(t *testing.T) {
 // TestKeyClosedWhileWaiting: a key that is closed too early ends the operations that
 // have not begun, and nothing else.
 func TestKeyClosedWhileWaiting(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	mem := make([]byte, 4*copyPiece)
 	m, err := v.ctx.MemMap(MemMapParams{Buffer: mem})
 	if err != nil {

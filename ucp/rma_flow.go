@@ -23,11 +23,11 @@ type rmaFlow struct {
 
 	copies *copyFlow // nil before the first operation in pieces
 
-	owed       int  // CMPLs to send to the peer
-	completing bool // a request that sends them is under way
-	direct     bool // something was started that goes straight to the peer's memory, since the last fence
-	messages   bool // something was started that goes by messages, since then
-	bypassed   bool // there is, or was, a key by which a lane reaches memory without the peer's worker
+	completionsOwed int  // CMPLs to send to the peer
+	completing      bool // a request that sends them is under way
+	direct          bool // something was started that goes straight to the peer's memory, since the last fence
+	messages        bool // something was started that goes by messages, since then
+	bypassed        bool // there is, or was, a key by which a lane reaches memory without the peer's worker
 }
 
 // flow returns the endpoint's state for one-sided operations.
@@ -49,8 +49,8 @@ func (f *rmaFlow) settled(r *Request) bool {
 	return reached(f.completed, r.flush.posted) && reached(f.answered, r.flush.asked)
 }
 
-// quiet reports whether the peer has answered everything.
-func (f *rmaFlow) quiet() bool { return f.completed == f.posted && f.answered == f.asked }
+// idle reports whether the peer has answered everything.
+func (f *rmaFlow) idle() bool { return f.completed == f.posted && f.answered == f.asked }
 
 // advance ends the flushes that have nothing more to wait for.
 func (f *rmaFlow) advance() {
@@ -84,12 +84,12 @@ func lanesFlushed(r *Request, err error) {
 // flushed is told that nothing is left to wait for.
 func (r *Request) flushed(err error) { r.finish(err) }
 
-// oweCompletion tells the peer that one of its puts or posted atomic operations
+// addCompletionOwed tells the peer that one of its puts or posted atomic operations
 // is done. What cannot leave at once is counted, not queued: a peer that does
 // not read its answers costs nothing.
-func (ep *Endpoint) oweCompletion() {
+func (ep *Endpoint) addCompletionOwed() {
 	f := ep.flow()
-	f.owed++
+	f.completionsOwed++
 	if f.completing {
 		return
 	}
@@ -106,11 +106,11 @@ func (sendCompletions) about() protocolInfo {
 
 func (sendCompletions) progress(r *Request) error {
 	ep, f := r.ep, r.ep.rma
-	for f.owed > 0 {
-		f.owed-- // before the call: the peer may be this worker
+	for f.completionsOwed > 0 {
+		f.completionsOwed-- // before the call: the peer may be this worker
 		err := ep.ue.AMShort(uct.AMID(proto.IDCmpl), uint64(ep.remoteID), nil, 0, nil)
 		if err != nil && err != ucs.InProgress {
-			f.owed++
+			f.completionsOwed++
 			return err
 		}
 	}
@@ -130,19 +130,19 @@ func (p sendCompletions) abort(r *Request, err error) {
 func (w *Worker) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseCmpl(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, ep) {
+	if w.spoofed(src, ep) {
 		return nil
 	}
 	f := ep.rma
 	if f == nil || f.posted == f.completed {
-		return w.malformed(errCompletion)
+		return w.logMalformed(errCompletion)
 	}
 	f.completed++
 	f.advance()
@@ -161,7 +161,7 @@ func (p fence) progress(r *Request) error {
 	if f := r.ep.flow(); f.fencing != r { // it may be run several times
 		f.direct, f.messages = false, false
 		f.fencing = r
-		r.ep.lacks |= needFence
+		r.ep.needs |= needFence
 	}
 	return p.flushing.progress(r)
 }
@@ -175,7 +175,7 @@ func (fence) release(r *Request) {
 	ep.rma.fencing = nil
 	word.Fence() // what was written through mappings is seen before what follows
 	if ep.err == nil {
-		ep.obtain(needFence)
+		ep.resolveNeed(needFence)
 	}
 }
 
@@ -186,9 +186,9 @@ func (w *Worker) Fence() error {
 	if w.missing() {
 		return errMissing("Worker.Fence", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	err := w.fence()
-	w.exit()
+	w.release()
 	return err
 }
 

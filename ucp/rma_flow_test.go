@@ -9,7 +9,7 @@ import (
 // TestFlushOutlivesFailure: an endpoint fails with one of its lanes, and after that another
 // one has flushed. What the flush waited for besides is not answered any more.
 func TestFlushOutlivesFailure(t *testing.T) {
-	v := newVictim(t, "TLS", "self")
+	v := newTarget(t, "TLS", "self")
 	v.ep.flow().posted++ // by a message
 	r, err := v.useRequest(&RequestParams{Flags: OpNoImmediate})
 	if err != nil {

@@ -118,19 +118,19 @@ func (getMessages) pack(r *Request, dst []byte) int {
 func (w *Worker) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseGetRep(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindGet) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	a := r.access
 	if h.Offset+len(payload) > r.data.length || !a.ranges.Add(h.Offset, len(payload)) {
-		return w.malformed(errGetReply)
+		return w.logMalformed(errGetReply)
 	}
 	r.data.unpackAt(payload, h.Offset) // does not fail: not a generic datatype
 	if a.arrived += len(payload); a.arrived == r.data.length {
@@ -149,7 +149,7 @@ var errGetReply = &proto.FormatError{What: "get reply", Reason: "not what was as
 
 var (
 	errServing = &proto.FormatError{What: "get request", Reason: "too many are unanswered", Status: ucs.ErrExceedsLimit}
-	errForeign = &proto.FormatError{What: "remote access", Reason: "the endpoint is of another peer", Status: ucs.ErrRejected}
+	errSpoofed = &proto.FormatError{What: "remote access", Reason: "the endpoint is of another peer", Status: ucs.ErrRejected}
 	errGone    = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
 )
 
@@ -158,7 +158,7 @@ var (
 const maxServing = 1 << 16
 
 // mayNotAsk reports whether too much is unanswered.
-func (s *source) mayNotAsk() bool { return s.owed >= maxServing*requestSize }
+func (s *source) mayNotAsk() bool { return s.replyBytes >= maxServing*requestSize }
 
 // target returns the endpoint that a message names, and the memory it is about,
 // acquired; the memory of no bytes is nil. A message for a closed endpoint is
@@ -169,8 +169,8 @@ func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int
 		w.stats.Dropped++
 		return nil, nil, nil, errGone
 	}
-	if w.foreign(src, ep) {
-		return nil, nil, nil, errForeign
+	if w.spoofed(src, ep) {
+		return nil, nil, nil, errSpoofed
 	}
 	if n == 0 {
 		return ep, nil, nil, nil
@@ -216,7 +216,7 @@ func (w *Worker) denied(addr uint64, n int, want uct.Access) error {
 func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParsePut(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep, mem, dst, err := w.target(source, h.EpID, h.Address, len(payload), uct.AccessRemotePut)
 	if err != nil {
@@ -227,7 +227,7 @@ func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 		mem.Release()
 	}
 	w.stats.Served++
-	ep.oweCompletion()
+	ep.addCompletionOwed()
 	return nil
 }
 
@@ -235,11 +235,11 @@ func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseGetReq(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	from := w.sourceOf(source)
 	if from.mayNotAsk() {
-		return w.malformed(errServing)
+		return w.logMalformed(errServing)
 	}
 	ep, mem, src, err := w.target(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
 	if err != nil {
@@ -260,9 +260,9 @@ func (w *Worker) serve(from *source, ep *Endpoint, r *Request, mem *regions.Regi
 	r.state |= stateServes
 	r.userData = from
 	w.rma.serving++
-	from.addOwed(requestSize)
+	from.addReplyBytes(requestSize)
 	ep.reply(r)
-	from.checkOwed(ep)
+	from.checkReplyBytes(ep)
 }
 
 // answer is what answers to one-sided operations of peers have in common.
@@ -273,7 +273,7 @@ func (answer) release(r *Request) {
 	if r.state&stateServes != 0 {
 		r.state &^= stateServes
 		r.w.rma.serving--
-		r.userData.(*source).repay(requestSize)
+		r.userData.(*source).subReplyBytes(requestSize)
 	}
 }
 

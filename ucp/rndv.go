@@ -54,7 +54,7 @@ func (rndvFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 }
 
 // closed unmaps what is mapped of the peer's memory.
-func (rndvFamily) closed(ep *Endpoint) { ep.w.forgetAttachments(ep) }
+func (rndvFamily) closed(ep *Endpoint) { ep.w.forgetMappedKeys(ep) }
 
 // rndvState is what a worker keeps for rendezvous.
 type rndvState struct {
@@ -62,8 +62,8 @@ type rndvState struct {
 	// context has no family for it.
 	offers [proto.NumRndvOps]offerHandler
 
-	key      []byte        // of the offer that is being received
-	attached []*attachment // memory of peers, the latest used first
+	key      []byte       // of the offer that is being received
+	attached []*mappedKey // memory of peers, the latest used first
 }
 
 // offerHandler takes an offer. key is the packed key that came with it, empty for
@@ -114,13 +114,13 @@ func (ep *Endpoint) sendAbort(req proto.RequestID, size int) {
 func (ep *Endpoint) sendAck(p protocol, kind answerKind, req proto.RequestID, size int, status ucs.Status) {
 	r := ep.control(p)
 	r.peerID, r.ackSize, r.ackStatus = uint64(req), size, status
-	ep.answer(r, kind, ep.asker())
+	ep.answer(r, kind, ep.answerSource())
 }
 
-// asker is who pays for an answer over the endpoint: who has just asked, or else who
+// answerSource is who pays for an answer over the endpoint: who has just asked, or else who
 // opened it, as far as that is known.
-func (ep *Endpoint) asker() *source {
-	if s := ep.w.asker; s != nil {
+func (ep *Endpoint) answerSource() *source {
+	if s := ep.w.offerSource; s != nil {
 		return s
 	}
 	if s := ep.openedBy(); s != nil {

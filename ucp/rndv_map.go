@@ -104,10 +104,10 @@ func (ep *Endpoint) unpackKey(md uct.MemoryDomain, packed []byte) (*uct.Rkey, er
 	return d.UnpackRkeyOf(ep.process, packed)
 }
 
-// attachment is memory of a peer, mapped here. It stays mapped for the next
+// mappedKey is memory of a peer, mapped here. It stays mapped for the next
 // message: until the peer gives its name to other memory, the endpoint is
 // closed, or many others were used later.
-type attachment struct {
+type mappedKey struct {
 	ep      *Endpoint   // that used it last
 	process uct.Process // the peer's
 	md      uint8
@@ -118,21 +118,21 @@ type attachment struct {
 }
 
 const (
-	// leastAttachments and mostAttachments bound those that a worker keeps without using
+	// minMappedKeys and mostAttachments bound those that a worker keeps without using
 	// them. In between there are two for each endpoint: to map memory anew for each
 	// message takes longer than any message that is offered.
-	leastAttachments = 64
-	mostAttachments  = 1024
+	minMappedKeys = 64
+	maxMappedKeys = 1024
 
 	// maxLooks is how many of them are looked at for each new one: has the peer
 	// freed the memory?
 	maxLooks = 4
 )
 
-// attach maps the n bytes at addr of the peer if one of the domains in packed, a
+// mapKey maps the n bytes at addr of the peer if one of the domains in packed, a
 // packed key, opens them all. It counts a use. The bytes are untrusted: what
 // makes no sense maps nothing, and the message takes another way.
-func (w *Worker) attach(ep *Endpoint, packed []byte, addr uint64, n int) *attachment {
+func (w *Worker) mapKey(ep *Endpoint, packed []byte, addr uint64, n int) *mappedKey {
 	k, _, err := proto.ParseRkey(packed)
 	if err != nil {
 		return nil
@@ -146,7 +146,7 @@ func (w *Worker) attach(ep *Endpoint, packed []byte, addr uint64, n int) *attach
 		if !ok {
 			continue
 		}
-		a, err := w.attachKey(ep, m.md, key)
+		a, err := w.mapOfferedKey(ep, m.md, key)
 		if err == nil {
 			_, err = w.mds[a.md].RkeyPtr(a.key, addr, n)
 		}
@@ -154,25 +154,25 @@ func (w *Worker) attach(ep *Endpoint, packed []byte, addr uint64, n int) *attach
 			a.use++
 			return a
 		}
-		w.attachFailed(m, err)
+		w.mapKeyFailed(m, err)
 	}
 	return nil
 }
 
 //go:noinline
-func (w *Worker) attachFailed(m *mapping, err error) {
+func (w *Worker) mapKeyFailed(m *mapping, err error) {
 	w.ctx.log.Debug("memory of the peer is not mapped", zap.String("worker", w.name),
 		zap.String("domain", m.iface.attr.Resource.String()), zap.Error(err))
 }
 
-// attachKey returns the attachment of a key, the latest first.
-func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, error) {
+// mapOfferedKey returns the mapped key of a key, the latest first.
+func (w *Worker) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mappedKey, error) {
 	for i, a := range w.rndv.attached {
 		if a.md != md || a.process != ep.process || !bytes.Equal(a.packed, packed) {
 			continue
 		}
 		if c, ok := w.mds[md].(uct.RkeyChecker); !ok || !c.RkeyCurrent(a.key) {
-			w.forgetAttachment(i)
+			w.forgetMappedKey(i)
 			break
 		}
 		copy(w.rndv.attached[1:i+1], w.rndv.attached[:i])
@@ -187,22 +187,22 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 	if err != nil {
 		return nil, err
 	}
-	w.trimAttachments()
-	a := &attachment{ep: ep, process: ep.process, md: md, packed: packed, key: key}
+	w.trimMappedKeys()
+	a := &mappedKey{ep: ep, process: ep.process, md: md, packed: packed, key: key}
 	w.rndv.attached = slices.Insert(w.rndv.attached, 0, a)
 	return a, nil
 }
 
-// maxAttachments is how many attachments the worker keeps.
-func (w *Worker) maxAttachments() int {
-	return min(max(2*w.endpoints.Len(), leastAttachments), mostAttachments)
+// maxMappedKeys is how many mapped keys the worker keeps.
+func (w *Worker) maxMappedKeys() int {
+	return min(max(2*w.endpoints.Len(), minMappedKeys), maxMappedKeys)
 }
 
-// trimAttachments makes room for a new attachment, at the end of those that were
+// trimMappedKeys makes room for a new mapped key, at the end of those that were
 // not used for long.
-func (w *Worker) trimAttachments() {
+func (w *Worker) trimMappedKeys() {
 	for i, looks := len(w.rndv.attached)-1, 0; i >= 0; i-- {
-		full := len(w.rndv.attached) >= w.maxAttachments()
+		full := len(w.rndv.attached) >= w.maxMappedKeys()
 		if !full && looks == maxLooks {
 			return
 		}
@@ -212,30 +212,30 @@ func (w *Worker) trimAttachments() {
 		}
 		looks++
 		if c, ok := w.mds[a.md].(uct.RkeyChecker); full || ok && c.RkeyAbandoned(a.key) {
-			w.forgetAttachment(i)
+			w.forgetMappedKey(i)
 		}
 	}
 }
 
-// forgetAttachment takes an attachment out of the list, and unmaps it when nobody
+// forgetMappedKey takes a mapped key out of the list, and unmaps it when nobody
 // uses it.
-func (w *Worker) forgetAttachment(i int) {
+func (w *Worker) forgetMappedKey(i int) {
 	a := w.rndv.attached[i]
 	w.rndv.attached = slices.Delete(w.rndv.attached, i, i+1)
 	a.gone = true
-	w.unmapAttachment(a)
+	w.unmapKey(a)
 }
 
-// forgetAttachments forgets those of an endpoint.
-func (w *Worker) forgetAttachments(ep *Endpoint) {
+// forgetMappedKeys forgets those of an endpoint.
+func (w *Worker) forgetMappedKeys(ep *Endpoint) {
 	for i := len(w.rndv.attached) - 1; i >= 0; i-- {
 		if w.rndv.attached[i].ep == ep {
-			w.forgetAttachment(i)
+			w.forgetMappedKey(i)
 		}
 	}
 }
 
-func (w *Worker) unmapAttachment(a *attachment) {
+func (w *Worker) unmapKey(a *mappedKey) {
 	if a.gone && a.use == 0 {
 		// It is a key of ours, released once.
 		_ = w.mds[a.md].ReleaseRkey(a.key)
@@ -243,10 +243,10 @@ func (w *Worker) unmapAttachment(a *attachment) {
 	}
 }
 
-// detach ends the use of an attachment by r.
+// detach ends the use of a mapped key by r.
 func (r *Request) detach() {
 	a := r.fetch.attached
 	r.fetch.attached = nil
 	a.use--
-	r.w.unmapAttachment(a)
+	r.w.unmapKey(a)
 }

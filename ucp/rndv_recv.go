@@ -26,7 +26,7 @@ type fetchState struct {
 	arrived  int          // bytes that are in place
 	ranges   rangeset.Set // of those that came in messages
 	keys     peerKeys     // of the source, for the lanes that read
-	attached *attachment  // of the peer's memory, that the data is copied from
+	attached *mappedKey   // of the peer's memory, that the data is copied from
 	result   error        // of the reading, while the sender is told
 }
 
@@ -34,20 +34,20 @@ type fetchState struct {
 func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, tail, err := proto.ParseRndvRTS(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
 	if ep == nil {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, ep) {
+	if w.spoofed(src, ep) {
 		return nil
 	}
 	ep.offeredOver(src)
-	was := w.asker
-	w.asker = w.sourceOf(src)
-	defer func() { w.asker = was }()
+	was := w.offerSource
+	w.offerSource = w.sourceOf(src)
+	defer func() { w.offerSource = was }()
 	take := w.rndv.offers[h.Op]
 	if take == nil { // of a family that the context was made without
 		ep.refuseOffer(&h)
@@ -61,7 +61,7 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		}
 	}
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	return take(src, h, key, rest)
 }
@@ -139,7 +139,7 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 	case h.Address == 0:
 		offer = proto.OfferPlain
 	case len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach:
-		if r.fetch.attached = r.w.attach(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
+		if r.fetch.attached = r.w.mapKey(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
 			r.countAsk(class, proto.OfferKey, h.Size)
 			return proto.ProtoAttach
 		}
@@ -193,18 +193,18 @@ func (rndvAsk) pack(r *Request, dst []byte) int {
 func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseRndvData(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.RecvReqID))
 	if !r.is(kindAsk) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	if h.Offset+len(payload) > r.fetch.size || !r.fetch.ranges.Add(h.Offset, len(payload)) {
-		return w.malformed(ucs.ErrIO)
+		return w.logMalformed(ucs.ErrIO)
 	}
 	if err := r.data.unpackAt(payload, h.Offset); err != nil {
 		r.finish(err)
@@ -218,14 +218,14 @@ func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseRndvAck(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindAsk) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	if err := h.Status.Err(); err != nil {

@@ -110,14 +110,14 @@ func (rndvOffer) pack(r *Request, dst []byte) int {
 func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, key, err := proto.ParseRndvRTR(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.SendReqID))
 	if !r.is(kindOffer) && !r.is(kindWrite) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	o := r.offer
@@ -126,11 +126,11 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		p.n = r.data.length // 1.13.1 does not say, for scattered destinations
 	}
 	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(o.parts) == maxParts || !o.asked.Add(p.off, p.n) {
-		return w.malformed(ucs.ErrIO)
+		return w.logMalformed(ucs.ErrIO)
 	}
 	if len(key) > 0 {
 		if _, _, err := proto.ParseRkey(key); err != nil {
-			return w.malformed(err)
+			return w.logMalformed(err)
 		}
 	}
 	if p.addr != 0 && !p.keys.read(w, key, r.ep.cfg.put) {
@@ -342,14 +342,14 @@ func (r *Request) partSent(err error) {
 func (w *Worker) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseRndvAck(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindOffer) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	r.finish(h.Status.Err())

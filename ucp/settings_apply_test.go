@@ -20,7 +20,7 @@ import (
 )
 
 // parsed is the worker's address.
-func (v *victim) parsed() proto.WorkerAddress {
+func (v *targetWorker) parsed() proto.WorkerAddress {
 	v.Helper()
 	a, _, err := proto.ParseAddress(v.address, proto.FormWorker)
 	if err != nil {
@@ -34,7 +34,7 @@ func (v *victim) parsed() proto.WorkerAddress {
 func TestAddressVersion(t *testing.T) {
 	for setting, want := range map[string]proto.AddressVersion{"v1": proto.AddressV1, "V2": proto.AddressV2} {
 		t.Run(setting, func(t *testing.T) {
-			v := newVictim(t, "ADDRESS_VERSION", setting)
+			v := newTarget(t, "ADDRESS_VERSION", setting)
 			a := v.parsed()
 			if a.Version != want || v.emptyAddress().Version != want {
 				t.Errorf("version %v and %v without devices, want %v", a.Version, v.emptyAddress().Version, want)
@@ -69,7 +69,7 @@ func TestAddressName(t *testing.T) {
 		{[]string{"ADDRESS_DEBUG_INFO", "y", "MAX_WORKER_NAME", "3", "ADDRESS_VERSION", "v2"}, full[:3]},
 		{[]string{"ADDRESS_DEBUG_INFO", "y", "MAX_WORKER_NAME", "100000"}, full[:min(len(full), 255)]},
 	} {
-		v := newVictim(t, tc.settings...)
+		v := newTarget(t, tc.settings...)
 		if got := v.parsed(); got.Name != tc.want || got.Flags&proto.AddressHasName != 0 != (tc.want != "") {
 			t.Errorf("%q: name %q, flags %#x; want %q", tc.settings, got.Name, got.Flags, tc.want)
 		}
@@ -79,7 +79,7 @@ func TestAddressName(t *testing.T) {
 // TestProtocolList: which protocols an endpoint uses can be limited by patterns, which its
 // explanation shows.
 func TestProtocolList(t *testing.T) {
-	uses := func(v *victim, name string) bool {
+	uses := func(v *targetWorker, name string) bool {
 		plain := v.ep.Explain().Protocols[0]
 		return slices.ContainsFunc(plain.Ranges, func(r ProtocolRange) bool { return strings.Contains(r.Protocol, name) })
 	}
@@ -90,7 +90,7 @@ func TestProtocolList(t *testing.T) {
 		"*sing*,rndv/*,*/am/*":       {false, false},
 		"egr/sh?rt,egr/*/[a-b]copy,": {true, true},
 	} {
-		v := newVictim(t, "PROTOS", list)
+		v := newTarget(t, "PROTOS", list)
 		if short, multi := uses(v, "egr/short"), uses(v, "egr/multi"); short != want.short || multi != want.multi {
 			t.Errorf("UCX_PROTOS=%s: short %v, fragments %v, want %v and %v", list, short, multi, want.short, want.multi)
 		}
@@ -106,13 +106,13 @@ func TestProtocolList(t *testing.T) {
 
 // TestProtoSettings: what the settings say reaches the cost model and the selection.
 func TestProtoSettings(t *testing.T) {
-	v := newVictim(t, "RNDV_PERF_DIFF", "5", "MULTI_LANE_MAX_RATIO", "2", "MIN_RNDV_CHUNK_SIZE", "1k", "MAX_RNDV_LANES", "7",
+	v := newTarget(t, "RNDV_PERF_DIFF", "5", "MULTI_LANE_MAX_RATIO", "2", "MIN_RNDV_CHUNK_SIZE", "1k", "MAX_RNDV_LANES", "7",
 		"MAX_EAGER_LANES", "3", "MAX_RMA_LANES", "5")
 	p := v.protoSettings(v.ifaces[0])
 	if p.RndvBias != 0.05 || p.Spread != (proto.Spread{MaxRatio: 2, MinChunk: 1 << 10}) {
 		t.Errorf("bias %v, %+v", p.RndvBias, p.Spread)
 	}
-	if l := v.laneInput(v.loop.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
+	if l := v.laneInput(v.selfPeer.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
 		t.Errorf("limits of the selection %+v", l)
 	}
 	for _, name := range []string{"MIN_RNDV_CHUNK_SIZE", "MIN_RMA_CHUNK_SIZE"} {
@@ -130,7 +130,7 @@ func TestProtoSettings(t *testing.T) {
 // TestSingleNetDevice: of lanes over several network devices those of one are left, by the
 // number of the process.
 func TestSingleNetDevice(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	of := func(device string, kind uct.DeviceType) *iface {
 		return &iface{attr: &uct.IfaceAttr{Resource: uct.Resource{Transport: "t", Device: device, Type: kind}}}
 	}
@@ -187,7 +187,7 @@ func TestInterfaceLimits(t *testing.T) {
 		{[]string{"RMA_ZCOPY_MAX_SEG_SIZE", "4k"}, 0, 4096, 4096, true},
 		{[]string{"RMA_ZCOPY_MAX_SEG_SIZE", "10"}, 0, 10, 100, true},
 	} {
-		v := newVictim(t, tc.settings...)
+		v := newTarget(t, tc.settings...)
 		a.Flags = tc.flags
 		got := v.ctx.settings.limited(&a)
 		if got.Put.MaxZcopy != tc.put || got.Get.MaxZcopy != tc.get || (got.Atomic32 == all && got.Atomic64 == all) != tc.atomics {
@@ -197,7 +197,7 @@ func TestInterfaceLimits(t *testing.T) {
 	if a.Put.MaxZcopy != math.MaxInt || a.Atomic32 != all {
 		t.Error("the transport's own attributes have changed")
 	}
-	v := newVictim(t, "ATOMIC_MODE", "device")
+	v := newTarget(t, "ATOMIC_MODE", "device")
 	if caps := v.parsed().Devices[0].Ifaces[0].Attr.Flags; caps&(proto.PeerAtomic32|proto.PeerAtomic64) != 0 {
 		t.Error("peers are told of atomic operations by the CPU")
 	}
@@ -206,7 +206,7 @@ func TestInterfaceLimits(t *testing.T) {
 // TestFenceMode: a strong fence holds back what follows, also where the connection orders.
 func TestFenceMode(t *testing.T) {
 	for mode, want := range map[string]bool{"weak": false, "auto": false, "ep_based": false, "strong": true} {
-		v := newVictim(t, "FENCE_MODE", mode)
+		v := newTarget(t, "FENCE_MODE", mode)
 		v.ep.flow().messages = true
 		if got := v.ep.fenceNeedsFlush(); got != want {
 			t.Errorf("%s: holds back %v, want %v", mode, got, want)
@@ -217,7 +217,7 @@ func TestFenceMode(t *testing.T) {
 // TestBacklogSetting: auto is what connection managers take for all they can.
 func TestBacklogSetting(t *testing.T) {
 	for value, want := range map[string]int{"auto": 0, "0": 1, "5": 5, "inf": math.MaxInt} {
-		if got := newVictim(t, "LISTENER_BACKLOG", value).ctx.settings.backlog(); got != want {
+		if got := newTarget(t, "LISTENER_BACKLOG", value).ctx.settings.backlog(); got != want {
 			t.Errorf("%s: %d, want %d", value, got, want)
 		}
 	}
@@ -257,8 +257,8 @@ func TestPrintTransportTables(t *testing.T) {
 		{"off", zapcore.DebugLevel, false},
 	} {
 		logs := watchLog(t, tc.level)
-		ctx := victimContext(t, "PRINT_TRANSPORT_TABLES", tc.setting)
-		w := openVictim(t, ctx)
+		ctx := targetContext(t, "PRINT_TRANSPORT_TABLES", tc.setting)
+		w := openTarget(t, ctx)
 		if _, err := w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestPrintTransportTables(t *testing.T) {
 func TestWarnInvalidConfig(t *testing.T) {
 	for setting, want := range map[string]int{"y": 1, "n": 0} {
 		logs := watchLog(t, zapcore.WarnLevel)
-		victimContext(t, "TLS", "self,nosuch", "WARN_INVALID_CONFIG", setting).Close()
+		targetContext(t, "TLS", "self,nosuch", "WARN_INVALID_CONFIG", setting).Close()
 		if got := logs.FilterMessage("unknown transport in UCX_TLS").Len(); got != want {
 			t.Errorf("%s: %d warnings, want %d", setting, got, want)
 		}

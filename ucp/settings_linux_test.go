@@ -13,8 +13,8 @@ import (
 // neighbor opens a worker with settings on this machine.
 func neighbor(t *testing.T, settings ...string) *Worker {
 	t.Helper()
-	ctx := victimContext(t, settings...)
-	w := openVictim(t, ctx)
+	ctx := targetContext(t, settings...)
+	w := openTarget(t, ctx)
 	t.Cleanup(func() {
 		w.Close()
 		ctx.Close()

@@ -13,9 +13,9 @@ func TestSizes(t *testing.T) {
 		size, most uintptr
 	}{
 		{"an endpoint with one lane", unsafe.Sizeof(Endpoint{}) + unsafe.Sizeof(lane{}), 296},
-		{"what is known about a peer", unsafe.Sizeof(peer{}) + unsafe.Sizeof(known{}), 152},
+		{"what is known about a peer", unsafe.Sizeof(peer{}) + unsafe.Sizeof(identity{}), 152},
 		{"a connection's account", unsafe.Sizeof(source{}), 224},
-		{"what an endpoint is charged to", unsafe.Sizeof(bill{}), 96},
+		{"what an endpoint is charged to", unsafe.Sizeof(endpointCharge{}), 96},
 		{"a request", unsafe.Sizeof(Request{}), 512},
 		{"a remote key with one lane", unsafe.Sizeof(Rkey{}) + unsafe.Sizeof(rkeyWay{}), 320},
 		{"an endpoint's one-sided operations", unsafe.Sizeof(rmaFlow{}), 64},

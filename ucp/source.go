@@ -19,35 +19,35 @@ import (
 // messages. What a source holds is in lists of its own: it takes as long to throw
 // it away as it took to bring it.
 type source struct {
-	links[source] // of the same payer
+	links[source] // of the same account
 
-	w        *Worker
-	payer    *payer      // nil until something is charged: pays
-	uct      *uct.Source // nil: of transports that do not tell connections apart, or over
-	why      error       // with what it has ended, if it has failed and the transport knows
-	over     bool        // the connection has ended
-	paused   bool        // its reading is stopped
-	evicted  bool        // it had to give way, with all that it can give back: for good, as its connection is over
-	left     bool        // nothing is held for it any more, and it is in no list
-	hasty    bool        // it asks too often, and is not read for a while
-	looked   bool        // named was worked out
-	stopped  int         // streams that the application does not read, because of which it is not read
-	kept     *keptBack   // a request, and it is not read until that is heard
-	resumeAt int         // when it owes no more than that it is read again
-	checkAt  int         // when it owes that it is looked at again whether it may
+	w               *Worker
+	charged         *account         // nil until something is charged: pays
+	uct             *uct.Source      // nil: of transports that do not tell connections apart, or over
+	cause           error            // with what it has ended, if it has failed and the transport knows
+	ended           bool             // the connection has ended
+	paused          bool             // its reading is stopped
+	evicted         bool             // it had to give way, with all that it can give back: for good, as its connection is over
+	detached        bool             // nothing is held for it any more, and it is in no list
+	rateLimited     bool             // it asks too often, and is not read for a while
+	certificateRead bool             // named was worked out
+	stoppedStreams  int              // streams that the application does not read, because of which it is not read
+	deferred        *deferredRequest // a request, and it is not read until that is heard
+	resumeAt        int              // when it owes no more than that it is read again
+	checkAt         int              // when it owes that it is looked at again whether it may
 
-	held      int // bytes of unexpected messages
-	opened    int // endpoints opened by the peer and not claimed by the user
-	owed      int // bytes of answers, and of replies, that wait for the transport
-	asks      int // of those that end with a message of the peer's
-	messages  messageList
-	actives   *AMMessage // in queues
-	fragments assemblyList
-	streams   *stream           // a list of those with unread bytes that it pays for
-	openings  *bill             // the endpoints
-	peer      *peer             // whose connection it is, as far as that is known
-	proof     *proto.TokenProof // that came last and whose request has not come
-	named     *certificate      // what the peer has proved, if looked
+	held            int // bytes of unexpected messages
+	opened          int // endpoints opened by the peer and not claimed by the user
+	replyBytes      int // bytes of answers, and of replies, that wait for the transport
+	askBytes        int // of those that end with a message of the peer's
+	messages        messageList
+	actives         *AMMessage // in queues
+	fragments       assemblyList
+	streams         *stream           // a list of those with unread bytes that it pays for
+	openings        *endpointCharge   // the endpoints
+	peer            *peer             // whose connection it is, as far as that is known
+	proof           *proto.TokenProof // that came last and whose request has not come
+	peerCertificate *certificate      // what the peer has proved, if looked
 }
 
 var _ uct.SourceUser = (*source)(nil)
@@ -70,28 +70,28 @@ func (w *Worker) newSource(src *uct.Source) *source {
 	return s
 }
 
-// pays returns who pays for the source. Within the machine the kernel has to be asked
+// account returns who pays for the source. Within the machine the kernel has to be asked
 // for that, which is left until it matters: most connections that we have opened bring
 // nothing that is charged.
-func (s *source) pays() *payer {
-	if s.payer == nil {
-		return s.findPayer()
+func (s *source) account() *account {
+	if s.charged == nil {
+		return s.findAccount()
 	}
-	return s.payer
+	return s.charged
 }
 
 //go:noinline
-func (s *source) findPayer() *payer {
+func (s *source) findAccount() *account {
 	if s.uct == nil { // it is over, and was nobody's
-		return s.w.unnamed.payer
+		return s.w.unnamed.charged
 	}
-	s.w.payerOf(payingFor(s.uct)).join(s)
-	return s.payer
+	s.w.accountOf(ledgerSource(s.uct)).add(s)
+	return s.charged
 }
 
-// payingFor says who pays for a connection, as the kernel has it. Transports that do
+// ledgerSource says who pays for a connection, as the kernel has it. Transports that do
 // not know where their peers are have one account together.
-func payingFor(src *uct.Source) ledger.Source {
+func ledgerSource(src *uct.Source) ledger.Source {
 	l, ok := src.Owner.(uct.SourceLocator)
 	if !ok {
 		return ledger.Shared
@@ -115,8 +115,8 @@ func (s *source) locator() uct.SourceLocator {
 // SourceGone implements uct.SourceUser. What the connection has brought still
 // counts: closing it gives nothing back.
 func (s *source) SourceGone() {
-	s.why = s.uct.Err()
-	s.uct, s.over, s.paused, s.stopped = nil, true, false, 0
+	s.cause = s.uct.Err()
+	s.uct, s.ended, s.paused, s.stoppedStreams = nil, true, false, 0
 	for _, f := range s.w.families {
 		f.sourceGone(s)
 	}
@@ -126,22 +126,22 @@ func (s *source) SourceGone() {
 // take charges the source with n bytes more.
 func (s *source) take(n int) {
 	s.held += n
-	s.pays().held += n
+	s.account().held += n
 }
 
 // give takes n bytes off its charge.
 func (s *source) give(n int) {
-	p := s.pays()
+	p := s.account()
 	s.held -= n
 	p.held -= n
-	if p.held < p.low || s.over {
+	if p.held < p.low || s.ended {
 		s.settle()
 	}
 }
 
 // readOn goes on reading the connection, if nothing is in the way any more.
 func (s *source) readOn() {
-	if s.uct == nil || s.paused || s.hasty || s.kept != nil || s.stopped > 0 {
+	if s.uct == nil || s.paused || s.rateLimited || s.deferred != nil || s.stoppedStreams > 0 {
 		return
 	}
 	if p, ok := s.uct.Owner.(uct.SourcePauser); ok {
@@ -152,84 +152,84 @@ func (s *source) readOn() {
 // settle gives back to the process what is no longer needed, and forgets a source
 // that is over and holds nothing. What is kept of it later the unnamed one pays for.
 func (s *source) settle() {
-	p := s.payer
-	if s.left {
-		p = s.pays()
+	p := s.charged
+	if s.detached {
+		p = s.account()
 	}
 	if p != nil && p.held < p.low {
 		p.resize(p.held + s.w.slack(p.held))
 	}
-	if s.left {
+	if s.detached {
 		return
 	}
-	if s.over && s.held == 0 && s.opened == 0 && s.owed == 0 && s.fragments.head == nil {
-		s.left = true
+	if s.ended && s.held == 0 && s.opened == 0 && s.replyBytes == 0 && s.fragments.head == nil {
+		s.detached = true
 		s.w.sources--
 		if p != nil {
-			p.leave(s)
-			s.payer = nil
+			p.remove(s)
+			s.charged = nil
 		}
 	}
 }
 
-// bill is what an endpoint is charged to, if anybody: made when there is something to
+// endpointCharge is what an endpoint is charged to, if anybody: made when there is something to
 // note.
-type bill struct {
-	links[bill] // opened by the same
+type endpointCharge struct {
+	links[endpointCharge] // opened by the same
 
 	ep       *Endpoint
 	openedBy *source         // the peer's, until the user claims the endpoint
 	age      uint64          // of the endpoints that peers have opened, which one it is
-	known    *ledger.Account // whose peer the application knows by this endpoint
+	boundTo  *ledger.Account // whose peer the application knows by this endpoint
 	answers  answerQueue
-	debt     *replyDebt // nil before the first reply that has waited
+	replies  *replyCharge // nil before the first reply that has waited
 }
 
-// billing returns what the endpoint is charged to.
-func (ep *Endpoint) billing() *bill {
-	if ep.bill == nil {
-		ep.bill = &bill{ep: ep}
+// ensureCharge returns what the endpoint is charged to.
+func (ep *Endpoint) ensureCharge() *endpointCharge {
+	if ep.charge == nil {
+		ep.charge = &endpointCharge{ep: ep}
 	}
-	return ep.bill
+	return ep.charge
 }
 
 // openedBy is who opened an endpoint that the user does not know of yet, or nil.
 func (ep *Endpoint) openedBy() *source {
-	if ep.bill == nil {
+	if ep.charge == nil {
 		return nil
 	}
-	return ep.bill.openedBy
+	return ep.charge.openedBy
 }
 
-// countAs notes who opened an endpoint that the user does not know of yet.
-func (ep *Endpoint) countAs(from *source) {
-	b := ep.billing()
+// chargeTo notes who opened an endpoint that the user does not know of yet.
+func (ep *Endpoint) chargeTo(from *source) {
+	b := ep.ensureCharge()
 	b.openedBy = from
 	ep.w.everOpened++
 	b.age = ep.w.everOpened
-	link(&from.openings, b, (*bill).place)
+	link(&from.openings, b, (*endpointCharge).place)
 	ep.w.unexpected++
 	from.opened++
-	p := from.pays()
+	p := from.account()
 	p.opened++
-	p.account.Add(ledger.Endpoints, 1)
+	p.ledger.Add(ledger.Endpoints, 1)
 }
 
-// uncount ends that, and returns who it was.
-func (ep *Endpoint) uncount() *source {
+// uncharge ends that, and returns who it was.
+func (ep *Endpoint) uncharge() *source {
 	from := ep.openedBy()
 	if from == nil {
 		return nil
 	}
-	b := ep.bill
-	unlink(&from.openings, b, (*bill).place)
+	b := ep.charge
+	unlink(&from.openings, b, (*endpointCharge).place)
 	b.openedBy = nil
 	ep.w.unexpected--
 	from.opened--
-	p := from.pays()
+	p := from.account()
 	p.opened--
-	p.account.Add(ledger.Endpoints, -1)
-	if from.over {
+	p.ledger.Add(ledger.Endpoints, -1)
+	if from.ended {
 		from.settle()
 	}
 	return from
@@ -240,61 +240,61 @@ func (ep *Endpoint) uncount() *source {
 // wireup message on by which it is known, or the first other message that comes from
 // where the peer is. Ids cannot be guessed, but who has seen one could use it.
 
-// nobody is whose a connection is that has spoken for a peer that is elsewhere, until
+// unknownPeer is whose a connection is that has spoken for a peer that is elsewhere, until
 // it says who it is.
-var nobody = &peer{known: new(known)}
+var unknownPeer = &peer{identity: new(identity)}
 
-// isOf is told that a wireup message of a peer came by a connection.
-func (s *source) isOf(p *peer) {
+// bindPeer is told that a wireup message of a peer came by a connection.
+func (s *source) bindPeer(p *peer) {
 	if s.uct == nil {
 		return // memory of ours does not say who wrote there
 	}
 	if p.certificate() == nil {
 		if proved := s.certificate(); proved != nil {
-			p.remember().certificate = proved
+			p.ensureExtra().certificate = proved
 		}
 	}
-	switch q := s.peer.now(); {
-	case q == nil, q == nobody:
+	switch q := s.peer.canonical(); {
+	case q == nil, q == unknownPeer:
 		s.peer = p
-	case q != p && q.known == p.known && !q.vouched():
-		s.w.join(q, p)
-	case q != p && q.known == p.known && !p.vouched():
-		s.w.join(p, q)
+	case q != p && q.identity == p.identity && !q.trusted():
+		s.w.mergePeers(q, p)
+	case q != p && q.identity == p.identity && !p.trusted():
+		s.w.mergePeers(p, q)
 		p = q
 	}
-	p.heard = s
+	p.lastSource = s
 }
 
-// isAnother reports whether a connection is known to be of another peer: one with
+// belongsToOther reports whether a connection is known to be of another peer: one with
 // another uuid, or of which the application has another address.
-func (s *source) isAnother(p *peer) bool {
-	q := s.peer.now()
-	return s.uct != nil && q != nil && q != nobody && q != p && (q.known != p.known || q.vouched() && p.vouched())
+func (s *source) belongsToOther(p *peer) bool {
+	q := s.peer.canonical()
+	return s.uct != nil && q != nil && q != unknownPeer && q != p && (q.identity != p.identity || q.trusted() && p.trusted())
 }
 
-// foreign reports whether a message is not of the endpoint's peer, and counts that.
+// spoofed reports whether a message is not of the endpoint's peer, and counts that.
 // It costs a comparison. A connection on which another worker has said who it is loses
 // its place by such a message: ids of endpoints and requests are told to their peer
 // alone, and not used again, so that nobody comes by one in good faith. Messages that
 // are late name ids that are gone, and never come here.
-func (w *Worker) foreign(src *uct.Source, ep *Endpoint) bool {
+func (w *Worker) spoofed(src *uct.Source, ep *Endpoint) bool {
 	if src == nil {
 		return false
 	}
 	if s, ok := src.User.(*source); ok && s.peer != nil && s.peer == ep.peer {
 		return false
 	}
-	return w.foreignLook(src, ep)
+	return w.spoofedSlow(src, ep)
 }
 
 //go:noinline
-func (w *Worker) foreignLook(src *uct.Source, ep *Endpoint) bool {
+func (w *Worker) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
 	l, ok := src.Owner.(uct.SourceLocator)
 	if !ok && src.User == nil {
 		return false // it cannot be told
 	}
-	s, p := w.sourceOf(src), ep.peer.now()
+	s, p := w.sourceOf(src), ep.peer.canonical()
 	hostile := false
 	switch {
 	case p == nil: // the worker itself
@@ -302,19 +302,19 @@ func (w *Worker) foreignLook(src *uct.Source, ep *Endpoint) bool {
 			return false
 		}
 	case s.peer != nil:
-		q := s.peer.now()
+		q := s.peer.canonical()
 		if q == p {
 			s.peer = p
 			return false
 		}
-		hostile = q != nobody && q.uuid != p.uuid
+		hostile = q != unknownPeer && q.uuid != p.uuid
 	case !ok, w.comesFrom(src, l, ep):
 		if ok {
 			s.peer = p
 		}
 		return false
 	default:
-		s.peer = nobody // it is not looked at again for each message
+		s.peer = unknownPeer // it is not looked at again for each message
 	}
 	if w.refused(s, ledger.Claim) {
 		w.ctx.log.Warn("message for an operation with another peer dropped", zap.String("worker", w.name), zap.String("endpoint", ep.describe()))
@@ -335,24 +335,24 @@ func (w *Worker) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) b
 		}
 	}
 	info := l.SourceInfo()
-	if !info.Addr.IsValid() || w.ctx.settings.CheckSource != config.Yes || ep.where == nil || ep.where.address == nil {
+	if !info.Addr.IsValid() || w.ctx.settings.CheckSource != config.Yes || ep.dest == nil || ep.dest.address == nil {
 		return true
 	}
-	d := doubter{w: w, from: w.sourceOf(src), connection: l, info: info}
-	if ep.process != 0 && info.Local && w.timed(d.from, func() bool { return l.HeldBy(ep.process) }) {
+	d := addressValidator{w: w, from: w.sourceOf(src), connection: l, info: info}
+	if ep.process != 0 && info.Local && w.timeLookup(d.from, func() bool { return l.HeldBy(ep.process) }) {
 		return true
 	}
 	found := false
-	ep.where.address.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+	ep.dest.address.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		found = d.isAt(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport)
 		return !found
 	})
 	return found
 }
 
-// malformed notes a message that makes no sense. Its error tells the transport
+// logMalformed notes a message that makes no sense. Its error tells the transport
 // to drop the connection it came on.
-func (w *Worker) malformed(err error) error {
+func (w *Worker) logMalformed(err error) error {
 	w.stats.Malformed++
 	w.ctx.log.Debug("malformed message", zap.String("worker", w.name), zap.Error(err))
 	return err

@@ -51,7 +51,7 @@ func eagerOnly(tag Tag, payload []byte) []byte {
 }
 
 // handle runs a handler that must accept.
-func (v *victim) handle(h uct.AMHandler, c *conn, data []byte) {
+func (v *targetWorker) handle(h uct.AMHandler, c *conn, data []byte) {
 	v.Helper()
 	if err := h(&c.Source, data, nil); err != nil {
 		v.Fatal(err)
@@ -59,7 +59,7 @@ func (v *victim) handle(h uct.AMHandler, c *conn, data []byte) {
 }
 
 // passOrphanTime lets the time pass that orphans have.
-func (v *victim) passOrphanTime() {
+func (v *targetWorker) passOrphanTime() {
 	for a := v.eager.orphans.head; a != nil; a = a.next {
 		a.until = 0
 	}
@@ -67,7 +67,7 @@ func (v *victim) passOrphanTime() {
 }
 
 // checkEmpty: nothing is held for anybody.
-func (v *victim) checkEmpty(conns ...*conn) {
+func (v *targetWorker) checkEmpty(conns ...*conn) {
 	v.Helper()
 	if n, bytes := len(v.eager.assemblies), v.held(); n != 0 || bytes != 0 || v.eager.orphans.head != nil {
 		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.eager.orphans.head != nil)
@@ -85,8 +85,8 @@ func (v *victim) checkEmpty(conns ...*conn) {
 }
 
 // allSources are those that something is kept of.
-func (v *victim) allSources() (list []*source) {
-	for _, p := range v.payers {
+func (v *targetWorker) allSources() (list []*source) {
+	for _, p := range v.byLedger {
 		for s := p.sources; s != nil; s = s.next {
 			list = append(list, s)
 		}
@@ -97,19 +97,19 @@ func (v *victim) allSources() (list []*source) {
 // TestSenderDiesMidMessage: what becomes of a message whose connection ends
 // before it is complete, by who has it.
 func TestSenderDiesMidMessage(t *testing.T) {
-	for name, run := range map[string]func(v *victim, c *conn) *Request{
-		"matched": func(v *victim, c *conn) *Request {
+	for name, run := range map[string]func(v *targetWorker, c *conn) *Request{
+		"matched": func(v *targetWorker, c *conn) *Request {
 			r := v.post(1, 100)
 			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			return r
 		},
-		"matched between fragments": func(v *victim, c *conn) *Request {
+		"matched between fragments": func(v *targetWorker, c *conn) *Request {
 			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			r := v.post(1, 100)
 			v.handle(v.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
 			return r
 		},
-		"truncated": func(v *victim, c *conn) *Request {
+		"truncated": func(v *targetWorker, c *conn) *Request {
 			r := v.post(1, 10)
 			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			if !errors.Is(r.Err(), ucs.ErrMessageTruncated) {
@@ -117,17 +117,17 @@ func TestSenderDiesMidMessage(t *testing.T) {
 			}
 			return nil
 		},
-		"unexpected": func(v *victim, c *conn) *Request {
+		"unexpected": func(v *targetWorker, c *conn) *Request {
 			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			return nil
 		},
-		"without its first fragment": func(v *victim, c *conn) *Request {
+		"without its first fragment": func(v *targetWorker, c *conn) *Request {
 			v.handle(v.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
 			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVictim(t)
+			v := newTarget(t)
 			c := newConn()
 			c.why = errors.New("of old age")
 			r := run(v, c)
@@ -151,7 +151,7 @@ func TestSenderDiesMidMessage(t *testing.T) {
 }
 
 // post posts a receive.
-func (v *victim) post(tag Tag, n int) *Request {
+func (v *targetWorker) post(tag Tag, n int) *Request {
 	v.Helper()
 	r, err := v.TagRecv(tag, FullMask, make([]byte, n), &RequestParams{Flags: OpNoImmediate})
 	if err != nil {
@@ -163,7 +163,7 @@ func (v *victim) post(tag Tag, n int) *Request {
 // TestProbedMessageDies: a message in the hands of the user, from a probe, whose
 // rest does not come.
 func TestProbedMessageDies(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	c := newConn()
 	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 	m, found := v.TagTake(1, FullMask)
@@ -183,7 +183,7 @@ func TestProbedMessageDies(t *testing.T) {
 // first ends early, and one whose rest comes after the end of all.
 func TestFragmentsOutliveTheirConnection(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		v := newVictim(t)
+		v := newTarget(t)
 		a, b := newConn(), newConn()
 		payload := []byte("0123456789")
 		buf := make([]byte, len(payload))
@@ -210,7 +210,7 @@ func TestFragmentsOutliveTheirConnection(t *testing.T) {
 
 // TestOrphanTimer: the time passes by itself.
 func TestOrphanTimer(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	c := newConn()
 	r := v.post(1, 100)
 	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
@@ -224,7 +224,7 @@ func TestOrphanTimer(t *testing.T) {
 // TestOrphansWithoutTimer: the time passes although there is no descriptor for a
 // timer, and the timer is used as soon as there is one.
 func TestOrphansWithoutTimer(t *testing.T) {
-	v := newVictim(t, "KEEPALIVE_INTERVAL", "0")
+	v := newTarget(t, "KEEPALIVE_INTERVAL", "0")
 	v.log.Expect("no timer for incomplete messages")
 	c := newConn()
 	r := v.post(1, 100)
@@ -260,10 +260,10 @@ func TestOrphansWithoutTimer(t *testing.T) {
 	v.checkEmpty(c)
 }
 
-// TestHogGivesWay: at the limit the connection that holds most loses its
+// TestOffenderEvicted: at the limit the connection that holds most loses its
 // messages; another one is served.
-func TestHogGivesWay(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+func TestOffenderEvicted(t *testing.T) {
+	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 100)))
@@ -309,7 +309,7 @@ func TestHogGivesWay(t *testing.T) {
 func TestEvictedWhileAdding(t *testing.T) {
 	for _, withFirst := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", withFirst), func(t *testing.T) {
-			v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+			v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 			v.log.Expect("dropping the connection that holds the most")
 			hog, other := newConn(), newConn()
 			if withFirst {
@@ -335,10 +335,10 @@ func TestEvictedWhileAdding(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfAHog: a peer that opens endpoints without end does not keep
+// TestEndpointsOfOffender: a peer that opens endpoints without end does not keep
 // another from opening one.
-func TestEndpointsOfAHog(t *testing.T) {
-	v := newVictim(t, "MAX_UNEXP_EPS", "20")
+func TestEndpointsOfOffender(t *testing.T) {
+	v := newTarget(t, "MAX_UNEXP_EPS", "20")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
 	for k := range uint64(19) {

@@ -40,7 +40,7 @@ func (streamFamily) halt(w *Worker) { w.stream.on = false }
 // transport.
 func (streamFamily) stop(w *Worker) error {
 	for c := w.stream.lent; c != nil; c = w.stream.lent {
-		w.takeBack(c)
+		w.releaseChunk(c)
 	}
 	w.stream.free = nil
 	return nil
@@ -146,11 +146,11 @@ func (d StreamData) Release() {
 	if d.c == nil {
 		return
 	}
-	d.w.enter()
+	d.w.acquire()
 	if d.c.times == d.times {
-		d.w.takeBack(d.c)
+		d.w.releaseChunk(d.c)
 	}
-	d.w.exit()
+	d.w.release()
 }
 
 // StreamRecvData takes the unread rest of the next packet of the peer's stream, without
@@ -164,9 +164,9 @@ func (ep *Endpoint) StreamRecvData() (StreamData, error) {
 		return StreamData{}, errMissing("Endpoint.StreamRecvData", ep == nil)
 	}
 	w := ep.w
-	w.enter()
+	w.acquire()
 	d, err := ep.streamData()
-	w.exit()
+	w.release()
 	return d, err
 }
 
@@ -193,8 +193,8 @@ func (ep *Endpoint) streamData() (StreamData, error) {
 	return StreamData{data: c.data, w: w, c: c, times: c.times}, nil
 }
 
-// takeBack takes back a chunk that the application has.
-func (w *Worker) takeBack(c *chunk) {
+// releaseChunk takes back a chunk that the application has.
+func (w *Worker) releaseChunk(c *chunk) {
 	if c.prev == nil {
 		w.stream.lent = c.next
 	} else {

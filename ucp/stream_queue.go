@@ -20,7 +20,7 @@ type stream struct {
 	first, last *chunk  // unread, in order
 	unread      int     // bytes of them
 	held        int     // memory that they take
-	payer       *source // which is charged with that: who has brought the first of them
+	charged     *source // which is charged with that: who has brought the first of them
 	stopped     *source // that is not read because of it (stream_send.go)
 
 	recvs requestList // posted, in order
@@ -86,7 +86,7 @@ func (w *Worker) putChunk(c *chunk) {
 func (c *chunk) store(w *Worker, data []byte, desc *uct.AMDesc) bool {
 	c.size = chunkSize
 	switch {
-	case desc != nil && desc.Size <= mostWaste*len(data):
+	case desc != nil && desc.Size <= maxWaste*len(data):
 		c.data, c.desc = data, desc
 		c.size += keeps(data, desc)
 		return true
@@ -156,21 +156,21 @@ func (s *stream) discard() {
 
 // charge charges a connection with memory for the stream.
 func (s *stream) charge(from *source, n int) {
-	if s.payer == nil {
-		s.payer = from
+	if s.charged == nil {
+		s.charged = from
 		link(&from.streams, s, (*stream).place)
 	}
 	s.held += n
-	s.payer.take(n)
+	s.charged.take(n)
 }
 
 // repay takes memory off the charge, and goes on reading a connection when there is
 // little left.
 func (s *stream) repay(n int) {
 	s.held -= n
-	payer := s.payer
+	payer := s.charged
 	if s.held == 0 {
-		s.payer = nil
+		s.charged = nil
 		unlink(&payer.streams, s, (*stream).place)
 	}
 	payer.give(n)
@@ -207,14 +207,14 @@ func (s *stream) relist() {
 func (w *Worker) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, data, err := proto.ParseStreamData(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
 	if ep == nil || ep.err != nil || ep.life.Refuses() {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, ep) || len(data) == 0 {
+	if w.spoofed(src, ep) || len(data) == 0 {
 		return nil
 	}
 	s := ep.streaming()
@@ -254,8 +254,8 @@ func (s *stream) feedFrom(from *source, data []byte) error {
 func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 	w, ep := s.ep.w, s.ep
 	payer := from
-	if s.payer != nil {
-		payer = s.payer
+	if s.charged != nil {
+		payer = s.charged
 	}
 	if err := w.charge(payer, chunkSize+len(data)); err != nil {
 		ep.overrun(err)
@@ -271,7 +271,7 @@ func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 	kept := c.store(w, data, desc)
 	s.charge(payer, c.size)
 	s.push(c)
-	if s.held > leastUnread && s.held > w.mostUnread() {
+	if s.held > minUnread && s.held > w.mostUnread() {
 		s.stop(from)
 	}
 	if s.recvs.head != nil {

@@ -37,11 +37,11 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainStreamRecv() || !w.seize() {
+	if p != nil && !p.plainStreamRecv() || !w.acquireFast() {
 		return ep.streamRecv(buf, p)
 	}
 	n, r, err = ep.beginStreamRecv(buf, p)
-	w.exit()
+	w.release()
 	return n, r, err
 }
 
@@ -55,10 +55,10 @@ func (p *RequestParams) plainStreamRecv() bool {
 // streamRecv is StreamRecv in general.
 func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startStreamRecv).with(p)
 		c.ep, c.buf, c.state, c.rule = ep, buf, stateRecv|stateStream, &callStreamRecv
-		r, left, err := c.tryLeave()
+		r, left, err := c.tryDelegate()
 		if !left {
 			n = c.info.Length
 			c.drop()
@@ -66,7 +66,7 @@ func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 		return n, r, err
 	}
 	n, r, err = ep.beginStreamRecv(buf, p)
-	w.exit()
+	w.release()
 	return n, r, err
 }
 
@@ -339,9 +339,9 @@ func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.StreamPoll", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	n, err := w.pollStreams(list)
-	w.exit()
+	w.release()
 	return n, err
 }
 

@@ -29,12 +29,12 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errMissing("Endpoint.StreamSend", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainSend() || !w.seize() {
+	if p != nil && !p.plainSend() || !w.acquireFast() {
 		return ep.streamSend(buf, p)
 	}
 	if !ep.streamsShort(len(buf)) {
 		r, err := ep.describeStreamSend(buf, p)
-		w.exit()
+		w.release()
 		return r, err
 	}
 	r := w.spare // sendStreamShort, without another call
@@ -42,42 +42,42 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	if err == nil {
 		w.stats.EagerShort++
 		w.stats.StreamSends++
-		w.exit()
+		w.release()
 		return nil, nil
 	}
 	r, err = ep.sentStreamShort(err, buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
 // MaxStreamNow returns the largest number of bytes that StreamSend may send with
 // OpForceImmediate: in one packet, by copying. It is 0 while the endpoint is not connected.
 func (ep *Endpoint) MaxStreamNow() (n int) {
-	ep.w.look()
-	if t := ep.cfg.stream.tables; t != nil && ep.lacks&needLanes == 0 {
+	ep.w.acquireRead()
+	if t := ep.cfg.stream.tables; t != nil && ep.needs&needLanes == 0 {
 		n = max(t.Table(proto.DataContig, 0).MaxCopied(), 0)
 	}
-	ep.w.unlook()
+	ep.w.releaseRead()
 	return n
 }
 
 // streamsShort reports whether n bytes may go in one call of the transport.
 func (ep *Endpoint) streamsShort(n int) bool {
 	return uint(n-1) < uint(ep.cfg.stream.short) && ep.waiting.head == nil && ep.err == nil &&
-		ep.life.Usable() && ep.state&epDraining == 0 && ep.lacks&(needLanes|needID|needStream) == 0
+		ep.life.Usable() && ep.state&epDraining == 0 && ep.needs&(needLanes|needID|needStream) == 0
 }
 
 // streamSend is StreamSend in general.
 func (ep *Endpoint) streamSend(buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startStreamSend).with(p)
 		c.ep, c.buf, c.rule = ep, buf, &callStreamSend
-		c.brief = p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureStream != 0
-		return c.leave()
+		c.detached = p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureStream != 0
+		return c.delegate()
 	}
 	r, err := ep.beginStreamSend(buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -180,11 +180,11 @@ func (r *Request) inOnePiece(p protocol) error {
 	ep := r.ep
 	s, last := ep.streaming(), ep.waiting.tail
 	s.sending = r
-	ep.lacks |= needStream
+	ep.needs |= needStream
 	err := p.progress(r) // r may be over, and serve another operation
 	if s.sending == r && ep.waiting.tail == last {
 		s.sending = nil
-		ep.lacks &^= needStream
+		ep.needs &^= needStream
 	} // else what was started meanwhile goes on at the end of the piece
 	return err
 }
@@ -194,7 +194,7 @@ func (r *Request) pieceOver() {
 	ep := r.ep
 	if s := ep.stream; s != nil && s.sending == r {
 		s.sending = nil
-		ep.obtain(needStream)
+		ep.resolveNeed(needStream)
 	}
 }
 
@@ -224,13 +224,13 @@ func (r *Request) pieceOver() {
 
 const (
 	defaultUnread = 1 << 20  // UCX_STREAM_MAX_UNREAD=auto
-	leastUnread   = 64 << 10 // where the process holds much
+	minUnread     = 64 << 10 // where the process holds much
 )
 
 // mostUnread is what a stream may hold now before its connection is stopped.
 func (w *Worker) mostUnread() int {
 	if ledger.Total(ledger.Bytes) > int64(w.maxHeld/2) {
-		return min(w.stream.most, leastUnread)
+		return min(w.stream.most, minUnread)
 	}
 	return w.stream.most
 }
@@ -247,7 +247,7 @@ func (s *stream) stop(from *source) {
 	}
 	w := s.ep.w
 	s.stopped = from
-	from.stopped++
+	from.stoppedStreams++
 	w.stream.stopped = append(w.stream.stopped, s)
 	w.stats.Stopped++
 	p.PauseSource()
@@ -257,7 +257,7 @@ func (s *stream) stop(from *source) {
 func (s *stream) goOn() {
 	from := s.stopped
 	s.forgetStop()
-	from.stopped--
+	from.stoppedStreams--
 	from.readOn()
 }
 
@@ -268,9 +268,9 @@ func (s *stream) forgetStop() {
 	s.stopped = nil
 }
 
-// lookAtStopped goes on reading the connections of peers from which something is
+// checkStopped goes on reading the connections of peers from which something is
 // expected, and returns their number.
-func (w *Worker) lookAtStopped() (n int) {
+func (w *Worker) checkStopped() (n int) {
 	w.stream.look = false
 	for k := len(w.stream.stopped) - 1; k >= 0; k-- {
 		if s := w.stream.stopped[k]; s.ep.expects() {
@@ -287,7 +287,7 @@ func (ep *Endpoint) expects() bool {
 	if ep.peer == nil {
 		return ep.expectsAnswer()
 	}
-	return ep.expectsAnswer() || slices.ContainsFunc(ep.peer.ends, (*Endpoint).expectsAnswer)
+	return ep.expectsAnswer() || slices.ContainsFunc(ep.peer.endpoints, (*Endpoint).expectsAnswer)
 }
 
 func (ep *Endpoint) expectsAnswer() bool { return ep.flushes > 0 || ep.waitsForPeer() }

@@ -225,7 +225,7 @@ func TestSenderOfStoppedStreamDies(t *testing.T) {
 // TestStopCounts: a connection that several things stop is read when the last one has
 // ended, and the end of the connection ends them all.
 func TestStopCounts(t *testing.T) {
-	v := newVictim(t, "STREAM_MAX_UNREAD", "100k", "MAX_UNEXP_BYTES", "10m")
+	v := newTarget(t, "STREAM_MAX_UNREAD", "100k", "MAX_UNEXP_BYTES", "10m")
 	other, err := v.NewEndpoint(EndpointParams{Address: v.address})
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestStopCounts(t *testing.T) {
 		t.Fatal("not stopped")
 	}
 	fill(other)
-	src.paused, src.hasty = true, true
+	src.paused, src.rateLimited = true, true
 	v.ep.stream.discard()
 	if !c.paused {
 		t.Fatal("another stream stops it")
@@ -255,7 +255,7 @@ func TestStopCounts(t *testing.T) {
 	if !c.paused {
 		t.Fatal("its haste stops it")
 	}
-	src.hasty = false
+	src.rateLimited = false
 	src.readOn()
 	if c.paused {
 		t.Fatal("nothing stops it")

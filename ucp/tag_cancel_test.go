@@ -9,7 +9,7 @@ import (
 )
 
 // halfReceived posts a receive and gives it the first n bytes of a message of total bytes.
-func (v *victim) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, total int) *Request {
+func (v *targetWorker) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, total int) *Request {
 	v.Helper()
 	r, err := v.TagRecv(tag, FullMask, buf, nil)
 	if err != nil {
@@ -23,7 +23,7 @@ func (v *victim) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, total 
 }
 
 // rest brings the rest of it.
-func (v *victim) rest(id proto.MessageID, off, n int) {
+func (v *targetWorker) rest(id proto.MessageID, off, n int) {
 	v.Helper()
 	b := proto.EagerMiddle{MsgID: id, Offset: off}.Append(nil)
 	if err := v.onEagerMiddle(nil, append(b, bytes.Repeat([]byte{7}, n)...), nil); err != nil {
@@ -34,18 +34,18 @@ func (v *victim) rest(id proto.MessageID, off, n int) {
 // TestDetachedLost: a message whose receive was canceled is charged until the rest of it
 // does not come any more, or its worker ends.
 func TestDetachedLost(t *testing.T) {
-	for name, end := range map[string]func(v *victim){
-		"its connection": func(v *victim) { eagerFamily{}.evict(&v.unnamed, ucs.ErrExceedsLimit) },
-		"its sender": func(v *victim) {
-			v.orphan(&v.unnamed.fragments)
+	for name, end := range map[string]func(v *targetWorker){
+		"its connection": func(v *targetWorker) { eagerFamily{}.evict(&v.unnamed, ucs.ErrExceedsLimit) },
+		"its sender": func(v *targetWorker) {
+			v.orphanMessages(&v.unnamed.fragments)
 			for a := v.eager.orphans.head; a != nil; a = v.eager.orphans.head {
-				v.abandon(a)
+				v.abandonMessage(a)
 			}
 		},
-		"the worker": func(v *victim) { v.cancelAssemblies(); v.dropMessages() },
+		"the worker": func(v *targetWorker) { v.cancelAssemblies(); v.dropMessages() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVictim(t)
+			v := newTarget(t)
 			r := v.halfReceived(1, 5, make([]byte, 10_000), 4000, 10_000)
 			v.Cancel(r)
 			if r.Err() != ucs.ErrCanceled {
@@ -69,7 +69,7 @@ func TestDetachedLost(t *testing.T) {
 // TestDetachedTooMuch: a receive whose message the worker may not keep is not canceled, and
 // nobody has to give way for it.
 func TestDetachedTooMuch(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	n := v.maxHeld + 1000
 	buf := make([]byte, n+10)
 	if err := v.onEagerOnly()(nil, make([]byte, 100), nil); err != nil { // somebody's
@@ -95,7 +95,7 @@ func TestDetachedTooMuch(t *testing.T) {
 // TestDetachedSync: the sender of a message that was matched, canceled and matched again
 // hears of the first match alone.
 func TestDetachedSync(t *testing.T) {
-	v := newVictim(t)
+	v := newTarget(t)
 	buf := make([]byte, 100)
 	r, err := v.TagRecv(1, FullMask, buf, nil)
 	if err != nil {

@@ -82,7 +82,7 @@ func (m *matchModel) cancel(t *rapid.T) {
 	if len(m.posted) == 0 {
 		t.Skip("nothing posted")
 	}
-	i := rapid.IntRange(0, len(m.posted)-1).Draw(t, "victim")
+	i := rapid.IntRange(0, len(m.posted)-1).Draw(t, "target")
 	m.real.removeExpected(m.posted[i])
 	m.posted = append(m.posted[:i:i], m.posted[i+1:]...)
 }
@@ -193,7 +193,7 @@ func TestTagBucketSpread(t *testing.T) {
 func TestChosenTags(t *testing.T) {
 	once := tagSpread{factor: 0x9E3779B97F4A7C15}
 	for _, other := range []tagSpread{once, newTagSpread()} {
-		v := newVictim(t)
+		v := newTarget(t)
 		c := newConn()
 		const n = 20_000
 		tags := make([]Tag, 0, n)

@@ -141,15 +141,15 @@ const maxFreeMessages = 4096
 // keeps is the memory that keeping data in desc takes.
 func keeps(data []byte, desc *uct.AMDesc) int { return max(len(data), desc.Size) }
 
-// mostWaste is how many times its length a message may take that is kept in the
+// maxWaste is how many times its length a message may take that is kept in the
 // transport's memory. A copy of a shorter one costs less than so much memory.
-const mostWaste = 8
+const maxWaste = 8
 
 // keep stores the bytes of an eager message: in the transport's memory where it
 // lets us keep it and there is not much more of it, in our own otherwise. It
 // reports whether desc is kept.
 func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
-	if desc != nil && desc.Size <= mostWaste*len(data) {
+	if desc != nil && desc.Size <= maxWaste*len(data) {
 		d.data, d.desc = data, desc
 		d.from.take(keeps(data, desc))
 		return true
@@ -193,7 +193,7 @@ func (w *Worker) discardMessage(d *TagMessage) {
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
 // release takes a message back from the user.
-func (w *Worker) release(d *TagMessage) {
+func (w *Worker) releaseMessage(d *TagMessage) {
 	d.removed = false
 	w.tag.taken.remove(d, arrivalLinks)
 }
@@ -211,7 +211,7 @@ func (w *Worker) dropMessages() {
 		w.putMessage(d)
 	}
 	for d := w.tag.taken.head; d != nil; d = w.tag.taken.head {
-		w.release(d)
+		w.releaseMessage(d)
 		if a := d.assembly; a != nil {
 			w.discard(a)
 		}
@@ -228,13 +228,13 @@ func (w *Worker) dropMessages() {
 // are still to come. Until they have arrived it is the peer's claim, and may be up to 128
 // TiB: check it before you allocate memory.
 func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
-	w.enter()
+	w.acquire()
 	var info TagRecvInfo
 	d := w.probe(tag, mask)
 	if d != nil {
 		info = d.Info()
 	}
-	w.exit()
+	w.release()
 	return info, d != nil
 }
 
@@ -243,7 +243,7 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 // application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES once the message
 // is complete.
 func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
-	w.enter()
+	w.acquire()
 	d := w.probe(tag, mask)
 	if d != nil {
 		w.tag.removeUnexpected(d)
@@ -251,7 +251,7 @@ func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 		d.removed, d.seen = true, true
 		d.own()
 	}
-	w.exit()
+	w.release()
 	return d, d != nil
 }
 
@@ -271,9 +271,9 @@ func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errMissing("TagMessage.Recv", d == nil)
 	}
 	w := d.w
-	w.enter()
+	w.acquire()
 	r, err := d.recv(buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -294,7 +294,7 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	r.tag, r.mask = d.tag, FullMask
 	w.stats.TagRecvs++
-	w.release(d)
+	w.releaseMessage(d)
 	w.receive(r, d)
 	return r.recvResult(p)
 }
@@ -308,16 +308,16 @@ func (d *TagMessage) Discard() {
 		return
 	}
 	w := d.w
-	w.enter()
+	w.acquire()
 	if d.removed {
 		w.discardTaken(d)
 	}
-	w.exit()
+	w.release()
 }
 
 // discardTaken gives up a message that was in the hands of the user.
 func (w *Worker) discardTaken(d *TagMessage) {
-	w.release(d)
+	w.releaseMessage(d)
 	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {
 	case messageMulti:
@@ -327,10 +327,10 @@ func (w *Worker) discardTaken(d *TagMessage) {
 		a.owner, a.discard = nil, true // the rest is only counted
 		a.check(w)
 	case messageRndv:
-		was := w.asker
-		w.asker = from
+		was := w.offerSource
+		w.offerSource = from
 		w.forgoOffer(&d.rndv)
-		w.asker = was
+		w.offerSource = was
 		w.putMessage(d)
 	default:
 		w.putMessage(d)

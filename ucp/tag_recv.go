@@ -15,7 +15,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if w.missing() {
 		return nil, errMissing("Worker.TagRecv", w == nil)
 	}
-	if p != nil && !p.plainRecv() || !w.free() && !w.shortTurn() {
+	if p != nil && !p.plainRecv() || !w.available() && !w.acquireSharedFast() {
 		return w.tagRecv(tag, mask, buf, p)
 	}
 	if w.freeRequests == nil || !w.tag.on {
@@ -27,7 +27,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 			w.tag.alone = nil
 			w.gate |= gateInside // its sender may be told, who may be here
 			err := w.take(d, buf, p)
-			w.exit()
+			w.release()
 			return nil, err
 		}
 		return w.tagRecvOn(tag, mask, buf, p)
@@ -49,7 +49,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		w.tag.addExpected(r)
 	}
 	if w.multi {
-		w.endTurn()
+		w.releaseShared()
 	}
 	return r, nil
 }
@@ -60,7 +60,7 @@ func (w *Worker) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Reques
 		return w.tagRecv(tag, mask, buf, p)
 	}
 	r, err := w.beginTagRecv(tag, mask, buf, p)
-	w.endTurn()
+	w.releaseShared()
 	return r, err
 }
 
@@ -101,13 +101,13 @@ func (w *Worker) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request
 
 // tagRecv is TagRecv in general.
 func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startTagRecv).with(p)
 		c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv
-		return c.leave()
+		return c.delegate()
 	}
 	r, err := w.beginTagRecv(tag, mask, buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -229,10 +229,10 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 		rts := d.rndv
 		w.rndv.key = append(w.rndv.key[:0], d.data...)
 		w.putMessage(d)
-		was := w.asker
-		w.asker = from
+		was := w.offerSource
+		w.offerSource = from
 		w.fetchTagged(r, &rts, w.rndv.key)
-		w.asker = was
+		w.offerSource = was
 		return
 	}
 	if sync {
@@ -264,7 +264,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 func (r *Request) delivered() {
 	fn := r.onTagRecv
 	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched|stateUser) != 0 {
-		r.leave(nil)
+		r.deliverResult(nil)
 		return
 	}
 	r.onTagRecv = nil
@@ -281,7 +281,7 @@ func (w *Worker) onEagerOnly() uct.AMHandler {
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		h, payload, err := proto.ParseEagerOnly(data)
 		if err != nil {
-			return w.malformed(err)
+			return w.logMalformed(err)
 		}
 		r := w.tag.matchFirst(Tag(h.Tag)) // matchExpected, without another call
 		if r == nil {
@@ -301,7 +301,7 @@ func (w *Worker) onEagerOnly() uct.AMHandler {
 func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerSyncOnly(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	from := w.sourceOf(src)
 	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
@@ -319,12 +319,12 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 // keepMessage stores a whole message until it is received. The error is the
 // handler's result.
 func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
-	p, need := from.payer, messageSize+len(payload)
+	p, need := from.charged, messageSize+len(payload)
 	if p == nil || p.held+need > p.high {
 		if err := w.makeRoom(from, need); err != nil {
 			return nil, err
 		}
-		p = from.payer
+		p = from.charged
 	}
 	w.stats.Unexpected++
 	if n := len(w.tag.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // the same, without other calls
@@ -355,7 +355,7 @@ func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AM
 func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerFirst(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	_, err = w.firstFragment(w.sourceOf(src), &h, payload, desc)
 	return err
@@ -366,7 +366,7 @@ func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) er
 func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerSyncFirst(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	d, err := w.firstFragment(w.sourceOf(src), &h.EagerFirst, payload, desc)
 	if d != nil {
@@ -382,7 +382,7 @@ func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc
 func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
 	a := w.eager.assemblies[taggedKey(h.MsgID)]
 	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
-		return nil, w.malformed(ucs.ErrIO)
+		return nil, w.logMalformed(ucs.ErrIO)
 	}
 	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
 		if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
@@ -411,7 +411,7 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 		return nil, err
 	}
 	if a.discard { // to make room
-		return nil, w.malformed(ucs.ErrExceedsLimit)
+		return nil, w.logMalformed(ucs.ErrExceedsLimit)
 	}
 	w.stats.Unexpected++
 	d := w.newMessage(from, Tag(h.Tag), messageMulti, h.TotalLen)
@@ -424,7 +424,7 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerMiddle(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	from := w.sourceOf(src)
 	a := w.eager.assemblies[taggedKey(h.MsgID)]
@@ -482,9 +482,9 @@ func (w *Worker) Cancel(r *Request) {
 	if r != nil {
 		r.checkLive()
 	}
-	w.enter()
+	w.acquire()
 	w.cancel(r)
-	w.exit()
+	w.release()
 }
 
 func (w *Worker) cancel(r *Request) {
@@ -496,7 +496,7 @@ func (w *Worker) cancel(r *Request) {
 		return
 	}
 	switch {
-	case r.state&stateLeft != 0:
+	case r.state&stateDelegated != 0:
 		r.state |= stateUnwanted
 	case r.state&(stateExpect|stateStream) == 0:
 		w.cancelMatched(r)
@@ -515,7 +515,7 @@ func (w *Worker) cancelMatched(r *Request) {
 	case w.detach(a):
 		r.finish(ucs.ErrCanceled)
 	case a.list == &w.unnamed.fragments && !w.hasSenders(): // nothing will come any more
-		w.orphan(&w.unnamed.fragments)
+		w.orphanMessages(&w.unnamed.fragments)
 	}
 }
 
@@ -523,8 +523,8 @@ func (w *Worker) cancelMatched(r *Request) {
 // not where what has arrived cannot be read back, as from a generic datatype, or where
 // there is no room for it: no other message has to give way.
 func (w *Worker) detach(a *assembly) bool {
-	r, from := a.req, a.payer
-	if r.data.class == DatatypeGeneric || !from.pays().reserve(messageSize+a.got, w.maxHeld) {
+	r, from := a.req, a.charged
+	if r.data.class == DatatypeGeneric || !from.account().reserve(messageSize+a.got, w.maxHeld) {
 		return false
 	}
 	d := w.newMessage(from, r.info.SenderTag, messageMulti, a.total)

@@ -152,23 +152,23 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		return nil, errMissing("Endpoint.TagSend", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainSend() || !w.seize() {
+	if p != nil && !p.plainSend() || !w.acquireFast() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	if len(buf) > int(ep.short) {
 		r, err := ep.beginTagSend(tag, buf, p, &tagForm, 0)
-		w.exit()
+		w.release()
 		return r, err
 	}
 	r := w.spare // sendShort, without another call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
-		w.exit()
+		w.release()
 		return nil, nil
 	}
 	r, err = ep.sentShort(err, tag, buf, p)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -184,14 +184,14 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 // tagSend is the call of a send of any kind.
 func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
-	if !w.begin() {
+	if !w.tryAcquire() {
 		c := w.newCall(startTagSend).with(p)
 		c.ep, c.tag, c.buf, c.form, c.state, c.rule = ep, tag, buf, form, flags, &callTagSend
-		c.brief = form == &tagForm && p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureTag != 0
-		return c.leave()
+		c.detached = form == &tagForm && p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureTag != 0
+		return c.delegate()
 	}
 	r, err := ep.beginTagSend(tag, buf, p, form, flags)
-	w.exit()
+	w.release()
 	return r, err
 }
 
@@ -271,14 +271,14 @@ func (w *Worker) sendSyncAck(from *source, id proto.EndpointID, req proto.Reques
 func (w *Worker) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseEagerSyncAck(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindEager) || !r.form.acked {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.foreign(src, r.ep) {
+	if w.spoofed(src, r.ep) {
 		return nil
 	}
 	r.acknowledged(h.Status.Err())

@@ -83,7 +83,7 @@ func (c *call) wait(ctx context.Context) error {
 // not be given back if it is lost: the operation goes on with it.
 func (c *call) await(ctx context.Context) (lost bool, err error) {
 	if c.w.multi {
-		return c.waitTogether(ctx)
+		return c.waitShared(ctx)
 	}
 	return c.waitAlone(ctx)
 }
@@ -96,7 +96,7 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	defer func() {
 		if !returns && !w.abandoned() {
 			w.gate |= gateInside
-			c.desert()
+			c.endAbandoned()
 			w.gate &^= gateInside
 		}
 		w.leaveWait()
@@ -110,10 +110,10 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	if c.start != nil {
-		w.enter()
+		w.acquire()
 		c.r, err = c.begin()
-		w.exit()
-		if c.r == nil && (!c.leaves || err != nil) {
+		w.release()
+		if c.r == nil && (!c.awaitsEndpoints || err != nil) {
 			return false, err
 		}
 	}
@@ -150,13 +150,13 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 // of an operation that goes on.
 func (c *call) giveUpAlone(ctx context.Context, reason error) error {
 	w := c.w
-	w.enter()
+	w.acquire()
 	c.cancelFor(ctx, reason)
 	err := reason
 	if !c.r.Done() {
 		c.bound, err = c.outlive(reason)
 	}
-	w.exit()
+	w.release()
 	if c.bound {
 		err = w.progressUntil(context.Background(), c)
 	}
@@ -169,14 +169,16 @@ func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 	if c.isOver() {
 		return nil
 	}
-	w.enter() // asleep too: nobody else may call it
+	w.acquire() // asleep too: nobody else may call it
 	err := w.progressLoop(ctx, c)
-	w.exit()
+	w.release()
 	return err
 }
 
 // isOver reports whether what it waits for has happened, where nobody tells.
-func (c *call) isOver() bool { return c.r != nil && (c.early || c.r.Done()) || c.leaves && c.left() }
+func (c *call) isOver() bool {
+	return c.r != nil && (c.early || c.r.Done()) || c.awaitsEndpoints && c.endpointsGone()
+}
 
 func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 	for round := 1; ; round++ {
@@ -189,9 +191,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		if c.unasked && !c.r.Done() {
 			c.mayGo()
 		}
-		step := w.pace.next(n)
+		step := w.backoff.next(n)
 		if c.isOver() {
-			w.pace.end()
+			w.backoff.end()
 			w.uctw.Push() // what answers the peer, who may be waiting
 			return nil
 		}
@@ -200,7 +202,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 				return err
 			}
 		}
-		if step != paceSleep {
+		if step != backoffSleep {
 			step.take()
 			continue
 		}
@@ -211,7 +213,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		switch {
 		case err == nil:
 		case awake(err) || c.bound:
-			paceRest.take()
+			backoffRest.take()
 		default:
 			return err
 		}
@@ -249,7 +251,7 @@ func (w *Worker) Wait(ctx context.Context) error {
 		return err
 	}
 	defer w.leaveWait()
-	w.enter()
+	w.acquire()
 	err := w.arm()
 	if err == nil {
 		if err = w.park(ctx); err == nil {
@@ -258,6 +260,6 @@ func (w *Worker) Wait(ctx context.Context) error {
 	} else if err == ucs.ErrBusy {
 		err = nil
 	}
-	w.exit()
+	w.release()
 	return err
 }

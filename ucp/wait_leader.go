@@ -30,14 +30,14 @@ func (t *waiter) Do() {
 	}
 }
 
-// waitTogether is wait where others may use the worker meanwhile.
-func (c *call) waitTogether(ctx context.Context) (lost bool, err error) {
+// waitShared is wait where others may use the worker meanwhile.
+func (c *call) waitShared(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	defer c.unwind()
 	c.Ready(c.kind())
-	if w.tryTurn() {
+	if w.tryAcquireShared() {
 		if over, err := c.carryOut(); over {
-			w.endTurn()
+			w.releaseShared()
 			return false, err
 		}
 		w.engine.Join(&c.Waiter)
@@ -46,8 +46,8 @@ func (c *call) waitTogether(ctx context.Context) (lost bool, err error) {
 	c.Of((*waiter)(c))
 	w.engine.Push(&c.Task)
 	if w.engine.Retake() {
-		w.beginTurn() // which has carried it out
-		w.checkTurn()
+		w.beginShared() // which has carried it out
+		w.checkShared()
 		return c.stay(ctx)
 	}
 	return c.park(ctx)
@@ -62,13 +62,13 @@ func (c *call) unwind() {
 	}
 	if _, ok := v.(*CallbackPanic); ok {
 		w := c.w
-		w.awaitTurn()
+		w.waitShared()
 		if c.Waits() { // [unwind]
-			c.desert()
+			c.endAbandoned()
 			c.detach()
 		}
 		w.engine.Leave(&c.Waiter)
-		w.endTurn()
+		w.releaseShared()
 	}
 	panic(v)
 }
@@ -116,11 +116,11 @@ var errFreed = errors.New("a request was freed while a goroutine waited for it")
 func (c *call) nothingStarted() (over bool, err error) {
 	w := c.w
 	switch {
-	case c.leaves:
-		if c.left() {
+	case c.awaitsEndpoints:
+		if c.endpointsGone() {
 			return true, nil
 		}
-		w.leavers = append(w.leavers, c)
+		w.endpointWaiters = append(w.endpointWaiters, c)
 		return false, nil
 	case c.event:
 		if err = w.needWakeup(); err == nil {
@@ -146,10 +146,10 @@ func (c *call) park(ctx context.Context) (lost bool, err error) {
 		if c.Gone() {
 			return false, c.Err()
 		}
-		c.w.awaitTurn()
+		c.w.waitShared()
 		return c.stay(ctx)
 	case <-ctx.Done(): // [canceled]
-		c.w.awaitTurn()
+		c.w.waitShared()
 		return c.giveUp(ctx, ctx.Err())
 	}
 }
@@ -162,14 +162,14 @@ func (c *call) stay(ctx context.Context) (lost bool, err error) {
 		if !c.w.abandoned() {
 			c.w.uctw.Push()
 		}
-		c.w.endTurn()
+		c.w.releaseShared()
 		return false, c.Err()
 	case c.Leads() && c.event:
-		return c.doze(ctx)
+		return c.leadForAny(ctx)
 	case c.Leads():
 		return c.lead(ctx)
 	}
-	c.w.endTurn()
+	c.w.releaseShared()
 	return c.park(ctx)
 }
 
@@ -185,16 +185,16 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			}
 		}
 		e.Tell()
-		step := w.pace.next(n)
+		step := w.backoff.next(n)
 		if c.Over() {
-			w.pace.end()
+			w.backoff.end()
 			return c.stay(ctx)
 		}
 		if (round%64 == 0 || n > 0 && c.r == nil) && ctx.Err() != nil {
 			return c.giveUp(ctx, ctx.Err())
 		}
 		others := e.Woken() > 0
-		if step == paceSleep {
+		if step == backoffSleep {
 			err := c.sleep(ctx)
 			if err == nil {
 				continue
@@ -202,14 +202,14 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			if !awake(err) && !c.bound && !c.Over() {
 				return c.giveUp(ctx, err)
 			}
-			step = paceRest
+			step = backoffRest
 		}
-		if others && step == paceSpin {
-			step = paceRest // who was woken runs before this one has more for him
+		if others && step == backoffSpin {
+			step = backoffRest // who was woken runs before this one has more for him
 		}
-		w.endTurn()
+		w.releaseShared()
 		step.take()
-		w.awaitTurn()
+		w.waitShared()
 	}
 }
 
@@ -227,15 +227,15 @@ func (c *call) sleep(ctx context.Context) error {
 	}
 	e.Sleeps(true)
 	w.gate &^= gateInside
-	w.passOn()
+	w.handOver()
 	err = w.park(ctx) // [slumber]
-	w.awaitTurn()
+	w.waitShared()
 	e.Sleeps(false)
 	return err
 }
 
-// doze is lead for who waits for anything to happen.
-func (c *call) doze(ctx context.Context) (lost bool, err error) {
+// leadForAny is lead for who waits for anything to happen.
+func (c *call) leadForAny(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	err = c.sleep(ctx)
 	switch {
@@ -245,7 +245,7 @@ func (c *call) doze(ctx context.Context) (lost bool, err error) {
 		err = nil
 	}
 	w.engine.Leave(&c.Waiter)
-	w.endTurn()
+	w.releaseShared()
 	return false, err
 }
 
@@ -270,7 +270,7 @@ func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) 
 		lost = c.detach()
 	}
 	w.engine.Leave(&c.Waiter)
-	w.endTurn()
+	w.releaseShared()
 	return lost, instead(err, reason, said)
 }
 
@@ -278,7 +278,7 @@ func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) 
 // with the description.
 func (c *call) detach() (lost bool) {
 	w := c.w
-	w.leavers = slices.DeleteFunc(w.leavers, func(l *call) bool { return l == c })
+	w.endpointWaiters = slices.DeleteFunc(w.endpointWaiters, func(l *call) bool { return l == c })
 	if c.r == nil {
 		return false
 	}

@@ -11,8 +11,8 @@ import (
 
 // Naps between looks at a word of memory. Peers and goroutines that write it ring no bell.
 const (
-	shortestNap = 20 * time.Microsecond
-	longestNap  = time.Millisecond
+	minPollInterval = 20 * time.Microsecond
+	maxPollInterval = time.Millisecond
 )
 
 // WaitMem waits until a word of the caller's memory differs from old, or until something
@@ -54,8 +54,8 @@ func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
 }
 
 func (w *Worker) awaitWord(ctx context.Context, mem []byte, old uint64) error {
-	p := pace{rule: w.pace.rule}
-	nap := shortestNap
+	p := backoff{rule: w.backoff.rule}
+	nap := minPollInterval
 	var seen uint64
 	for round := 1; !changed(mem, old); round++ {
 		if w.isClosed() {
@@ -64,45 +64,45 @@ func (w *Worker) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 			}
 			return errClosedMeanwhile
 		}
-		if w.stirred(&seen) {
+		if w.progressedSince(&seen) {
 			return nil
 		}
 		if w.Progress() > 0 {
-			w.stirred(&seen) // this round's news, which the caller looks for now
+			w.progressedSince(&seen) // this round's news, which the caller looks for now
 			return nil
 		}
 		step := p.next(0)
-		if round%64 == 0 || step == paceSleep {
+		if round%64 == 0 || step == backoffSleep {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}
-		if step != paceSleep {
+		if step != backoffSleep {
 			step.take()
 			continue
 		}
-		switch told, err := w.nap(ctx, nap); {
+		switch told, err := w.sleepFor(ctx, nap); {
 		case told:
 			return nil
 		case err == nil || ctx.Err() != nil:
 		case awake(err):
-			paceRest.take()
+			backoffRest.take()
 		default:
 			return err
 		}
-		nap = min(2*nap, longestNap)
+		nap = min(2*nap, maxPollInterval)
 	}
 	return nil
 }
 
-// stirred reports whether there was a Signal, or in thread mode multi whether anybody has
+// progressedSince reports whether there was a Signal, or in thread mode multi whether anybody has
 // progressed something since seen, which is updated: 0 is when a WaitMem was told last.
-func (w *Worker) stirred(seen *uint64) bool {
+func (w *Worker) progressedSince(seen *uint64) bool {
 	if !w.multi && !w.wake.signaled.Load() {
 		return false
 	}
-	w.enter()
-	defer w.exit()
+	w.acquire()
+	defer w.release()
 	told := w.heard()
 	if w.multi {
 		if *seen == 0 {
@@ -125,16 +125,16 @@ func changed(mem []byte, old uint64) bool {
 	return word.Load64(mem) != old
 }
 
-// nap sleeps for a time at most. It reports whether there was a Signal before it.
-func (w *Worker) nap(ctx context.Context, d time.Duration) (told bool, err error) {
+// sleepFor sleeps for a time at most. It reports whether there was a Signal before it.
+func (w *Worker) sleepFor(ctx context.Context, d time.Duration) (told bool, err error) {
 	short, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if w.multi { // whose event set is armed for those who wait for operations
 		<-short.Done()
 		return false, nil
 	}
-	w.enter()
-	defer w.exit()
+	w.acquire()
+	defer w.release()
 	if w.heard() {
 		return true, nil
 	}

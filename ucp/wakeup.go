@@ -103,8 +103,8 @@ func (w *Worker) EventFD() (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.EventFD", w == nil)
 	}
-	w.look()
-	defer w.unlook()
+	w.acquireRead()
+	defer w.releaseRead()
 	if err := w.needWakeup(); err != nil {
 		return -1, err
 	}
@@ -131,7 +131,7 @@ func (w *Worker) Arm() error {
 	if w.missing() {
 		return errMissing("Worker.Arm", w == nil)
 	}
-	w.enter()
+	w.acquire()
 	w.wake.comeBack()
 	err := w.needWakeup()
 	if err == nil {
@@ -140,7 +140,7 @@ func (w *Worker) Arm() error {
 	if w.multi && err == nil {
 		w.engine.Armed(true) // [armed]
 	}
-	w.exit()
+	w.release()
 	return err
 }
 
@@ -183,7 +183,7 @@ func (w *Worker) armQuietly() error { return w.armFor(uct.EventAny) }
 
 // armFor is armQuietly for some events.
 func (w *Worker) armFor(events uct.EventFlags) error {
-	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.parting != nil {
+	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.departed != nil {
 		return ucs.ErrBusy
 	}
 	if w.eager.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
@@ -284,7 +284,7 @@ func (w *Worker) enterClose() error {
 	if w.inCallback() {
 		err = busy("inside a callback")
 	} else if !w.closed {
-		err = w.tryEnter()
+		err = w.acquireChecked()
 	}
 	if err != nil || w.closed {
 		w.leaveWait()
@@ -417,5 +417,5 @@ func (w *Worker) wanted() (events uct.EventFlags) {
 // underWay reports whether an operation or a close has not ended, or the lanes are not connected.
 func (ep *Endpoint) underWay() bool {
 	closing := life.Draining <= ep.life.Stage && ep.life.Stage <= life.Leaving
-	return ep.under > 0 || ep.lacks != 0 || closing || ep.flushes > 0
+	return ep.inFlight > 0 || ep.needs != 0 || closing || ep.flushes > 0
 }

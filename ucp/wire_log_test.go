@@ -22,10 +22,10 @@ func TestLogData(t *testing.T) {
 		{log.LevelReq, "64", 0, false}, {log.LevelData, "0", 0, true}, {log.LevelData, "10", 20, true}, {log.LevelData, "inf", 64, true},
 	} {
 		core, logs := observer.New(tc.level.Zap())
-		v := newVictimFor(t, FeatureTag, "TLS", "self", "LOG_DATA_SIZE", tc.size)
+		v := newTargetFor(t, FeatureTag, "TLS", "self", "LOG_DATA_SIZE", tc.size)
 		previous := log.SetLogger(zap.New(core))
-		w := openVictim(t, v.ctx)
-		own := newVictimOf(t, w, v.log)
+		w := openTarget(t, v.ctx)
+		own := newTargetOf(t, w, v.log)
 		own.exchangeOf(8)
 		if err := w.Close(); err != nil {
 			t.Error(err)

@@ -23,29 +23,29 @@ type wireupFamily struct{ noFamily }
 func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
 
 func (wireupFamily) handlers(w *Worker) []handler {
-	w.again = w.wireup
+	w.replay = w.wireup
 	return []handler{{proto.IDWireup, w.onWireup}, {proto.IDEpClose, w.onEpClose}}
 }
 
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
 func (wireupFamily) closed(ep *Endpoint) {
-	ep.uncount()
-	ep.unknow()
+	ep.uncharge()
+	ep.unbindAccount()
 	if ep.peer != nil {
-		ep.peer.forget(ep)
-		ep.w.left(ep.peer, ep)
+		ep.peer.dropUnmatched(ep)
+		ep.w.endpointClosed(ep.peer, ep)
 	}
 }
 
 // provide asks the peer for its id.
 func (wireupFamily) provide(ep *Endpoint) error {
-	if ep.lacks&needID == 0 || ep.state&epRequested != 0 || ep.conn() != nil {
+	if ep.needs&needID == 0 || ep.state&epRequested != 0 || ep.conn() != nil {
 		return nil // it is told while the connection is made, if that is by socket address
 	}
 	if err := ep.requestWireup(); err != nil {
 		return err
 	}
-	if ep.state&epTwice != 0 {
+	if ep.state&epResend != 0 {
 		ep.repeatRequest()
 	}
 	return nil
@@ -76,7 +76,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 func (w *Worker) wireup(src *uct.Source, data []byte) error {
 	m, err := proto.ParseWireup(data)
 	if err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
 	switch m.Type {
 	case proto.WireupPreRequest:
@@ -95,15 +95,15 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 		}
 		if from := w.sourceOf(src); ep.peer != nil {
 			// Who knows the id was sent it in the request, to the peer's address.
-			if m.Address.UUID != ep.peer.uuid || from.isAnother(ep.peer) {
+			if m.Address.UUID != ep.peer.uuid || from.belongsToOther(ep.peer) {
 				w.refused(from, ledger.Claim)
 				return nil
 			}
-			from.isOf(ep.peer)
-			ep.peer.forget(ep)
+			from.bindPeer(ep.peer)
+			ep.peer.dropUnmatched(ep)
 		}
 		ep.state &^= epRequested
-		ep.identified(m.SrcEp)
+		ep.idConfirmed(m.SrcEp)
 		if ep.pair != nil {
 			ep.onPairReply(&m)
 			return nil
@@ -119,7 +119,7 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 				w.refused(w.sourceOf(src), ledger.Claim)
 				return nil
 			}
-			if w.foreign(src, ep) {
+			if w.spoofed(src, ep) {
 				return nil
 			}
 			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // it has never been one
@@ -144,8 +144,8 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		w.stats.Dropped++
 		return nil
 	}
-	q, err := w.hear(from, m, message)
-	if err != nil || q.later {
+	q, err := w.admitRequest(from, m, message)
+	if err != nil || q.deferred {
 		return err
 	}
 	p, sn := q.peer, m.ConnSN
@@ -153,46 +153,46 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		sn ^= 1 // endpoints of one worker are paired two by two
 	}
 	if p == nil {
-		if ep := w.unheard(q.said, m); ep != nil {
+		if ep := w.unansweredEndpoint(q.claimed, m); ep != nil {
 			ep.repeatRequest()
 		}
 	}
 	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
-		if p.leads(m.SrcEp) {
+		if p.hasEndpointTo(m.SrcEp) {
 			w.stats.Dropped++ // both have asked, and the peer's answer came before its request
 			return nil
 		}
-		return w.acceptEndpoint(from, m, q.said)
+		return w.acceptEndpoint(from, m, q.claimed)
 	}
 	ep := p.unmatched[sn]
-	if ep.remoteID == m.SrcEp && ep.state&epHearsay == 0 {
+	if ep.remoteID == m.SrcEp && ep.state&epUnconfirmed == 0 {
 		w.stats.Dropped++ // this was answered before
 		return nil
 	}
-	if ep.remoteID != 0 && ep.state&epHearsay == 0 {
+	if ep.remoteID != 0 && ep.state&epUnconfirmed == 0 {
 		// Two say that they are the peer's end of one pair. Both are answered, as C
 		// does, but who is right cannot be told.
 		p.contested = true
-		return w.acceptEndpoint(from, m, q.said)
+		return w.acceptEndpoint(from, m, q.claimed)
 	}
-	if q.roams { // the connection may be anybody's: the endpoint still waits for the peer
-		w.matched(from, ep, m, q.said)
-		ep.state |= epHearsay
+	if q.migrated { // the connection may be anybody's: the endpoint still waits for the peer
+		w.matched(from, ep, m, q.claimed)
+		ep.state |= epUnconfirmed
 		return nil
 	}
-	from.isOf(p)
+	from.bindPeer(p)
 	if ep.life.Mine() {
-		p.forget(ep)
-		ep.know(from.pays().account.Source())
+		p.dropUnmatched(ep)
+		ep.bindAccount(from.account().ledger.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
 			if ep.pair != nil {
-				w.sayRemoved(from, m, q.said, ep.errMode)
+				w.sayRemoved(from, m, q.claimed, ep.errMode)
 			}
 			ep.fail(ep.unequal(m))
 			return nil
 		}
 	}
-	w.matched(from, ep, m, q.said)
+	w.matched(from, ep, m, q.claimed)
 	return nil
 }
 
@@ -216,48 +216,48 @@ func (w *Worker) matched(from *source, ep *Endpoint, m *proto.Wireup, said *prot
 	if reply {
 		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
 	}
-	ep.identified(m.SrcEp)
+	ep.idConfirmed(m.SrcEp)
 }
 
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
 // user may create it later and then gets this one. said is what of its address is in
 // doubt.
 func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
-	if w.leaving > 0 {
+	if w.shuttingDown > 0 {
 		w.stats.Dropped++
 		return nil
 	}
 	if err := w.mayOpen(from); err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
-	p, _ := w.claimed(from, &m.Address) // it may have gone with a connection that gave way
+	p, _ := w.claimedPeer(from, &m.Address) // it may have gone with a connection that gave way
 	if p == nil {
-		p = w.stranger(&m.Address)
+		p = w.newUntrustedPeer(&m.Address)
 	}
 	defer func() { w.releasePeer(p) }() // unless the endpoint is made
 	addr, rules := &m.Address, laneRules{}
 	if addr.HasEnds() {
 		addr, rules.ends = addr.WithoutEnds(), addr
 	}
-	if p.vouched() {
+	if p.trusted() {
 		addr = p.shareAddress(addr)
 	} else {
 		addr = p.keepAddress(addr)
 	}
-	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
+	ep, err := w.requesterEndpoint(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
 	if err != nil {
-		return w.unanswerable(from, p, err)
+		return w.unreachableRequester(from, p, err)
 	}
-	from.isOf(p)
-	p = p.now()
-	ep.countAs(from)
-	ep.belongsTo(p)
+	from.bindPeer(p)
+	p = p.canonical()
+	ep.chargeTo(from)
+	ep.setPeer(p)
 	ep.connSN = m.ConnSN
 	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
 		ep.connSN ^= 1
 	}
 	if p.unmatched[ep.connSN] == nil {
-		p.expect(ep)
+		p.addUnmatched(ep)
 	}
 	if ep.pair == nil {
 		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
@@ -272,25 +272,25 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
-	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving > 0 {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
 		return nil
 	}
-	var q whoAsks
-	if w.bygone(from, m) {
+	var q requester
+	if w.staleRequest(from, m) {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
-		w.keepInside(&m.Address) // he is answered by the way that he asks
+		w.keepLocalEntries(&m.Address) // he is answered by the way that he asks
 	} else {
 		var err error
-		if q, err = w.hear(from, m, message); err != nil || q.later {
+		if q, err = w.admitRequest(from, m, message); err != nil || q.deferred {
 			return err
 		}
 	}
 	if err := w.mayOpen(from); err != nil {
-		return w.malformed(err)
+		return w.logMalformed(err)
 	}
-	if err := w.sayRemoved(from, m, q.said, ErrModeNone); err != nil {
-		return w.unanswerable(from, q.peer, err)
+	if err := w.sayRemoved(from, m, q.claimed, ErrModeNone); err != nil {
+		return w.unreachableRequester(from, q.peer, err)
 	}
 	return nil
 }
@@ -367,7 +367,7 @@ func (ep *Endpoint) requestWireup() error {
 			return err
 		}
 	}
-	addr.Token = ep.w.tokenFor(ep.where.address.UUID)
+	addr.Token = ep.w.tokenFor(ep.dest.address.UUID)
 	var to proto.EndpointID // not known yet
 	if ep.conn() != nil {
 		to = ep.remoteID
@@ -382,13 +382,13 @@ func (ep *Endpoint) requestWireup() error {
 // will be done twice.
 func (ep *Endpoint) repeatRequest() {
 	if ep.state&epRequested == 0 {
-		ep.state |= epTwice
+		ep.state |= epResend
 		return
 	}
-	if ep.state&epRepeated != 0 {
-		ep.state |= epInsisted
+	if ep.state&epResent != 0 {
+		ep.state |= epResentTwice
 	}
-	ep.state |= epRepeated
+	ep.state |= epResent
 	if ep.requestWireup() != nil {
 		ep.state |= epRequested // the first one is on its way
 	}
@@ -401,11 +401,11 @@ func (ep *Endpoint) repeatRequest() {
 // goes over an endpoint of its own, which stays until it has left; mode is that of the end
 // that there is not.
 func (w *Worker) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
-	ep, err := w.answering(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
+	ep, err := w.requesterEndpoint(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
 	if err != nil {
 		return err
 	}
-	ep.countAs(from)
+	ep.chargeTo(from)
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
 	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
 	if r, err := ep.closeAsync(nil); err != nil {

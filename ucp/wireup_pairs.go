@@ -35,7 +35,7 @@ func (ep *Endpoint) joinSelf() error {
 	}
 	own, err := ep.laneAddress(ep.pair.lanes, ep.pair.number)
 	if err == nil {
-		err = ep.join(&own, ep.pair.number, ep.where.address)
+		err = ep.join(&own, ep.pair.number, ep.dest.address)
 	}
 	if err == nil {
 		ep.paired()
@@ -57,18 +57,18 @@ func (ep *Endpoint) paired() {
 	if c := ep.pair.conn; c != nil {
 		c.stage = connOpen
 	}
-	ep.leaveAux()
+	ep.closeAux()
 	for r := ep.waiting.head; r != nil; r = r.next {
 		r.lane = ep.amLane() // which may have another number now
 	}
 	ep.resolveKeys()
-	ep.obtain(needLanes)
+	ep.resolveNeed(needLanes)
 }
 
-// leaveAux closes the auxiliary lane, as the others carry everything now. What waits for it
+// closeAux closes the auxiliary lane, as the others carry everything now. What waits for it
 // goes over that for messages: of two endpoints of one worker each answers the other, and may
 // have its own answer before it could send that.
-func (ep *Endpoint) leaveAux() {
+func (ep *Endpoint) closeAux() {
 	ep.auxLane(auxNumber).PendingPurge(func(p *uct.Pending) {
 		if h, ok := p.Owner.(*hooks); ok {
 			r := (*Request)(h)
@@ -103,14 +103,14 @@ func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
 // says that the lanes that it asks for cannot be had.
 func (w *Worker) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error {
 	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
-		ep.identified(m.SrcEp) // and ours is answered
+		ep.idConfirmed(m.SrcEp) // and ours is answered
 		return nil
 	}
-	ep.identified(m.SrcEp)
+	ep.idConfirmed(m.SrcEp)
 	var err error
 	if m.Address.UUID != w.uuid { // one's own are all answered, and name the ends that there are
 		ep.state &^= epRequested // nobody will answer it
-		err = ep.rechoose(&m.Address, from.origin())
+		err = ep.rechooseLanes(&m.Address, from.origin())
 	}
 	if err == nil {
 		err = ep.answerPairs(m)
@@ -118,11 +118,11 @@ func (w *Worker) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error
 	return err
 }
 
-// rechoose makes the lanes anew, toward the address in a request. Nothing was sent over
+// rechooseLanes makes the lanes anew, toward the address in a request. Nothing was sent over
 // them but a question that nobody answers. Those that are not connected pairwise are kept where
 // the new choice has them, too: the peer's end of one may be its lane for wireup and keepalive,
 // and would be left with an end that is closed here.
-func (ep *Endpoint) rechoose(addr *proto.WorkerAddress, origin uct.Origin) error {
+func (ep *Endpoint) rechooseLanes(addr *proto.WorkerAddress, origin uct.Origin) error {
 	ep.purgeLanes(ucs.ErrCanceled)
 	made := ep.detachUnpaired()
 	ep.closeLanes(false)
@@ -144,7 +144,7 @@ func (ep *Endpoint) rechoose(addr *proto.WorkerAddress, origin uct.Origin) error
 func (ep *Endpoint) detachUnpaired() (made []madeLane) {
 	p := ep.pair
 	if p.aux.uct != nil {
-		dev, f := ep.where.address.Entry(p.auxEntry)
+		dev, f := ep.dest.address.Entry(p.auxEntry)
 		aux := lane{iface: p.aux.iface, uct: p.aux.uct, remote: remoteOf(p.aux.uct)}
 		made = append(made, madeLane{lane: aux, entry: idOf(f.Transport, dev.Addr, f.Addr)})
 		p.aux = lane{}
@@ -154,7 +154,7 @@ func (ep *Endpoint) detachUnpaired() (made []madeLane) {
 		if p.lanes&(1<<k) != 0 {
 			paired = append(paired, l)
 		} else {
-			made = append(made, madeLane{lane: l, path: ep.cfg.chosen.Lanes[k].Path, entry: ep.where.lanes[k]})
+			made = append(made, madeLane{lane: l, path: ep.cfg.chosen.Lanes[k].Path, entry: ep.dest.lanes[k]})
 		}
 	}
 	ep.lanes = paired
@@ -170,7 +170,7 @@ func (ep *Endpoint) has(ue uct.Endpoint) bool {
 func (ep *Endpoint) onPairReply(m *proto.Wireup) {
 	p := ep.pair
 	fresh := p.joined != p.lanes
-	if err := ep.join(&m.Address, ep.pair.number, ep.where.address); err != nil {
+	if err := ep.join(&m.Address, ep.pair.number, ep.dest.address); err != nil {
 		ep.fail(err)
 		return
 	}
@@ -183,7 +183,7 @@ func (ep *Endpoint) onPairReply(m *proto.Wireup) {
 // onWireupAck is told that a peer has connected its ends.
 func (w *Worker) onWireupAck(src *uct.Source, m *proto.Wireup) {
 	ep := w.endpoints.Get(uint64(m.DstEp))
-	if ep == nil || ep.pair == nil || !ep.pair.waits || w.foreign(src, ep) {
+	if ep == nil || ep.pair == nil || !ep.pair.waits || w.spoofed(src, ep) {
 		w.stats.Dropped++
 		return
 	}

@@ -17,15 +17,15 @@ import (
 // other devices in the address. Of what was sent on lanes nobody knows what has arrived, so
 // their end is that of the endpoint; C ends it in both cases.
 
-// tryAnotherWay is told that an endpoint of a transport has failed. It reports whether the
+// retryOtherDevices is told that an endpoint of a transport has failed. It reports whether the
 // peer is asked by other devices of its address now.
-func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
-	if ep.pair == nil || ep.pair.conn != nil || ep.pair.waits || ep.remoteID != 0 || ep.err != nil || ep.lacks&needLanes == 0 ||
+func (ep *Endpoint) retryOtherDevices(ue uct.Endpoint, cause error) bool {
+	if ep.pair == nil || ep.pair.conn != nil || ep.pair.waits || ep.remoteID != 0 || ep.err != nil || ep.needs&needLanes == 0 ||
 		ep.life.Stage != life.Open || ep.state&epRequested == 0 || !errors.Is(cause, ucs.ErrEndpointTimeout) {
 		return false
 	}
-	addr := ep.where.address
-	if !ep.leaveOutDevice(addr, ep.entryOf(ue), cause) {
+	addr := ep.dest.address
+	if !ep.excludeDevice(addr, ep.entryOf(ue), cause) {
 		return false
 	}
 	ep.purgeLanes(ucs.ErrCanceled) // nothing but the question
@@ -33,7 +33,7 @@ func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
 		return true // by a callback
 	}
 	ep.closeLanes(false)
-	ep.state &^= epRequested | epRepeated | epInsisted
+	ep.state &^= epRequested | epResent | epResentTwice
 	if err := ep.connectBy(addr, laneRules{}); err != nil {
 		ep.w.ctx.log.Debug("no other device reaches the peer", zap.String("endpoint", ep.describe()), zap.Error(err))
 		return false
@@ -47,7 +47,7 @@ func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
 			r.lane = ep.amLane()
 		}
 		ep.resolveKeys()
-		ep.obtain(needLanes)
+		ep.resolveNeed(needLanes)
 	}
 	return true
 }
@@ -66,9 +66,9 @@ func (ep *Endpoint) entryOf(ue uct.Endpoint) int {
 	return -1
 }
 
-// leaveOutDevice leaves out all ways to the device that an entry of the address is of, and
+// excludeDevice leaves out all ways to the device that an entry of the address is of, and
 // reports whether there are others.
-func (ep *Endpoint) leaveOutDevice(addr *proto.WorkerAddress, entry int, cause error) (others bool) {
+func (ep *Endpoint) excludeDevice(addr *proto.WorkerAddress, entry int, cause error) (others bool) {
 	gone, _ := addr.Entry(entry)
 	if gone == nil {
 		return false
@@ -79,7 +79,7 @@ func (ep *Endpoint) leaveOutDevice(addr *proto.WorkerAddress, entry int, cause e
 			return true
 		}
 		for local := range ep.w.ifaces {
-			ep.leaveOut(laneRoute{local, n}, cause)
+			ep.excludeDomain(laneRoute{local, n}, cause)
 		}
 		return true
 	})

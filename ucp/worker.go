@@ -114,16 +114,16 @@ type Worker struct {
 	_ noCopy
 
 	// What most calls look at, together.
-	gate         gate        // whether it may be called
-	multi        bool        // any goroutine may, at any time
-	asked        atomic.Bool // by another worker to give something back
-	rested       uint8       // the place in resting of the request that serves again next
-	idleRequests int         // in freeRequests
-	freeRequests *Request
-	spare        *Request             // lent to short sends
-	copying      requestList          // what is copied to or from it by us, a piece a round
-	dispatched   requestList          // finished in their dispatch, to be ended
-	resting      [quarantine]*Request // freed by the user
+	gate          gate        // whether it may be called
+	multi         bool        // any goroutine may, at any time
+	reclaimWanted atomic.Bool // by another worker to give something back
+	rested        uint8       // the place in resting of the request that serves again next
+	idleRequests  int         // in freeRequests
+	freeRequests  *Request
+	spare         *Request             // lent to short sends
+	copying       requestList          // what is copied to or from it by us, a piece a round
+	dispatched    requestList          // finished in their dispatch, to be ended
+	resting       [quarantine]*Request // freed by the user
 
 	ctx    *Context
 	params WorkerParams
@@ -146,61 +146,61 @@ type Worker struct {
 	requestIDs   idtable.Table[Request]
 	pieceSize    int
 
-	payers     map[*ledger.Account]*payer // who made the worker hold something
-	mostPayers int                        // that there ever were
-	unnamed    source                     // of transports that do not tell connections apart
-	buffers    bufpool.Pool               // for messages that nobody has received
-	owedBytes  int                        // of answers that wait
-	sources    int                        // connections that there is something of
-	reserved   int                        // what the payers are charged with for that
-	maxHeld    int                        // what those of the process may come to
-	maxOwed    int                        // what a connection may owe us before its reading stops
-	mostOwed   int                        // what it may owe us at all
-	untied     int                        // endpoints of the user whose peers' accounts are not known
-	looked     int                        // untied when all of them were looked at
-	nextUntied int                        // slot of the endpoint to go on with
-	asker      *source                    // of the offer that is being handled
+	byLedger         map[*ledger.Account]*account // who made the worker hold something
+	most             int                          // that there ever were
+	unnamed          source                       // of transports that do not tell connections apart
+	buffers          bufpool.Pool                 // for messages that nobody has received
+	queuedReplyBytes int                          // of answers that wait
+	sources          int                          // connections that there is something of
+	reserved         int                          // what the accounts are charged with for that
+	maxHeld          int                          // what those of the process may come to
+	stopReplyBytes   int                          // what a connection may owe us before its reading stops
+	maxReplyBytes    int                          // what it may owe us at all
+	unbound          int                          // endpoints of the user whose peers' accounts are not known
+	unboundSeen      int                          // untied when all of them were looked at
+	nextUnbound      int                          // slot of the endpoint to go on with
+	offerSource      *source                      // of the offer that is being handled
 
-	opening      uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
-	squeezed     atomic.Bool // another worker has no room for endpoints
-	evicting     bool        // ends are put off: a handler up the stack is in the middle of something
-	noWayBack    bool        // a peer that could not be answered was logged
-	mismatchTold bool        // and one that would hang
+	opening         uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
+	roomWanted      atomic.Bool // another worker has no room for endpoints
+	evicting        bool        // ends are put off: a handler up the stack is in the middle of something
+	unreachableTold bool        // a peer that could not be answered was logged
+	mismatchTold    bool        // and one that would hang
 
-	endpoints   idtable.Table[Endpoint]
-	shelf       []*Endpoint       // kept for peers that cannot say that they need them no longer, oldest first
-	peers       map[uint64]*known // by uuid
-	idlePeers   []*known          // to which no endpoint leads
-	loop        peer              // the worker itself, of which only the address is kept
-	lastWhere   *whereabouts      // of the endpoint made last
-	lastLanes   proto.LaneCache   // for that one
-	rates       map[ledger.Source]*rate
-	again       func(src *uct.Source, message []byte) error // handles a request that was kept back
-	unexpected  int                                         // endpoints opened by peers
-	everOpened  uint64                                      // that there ever were
-	conns       connState                                   // by socket address
-	configs     map[string]*epConfig
-	usage       *usage              // of the decision tables, nil if nobody wants it
-	described   proto.WorkerAddress // what packAddress has found
-	address     Address             // that, packed for peers
-	wake        wakeup
-	background  *background // progresses it while nobody else does
-	keep        keepalive
-	stats       Stats
-	dispatching *Request // is being tried again by its lane
-	leaving     int      // calls of Shutdown: peers open no endpoints
-	closed      bool
-	panicked    *CallbackPanic // of a function of the application, until the outermost call ends
-	blockedCall atomic.Bool    // a call that waits is under way
-	pace        pace           // of those
+	endpoints       idtable.Table[Endpoint]
+	retained        []*Endpoint          // kept for peers that cannot say that they need them no longer, oldest first
+	byUUID          map[uint64]*identity // by uuid
+	idlePeers       []*identity          // to which no endpoint leads
+	selfPeer        peer                 // the worker itself, of which only the address is kept
+	lastDestination *destination         // of the endpoint made last
+	lastLanes       proto.LaneCache      // for that one
+	rates           map[ledger.Source]*requestRate
+	replay          func(src *uct.Source, message []byte) error // handles a request that was kept back
+	unexpected      int                                         // endpoints opened by peers
+	everOpened      uint64                                      // that there ever were
+	conns           connState                                   // by socket address
+	configs         map[string]*epConfig
+	usage           *usage              // of the decision tables, nil if nobody wants it
+	described       proto.WorkerAddress // what packAddress has found
+	address         Address             // that, packed for peers
+	wake            wakeup
+	background      *background // progresses it while nobody else does
+	keep            keepalive
+	stats           Stats
+	dispatching     *Request // is being tried again by its lane
+	shuttingDown    int      // calls of Shutdown: peers open no endpoints
+	closed          bool
+	panicked        *CallbackPanic // of a function of the application, until the outermost call ends
+	blockedCall     atomic.Bool    // a call that waits is under way
+	backoff         backoff        // of those
 
 	// In thread mode multi.
-	engine   *engine.Engine      // whose turn it is
-	promised *Request            // for the operation that is being started
-	spares   sync.Pool           // *Request, for calls that are left to others
-	briefs   atomic.Int32        // of those, how many that nobody hears of are under way
-	lost     map[*Endpoint]error // of those, for the next flush
-	leavers  []*call             // that wait for the last endpoint to be gone
+	engine          *engine.Engine      // whose turn it is
+	promised        *Request            // for the operation that is being started
+	spares          sync.Pool           // *Request, for calls that are left to others
+	detachedCalls   atomic.Int32        // of those, how many that nobody hears of are under way
+	lostErrors      map[*Endpoint]error // of those, for the next flush
+	endpointWaiters []*call             // that wait for the last endpoint to be gone
 }
 
 // iface is an open transport resource of a worker.
@@ -253,7 +253,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		params:    p,
 		name:      entityName(p.Name, "ucp-worker", &workerSeq),
 		uuid:      newWorkerUUID(),
-		peers:     make(map[uint64]*known),
+		byUUID:    make(map[uint64]*identity),
 		configs:   make(map[string]*epConfig),
 		usage:     newUsage(&c.settings),
 		endpoints: idtable.Table[Endpoint]{Mark: proto.EndpointIDMark},
@@ -264,11 +264,11 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		w.gate = gateShared
 	}
 	w.unnamed.w = w
-	w.payerOf(ledger.Shared).join(&w.unnamed)
-	w.maxOwed, w.mostOwed = maxOwed, owedMultiple*maxOwed
+	w.accountOf(ledger.Shared).add(&w.unnamed)
+	w.stopReplyBytes, w.maxReplyBytes = maxReplyBytes, replyMultiple*maxReplyBytes
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
 	w.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
-	w.pace.rule = cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))
+	w.backoff.rule = cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
 	}
@@ -282,14 +282,14 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		w.Close()
 		return nil, err
 	}
-	w.enter()
+	w.acquire()
 	w.spare = w.getRequest()
-	w.enlist()
+	w.joinSiblings()
 	if w.panicked != nil { // in the hook for requests: nobody would close the worker
 		w.close()
 	}
 	w.background.start(w.round)
-	w.exit()
+	w.release()
 	return w, nil
 }
 
@@ -415,7 +415,7 @@ func (w *Worker) Attr() WorkerAttr {
 // also carries out operations that other goroutines have left, runs their callbacks, and
 // counts them as one event if any of them has ended.
 func (w *Worker) Progress() int {
-	if !w.vacant() {
+	if !w.outermost() {
 		return w.occupied()
 	}
 	w.gate = gateInside
@@ -423,7 +423,7 @@ func (w *Worker) Progress() int {
 	if w.unfinished() {
 		n += w.finishRound(n)
 	}
-	w.exit()
+	w.release()
 	return n
 }
 
@@ -432,17 +432,17 @@ func (w *Worker) Progress() int {
 //go:noinline
 func (w *Worker) occupied() int {
 	if w.multi {
-		return w.progressTogether()
+		return w.progressShared()
 	}
 	w.checkGate()
 	w.raise()
 	return 0 // closed, or inside a callback
 }
 
-// progressTogether is Progress in thread mode multi. Where another goroutine has the
+// progressShared is Progress in thread mode multi. Where another goroutine has the
 // worker that one progresses it, or its call will soon be over.
-func (w *Worker) progressTogether() int {
-	if !w.shortTurn() && !w.tryTurn() {
+func (w *Worker) progressShared() int {
+	if !w.acquireSharedFast() && !w.tryAcquireShared() {
 		return 0
 	}
 	n := 0
@@ -454,7 +454,7 @@ func (w *Worker) progressTogether() int {
 			n = 1 // a call that was left to this one has ended something
 		}
 	}
-	w.endTurn()
+	w.releaseShared()
 	return n
 }
 
@@ -469,13 +469,13 @@ func (w *Worker) round() int {
 
 // unfinished reports whether there is something to do at the end of a round.
 func (w *Worker) unfinished() bool {
-	return w.asked.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.parting != nil || w.stream.look
+	return w.reclaimWanted.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.departed != nil || w.stream.look
 }
 
 // finishRound does that; arrived is how much has happened in the round.
 func (w *Worker) finishRound(arrived int) (n int) {
-	if w.asked.Load() {
-		w.shed()
+	if w.reclaimWanted.Load() {
+		w.reclaimAsked()
 		w.reclaimForOthers()
 	}
 	if w.copying.head != nil {
@@ -488,21 +488,21 @@ func (w *Worker) finishRound(arrived int) (n int) {
 	if w.eager.untimed {
 		n += w.expireOrphans()
 	}
-	if w.conns.parting != nil {
-		n += w.part(arrived)
+	if w.conns.departed != nil {
+		n += w.endDeparted(arrived)
 	}
 	if w.stream.look {
-		n += w.lookAtStopped()
+		n += w.checkStopped()
 	}
 	return n
 }
 
 // Stats returns the counters of the worker.
 func (w *Worker) Stats() Stats {
-	w.look()
-	defer w.unlook()
+	w.acquireRead()
+	defer w.releaseRead()
 	s := w.stats
-	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.held(), w.owedBytes, w.sources
+	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.held(), w.queuedReplyBytes, w.sources
 	for _, f := range w.families {
 		f.count(w, &s)
 	}
@@ -519,7 +519,7 @@ func (w *Worker) Close() error {
 		return errMissing("Worker.Close", w == nil)
 	}
 	if w.multi {
-		return w.closeTogether()
+		return w.closeShared()
 	}
 	if w.isClosed() {
 		return nil
@@ -529,13 +529,13 @@ func (w *Worker) Close() error {
 	}
 	defer w.leaveWait()
 	err := w.close()
-	w.exit()
+	w.release()
 	return err
 }
 
-// closeTogether is Close in thread mode multi.
-func (w *Worker) closeTogether() error {
-	err := w.tryEnter()
+// closeShared is Close in thread mode multi.
+func (w *Worker) closeShared() error {
+	err := w.acquireChecked()
 	if err != nil {
 		return err
 	}
@@ -547,7 +547,7 @@ func (w *Worker) closeTogether() error {
 		err = w.close()
 	}
 	inside := w.gate.depth() != 0
-	w.endTurn()
+	w.releaseShared()
 	if !inside {
 		w.background.wait()
 	}
@@ -559,7 +559,7 @@ func (w *Worker) close() error {
 	w.gate |= gateClosed
 	w.closed = true // [close]
 	w.usage.print(w.ctx.log)
-	w.resign()
+	w.leaveSiblings()
 	for _, f := range w.families {
 		f.halt(w)
 	}
@@ -576,7 +576,7 @@ func (w *Worker) close() error {
 			first = err
 		}
 	}
-	w.closePayers()
+	w.closeAccounts()
 	if w.multi {
 		w.engine.Close(errClosedMeanwhile)
 	}

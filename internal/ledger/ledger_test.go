@@ -169,8 +169,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestTogether: many goroutines use the same accounts.
-func TestTogether(t *testing.T) {
+// TestMulti: many goroutines use the same accounts.
+func TestMulti(t *testing.T) {
 	total := Total(Owed)
 	var wg sync.WaitGroup
 	for g := range 8 {

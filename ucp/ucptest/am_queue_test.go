@@ -119,17 +119,17 @@ func TestAMQueueLoop(t *testing.T) {
 	})
 }
 
-// TestTogetherActive: many goroutines send active messages, and others take them out of
+// TestMultiActive: many goroutines send active messages, and others take them out of
 // queues, answer them and receive what is offered. Every message is answered once, in the
 // order of its sender.
-func TestTogetherActive(t *testing.T) {
+func TestMultiActive(t *testing.T) {
 	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
 		t.Run(name, func(t *testing.T) { togetherActive(t, byName(t, name), true) })
 	}
 }
 
-// TestTogetherActiveWhole is TestTogetherActive with queues that fetch what is offered.
-func TestTogetherActiveWhole(t *testing.T) {
+// TestMultiActiveWhole is TestMultiActive with queues that fetch what is offered.
+func TestMultiActiveWhole(t *testing.T) {
 	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
 		t.Run(name, func(t *testing.T) { togetherActive(t, byName(t, name), false) })
 	}

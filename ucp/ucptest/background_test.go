@@ -103,9 +103,9 @@ func TestBackgroundAnswers(t *testing.T) {
 	}
 }
 
-// TestBackgroundTogether: every message arrives once, whole and in order, where goroutines
+// TestBackgroundMulti: every message arrives once, whole and in order, where goroutines
 // wait on workers that others wait on in the background, and nobody else progresses.
-func TestBackgroundTogether(t *testing.T) {
+func TestBackgroundMulti(t *testing.T) {
 	for _, name := range unattended {
 		t.Run(name, func(t *testing.T) { newCrowd(t, byName(t, name).attended()).run() })
 	}

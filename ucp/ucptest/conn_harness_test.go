@@ -70,8 +70,8 @@ func (tr transport) anyPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(tr.listen, 0)
 }
 
-// hall is a side that listens, and whom it has let in.
-type hall struct {
+// listeningSide is a side that listens, and whom it has let in.
+type listeningSide struct {
 	*side
 	*ucp.Listener
 	requests []*ucp.ConnRequest // that wait, if it does not let everybody in
@@ -81,9 +81,9 @@ type hall struct {
 
 // hall lets a side listen. It accepts everybody, in his mode, unless wait says that
 // requests are kept.
-func (s *side) hall(wait bool) *hall {
+func (s *side) hall(wait bool) *listeningSide {
 	s.rig.Helper()
-	h := &hall{side: s, failures: make(map[*ucp.Endpoint]error)}
+	h := &listeningSide{side: s, failures: make(map[*ucp.Endpoint]error)}
 	var err error
 	h.Listener, err = s.NewListener(ucp.ListenerParams{Addr: s.rig.anyPort(s.rig), OnConnRequest: func(q *ucp.ConnRequest) {
 		if h.requests = append(h.requests, q); !wait {
@@ -97,7 +97,7 @@ func (s *side) hall(wait bool) *hall {
 }
 
 // admit accepts the first who waits, on a side of the same context.
-func (h *hall) admit(on *side) *ucp.Endpoint {
+func (h *listeningSide) admit(on *side) *ucp.Endpoint {
 	h.rig.Helper()
 	q := h.requests[0]
 	h.requests = h.requests[1:]
@@ -112,7 +112,7 @@ func (h *hall) admit(on *side) *ucp.Endpoint {
 	return ep
 }
 
-func (h *hall) onError(ep *ucp.Endpoint, err error, _ any) {
+func (h *listeningSide) onError(ep *ucp.Endpoint, err error, _ any) {
 	if h.failures[ep] != nil {
 		h.rig.Errorf("the handler of an endpoint is called again: %v", err)
 	}
@@ -120,7 +120,7 @@ func (h *hall) onError(ep *ucp.Endpoint, err error, _ any) {
 }
 
 // dial connects to a listener.
-func (s *side) dial(h *hall, p ucp.EndpointParams) *ucp.Endpoint {
+func (s *side) dial(h *listeningSide, p ucp.EndpointParams) *ucp.Endpoint {
 	s.rig.Helper()
 	p.RemoteAddr = h.Listener.Addr()
 	if p.OnError != nil && p.ErrMode == ucp.ErrModeNone {
@@ -134,7 +134,7 @@ func (s *side) dial(h *hall, p ucp.EndpointParams) *ucp.Endpoint {
 }
 
 // joined connects two sides and returns both ends, once each has sent the other something.
-func (r *rig) joined(c *side, h *hall, p ucp.EndpointParams) (there, back *ucp.Endpoint) {
+func (r *rig) joined(c *side, h *listeningSide, p ucp.EndpointParams) (there, back *ucp.Endpoint) {
 	r.Helper()
 	n := len(h.eps)
 	there = c.dial(h, p)

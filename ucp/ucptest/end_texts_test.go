@@ -353,21 +353,21 @@ func TestEndTextsRefused(t *testing.T) {
 	for _, tr := range dialedTexts(t) {
 		for _, c := range []struct {
 			name string
-			end  func(x *endText, h *hall)
+			end  func(x *endText, h *listeningSide)
 			want []ucs.Status
 		}{
-			{"nobody listens", func(x *endText, h *hall) {
+			{"nobody listens", func(x *endText, h *listeningSide) {
 				h.Listener.Close()
 				x.ep = x.a.dial(h, x.params())
 				x.start()
 			}, []ucs.Status{ucs.ErrNotConnected}},
-			{"rejected", func(x *endText, h *hall) {
+			{"rejected", func(x *endText, h *listeningSide) {
 				x.ep = x.a.dial(h, x.params())
 				x.start()
 				x.until("the request", func() bool { return len(h.requests) > 0 })
 				h.requests[0].Reject()
 			}, []ucs.Status{ucs.ErrRejected}},
-			{"the worker is closed", func(x *endText, h *hall) {
+			{"the worker is closed", func(x *endText, h *listeningSide) {
 				x.ep = x.a.dial(h, x.params())
 				x.start()
 				x.until("the request", func() bool { return len(h.requests) > 0 })

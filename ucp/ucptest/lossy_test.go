@@ -73,8 +73,8 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestTogetherLossy is that with many goroutines, which also wait.
-func TestTogetherLossy(t *testing.T) {
+// TestMultiLossy is that with many goroutines, which also wait.
+func TestMultiLossy(t *testing.T) {
 	hooked(t, verbstest.Random(1, verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05}))
 	c := newCrowd(t, onFabric("ib", "ib").pairwise().lossy())
 	c.steps = 4

@@ -13,10 +13,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// doomedDevice is a component whose device does not outlive a test; each makes another.
-type doomedDevice struct{ uct.Component }
+// removedDevice is a component whose device does not outlive a test; each makes another.
+type removedDevice struct{ uct.Component }
 
-var doomedRDMA = &doomedDevice{ibtest.Network("doomed", verbstest.NewFabric())}
+var doomedRDMA = &removedDevice{ibtest.Network("doomed", verbstest.NewFabric())}
 
 func init() { uct.Register(doomedRDMA) }
 

@@ -54,9 +54,9 @@ func TestStreamOverrun(t *testing.T) {
 	}
 }
 
-// TestStreamsTogether: many goroutines with a stream each, on two shared workers, while
+// TestStreamsMulti: many goroutines with a stream each, on two shared workers, while
 // others use them too. Each stream has its bytes in order.
-func TestStreamsTogether(t *testing.T) {
+func TestStreamsMulti(t *testing.T) {
 	const streams, total = 6, 400_000
 	for _, name := range []string{"self, shared", "tcp, shared", "posix and cma, shared"} {
 		t.Run(name, func(t *testing.T) {

@@ -139,7 +139,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 }
 
 // fails closes the endpoints that have failed, and reports whether all have.
-func (h *hall) fails() bool {
+func (h *listeningSide) fails() bool {
 	for _, ep := range h.eps {
 		if ep.Err() == nil {
 			return false

@@ -161,7 +161,7 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 // caller touch, which are other threads or goroutines of their own.
 func (tr transport) raced() bool {
 	if tr.sim != nil || tr.loopback {
-		return false // TestTogether has many goroutines over these
+		return false // TestMulti has many goroutines over these
 	}
 	return tr.mode == ucs.ThreadModeMulti || slices.Contains([]string{"tcp", rc.name, ud.name}, tr.name)
 }

@@ -102,16 +102,16 @@ func TestTimerReset(t *testing.T) {
 // TestTimerFunctions lets the functions change the timers.
 func TestTimerFunctions(t *testing.T) {
 	s, tm := newTimers(t)
-	var periodic, victim *Timer
+	var periodic, stopped *Timer
 	ticks, polls := 0, 0
 	periodic = after(t, tm, 0, func() {
-		victim.Stop()
+		stopped.Stop()
 		if ticks++; ticks < 5 {
 			check(t, periodic.Reset(0)) // due at once, yet not in this Poll
 		}
 	})
-	victim = after(t, tm, 0, func() { t.Error("stopped by another timer's function, but fired") })
-	for monotonic() < victim.at { // both come due in one Poll
+	stopped = after(t, tm, 0, func() { t.Error("stopped by another timer's function, but fired") })
+	for monotonic() < stopped.at { // both come due in one Poll
 	}
 	nested := false
 	after(t, tm, 0, func() { after(t, tm, 0, func() { nested = true }) })

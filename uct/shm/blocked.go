@@ -63,13 +63,13 @@ func (i *iface) rest() (longest time.Duration, ok bool) {
 
 // nap is how long a sender sleeps that has been blocked for so long and will not be told
 // of room.
-func nap(blocked time.Duration) time.Duration { return min(blocked, longestNap) }
+func nap(blocked time.Duration) time.Duration { return min(blocked, maxSleep) }
 
 // stuck reports whether the endpoint still has no room. With check the peer is asked
 // about as well.
 func (e *endpoint) stuck(check bool) bool {
 	if check {
-		e.doubt()
+		e.checkPeer()
 	}
 	return !e.refusing && e.look() == ucs.ErrNoResource
 }

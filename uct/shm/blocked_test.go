@@ -31,7 +31,7 @@ func waited(h *ucttest.Host, d time.Duration) { h.Iface.(*iface).blocked.since -
 // logarithm of the time, until a sleep is long.
 func TestLooks(t *testing.T) {
 	looks := 0
-	for blocked := patience; blocked < longestNap; looks++ {
+	for blocked := patience; blocked < maxSleep; looks++ {
 		d := nap(blocked)
 		if d <= 0 || d > blocked {
 			t.Fatalf("blocked for %v it sleeps for %v", blocked, d)
@@ -39,9 +39,9 @@ func TestLooks(t *testing.T) {
 		blocked += d
 	}
 	if looks > 7 {
-		t.Errorf("%d looks in the first %v", looks, longestNap)
+		t.Errorf("%d looks in the first %v", looks, maxSleep)
 	}
-	if d := nap(time.Hour); d != longestNap {
+	if d := nap(time.Hour); d != maxSleep {
 		t.Errorf("a sleep of %v", d)
 	}
 }

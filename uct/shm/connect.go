@@ -261,8 +261,8 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		e.Close()
 		return nil, fmt.Errorf("shm: %s: receive buffers of the peer: %w: %w", i.domain.attr.Component, err, ucs.ErrUnreachable)
 	}
-	if e.deaf = r.proc.OtherNetwork(); e.deaf {
-		i.naps.deaf++
+	if e.unwakeable = r.proc.OtherNetwork(); e.unwakeable {
+		i.sleeps.unwakeable++
 	}
 	i.watcher.Begin(&e.exit.watch, r.proc, e)
 	i.lookAtSome()

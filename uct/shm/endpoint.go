@@ -19,14 +19,14 @@ type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
 	txRing
-	fenced   bool // the ring or a segment of its descriptors can be cut short
-	refusing bool // nothing is sent any more
-	closed   bool
-	deaf     bool // the peer cannot wake us
-	full     bool // the ring had no room at the last look
-	maxShort int
-	pending  kit.Queue
-	i        *iface
+	fenced     bool // the ring or a segment of its descriptors can be cut short
+	refusing   bool // nothing is sent any more
+	closed     bool
+	unwakeable bool // the peer cannot wake us
+	full       bool // the ring had no room at the last look
+	maxShort   int
+	pending    kit.Queue
+	i          *iface
 
 	lastID  uint64 // of the descriptor segment used last
 	lastMem []byte
@@ -335,8 +335,8 @@ func (e *endpoint) Close() {
 	e.i.likely = nil
 	e.i.endpoints.Remove(&e.place)
 	e.i.watcher.End(&e.exit.watch)
-	if e.deaf {
-		e.i.hearAgain()
+	if e.unwakeable {
+		e.i.wakeableAgain()
 	}
 }
 

@@ -100,7 +100,7 @@ func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 func (e *endpoint) Room() kit.Room {
 	if e.refusing || !e.hasRoom() {
 		if e.rounds++; e.rounds%checkRounds == 0 {
-			e.doubt()
+			e.checkPeer()
 		}
 		return kit.Full
 	}
@@ -108,9 +108,9 @@ func (e *endpoint) Room() kit.Room {
 	return kit.Open
 }
 
-// doubt asks whether a peer that gives no room lives, and wakes it: it may sleep with
+// checkPeer asks whether a peer that gives no room lives, and wakes it: it may sleep with
 // a ring that somebody has made look full.
-func (e *endpoint) doubt() {
+func (e *endpoint) checkPeer() {
 	e.checkAlive()
 	e.i.sock.wake(e.wakeup)
 }

@@ -37,7 +37,7 @@ type iface struct {
 	failures  kit.Failures
 	reporter  kit.Reporter
 	stall     stall
-	naps      naps
+	sleeps    sleepLimit
 	looked    look
 	blocked   blockade
 	note      uint32 // of the own socket, for peers

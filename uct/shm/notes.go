@@ -46,7 +46,7 @@ func noteAt(ring []byte, k int) *uint32 { return word32(ring, notesOffset+4*k) }
 // afterwards once more. It is false where nobody would answer.
 func (e *endpoint) leaveNote() bool {
 	mine := e.i.note
-	if !e.ours || e.deaf || mine == 0 {
+	if !e.ours || e.unwakeable || mine == 0 {
 		return false
 	}
 	if e.fenced {

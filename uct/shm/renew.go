@@ -103,7 +103,7 @@ func (i *iface) Fault(addr uint64, _ []byte) error {
 // messages behind the element that stays empty are delivered: their senders
 // published them, and claimed nothing behind an element of theirs that is empty.
 func (i *iface) retire(why string, drain bool) {
-	n := i.rx.shut()
+	n := i.rx.markClosed()
 	i.takeNotes()
 	if drain {
 		i.inRound = true

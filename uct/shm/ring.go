@@ -134,9 +134,9 @@ func (r *ring) close() {
 	}
 }
 
-// shut closes the ring to everybody: it looks full for ever. It returns the
+// markClosed closes the ring to everybody: it looks full for ever. It returns the
 // number of elements that were claimed before and have not been received.
-func (r *ring) shut() uint64 {
+func (r *ring) markClosed() uint64 {
 	atomic.StoreUint32(r.addrLen, 0)
 	for {
 		h := atomic.LoadUint64(r.head)

@@ -94,7 +94,7 @@ func (c *conn) handleRequest(r request) {
 		c.simultaneous(m.ep)
 		return
 	case m.conn != nil && !m.conn.fits():
-		i.doubt(m.conn)
+		i.checkOwner(m.conn)
 	case m.conn != nil && m.conn.dead():
 		// The peer lost that connection and knows it before we do.
 		m.conn.close()

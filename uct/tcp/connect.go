@@ -35,14 +35,14 @@ func (ep *endpoint) meet() bool {
 			i.takeOver(ep, m.conn)
 			return true
 		}
-		i.doubt(m.conn)
+		i.checkOwner(m.conn)
 	}
 	i.matchEndpoint(ep)
 	return false
 }
 
-// doubt is told that the claim of a connection that had been believed does not fit.
-func (i *iface) doubt(c *conn) {
+// checkOwner is told that the claim of a connection that had been believed does not fit.
+func (i *iface) checkOwner(c *conn) {
 	if c.dead() {
 		c.close()
 	} else {

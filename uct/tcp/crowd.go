@@ -47,7 +47,7 @@ func (s *service) findCrowd() *crowd {
 // evict drops a connection of the crowd for a newcomer, which may be nil, and reports
 // whether there was one here.
 func (s *service) evict(newcomer *conn, r ledger.Reason, why error) bool {
-	c := s.victim(newcomer)
+	c := s.evictable(newcomer)
 	if c == nil || r == ledger.Descriptors && s.crowd.Everybody() && 2*ledger.Total(ledger.Files) < int64(fileCeiling()) {
 		return false
 	}
@@ -55,8 +55,8 @@ func (s *service) evict(newcomer *conn, r ledger.Reason, why error) bool {
 	return true
 }
 
-// victim returns who has to go, nil if the crowd is elsewhere.
-func (s *service) victim(newcomer *conn) *conn {
+// evictable returns who has to go, nil if the crowd is elsewhere.
+func (s *service) evictable(newcomer *conn) *conn {
 	l := &s.guests
 	w := s.findCrowd()
 	if !w.Everybody() && !w.Net.IsValid() {
@@ -86,8 +86,8 @@ var fellows struct {
 	services map[*service]struct{}
 }
 
-// enlist makes a service one that others can ask, if it is none yet; resign ends that.
-func (s *service) enlist() error {
+// joinSiblings makes a service one that others can ask, if it is none yet; resign ends that.
+func (s *service) joinSiblings() error {
 	if s.enlisted {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *service) enlist() error {
 	}
 	fellows.Lock()
 	defer fellows.Unlock()
-	s.call.heard = s.shed
+	s.call.heard = s.reclaimAsked
 	if fellows.services == nil {
 		fellows.services = make(map[*service]struct{})
 	}
@@ -105,7 +105,7 @@ func (s *service) enlist() error {
 	return nil
 }
 
-func (s *service) resign() {
+func (s *service) leaveSiblings() {
 	fellows.Lock()
 	delete(fellows.services, s)
 	fellows.Unlock()
@@ -123,8 +123,8 @@ func callable(s *service) bool {
 	return n > 0
 }
 
-// askOthers asks the other services to make room, and reports whether there are any.
-func (s *service) askOthers() bool {
+// askSiblings asks the other services to make room, and reports whether there are any.
+func (s *service) askSiblings() bool {
 	fellows.Lock()
 	defer fellows.Unlock()
 	n := 0
@@ -137,8 +137,8 @@ func (s *service) askOthers() bool {
 	return n > 0
 }
 
-// shed makes room that another worker has asked for, as far as the crowd is here.
-func (s *service) shed() {
+// reclaimAsked makes room that another worker has asked for, as far as the crowd is here.
+func (s *service) reclaimAsked() {
 	for {
 		r, why := ledger.Connections, errCrowded
 		switch {

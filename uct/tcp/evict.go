@@ -19,17 +19,17 @@ func (s *service) makeRoom(c *conn) bool {
 	g, b := c.visit.guest, &c.iface.bounds
 	total, most := ledger.Total(ledger.Conns), int64(b.guests)
 	switch {
-	case s.guests.n() > b.few && s.enlist() != nil:
+	case s.guests.n() > b.few && s.joinSiblings() != nil:
 		c.dismiss(ledger.Descriptors, errFiles) // a crowd that nobody could ask
 	case int(c.fd) >= s.ceiling:
 		s.makeRoomForFile(c)
 	case g.count() > b.guestsOfSource:
 		few := g.conns.n <= b.few && g.count() <= b.guestsOfSource+overshoot(b.guestsOfSource)
-		if !few || !s.askOthers() {
+		if !few || !s.askSiblings() {
 			s.guests.silent(g).dismiss(ledger.Connections, errCrowded)
 		}
 	case total > most:
-		if !s.evict(c, ledger.Connections, errCrowded) && (!s.askOthers() || total > most+int64(overshoot(b.guests))) {
+		if !s.evict(c, ledger.Connections, errCrowded) && (!s.askSiblings() || total > most+int64(overshoot(b.guests))) {
 			c.dismiss(ledger.Connections, errCrowded)
 		}
 	}
@@ -69,7 +69,7 @@ func (s *service) makeRoomForFile(c *conn) {
 		if c.state != stateClosed {
 			c.moveBelow(s.ceiling)
 		}
-	case !s.askOthers() || int(c.fd) >= last:
+	case !s.askSiblings() || int(c.fd) >= last:
 		c.dismiss(ledger.Descriptors, errFiles)
 	}
 }

@@ -63,9 +63,9 @@ func (r *region) release() { r.use.Add(^uint64(0)) }
 // open starts a new generation, which writers may acquire.
 func (r *region) open(gen uint64) { r.use.Store(gen*useGen | useOpen) }
 
-// shut refuses further writers and waits for those that are copying. They hold
+// revoke refuses further writers and waits for those that are copying. They hold
 // the region for one system call at most.
-func (r *region) shut() {
+func (r *region) revoke() {
 	r.use.And(^uint64(useOpen))
 	for r.use.Load()&useCount != 0 {
 		runtime.Gosched()
@@ -146,7 +146,7 @@ func (t *exposedTable) remove(r *region) error {
 		t.reach = slices.Delete(t.reach, at, at+1)
 		t.updateReach(at)
 	}
-	r.shut()
+	r.revoke()
 	r.pinner.Unpin()
 	r.buf, r.scope = nil, nil
 	if len(t.spare) < maxSpare && r.arriving.Load() == 0 {

@@ -132,7 +132,7 @@ func (l *listener) HandleEvent(event.Events) {
 		case unix.EINTR, unix.ECONNABORTED:
 		case unix.EMFILE:
 			if made = !made && (s.evictHalfOpen(few, few) || s.evict(nil, ledger.Descriptors, errFiles)); !made {
-				s.askOthers()
+				s.askSiblings()
 				l.pause(err)
 				return
 			}

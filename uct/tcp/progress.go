@@ -190,7 +190,7 @@ func (c *conn) push() {
 
 // Close ends the service. Its ifaces are closed by then.
 func (s *service) Close() error {
-	s.resign()
+	s.leaveSiblings()
 	s.watch.stop()
 	s.half.stop()
 	s.slow.stop()

@@ -31,7 +31,7 @@ func TestPoolModel(t *testing.T) {
 				if len(out) == 0 {
 					t.Skip("nothing handed out")
 				}
-				i := rapid.IntRange(0, len(out)-1).Draw(t, "victim")
+				i := rapid.IntRange(0, len(out)-1).Draw(t, "target")
 				// As callers do: at whatever length it has by then.
 				p.Put(out[i][:cap(out[i])/2])
 				delete(held, unsafe.SliceData(out[i]))

@@ -245,7 +245,7 @@ func (ep *endpoint) Close() {
 	}
 	unsure := ep.phase == opening && ep.step == awaitNotify
 	ep.become(closed)
-	if unsure && ep.linger() {
+	if unsure && ep.drain() {
 		return
 	}
 	ep.leave()
@@ -260,8 +260,8 @@ const (
 	mostLinger = 1 << 10
 )
 
-// linger has the endpoint leave later, if it can.
-func (ep *endpoint) linger() bool {
+// drain has the endpoint leave later, if it can.
+func (ep *endpoint) drain() bool {
 	m := ep.m
 	if m.leaving >= mostLinger {
 		return false

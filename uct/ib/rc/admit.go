@@ -17,19 +17,19 @@ import (
 // Who is refused has a request under way that tells of its end, whereupon it is asked again. An
 // endpoint without such a one may take a place, and what it posts then asks for a completion.
 
-// hears reports whether a request is under way that tells of its end.
-func (e *endpoint) hears() bool { return e.outstanding() > e.unsignaled }
+// hasSignaled reports whether a request is under way that tells of its end.
+func (e *endpoint) hasSignaled() bool { return e.outstanding() > e.unsignaled }
 
 // mayTake reports whether the endpoint may have one of the free places.
 func (e *endpoint) mayTake() bool {
 	i, has := e.iface, e.outstanding()
-	return i.credits > i.lowCredits || i.credits > 0 && (has < i.few || !e.hears())
+	return i.credits > i.lowCredits || i.credits > 0 && (has < i.few || !e.hasSignaled())
 }
 
 // take takes a buffer. Those that can be had are shared like places: who has requests under way
 // that tell of their end takes none of the second half.
 func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
-	if p.Scarce() && e.hears() && !p.Grow() {
+	if p.Scarce() && e.hasSignaled() && !p.Grow() {
 		return 0, false
 	}
 	return p.Take()
@@ -90,7 +90,7 @@ func (e *endpoint) Room() kit.Room {
 		return kit.Full
 	case i.credits <= 0 || i.reading >= i.maxReading || i.bufs.Empty() || i.hdrs.Empty():
 		return kit.Exhausted
-	case !e.mayTake(), (i.bufs.Scarce() || i.hdrs.Scarce()) && e.hears():
+	case !e.mayTake(), (i.bufs.Scarce() || i.hdrs.Scarce()) && e.hasSignaled():
 		return kit.Full
 	}
 	return kit.Open

@@ -40,7 +40,7 @@ func (e *endpoint) PauseSource() {
 func (e *endpoint) ResumeSource() {
 	b := &e.backlog
 	b.paused = false
-	if len(b.list) > 0 && !b.turn.Listed() && !e.deaf {
+	if len(b.list) > 0 && !b.turn.Listed() && !e.discards {
 		e.iface.resumed.Add(&b.turn, e)
 	}
 }

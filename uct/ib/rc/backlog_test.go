@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// reader reads the messages of a puppet, up to one after which it pauses.
+// reader reads the messages of a scripted peer, up to one after which it pauses.
 type reader struct {
 	got   []byte
 	src   *uct.Source
@@ -38,7 +38,7 @@ func TestPause(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_FC_WND_SIZE", "4")
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	x := &reader{until: 3}
 	h.Handle(t, 1, x.handle)
 	want := func(list ...byte) {
@@ -110,7 +110,7 @@ func TestPausedPeers(t *testing.T) {
 	f := fixture(t, r, "RC_FC_WND_SIZE", "4", "IB_SEG_SIZE", "256")
 	h := f.Open(t)
 	x := &reader{until: 1}
-	var gone *puppet
+	var gone *scriptedPeer
 	late := 0
 	h.Handle(t, 1, func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		if gone != nil && src.Owner == gone.ep.(uct.SourceOwner) && h.Failed(gone.ep) != nil {
@@ -118,9 +118,9 @@ func TestPausedPeers(t *testing.T) {
 		}
 		return x.handle(src, data, desc)
 	})
-	flood, closed, good := newPuppet(t, r, h), newPuppet(t, r, h), newPuppet(t, r, h)
-	gone = newPuppet(t, r, h)
-	for _, p := range []*puppet{flood, gone, closed} {
+	flood, closed, good := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
+	gone = newScriptedPeer(t, r, h)
+	for _, p := range []*scriptedPeer{flood, gone, closed} {
 		for range 3 {
 			p.tell(1, 1, 2)
 		}
@@ -158,7 +158,7 @@ func TestResumedPeerBreaks(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "1") // so that what others send keeps it in limbo
 	h := f.Open(t)
-	a, b := newPuppet(t, r, h), newPuppet(t, r, h)
+	a, b := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	x := &reader{until: 1}
 	h.Handle(t, 1, x.handle)
 	const late, others = 60, 4
@@ -187,23 +187,23 @@ func TestResumedPeerBreaks(t *testing.T) {
 	}
 }
 
-// TestPausedTogether: what waits on all connections together is bounded. The one with most
+// TestPausedMulti: what waits on all connections together is bounded. The one with most
 // gives way, be it that on which the last message came; the others lose nothing.
-func TestPausedTogether(t *testing.T) {
+func TestPausedMulti(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		r := newRig(t, verbstest.Port{})
 		f := fixture(t, r)
 		h := f.Open(t)
 		x := &reader{until: 1}
 		h.Handle(t, 1, x.handle)
-		hog, a, b := newPuppet(t, r, h), newPuppet(t, r, h), newPuppet(t, r, h)
-		for _, p := range []*puppet{hog, a, b} {
+		hog, a, b := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
+		for _, p := range []*scriptedPeer{hog, a, b} {
 			p.tell(1, 1)
 		}
 		ucttest.Settle(h)
 		const each = 250
 		rc.MostPutOff(h.Iface, 16*each)
-		say := func(p *puppet, n int) {
+		say := func(p *scriptedPeer, n int) {
 			for range n {
 				p.tell(append([]byte{1, 2}, make([]byte, each-48-2)...)...)
 			}
@@ -231,7 +231,7 @@ func TestPausedTogether(t *testing.T) {
 			t.Errorf("%d bytes wait, want %d", n, want*each)
 		}
 		x.until, x.got = 0, nil
-		for _, p := range []*puppet{a, b} {
+		for _, p := range []*scriptedPeer{a, b} {
 			p.ep.(uct.SourcePauser).ResumeSource()
 		}
 		ucttest.Settle(h)

@@ -36,7 +36,7 @@
 // An endpoint ends by Close, by a flush that cancels, or by a failure. In each case the
 // queue pair is destroyed before its resources are released, so the device reads no memory
 // that has been reused (end.go). Of the completions that are still in the queues, messages
-// are delivered and the others are ignored (limbo.go). If a peer goes without losing
+// are delivered and the others are ignored (retired.go). If a peer goes without losing
 // anything that was sent to it, there is no failure until the endpoint is used again
 // (lost.go). The device reports a dead peer after some retries; soft-RoCE retries forever,
 // so after a Check this package watches whether the peer acknowledges anything

@@ -51,7 +51,7 @@ func (e *endpoint) destroy(err error) {
 	}
 	qp.Close() // of a device that is gone nothing is left
 	i.eps[e.index] = nil
-	i.bury(e)
+	i.retire(e)
 	e.ResumeSource()
 	e.endOps(err)
 }

@@ -37,7 +37,7 @@ type endpoint struct {
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
-	dangling   kit.Node[*endpoint] // in iface.tails
+	tailNode   kit.Node[*endpoint] // in iface.tails
 	lingers    kit.Node[*endpoint] // in iface.lingering
 	ops        opQueue
 	pending    kit.Queue
@@ -46,7 +46,7 @@ type endpoint struct {
 	device    ib.Address // of the peer's port
 	peer      epAddress
 	source    uct.Source
-	deaf      bool // nothing more is delivered
+	discards  bool // nothing more is delivered
 	backlog   backlog
 	overdue   overdue
 

@@ -24,7 +24,7 @@ func Room(e uct.Endpoint) int { return e.(*endpoint).room }
 
 // Limbo is how many endpoints are not quite over.
 func Limbo(i uct.Iface) int {
-	l := &i.(*iface).limbo
+	l := &i.(*iface).retired
 	return max(len(l.sends), len(l.ends))
 }
 
@@ -47,7 +47,7 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 	for _, n := range numbers {
 		e := &endpoint{iface: x, qpn: verbs.QPN(n)}
 		x.byQPN.add(e.qpn, e)
-		x.limbo.ends = append(x.limbo.ends, e)
+		x.retired.ends = append(x.retired.ends, e)
 	}
 	x.quiet = 1
 }

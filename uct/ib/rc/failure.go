@@ -18,7 +18,7 @@ func (e *endpoint) stop(err error) {
 	e.failed = err
 	e.room = 0
 	e.iface.grants.Remove(&e.due)
-	e.iface.tails.Remove(&e.dangling)
+	e.iface.tails.Remove(&e.tailNode)
 	e.iface.Waiting.Leave(&e.pending)
 }
 

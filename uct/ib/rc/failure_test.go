@@ -15,12 +15,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// key is the remote key of a puppet's memory.
-func (p *puppet) key() *uct.Rkey { return &uct.Rkey{Value: uint64(p.mr.RKey()) | 0xffffffff<<32} }
+// key is the remote key of a scripted peer's memory.
+func (p *scriptedPeer) key() *uct.Rkey { return &uct.Rkey{Value: uint64(p.mr.RKey()) | 0xffffffff<<32} }
 
 // launch starts operations of all kinds on an endpoint, which are under way for as long as the
 // network does not work.
-func launch(t *testing.T, p *puppet) (list []*ucttest.Completion) {
+func launch(t *testing.T, p *scriptedPeer) (list []*ucttest.Completion) {
 	t.Helper()
 	rma, atomic := p.ep.(uct.RMA), p.ep.(uct.Atomic)
 	iov := []uct.IOV{p.host.IOV(t, make([]byte, 100))}
@@ -61,7 +61,7 @@ func launch(t *testing.T, p *puppet) (list []*ucttest.Completion) {
 
 // over checks that the operations have ended with a status, each once, that the endpoint has
 // failed with it once, and that nothing of it is held any more; and then that others go on.
-func over(t *testing.T, p, other *puppet, list []*ucttest.Completion, want ucs.Status) {
+func over(t *testing.T, p, other *scriptedPeer, list []*ucttest.Completion, want ucs.Status) {
 	t.Helper()
 	h := p.host
 	ucttest.Until(t, "the failure", func() bool { return h.Failed(p.ep) != nil }, h)
@@ -119,13 +119,13 @@ func refused(t *testing.T, ep uct.Endpoint) {
 
 func second(_ int, err error) error { return err }
 
-// duo opens a host with two puppets, on a network that does nothing unless it is told to.
-func duo(t *testing.T, pairs ...string) (r *rig, p, other *puppet) {
+// duo opens a host with two scripted peers, on a network that does nothing unless it is told to.
+func duo(t *testing.T, pairs ...string) (r *rig, p, other *scriptedPeer) {
 	t.Helper()
 	r = newRig(t, verbstest.Port{}).slow(1 << 20)
 	f := fixture(t, r, pairs...)
 	h := f.Open(t)
-	return r, newPuppet(t, r, h), newPuppet(t, r, h)
+	return r, newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 }
 
 // TestPeerKilled: the process at the other end is gone, with its queue pair.
@@ -150,7 +150,7 @@ func TestPeerKilled(t *testing.T) {
 }
 
 // fill sends until there is no room.
-func fill(t *testing.T, p *puppet) {
+func fill(t *testing.T, p *scriptedPeer) {
 	t.Helper()
 	for k := 0; ; k++ {
 		err := p.ep.AMShort(1, 2, nil, 0, nil)
@@ -255,7 +255,7 @@ func TestLink(t *testing.T) {
 	}
 	down()
 	ucttest.Until(t, "the failure of all", func() bool { return len(h.Failures) == 2 }, h)
-	for _, x := range []*puppet{p, other} {
+	for _, x := range []*scriptedPeer{p, other} {
 		if err := h.Failed(x.ep); !errors.Is(err, ucs.ErrEndpointTimeout) {
 			t.Error(err)
 		}
@@ -381,7 +381,7 @@ func TestClosedWithMail(t *testing.T) {
 				r := newRig(t, verbstest.Port{})
 				f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "4")
 				h := f.Open(t)
-				p, other := newPuppet(t, r, h), newPuppet(t, r, h)
+				p, other := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 				gone := watch(p.ep)
 				end := func() {
 					p.ep.Close()
@@ -454,7 +454,7 @@ func TestClosedByHandler(t *testing.T) {
 		r := newRig(t, verbstest.Port{})
 		f := fixture(t, r)
 		h := f.Open(t)
-		p := newPuppet(t, r, h)
+		p := newScriptedPeer(t, r, h)
 		n := 0
 		h.Handle(t, 1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 			if n++; n == at {
@@ -468,8 +468,8 @@ func TestClosedByHandler(t *testing.T) {
 		})
 		p.host = nil
 		for range 3 {
-			copy(p.mem[puppetRecvs*puppetSize:], []byte{1, 2, 7})
-			_, err := p.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(puppetRecvs*puppetSize, 3)}}})
+			copy(p.mem[scriptedPeerRecvs*scriptedPeerSize:], []byte{1, 2, 7})
+			_, err := p.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(scriptedPeerRecvs*scriptedPeerSize, 3)}}})
 			check(t, err)
 		}
 		for range 20 {

@@ -45,7 +45,7 @@ type iface struct {
 	freeIndex []int32
 	byQPN     qpnTable
 	last      *endpoint // that something was received for
-	limbo     limbo
+	retired   retiredEnds
 	freeOps   *op
 
 	credits    int // places in the queue of completions of sends
@@ -226,8 +226,8 @@ func (i *iface) Close() error {
 // release gives back what there is.
 func (i *iface) release() error {
 	i.closed = true
-	for _, e := range i.limbo.ends {
-		e.vanish()
+	for _, e := range i.retired.ends {
+		e.unregister()
 	}
 	for _, t := range []*event.Timer{i.downFor, i.looking} {
 		if t != nil {

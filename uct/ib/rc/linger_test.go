@@ -19,7 +19,7 @@ func TestLinger(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	heard := 0
 	h.Handle(t, 5, func(*uct.Source, []byte, *uct.AMDesc) error {
 		heard++
@@ -48,7 +48,7 @@ func TestLinger(t *testing.T) {
 		t.Errorf("failures: %+v", h.Failures)
 	}
 	// What still lingers ends with the interface, and leaves nothing behind.
-	q := newPuppet(t, r, h)
+	q := newScriptedPeer(t, r, h)
 	q.ep.(uct.Lingerer).Linger()
 	q.tell(msg...)
 }
@@ -59,7 +59,7 @@ func TestLingerWithout(t *testing.T) {
 	f := fixture(t, r)
 	h := f.Open(t)
 	h.NewEndpoint(t, uct.EndpointParams{}).(uct.Lingerer).Linger()
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	p.tell()
 	ucttest.Until(t, "the failure", func() bool { return h.Failed(p.ep) != nil }, h)
 	p.ep.(uct.Lingerer).Linger()

@@ -31,7 +31,7 @@ func (e *endpoint) lose(s verbs.WCStatus, count uint32) {
 		e.silent = sendError(e, s)
 		e.room = 0
 		e.iface.grants.Remove(&e.due)
-		e.iface.tails.Remove(&e.dangling)
+		e.iface.tails.Remove(&e.tailNode)
 		if e.closed {
 			e.fail(e.silent) // it lingers for a peer that is gone; its owner is told nothing
 		}

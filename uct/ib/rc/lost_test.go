@@ -14,9 +14,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// leaves has a puppet go while something is under way to it with which nothing is lost: a
+// leaves has a scripted peer go while something is under way to it with which nothing is lost: a
 // grant that it has asked for, or the write that asks whether the last messages have arrived.
-func leaves(t *testing.T, by string, pairs ...string) (p, other *puppet) {
+func leaves(t *testing.T, by string, pairs ...string) (p, other *scriptedPeer) {
 	t.Helper()
 	r, p, other := duo(t, pairs...)
 	h := p.host

@@ -30,7 +30,7 @@ func FuzzMessages(f *testing.F) {
 		r := newRig(t, verbstest.Port{})
 		x := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "4", "RC_VERBS_TX_QUEUE_LEN", "2", "RC_VERBS_RX_MAX_POLL", "1")
 		h := x.Open(t)
-		hostile, good := newPuppet(t, r, h), newPuppet(t, r, h)
+		hostile, good := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 		source := hostile.ep.(uct.SourcePauser)
 		turn := func(k int) {
 			if pauses>>(k%64)&1 != 0 {

@@ -82,7 +82,7 @@ func (e *endpoint) isOverdue() bool {
 // look remembers what is under way, and will tell of its end, and has it looked at again.
 func (e *endpoint) look() {
 	i, o := e.iface, &e.overdue
-	if o.looks == 0 && !e.lost() && e.hears() {
+	if o.looks == 0 && !e.lost() && e.hasSignaled() {
 		now := i.Worker.Now()
 		e.granted() // counts may be the same again after 2^31 requests, and are forgotten before
 		if !e.awaits(e.receives) {

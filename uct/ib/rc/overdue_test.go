@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// endless is a puppet on a device that never gives a peer up, and another one.
-func endless(t *testing.T) (r *rig, p, other *puppet) {
+// endless is a scripted peer on a device that never gives a peer up, and another one.
+func endless(t *testing.T) (r *rig, p, other *scriptedPeer) {
 	t.Helper()
 	r = newRigOf(t, verbstest.Config{Endless: true}).slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TIMEOUT", "1ms")
 	h := f.Open(t)
-	return r, newPuppet(t, r, h), newPuppet(t, r, h)
+	return r, newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 }
 
 // ask has an endpoint checked until it has failed, at most so often; it returns how often.
@@ -154,9 +154,9 @@ func TestAcknowledgedUnseen(t *testing.T) {
 	r := newRigOf(t, verbstest.Config{Endless: true}).slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TIMEOUT", "1ms")
 	h := f.Open(t)
-	var list []*puppet
+	var list []*scriptedPeer
 	for range 64 { // four times as many as a round takes
-		list = append(list, newPuppet(t, r, h))
+		list = append(list, newScriptedPeer(t, r, h))
 	}
 	for _, p := range list {
 		check(t, p.ep.AMShort(1, 2, nil, 0, nil))

@@ -14,7 +14,7 @@ import (
 // has filled the queue.
 func (i *iface) Progress() int {
 	n := i.ReadNews()
-	if i.credits < i.total || len(i.limbo.sends) > 0 {
+	if i.credits < i.total || len(i.retired.sends) > 0 {
 		n += i.pollSends()
 		if i.closed { // by somebody who was told
 			return n
@@ -25,7 +25,7 @@ func (i *iface) Progress() int {
 		n += i.deliver(wc, full)
 	} else if i.quiet != 0 {
 		i.quiet = 0
-		n += i.queueEmpty(len(i.limbo.ends))
+		n += i.queueEmpty(len(i.retired.ends))
 	}
 	if i.busy() {
 		n += i.rest(full)
@@ -38,7 +38,7 @@ func (i *iface) Progress() int {
 
 // pollSends takes completions of sends.
 func (i *iface) pollSends() int {
-	dead := len(i.limbo.sends)
+	dead := len(i.retired.sends)
 	wc, full := i.Sent()
 	for k := range wc {
 		i.sent(&wc[k])
@@ -46,7 +46,7 @@ func (i *iface) pollSends() int {
 	if !full {
 		i.emptied++
 		if dead > 0 {
-			i.restSends(dead)
+			i.releaseSends(dead)
 		}
 	}
 	return len(wc)
@@ -88,13 +88,13 @@ func (i *iface) sent(wc *verbs.WC) {
 		e.marked(count + 1)
 	}
 	if e.unsignaled > 0 && e.unsignaled == e.outstanding() {
-		e.dangles()
+		e.markTail()
 	}
 }
 
 // deliver handles completions of receives, and posts new buffers.
 func (i *iface) deliver(wc []verbs.WC, full bool) int {
-	dead := len(i.limbo.ends)
+	dead := len(i.retired.ends)
 	i.quiet = 1
 	for k := range wc {
 		i.received(&wc[k])
@@ -114,7 +114,7 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 // queueEmpty is called when there is nothing more to receive, and was not either of the first
 // dead endpoints in limbo.
 func (i *iface) queueEmpty(dead int) (n int) {
-	n = i.restReceives(dead)
+	n = i.releaseReceives(dead)
 	if !i.closed {
 		i.recvs.Idle()
 		i.refill()
@@ -163,7 +163,7 @@ func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
 // ArmFor implements uct.EventArmer. Where requests wait to be sent they wait for completions of
 // others, or for the peer's grants, which arrive as messages do.
 func (i *iface) ArmFor(events uct.EventFlags) error {
-	if len(i.limbo.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
+	if len(i.retired.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.confirmTails()

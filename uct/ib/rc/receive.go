@@ -29,7 +29,7 @@ func (i *iface) received(wc *verbs.WC) {
 		if e != nil {
 			e.receiveFailed(wc.Status)
 		}
-	case e == nil || e.deaf:
+	case e == nil || e.discards:
 		i.recvs.Done(wc.ID, false)
 	case wc.Opcode != verbs.WCRecv:
 		// A put with a number takes a buffer as well, and writes nothing to it: what lies

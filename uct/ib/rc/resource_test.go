@@ -55,7 +55,7 @@ func TestSendLimit(t *testing.T) {
 // endpoint, and who waits goes on when they are there; other operations are not held back.
 func TestReadLimit(t *testing.T) {
 	_, p, other := duo(t, "RC_VERBS_TX_NUM_GET_BYTES", "1500")
-	read := func(p *puppet, c *uct.Completion) error {
+	read := func(p *scriptedPeer, c *uct.Completion) error {
 		return p.ep.(uct.RMA).GetZcopy([]uct.IOV{p.host.IOV(t, make([]byte, 1000))}, p.mr.Addr(), p.key(), c)
 	}
 	var c ucttest.Completion
@@ -85,14 +85,14 @@ func TestCreditLimit(t *testing.T) {
 	r := newRig(t, verbstest.Port{}).slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TX_CQ_LEN", "64")
 	h := f.Open(t)
-	var puppets []*puppet
+	var scriptedPeers []*scriptedPeer
 	for range 10 {
-		puppets = append(puppets, newPuppet(t, r, h))
+		scriptedPeers = append(scriptedPeers, newScriptedPeer(t, r, h))
 	}
 	sent := 0
 	var waiting []*ucttest.Pending
 	for round := range 50 {
-		for _, p := range puppets {
+		for _, p := range scriptedPeers {
 			err := p.ep.AMShort(1, 2, nil, 0, nil)
 			switch {
 			case err == nil:
@@ -129,7 +129,7 @@ func TestCreditLimit(t *testing.T) {
 		}
 	}
 	got := 0
-	for _, p := range puppets {
+	for _, p := range scriptedPeers {
 		got += len(p.heard())
 	}
 	if got != sent || len(h.Failures) != 0 {
@@ -240,7 +240,7 @@ func TestShortageEnds(t *testing.T) {
 	r := newRig(t, verbstest.Port{}).slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_FC_ENABLE", "n")
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	burst := func() (n int) {
 		for ; n < 200; n++ {
 			if _, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("x")}, 0, nil); err == ucs.ErrNoResource {
@@ -278,10 +278,10 @@ func TestSharedBuffers(t *testing.T) {
 	r := newRig(t, verbstest.Port{}).slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TX_MAX_BUFS", "8")
 	h := f.Open(t)
-	var puppets []*puppet
+	var scriptedPeers []*scriptedPeer
 	for range 20 {
-		p := newPuppet(t, r, h)
-		puppets = append(puppets, p)
+		p := newScriptedPeer(t, r, h)
+		scriptedPeers = append(scriptedPeers, p)
 		for range 3 {
 			ucttest.Accept(t, func() error {
 				_, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("copied")}, 0, nil)
@@ -291,7 +291,7 @@ func TestSharedBuffers(t *testing.T) {
 		ucttest.Accept(t, func() error { return p.ep.AMZcopy(1, &ucttest.Packer{Data: []byte("h")}, nil, 0, nil) }, h)
 	}
 	ucttest.Settle(h)
-	for k, p := range puppets {
+	for k, p := range scriptedPeers {
 		if n := len(p.heard()); n != 4 {
 			t.Errorf("endpoint %d: %d messages", k, n)
 		}
@@ -303,7 +303,7 @@ func TestWindowClosed(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_FC_WND_SIZE", "4")
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	fill(t, p)
 	w := ucttest.NewPending(func() error { return p.ep.AMShort(2, 0, nil, 0, nil) })
 	if err := p.ep.AMShort(2, 0, nil, 0, nil); err != ucs.ErrNoResource {
@@ -348,9 +348,9 @@ func TestWindowClosed(t *testing.T) {
 // TestCanceledMemory: when an operation is told to have been canceled, the device does nothing
 // with the memory any more.
 func TestCanceledMemory(t *testing.T) {
-	for _, cancel := range []func(p *puppet){
-		func(p *puppet) { p.ep.Close() },
-		func(p *puppet) {
+	for _, cancel := range []func(p *scriptedPeer){
+		func(p *scriptedPeer) { p.ep.Close() },
+		func(p *scriptedPeer) {
 			if err := p.ep.Flush(uct.FlushCancel, nil); err != nil {
 				p.t.Error(err)
 			}
@@ -561,7 +561,7 @@ func TestAllocations(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	rma, atomic, key := p.ep.(uct.RMA), p.ep.(uct.Atomic), p.key()
 	data, pk, u := make([]byte, 32), &ucttest.Packer{Data: make([]byte, 64)}, &ucttest.Unpacker{Data: make([]byte, 0, 64)}
 	iov := []uct.IOV{h.IOV(t, make([]byte, 256))}
@@ -686,7 +686,7 @@ func TestGrowsForWhoWaits(t *testing.T) {
 	r := newRig(t, verbstest.Port{}).slow(64)
 	f := fixture(t, r, "RC_VERBS_FC_ENABLE", "n")
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	sent, waiting := 0, 0
 	send := func() error {
 		_, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("x")}, 0, nil)

@@ -19,7 +19,7 @@ var (
 
 // Source implements uct.SourceHolder.
 func (e *endpoint) Source() *uct.Source {
-	if !e.connected || e.qp == nil || e.deaf {
+	if !e.connected || e.qp == nil || e.discards {
 		return nil
 	}
 	return &e.source
@@ -42,10 +42,10 @@ func (e *endpoint) SourceError() error {
 
 // drop ends the connection because of what came on it.
 func (e *endpoint) drop(err error) {
-	if e.deaf {
+	if e.discards {
 		return
 	}
-	e.deaf = true
+	e.discards = true
 	e.forget()
 	e.fail(fmt.Errorf("rc: dropped the connection to %v: %w", &e.device, err))
 	e.source.Gone()

@@ -13,10 +13,10 @@ package rc
 // quietRounds is how many rounds without an event a tail waits for the next message.
 const quietRounds = 64
 
-// dangles notes that the endpoint has a tail, and nothing else under way.
-func (e *endpoint) dangles() {
-	if e.failed == nil && !e.dangling.Listed() {
-		e.iface.tails.Add(&e.dangling, e)
+// markTail notes that the endpoint has a tail, and nothing else under way.
+func (e *endpoint) markTail() {
+	if e.failed == nil && !e.tailNode.Listed() {
+		e.iface.tails.Add(&e.tailNode, e)
 		e.iface.still = 0
 	}
 }
@@ -33,7 +33,7 @@ func (i *iface) quietRound() {
 func (i *iface) confirmTails() {
 	for i.tails.Len() > 0 {
 		e := i.tails.Next()
-		i.tails.Remove(&e.dangling)
+		i.tails.Remove(&e.tailNode)
 		if e.unsignaled > 0 && e.unsignaled == e.outstanding() {
 			e.confirm(nil) // what goes wrong ends the endpoint
 		}

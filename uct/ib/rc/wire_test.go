@@ -24,7 +24,7 @@ func TestMessageBytes(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	ep := p.ep
 	data := h.IOV(t, []byte("data"))
 	c := ucttest.NewCompletion(1)
@@ -57,7 +57,7 @@ func TestSolicited(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	woken := func() bool {
 		_, ok, err := p.ch.TryEvent()
 		check(t, err)
@@ -110,7 +110,7 @@ func TestFlowOnWire(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	tell := func(first byte) {
 		t.Helper()
 		p.tell(first)
@@ -185,7 +185,7 @@ func TestGrantsFirst(t *testing.T) {
 	r := newRig(t, verbstest.Port{}).slow(1)
 	f := fixture(t, r, "RC_VERBS_TX_QUEUE_LEN", "2")
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	h.Handle(t, 9, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
 	for range 2 {
 		check(t, p.ep.AMShort(5, 0, nil, 0, nil))
@@ -216,7 +216,7 @@ func TestUnknownAndShort(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
-	p := newPuppet(t, r, h)
+	p := newScriptedPeer(t, r, h)
 	got := h.Collect(t, 3)
 	want := 0
 	for b := range 256 {
@@ -254,7 +254,7 @@ func TestAnyMessages(t *testing.T) {
 			r := newRig(t, verbstest.Port{})
 			f := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "16")
 			h := f.Open(t)
-			hostile, good := newPuppet(t, r, h), newPuppet(t, r, h)
+			hostile, good := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			var kept []*uct.AMDesc
 			refuse := rnd.IntN(2) == 0
@@ -307,7 +307,7 @@ func TestTooLong(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "IB_SEG_SIZE", "1024")
 	h := f.Open(t)
-	p, other := newPuppet(t, r, h), newPuppet(t, r, h)
+	p, other := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	got := h.Collect(t, 1)
 	p.send(append([]byte{1}, make([]byte, 4000)...))
 	ucttest.Settle(h)
@@ -327,7 +327,7 @@ func TestPutWithImmediate(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "2")
 	h := f.Open(t)
-	p, other := newPuppet(t, r, h), newPuppet(t, r, h)
+	p, other := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	got := h.Collect(t, 1)
 	for range 4 { // by which all buffers have something in them
 		other.tell(1, 'p', 'r', 'i', 'v', 'a', 't', 'e')
@@ -337,7 +337,7 @@ func TestPutWithImmediate(t *testing.T) {
 	defer h.Domain.Deregister(mem)
 	key := must(h.Domain.AppendKey(nil, mem))(t)
 	_, err := p.qp.PostSend([]verbs.SendWR{{
-		Opcode: verbs.WRRDMAWriteWithImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.mr.SGE(puppetRecvs*puppetSize, 8)},
+		Opcode: verbs.WRRDMAWriteWithImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.mr.SGE(scriptedPeerRecvs*scriptedPeerSize, 8)},
 		RemoteAddr: mem.(*ib.Region).Addr(), RKey: verbs.RKey(binary.LittleEndian.Uint32(key)), Imm: 7,
 	}})
 	check(t, err)

@@ -31,7 +31,7 @@ func (e *endpoint) send(slot int32, h *held, id uct.AMID, n int, ask, must bool)
 	}
 	hdr.Store(i.slots.buffer(slot))
 	h.n = int32(n)
-	h.seq, ok = i.emit(c, slot, h, i.sq.flags(must || !i.limbo.empty()))
+	h.seq, ok = i.emit(c, slot, h, i.sq.flags(must || !i.retired.empty()))
 	i.alarm.due = true
 	if !ok && e.failed != nil {
 		return e.failed

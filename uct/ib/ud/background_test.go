@@ -151,7 +151,7 @@ func TestPutOffBeforeFailure(t *testing.T) {
 	f := fixture(t, net, "UD_ASYNC", "y")
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
 	got := h.Collect(t, 1)
 	ud.Look(h.Iface) // which finds that somebody has looked
@@ -178,7 +178,7 @@ func TestBackgroundRemoved(t *testing.T) {
 	f := fixture(t, net, "UD_ASYNC", "y")
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	p.sendWith(p.creq(1, 0))
 	net.Devices()[0].Remove()
 	h.Worker.Events().Poll() // leaves a letter

@@ -37,27 +37,27 @@ type conn struct {
 	turn   kit.Node[*conn] // in iface.resumed
 }
 
-// wariness limits what strangers cost. To find the way to the sender of a CREQ the system may
+// lookupLimit limits what strangers cost. To find the way to the sender of a CREQ the system may
 // ask the network, and waits long if nobody answers, as nobody does for an address that
 // was made up. After such a wait the ways to strangers are sought in the background for a
 // thousand times as long (ib.Domain.Seek): until they are known they have to ask again.
-type wariness struct {
+type lookupLimit struct {
 	clock event.Clock // beside that of the rounds, which stands still
 	until time.Duration
 }
 
 // now is the time at this very moment.
-func (w *wariness) now() time.Duration { return w.clock.Again(0) }
+func (w *lookupLimit) now() time.Duration { return w.clock.Again(0) }
 
 // failed is told that no way was found to a stranger, after a search that began then. It is that
 // wait alone that counts: what else a program does before it looks again is not the strangers'.
-func (w *wariness) failed(began time.Duration) {
+func (w *lookupLimit) failed(began time.Duration) {
 	now := w.now()
 	w.until = now + 1024*(now-began)
 }
 
 // stranger reports whether the way to the sender of a CREQ may be looked for now.
-func (i *iface) stranger() bool { return i.now() >= i.wary.until }
+func (i *iface) stranger() bool { return i.now() >= i.lookups.until }
 
 // What tells address handles to a port of Ethernet apart: peers decide how many connections
 // there are, and of how many paths they speak.
@@ -114,7 +114,7 @@ func (c *conn) gone() {
 	c.over = true
 	c.settle()
 	if c.ah != nil {
-		c.iface.limbo.add(deadOne{seq: c.iface.sq.posted, slot: -1, ah: c.ah})
+		c.iface.retired.add(retiredItem{seq: c.iface.sq.posted, slot: -1, ah: c.ah})
 		c.ah = nil
 	}
 }

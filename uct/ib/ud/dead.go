@@ -23,5 +23,5 @@ func (i *iface) collapse() {
 	i.inside = true
 	i.flow.Fail(i.dead)
 	i.inside = false
-	i.limbo.release(i)
+	i.retired.release(i)
 }

@@ -22,7 +22,7 @@
 // the device within the request, and take small buffers in case they have to be sent again.
 // Data that is not copied stays in the caller's memory until then. A slot may be unneeded
 // while a device may still read it, because the message was sent twice or the peer is dead;
-// such a slot waits in limbo (limbo.go).
+// such a slot waits in limbo (retired.go).
 //
 // Any process that can reach the port can send to it. The destination address of a packet
 // has to be one of the port (inbound.go) and the source address the peer's; the state

@@ -75,7 +75,7 @@ func (e *endpoint) takeBack() {
 			clear(h.data[:])
 		}
 		// The device may still read what it was given before.
-		i.limbo.add(deadOne{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
+		i.retired.add(retiredItem{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
 		h.comp = nil
 	}
 }

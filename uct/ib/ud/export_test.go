@@ -33,7 +33,7 @@ func Break(i uct.Iface) error {
 
 // Held is how many slots of an interface are in use, and how many things in limbo.
 func Held(i uct.Iface) (slots, limbo int) {
-	s, l := &bare(i).slots, &bare(i).limbo
+	s, l := &bare(i).slots, &bare(i).retired
 	return s.out[0] + s.out[1] + len(s.heldMark) - len(s.freeMarks), len(l.list) - l.head
 }
 
@@ -61,7 +61,7 @@ func Ours(i uct.Iface, gid [16]byte) bool { return bare(i).gids.ours(gid) }
 
 // Wary is for how long the ways to strangers are not waited for.
 func Wary(i uct.Iface) time.Duration {
-	w := &bare(i).wary
+	w := &bare(i).lookups
 	return w.until - w.now()
 }
 

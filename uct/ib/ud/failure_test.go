@@ -160,7 +160,7 @@ func TestDeviceIsRemoved(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
 	a := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], a)
+	p := newScriptedPeer(t, net.Devices()[1], a)
 	ep, _ := p.answered()
 	id := p.connect(5, 1)
 	list := launch(t, a, ep)
@@ -408,7 +408,7 @@ func TestStrangers(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
 	h := f.Open(t)
-	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
+	p, q := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[2], h)
 	bad := [16]byte(p.dev[1:17])
 	var asked atomic.Int32 // by whoever makes address handles
 	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {

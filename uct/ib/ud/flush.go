@@ -23,7 +23,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		if e.conn.waits == 0 {
 			return nil
 		}
-		i.limbo.add(deadOne{seq: i.sq.done, slot: -1, comp: c, conn: e.conn})
+		i.retired.add(retiredItem{seq: i.sq.done, slot: -1, comp: c, conn: e.conn})
 		return ucs.InProgress
 	case e.failed != nil:
 		return e.failed
@@ -38,7 +38,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		return ucs.InProgress
 	}
 	if e.conn.waits > 0 { // acknowledged, but the device is not done
-		i.limbo.add(deadOne{seq: i.sq.done, slot: slot, conn: e.conn})
+		i.retired.add(retiredItem{seq: i.sq.done, slot: slot, conn: e.conn})
 		return ucs.InProgress
 	}
 	h.comp = nil

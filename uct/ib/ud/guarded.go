@@ -28,7 +28,7 @@ func (g *guarded) Progress() int {
 	g.b.rounds++
 	n := g.iface.Progress()
 	if !g.closed {
-		g.limbo.release(g.iface)
+		g.retired.release(g.iface)
 	}
 	return n
 }

@@ -29,14 +29,14 @@ type iface struct {
 	qp   *verbs.QP // nil when it is over
 	addr [wire.IfaceAddrLen]byte
 
-	flow  *flow.Iface
-	recvs ib.RecvPool
-	slots slots
-	limbo limbo
-	sq    sendQueue
-	gids  gidTable
-	alarm alarm
-	wary  wariness
+	flow    *flow.Iface
+	recvs   ib.RecvPool
+	slots   slots
+	retired retiredItems
+	sq      sendQueue
+	gids    gidTable
+	alarm   alarm
+	lookups lookupLimit
 
 	refused refusals // that were told of
 

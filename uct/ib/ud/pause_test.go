@@ -133,7 +133,7 @@ func TestPausedAndGone(t *testing.T) {
 	f := fixture(t, net, "UD_ASYNC", "y")
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
 	var src *uct.Source
 	var got []byte
@@ -184,7 +184,7 @@ func TestPutOffBytes(t *testing.T) {
 	f := fixture(t, net, "UD_ASYNC", "y", "UD_TIMEOUT", "60ms")
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	got := h.Collect(t, 5)
 	const conns = 6
 	var ids [conns]uint32

@@ -37,7 +37,7 @@ func (p port) Post(e *flow.Endpoint, pkt []byte, solicited bool) bool {
 		}
 		copy(i.slots.buffer(slot), pkt)
 	}
-	f := i.sq.flags(slot >= 0 || !i.limbo.empty())
+	f := i.sq.flags(slot >= 0 || !i.retired.empty())
 	flags := f
 	if solicited {
 		flags |= verbs.SendSolicited
@@ -52,7 +52,7 @@ func (p port) Post(e *flow.Endpoint, pkt []byte, solicited bool) bool {
 	}
 	seq, ok := i.hand(r, f)
 	if slot >= 0 {
-		i.limbo.add(deadOne{seq: seq, slot: slot})
+		i.retired.add(retiredItem{seq: seq, slot: slot})
 	}
 	return ok || i.dead != nil
 }
@@ -119,14 +119,14 @@ func (p port) Done(e *flow.Endpoint, slot int32, err error) {
 		err = statusOf(err)
 	}
 	if wait && (!i.sq.over(h.seq) || c.waits > 0) || i.offline && h.comp != nil {
-		d := deadOne{seq: h.seq, slot: slot, err: err}
+		d := retiredItem{seq: h.seq, slot: slot, err: err}
 		if h.comp != nil {
 			d.conn = c
 		}
 		if !wait || kindOf(slot) == markSlot {
 			d.seq = i.sq.done
 		}
-		i.limbo.add(d)
+		i.retired.add(d)
 		return
 	}
 	comp := h.comp
@@ -157,9 +157,9 @@ func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 		p.Domain.Seek(way, nil, nil)
 		return false
 	}
-	began := p.wary.now()
+	began := p.lookups.now()
 	if _, err = p.newConn(e, &a, qpn); err != nil {
-		p.wary.failed(began)
+		p.lookups.failed(began)
 		return false
 	}
 	return true

@@ -15,8 +15,8 @@ func (i *iface) Progress() int {
 	if i.sq.waits() {
 		n += i.pollSends()
 	}
-	if !i.limbo.empty() {
-		i.limbo.release(i)
+	if !i.retired.empty() {
+		i.retired.release(i)
 		if i.closed { // by somebody who was told
 			return n
 		}
@@ -28,7 +28,7 @@ func (i *iface) Progress() int {
 		i.queueEmpty()
 	}
 	if i.broken {
-		if i.mend(); i.closed {
+		if i.resetQP(); i.closed {
 			return n
 		}
 	}
@@ -62,7 +62,7 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 			return len(wc)
 		}
 	}
-	i.complain()
+	i.warnRefused()
 	if !full {
 		i.recvs.Idle()
 	}
@@ -134,7 +134,7 @@ func (i *iface) ring() {
 // Arm implements uct.Armer. No event can be left out: acknowledgments arrive as messages do,
 // and the peer waits for ours.
 func (i *iface) Arm() error {
-	if i.limbo.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+	if i.retired.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.watch()

@@ -18,9 +18,9 @@ type refusals struct {
 	stray                   uint64 // which may come in good faith, late
 }
 
-// complain tells of what was dropped since it was called last, the last of it perhaps
+// warnRefused tells of what was dropped since it was called last, the last of it perhaps
 // just now.
-func (i *iface) complain() {
+func (i *iface) warnRefused() {
 	c := &i.flow.Counters
 	now := refusals{
 		room:      c.Refused,

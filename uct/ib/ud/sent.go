@@ -21,7 +21,7 @@ func (i *iface) pollSends() int {
 func (i *iface) drain(done func() bool) {
 	for n := 0; n < maxDrain && !done(); n++ {
 		i.pollSends()
-		i.limbo.release(i)
+		i.retired.release(i)
 	}
 }
 

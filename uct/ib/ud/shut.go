@@ -52,6 +52,6 @@ func (i *iface) end() (err error) {
 	if i.flow != nil {
 		i.flow.Close()
 	}
-	i.limbo.release(i)
+	i.retired.release(i)
 	return err
 }

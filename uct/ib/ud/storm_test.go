@@ -34,7 +34,7 @@ func quietly(t testing.TB) {
 // hostilePacket is the n-th of a storm: connection requests of endpoints without end, of
 // somebody else's queue pair, of addresses that are made up, cut off, to endpoints that
 // there may be or not.
-func (p *puppet) hostilePacket(rng *rand.Rand, n int) []byte {
+func (p *scriptedPeer) hostilePacket(rng *rand.Rand, n int) []byte {
 	header := wire.NewHeader(wire.NullID, wire.FlagCtl, wire.PSN(rng.Uint32N(1<<16)), wire.PSN(rng.Uint32N(1<<16)))
 	q := wire.CREQ{QPN: p.qpn(), EP: uint32(n) & 0xfffff, ConnSN: uint32(n), DevAddr: p.dev}
 	switch n % 8 {
@@ -59,9 +59,9 @@ func (p *puppet) hostilePacket(rng *rand.Rand, n int) []byte {
 	return b[:len(b)-rng.IntN(2)*rng.IntN(len(b))]
 }
 
-// storm has a puppet send hostile packets to its host for as long as good, between each few
+// storm has a scripted peer send hostile packets to its host for as long as good, between each few
 // of them, is well.
-func (p *puppet) storm(packets int, good func()) {
+func (p *scriptedPeer) storm(packets int, good func()) {
 	p.t.Helper()
 	rng := rand.New(rand.NewPCG(3, uint64(packets)))
 	for n := range packets {
@@ -87,7 +87,7 @@ func TestStorm(t *testing.T) {
 	f := fixture(t, net, "UD_TIMEOUT", "30s")
 	h := f.Open(t)
 	others := []*ucttest.Host{f.Open(t), f.Open(t), f.Open(t), f.Open(t)}
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	got := h.Collect(t, 5)
 	eps := []uct.Endpoint{others[0].Connect(t, h)}
 	sent := 0
@@ -135,7 +135,7 @@ func TestStormOfAnswers(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_TIMEOUT", "30s")
 	h, a := f.Open(t), f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	before := net.Devices()[0].Objects()
 	for n := range uint32(600) {
 		p.connect(n, n)
@@ -212,7 +212,7 @@ func TestNoWayBack(t *testing.T) {
 	f := fixture(t, net)
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
+	p, q := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[2], h)
 	p.connect(1, 0)
 	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {
 		time.Sleep(50 * time.Millisecond) // so long it takes
@@ -254,7 +254,7 @@ func TestNoWayBackAndBusy(t *testing.T) {
 	f := fixture(t, net)
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	q := newPuppet(t, net.Devices()[1], h)
+	q := newScriptedPeer(t, net.Devices()[1], h)
 	time.Sleep(20 * time.Millisecond)                               // what the program does
 	net.Devices()[0].FailCall("CREATE_AH", 0, syscall.EHOSTUNREACH) // at once
 	began := time.Now()
@@ -276,7 +276,7 @@ func FuzzPackets(f *testing.F) {
 	f.Add(append([]byte{65}, make([]byte, 65)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		net, h, hostile := two(t, "UD_VERBS_RX_QUEUE_LEN", "4", "UD_VERBS_TX_QUEUE_LEN", "2", "UD_TIMEOUT", "30s")
-		good := newPuppet(t, net.Devices()[1], h)
+		good := newScriptedPeer(t, net.Devices()[1], h)
 		got := h.Collect(t, 5)
 		hostile.connect(3, 0)
 		id := good.connect(4, 0)

@@ -152,7 +152,7 @@ func TestDeviceStorm(t *testing.T) {
 	h, a := across(t, "UD_TIMEOUT", "30s")
 	ctx, err := verbs.OpenDevice("", "rxe1")
 	check(t, err)
-	p := puppetOn(t, ctx, h)
+	p := scriptedPeerOn(t, ctx, h)
 	got := h.Collect(t, 5)
 	ep := a.Connect(t, h)
 	sent := 0

@@ -20,13 +20,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// two is a host on one device, and a puppet on another.
-func two(t testing.TB, pairs ...string) (*verbstest.Fabric, *ucttest.Host, *puppet) {
+// two is a host on one device, and a scripted peer on another.
+func two(t testing.TB, pairs ...string) (*verbstest.Fabric, *ucttest.Host, *scriptedPeer) {
 	t.Helper()
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, pairs...)
 	h := f.Open(t)
-	return net, h, newPuppet(t, net.Devices()[1], h)
+	return net, h, newScriptedPeer(t, net.Devices()[1], h)
 }
 
 // TestCREQBytes: what an endpoint begins with, byte for byte.
@@ -201,7 +201,7 @@ func TestStrangersAddress(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
 	h := f.Open(t)
-	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
+	p, q := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[2], h)
 	st := h.Collect(t, 5)
 	right := p.dev
 	p.dev = q.dev
@@ -213,7 +213,7 @@ func TestStrangersAddress(t *testing.T) {
 	p.dev = right
 	id := p.connect(1, 0)
 	for q.qpn() != p.qpn() { // the number is nothing to go by
-		q = newPuppet(t, net.Devices()[2], h)
+		q = newScriptedPeer(t, net.Devices()[2], h)
 		if q.qpn() > p.qpn() {
 			t.Skipf("queue pairs %d and %d", p.qpn(), q.qpn())
 		}
@@ -269,7 +269,7 @@ func TestRepeatedSlowly(t *testing.T) {
 	f := fixture(t, net, "UD_VERBS_RX_MAX_POLL", "1")
 	f.Component = ibtest.Component(net.Devices()...) // whose devices go no step with the worker's rounds
 	h := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
 	ops := []*ucttest.Completion{ucttest.NewCompletion(1), ucttest.NewCompletion(1), ucttest.NewCompletion(1)}
 	if err := ep.AMZcopy(3, nil, []uct.IOV{h.IOV(t, []byte("data"))}, 0, &ops[0].Completion); err != ucs.InProgress {
@@ -315,7 +315,7 @@ func TestLeftInBuffers(t *testing.T) {
 	net := network(t, verbstest.Config{GRH: verbstest.GRHHalf}, verbstest.Config{})
 	f := fixture(t, net, "UD_VERBS_RX_QUEUE_LEN", "2")
 	h := f.Open(t)
-	p, other := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[1], h)
+	p, other := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[1], h)
 	six := func(k *verbstest.Kernel) (entry verbs.GIDEntry) {
 		ctx := must(verbs.NewContext(k.Open(), 0))(t)
 		defer ctx.Close()
@@ -464,7 +464,7 @@ func TestStuckDevice(t *testing.T) {
 	f := fixture(t, net, "UD_TIMEOUT", "30s")
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
-	p := newPuppet(t, net.Devices()[1], h)
+	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
 	check(t, ep.AMShort(3, 0, nil, 0, nil))
 	net.SetHook(verbstest.When(verbstest.From(net.Devices()[1]), verbstest.Fate{Hold: verbstest.UntilReleased}))

@@ -325,26 +325,26 @@ func TestHostileRemoteAddresses(t *testing.T) {
 func TestPeerKilled(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := open(t)
-	victim, survivor := newProcess(t, "usual", 0), newProcess(t, "usual", 0)
-	ep, other := victim.connect(t, h), survivor.connect(t, h)
+	target, survivor := newProcess(t, "usual", 0), newProcess(t, "usual", 0)
+	ep, other := target.connect(t, h), survivor.connect(t, h)
 	buf := make([]byte, childMemory)
 	var list [4]*ucttest.Completion
 	for k := range list {
 		list[k] = ucttest.NewCompletion(1)
-		if err := ep.GetZcopy(iovOf(buf), victim.mem, nil, &list[k].Completion); err != ucs.InProgress {
+		if err := ep.GetZcopy(iovOf(buf), target.mem, nil, &list[k].Completion); err != ucs.InProgress {
 			t.Fatal(err)
 		}
 	}
 	h.Worker.Progress()
 	ucttest.SameBytes(t, "the first piece", buf[:defaultSegSize], ucttest.Pattern(1<<20, 3)[:defaultSegSize])
-	victim.kill(t)
+	target.kill(t)
 	ucttest.Until(t, "the failure", func() bool { return h.Failed(ep) != nil }, h)
 	for k, c := range list {
 		if c.Fired != 1 || !errors.Is(c.Err, ucs.ErrConnectionReset) {
 			t.Errorf("operation %d: told %d times, %v", k, c.Fired, c.Err)
 		}
 	}
-	if f := h.Failures; len(f) != 1 || !errors.Is(f[0].Err, ucs.ErrConnectionReset) || f[0].UserData != victim {
+	if f := h.Failures; len(f) != 1 || !errors.Is(f[0].Err, ucs.ErrConnectionReset) || f[0].UserData != target {
 		t.Errorf("failures: %v", f)
 	}
 	if err := ep.Check(nil); !errors.Is(err, ucs.ErrConnectionReset) {

@@ -192,7 +192,7 @@ func TestSameUser(t *testing.T) {
 // thread without capabilities.
 func TestDenied(t *testing.T) {
 	needCMA(t)
-	victim := newProcess(t, "undumpable", 0)
+	target := newProcess(t, "undumpable", 0)
 	var err error
 	done := make(chan struct{})
 	go func() {
@@ -201,7 +201,7 @@ func TestDenied(t *testing.T) {
 		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err = unix.Capset(&hdr, &none[0]); err == nil {
-			err = machine.tryPeer(victim.cmd.Process.Pid)
+			err = machine.tryPeer(target.cmd.Process.Pid)
 		}
 	}()
 	<-done

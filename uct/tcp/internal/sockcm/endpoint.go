@@ -92,7 +92,7 @@ func (ep *endpoint) HandleEvent(ev event.Events) {
 
 // read goes on with what the peer says.
 func (ep *endpoint) read() {
-	msg, whole, err := ep.hear(ep.m.buf)
+	msg, whole, err := ep.readMessage(ep.m.buf)
 	switch {
 	case err != nil && ep.phase == connected && ep.disconnecting && errors.Is(err, errEnd):
 		ep.fail(nil) // as it was wanted

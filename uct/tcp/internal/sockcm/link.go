@@ -23,9 +23,9 @@ type link struct {
 	local, remote netip.AddrPort
 }
 
-// hear reads what is there, with one call, into buf, and returns the message that is
+// readMessage reads what is there, with one call, into buf, and returns the message that is
 // whole with that, if any.
-func (l *link) hear(buf []byte) (msg message, whole bool, err error) {
+func (l *link) readMessage(buf []byte) (msg message, whole bool, err error) {
 	n, errno := sys.Recv(l.fd, buf)
 	switch {
 	case errno == unix.EAGAIN:

@@ -82,7 +82,7 @@ func (v *visitor) HandleEvent(event.Events) { v.read() }
 
 // read goes on with the request.
 func (v *visitor) read() {
-	msg, whole, err := v.hear(v.l.m.buf)
+	msg, whole, err := v.readMessage(v.l.m.buf)
 	switch {
 	case err != nil && v.in == nil:
 		v.leave() // somebody who has looked whether we are here

@@ -105,7 +105,7 @@ func (it *Iface) request(pkt []byte, h wire.Header, src uint32) {
 
 // accept makes the other end of a peer's endpoint.
 func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
-	victim, ok := it.vacancy(from.Addr)
+	target, ok := it.vacancy(from.Addr)
 	if !ok {
 		it.Counters.Refused++
 		return
@@ -122,9 +122,9 @@ func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 		e.state |= gone
 		return
 	}
-	if victim != nil {
+	if target != nil {
 		it.Counters.Evicted++
-		it.drop(victim)
+		it.drop(target)
 	}
 	it.Counters.Passive++
 	e.state |= connected | passive | embryo

@@ -3,8 +3,8 @@
 package flow
 
 // vacancy looks for room for one more passive endpoint, of a peer at an address. ok is
-// false if there is none; victim is who has to go for it, if anybody.
-func (it *Iface) vacancy(addr [24]byte) (victim *Endpoint, ok bool) {
+// false if there is none; target is who has to go for it, if anybody.
+func (it *Iface) vacancy(addr [24]byte) (target *Endpoint, ok bool) {
 	ps := &it.peers
 	if ps.embryos.n >= it.cfg.MaxEmbryos {
 		e := ps.embryos.first

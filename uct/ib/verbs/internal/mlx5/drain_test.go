@@ -49,9 +49,9 @@ func three(t *testing.T, c *context, at uint32) (*cq, [3]*qp, *srq) {
 func TestDrain(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		for _, at := range []uint32{0, 1, 20, 28, 31, 0xffffffff} {
-			for victim := range 3 {
+			for target := range 3 {
 				for _, reset := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%d of %d, reset %v", victim, at, reset), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%d of %d, reset %v", target, at, reset), func(t *testing.T) {
 						cq, qps, s := three(t, c, at)
 						var want, others []uint64
 						n := uint32(0)
@@ -61,7 +61,7 @@ func TestDrain(t *testing.T) {
 								cq.put(at+n+1, q.of(abi.MLX5_CQE_RESP_SEND, 0, uint16(k)))
 								n += 2
 								list := &others
-								if i == victim {
+								if i == target {
 									list = &want
 								}
 								if n > 2 { // the first is polled before
@@ -72,9 +72,9 @@ func TestDrain(t *testing.T) {
 						}
 						cq.Poll(make([]provider.WC, 1))
 						if reset {
-							qps[victim].Reset()
+							qps[target].Reset()
 						} else {
-							qps[victim].Detach()
+							qps[target].Detach()
 						}
 						left := uint32(len(others))
 						if counter(cq.rec, 0) != (at+n-left)&0xffffff {
@@ -87,7 +87,7 @@ func TestDrain(t *testing.T) {
 							t.Errorf("%d, want %d", got, want)
 						}
 						// What comes next is seen.
-						q := qps[(victim+1)%3]
+						q := qps[(target+1)%3]
 						cq.put(cq.next, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 7))
 						if wc := cq.poll(); len(wc) != 1 {
 							t.Errorf("%+v behind them", wc)

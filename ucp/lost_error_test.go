@@ -1,0 +1,112 @@
+package ucp
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/ucp/internal/life"
+)
+
+// What becomes of others when a callback ends the goroutine that has a shared worker.
+
+// revive makes the worker one that can be closed: nothing of self is lost, but the rest of
+// the closing of an endpoint.
+func (s *shared) revive() {
+	s.gate, s.engine = gateShared, engine.New((*sleepers)(s.Worker))
+	s.wake.engine = s.engine
+	if s.own.life.Stage == life.Gone {
+		s.own.closeLanes(false)
+		s.endpoints.Remove(uint64(s.own.localID))
+	}
+}
+
+// says checks that something tells of the loss.
+func (s *shared) says(what string, told any) {
+	s.Helper()
+	if err, ok := told.(error); !ok || !strings.Contains(err.Error(), "has ended the goroutine") {
+		s.Errorf("%s: %v", what, told)
+	}
+}
+
+// TestLostInShutdown: the goroutine is one that shuts the worker down.
+func TestLostInShutdown(t *testing.T) {
+	s := newShared(t)
+	defer s.revive()
+	if _, err := s.own.TagSendSync(1, nil, &RequestParams{OnSend: func(*Request, error, any) { runtime.Goexit() }}); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // or it waits until somebody receives
+		s.Worker.Shutdown(ctx)
+		t.Error("the callback did not end the goroutine")
+	}()
+	<-over
+	s.says("Progress", misuse(func() { s.Progress() }))
+	if s.shuttingDown != 0 {
+		t.Errorf("%d goroutines are shutting the worker down, and there is none", s.shuttingDown)
+	}
+}
+
+// TestLostBesideWaiters: the goroutine is in a callback inside of others, and those who
+// wait are told.
+func TestLostBesideWaiters(t *testing.T) {
+	const waiters, lost = 3, "lost"
+	for range 20 {
+		s := newShared(t)
+		told := make(chan any)
+		for range waiters {
+			r, err := s.TagRecv(1, FullMask, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				var is any = lost
+				defer func() { told <- is }()
+				if v := misuse(func() { is = r.Wait(t.Context()) }); v != nil {
+					t.Errorf("a wait panics with %v", v)
+				}
+			}()
+			s.until("a wait", func() bool {
+				s.acquireRead()
+				defer s.releaseRead()
+				return r.waiters != nil
+			})
+		}
+		inside := func(tag Tag) func() { return func() { s.own.TagSend(tag, nil, nil) } }
+		for tag, fn := range map[Tag]func(){2: inside(3), 3: inside(4), 4: runtime.Goexit} {
+			p := &RequestParams{OnTagRecv: func(*Request, error, TagRecvInfo, any) { fn() }}
+			if _, err := s.TagRecv(tag, FullMask, nil, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() {
+			var is any = lost
+			defer func() { told <- is }()
+			s.own.TagSend(2, nil, nil) // or a waiter does it, and is lost
+			for is == lost {
+				if v := misuse(func() { s.Progress() }); v != nil {
+					is = v
+				}
+			}
+		}()
+		gone := 0
+		for range waiters + 1 {
+			if is := <-told; is == lost {
+				gone++
+			} else {
+				s.says("a call", is)
+			}
+		}
+		if gone != 1 {
+			t.Errorf("%d goroutines are lost, want one", gone)
+		}
+		s.says("Progress", misuse(func() { s.Progress() }))
+		s.revive()
+	}
+}

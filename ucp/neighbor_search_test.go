@@ -1,0 +1,186 @@
+package ucp
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// seeking is an interface of tcp that has to seek the ways to its peers.
+type seeking struct {
+	uct.Iface
+	uct.AddrLocator
+	uct.ReturnIface
+	unknown map[string]bool // device addresses
+	sought  []func(bool)    // who waits
+	origins []uct.Origin    // of the endpoints that were made
+}
+
+func (s *seeking) SeekWay(p uct.ReachableParams, done func(bool)) bool {
+	if !s.unknown[string(p.DeviceAddr)] {
+		return false
+	}
+	s.sought = append(s.sought, done)
+	return true
+}
+
+func (s *seeking) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	s.origins = append(s.origins, p.Origin)
+	if p.Origin == uct.OriginPeer && s.unknown[string(p.DeviceAddr)] {
+		return nil, ucs.ErrUnreachable
+	}
+	return s.Iface.NewEndpoint(p)
+}
+
+// over returns all that is sought, as found or not.
+func (s *seeking) over(found bool) {
+	if found {
+		s.unknown = nil
+	}
+	list := s.sought
+	s.sought = nil
+	for _, done := range list {
+		done(found)
+	}
+}
+
+// newSeeking is a attacked worker that does not know the way to lo.
+func newSeeking(t *testing.T) (v *targetWorker, s *seeking, addr *proto.WorkerAddress) {
+	v = newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	addr = &peer.described
+	was := v.ifaces[0].uct
+	s = &seeking{was, was.(uct.AddrLocator), was.(uct.ReturnIface), map[string]bool{string(addr.Devices[0].Addr): true}, nil, nil}
+	v.ifaces[0].uct = s
+	t.Cleanup(func() { v.ifaces[0].uct = was })
+	return v, s, addr
+}
+
+// TestKeptBack: a request that names a place to which no way is known waits for the end of
+// the search, and so does what else comes from there. Then it is handled once.
+func TestKeptBack(t *testing.T) {
+	for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
+		v, s, addr := newSeeking(t)
+		by := newLocated(loop, true)
+		src := v.sourceOf(&by.Source)
+		dst := map[proto.WireupType]proto.EndpointID{proto.WireupEpCheck: 0x7777}[kind]
+		before := v.stats.WireupSent
+		if err := v.says(by, kind, 0xABC, 0, peersID, dst, addr); err != nil {
+			t.Fatal(err)
+		}
+		if v.stats.WireupSent != before || by.paused != 1 || len(s.sought) == 0 {
+			t.Fatalf("%v: %d messages sent, paused %d times, sought %d ways", kind, v.stats.WireupSent-before, by.paused, len(s.sought))
+		}
+		asked := v.rates[src.account().ledger.Source()].tokens
+		s.over(true)
+		if v.stats.WireupSent != before+1 || by.paused != 0 || src.deferred != nil {
+			t.Errorf("%v: %d messages sent, paused %d times", kind, v.stats.WireupSent-before, by.paused)
+		}
+		if r := v.rates[src.account().ledger.Source()]; r.tokens != asked {
+			t.Errorf("%v: counted as another request", kind)
+		}
+		if len(s.origins) == 0 || slices.ContainsFunc(s.origins, func(o uct.Origin) bool { return o != uct.OriginPeer }) {
+			t.Errorf("%v: endpoints to addresses of origins %v", kind, s.origins)
+		}
+		if ep := v.toward(peersID); ep != nil {
+			ep.destroy(ucs.ErrCanceled)
+		}
+	}
+}
+
+// TestDeferredUnresolved: to where no way was found there is no lane, and who is gone meanwhile is
+// not answered.
+func TestDeferredUnresolved(t *testing.T) {
+	v, s, addr := newSeeking(t)
+	by := newLocated("192.0.2.66:4000", false)
+	s.unknown = map[string]bool{}
+	far := v.far(0xABC, 66)
+	s.unknown[string(far.Devices[0].Addr)] = true
+	if err := v.says(by, proto.WireupRequest, 0xABC, 0, peersID, 0, far); err != nil {
+		t.Fatal(err)
+	}
+	if by.dropped != nil {
+		t.Fatal(by.dropped)
+	}
+	s.over(false)
+	if v.toward(peersID) != nil || !errors.Is(by.dropped, ucs.ErrUnreachable) {
+		t.Errorf("an endpoint to where there is no way, or dropped because of %v", by.dropped)
+	}
+
+	s.unknown[string(addr.Devices[0].Addr)] = true
+	gone := newLocated(loop, true)
+	if err := v.says(gone, proto.WireupRequest, 0xDEF, 0, evilID, 0, addr); err != nil {
+		t.Fatal(err)
+	}
+	gone.Gone()
+	s.over(true)
+	if v.toward(evilID) != nil {
+		t.Error("an endpoint for who is gone")
+	}
+}
+
+// TestKeptBackOften: for whom searches in vain have taken too long there are none until that is
+// made up for; for others there are. What was sought at the same time counts once, and what was
+// found not at all.
+func TestKeptBackOften(t *testing.T) {
+	v, s, addr := newSeeking(t)
+	unknown := s.unknown
+	var clock time.Duration
+	defer func(old func() time.Duration) { askClock = old }(askClock)
+	askClock = func() time.Duration { return clock }
+	id := proto.EndpointID(1)
+	var by *located
+	asks := func(uid int) (sought bool) {
+		t.Helper()
+		id += 2
+		by = newLocated(loop, true)
+		by.uid = uid
+		before := len(s.sought)
+		if err := v.says(by, proto.WireupRequest, 0xABC, proto.ConnSNNone, id, 0, addr); err != nil && !errors.Is(err, ucs.ErrUnreachable) {
+			t.Fatal(err)
+		}
+		return len(s.sought) > before
+	}
+	for range 10 {
+		if !asks(7) {
+			t.Fatal("not sought for one with many connections")
+		}
+	}
+	clock += askMost / 2
+	s.over(false)
+	for range 10 {
+		if !asks(7) {
+			t.Fatal("not sought for who may ask a little more")
+		}
+		clock += askMost
+		s.over(true)
+		s.unknown = unknown
+	}
+	clock += askShare * askMost
+	asks(7)
+	clock += askMost - 1
+	s.over(false)
+	if !asks(7) {
+		t.Fatal("not sought for who may ask a little more")
+	}
+	clock += 10
+	by.Gone() // which saves nothing
+	s.over(false)
+	if asks(7) {
+		t.Error("sought for who has taken too long")
+	}
+	if !asks(8) {
+		t.Error("not sought for another")
+	}
+	s.over(false)
+	clock += askShare * askMost
+	if !asks(7) {
+		t.Error("not sought for who has made up for it")
+	}
+	s.over(false)
+}

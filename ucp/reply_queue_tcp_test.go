@@ -1,0 +1,275 @@
+package ucp
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// overTCP opens two workers with small socket buffers, and an endpoint each way.
+func overTCP(t *testing.T, settings ...[2]string) (w [2]*Worker, ep [2]*Endpoint) {
+	t.Helper()
+	logtest.Watch(t)
+	for i := range w {
+		cfg, err := ReadConfig("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range append([][2]string{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}, {"RNDV_THRESH", "inf"}}, settings...) {
+			if err := cfg.Modify(s[0], s[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, err := NewContext(ContextParams{Features: FeatureTag | FeatureStream}, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ctx.Close() })
+		if w[i], err = ctx.NewWorker(WorkerParams{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w[i].Close() })
+	}
+	for i := range w {
+		var err error
+		if ep[i], err = w[i].NewEndpoint(EndpointParams{Address: w[1-i].address, ErrMode: ErrModePeer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w, ep
+}
+
+// hangs is how long nothing happens before a test takes that for the end.
+const hangs = 20 * time.Second
+
+// progressed progresses workers until cond, or until nothing has happened for long.
+func progressed(w [2]*Worker, cond func() bool) bool {
+	for since := time.Now(); time.Since(since) < hangs; {
+		if cond() {
+			return true
+		}
+		if w[0].Progress()+w[1].Progress() > 0 {
+			since = time.Now()
+		}
+	}
+	return cond()
+}
+
+// settle progresses workers until nothing happens. What the kernel delays may still come.
+func settle(w [2]*Worker) {
+	for idle := 0; idle < 20_000; idle++ {
+		if w[0].Progress()+w[1].Progress() > 0 {
+			idle = 0
+		}
+	}
+}
+
+// TestFloodOfAcknowledged: peers that send each other synchronous messages without end,
+// far more than connections and bounds hold, get through, whether one or both do, and
+// whoever gets less time. It would hang if both stopped reading, or if answers waited
+// behind what is itself held up.
+func TestFloodOfAcknowledged(t *testing.T) {
+	needtest.Goroutines(t)
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
+	n := 100_000
+	if race.Enabled {
+		n = 10_000
+	}
+	for _, both := range []bool{false, true} {
+		for _, slow := range []int{-1, 0, 1} { // which makes progress less often; if one alone sends it does not read for a while
+			t.Run(fmt.Sprintf("both %v, slow %d", both, slow), func(t *testing.T) {
+				w, ep := overTCP(t)
+				var left [2]int // operations of the worker under way
+				for i := range w {
+					w[i].stopReplyBytes = 1 << 10
+					i := i
+					count := func(err error) {
+						if err != nil {
+							t.Errorf("worker %d: %v", i, err)
+						}
+						left[i]--
+					}
+					recvd := &RequestParams{Flags: OpNoImmediate, OnTagRecv: func(r *Request, err error, _ TagRecvInfo, _ any) { count(err); r.Free() }}
+					sent := &RequestParams{Flags: OpNoImmediate, OnSend: func(r *Request, err error, _ any) { count(err); r.Free() }}
+					for range n {
+						if both || i == 1 {
+							left[i]++
+							if _, err := w[i].TagRecv(1, FullMask, nil, recvd); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if both || i == 0 {
+							left[i]++
+							if _, err := ep[i].TagSendSync(1, nil, sent); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+				}
+				var deaf uct.SourcePauser
+				idle := 0
+				for round := 0; left != [2]int{} && idle < 1_000_000; round++ {
+					idle++
+					for i := range w {
+						if (i != slow || round%64 == 0) && w[i].Progress() > 0 {
+							idle = 0
+						}
+					}
+					switch {
+					case both || slow != 0:
+					case deaf == nil && left[1] < n:
+						deaf = ep[0].lanes[0].uct.(uct.SourceHolder).Source().Owner.(uct.SourcePauser)
+						deaf.PauseSource()
+					case w[1].stats.Paused == 1 && deaf != nil:
+						if w[1].endpoints.Len() != 1 {
+							t.Fatal("the endpoint is gone")
+						}
+						deaf.ResumeSource()
+					}
+				}
+				if left != [2]int{} {
+					t.Errorf("%v operations do not end: %+v, %+v", left, w[0].Stats(), w[1].Stats())
+				}
+				paused := w[0].stats.Paused + w[1].stats.Paused
+				if !both && slow == 0 && paused == 0 {
+					t.Error("nobody ever stopped reading: the test tests nothing")
+				}
+				t.Logf("stopped reading %d times, %d answers waited", paused, w[0].stats.Pending+w[1].stats.Pending)
+			})
+		}
+	}
+}
+
+// TestClientsComeAndGo: of clients one after the other, over tcp, nothing stays with a
+// server: neither of those that say good-bye nor of those that break off in the middle
+// of a message.
+func TestClientsComeAndGo(t *testing.T) {
+	needtest.Goroutines(t)
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
+	w, _ := overTCP(t)
+	server := w[0]
+	sizes := func() [6]int {
+		s := server.Stats()
+		return [6]int{len(server.byLedger), s.Sources, len(server.byUUID), s.Endpoints, len(server.eager.assemblies), server.unexpected}
+	}
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for range 10_000_000 {
+			if done() {
+				return
+			}
+			server.Progress()
+		}
+		t.Fatalf("%s: %+v, %v", what, server.Stats(), sizes())
+	}
+	ctx := w[1].ctx
+	accounts := ledger.Number()
+	before := sizes()
+	for i := range 2000 {
+		c, err := ctx.NewWorker(WorkerParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ep, err := c.NewEndpoint(EndpointParams{Address: server.address, ErrMode: ErrModePeer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 { // opens an endpoint here, and waits for a match that does not come
+			if _, err := ep.TagSendSync(1, make([]byte, 100), nil); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := ep.TagSend(1, make([]byte, 100), nil); err != nil {
+			t.Fatal(err)
+		}
+		until("the message", func() bool {
+			c.Progress()
+			_, found := server.TagPeek(1, FullMask)
+			return found
+		})
+		if i%2 == 0 {
+			if _, err := server.TagRecv(1, FullMask, make([]byte, 100), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		until("the end of the client", func() bool { return server.Stats().Endpoints == before[3] })
+		if i%2 != 0 {
+			if _, err := server.TagRecv(1, FullMask, make([]byte, 100), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	until("the end of all", func() bool { return sizes() == before && ledger.Number() <= accounts+1 }) // that of the other worker
+}
+
+// TestKnownByLane: a peer is known by the endpoint toward it, also if nothing was ever
+// said about endpoints.
+func TestKnownByLane(t *testing.T) {
+	w, ep := overTCP(t)
+	if _, err := ep[1].TagSend(1, make([]byte, 100), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ep[0].TagSend(1, make([]byte, 100), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w {
+		for found := false; !found; _, found = w[i].TagPeek(1, FullMask) {
+			w[0].Progress()
+			w[1].Progress()
+		}
+	}
+	for i := range w {
+		if p := w[i].Peers(); len(p) != 1 || !p[0].Known || p[0].UID != os.Getuid() && p[0].UID != -1 || p[0].Bytes < 100 {
+			t.Errorf("worker %d: %+v", i, p)
+		}
+		ep[i].Close()
+	}
+	for i := range w {
+		if p := w[i].Peers(); len(p) != 1 || p[0].Known || w[i].unbound != 0 {
+			t.Errorf("worker %d, without an endpoint: %+v, %d untied", i, p, w[i].unbound)
+		}
+	}
+}
+
+// TestConnectedAwaitsNothing: of two that ask each other at once for the id of an endpoint
+// one gets no answer, and knows it nevertheless. Neither waits for the other then, or it
+// could never stop reading.
+func TestConnectedAwaitsNothing(t *testing.T) {
+	w, ep := overTCP(t)
+	for i := range ep {
+		req, err := ep[i].TagSendSync(1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recv, err := w[i].TagRecv(1, FullMask, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if !req.Done() || !recv.Done() {
+				t.Error("the messages did not get through")
+			}
+		})
+	}
+	progressed(w, func() bool {
+		return ep[0].remoteID != 0 && ep[1].remoteID != 0 && !ep[0].unanswered() && !ep[1].unanswered()
+	})
+	for i := range ep {
+		if ep[i].awaits() {
+			t.Errorf("worker %d waits for its peer, with state %b", i, ep[i].state)
+		}
+	}
+}

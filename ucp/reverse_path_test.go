@@ -1,0 +1,330 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// frames of the tcp transport, by hand.
+func tcpFrame(id byte, body []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32([]byte{id}, uint32(len(body))), body...)
+}
+
+func tcpEvent(event uint32) []byte { return tcpFrame(32, binary.LittleEndian.AppendUint32(nil, event)) }
+
+// tcpRequest says that its sender listens at a port of 127.0.0.1.
+func tcpRequest(port uint16, sn uint64) []byte {
+	b := append(binary.LittleEndian.AppendUint32(nil, 1), 0)
+	b = binary.LittleEndian.AppendUint64(b, sn)
+	b = append(b, 2, 0)
+	b = append(binary.BigEndian.AppendUint16(b, port), 127, 0, 0, 1)
+	return tcpFrame(32, append(b, make([]byte, 8)...))
+}
+
+// TestWayBack: who names a place that he is not at gets his answers over the connection
+// that he asks on. Nothing is connected, the application does not get his endpoint, and
+// he gets no memory that is for whoever is there.
+func TestWayBack(t *testing.T) {
+	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+	own := v.described.Devices[0].Ifaces[0].Addr
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := uint16(l.Addr().(*net.TCPAddr).Port)
+	if err := l.Close(); err != nil { // nobody of this user is there
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), binary.BigEndian.Uint16(own)).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	addr := v.described.Clone()
+	addr.UUID = 0xABC
+	addr.Devices[0].Ifaces[0].Addr = binary.BigEndian.AppendUint16(nil, named)
+	m := proto.Wireup{Type: proto.WireupRequest, ConnSN: 0, SrcEp: peersID, Address: *addr}
+	asks, err := m.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := binary.LittleEndian.AppendUint64(nil, 0xCAFEBABE12345678)
+	first = append(append(first, tcpRequest(named, 0)...), tcpFrame(byte(proto.IDWireup), asks)...)
+	if _, err := c.Write(first); err != nil {
+		t.Fatal(err)
+	}
+	read := func(want []byte) {
+		t.Helper()
+		got, b := []byte(nil), make([]byte, 1)
+		until(t, "answer", func() bool {
+			for len(got) < len(want) {
+				if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+					t.Fatal(err)
+				}
+				if n, _ := c.Read(b); n == 0 {
+					return false
+				}
+				got = append(got, b[0])
+			}
+			return true
+		}, v)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got % x, want % x", got, want)
+		}
+	}
+	ack := tcpEvent(2)
+	read(append(slices.Clone(ack), tcpRequest(binary.BigEndian.Uint16(own), 0)...))
+	if _, err := c.Write(ack); err != nil {
+		t.Fatal(err)
+	}
+	ep := v.toward(peersID)
+	reply := proto.Wireup{Type: proto.WireupReply, ConnSN: 0, SrcEp: ep.localID, DstEp: peersID, Address: v.emptyAddress()}
+	said, err := reply.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(tcpFrame(byte(proto.IDWireup), said))
+	if !ep.dest.reversePath || ep.leadsTo(addr) {
+		t.Error("the endpoint leads to where the stranger says")
+	}
+	if _, err := v.guards.put[0].register(make([]byte, 8), uct.AccessRemotePut, ep); err == nil {
+		t.Error("memory is opened to who is there")
+	}
+
+	packed, err := addr.Append(nil, proto.FormWorker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := v.NewEndpoint(EndpointParams{Address: packed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mine == ep || mine.remoteID != 0 || mine.peer == ep.peer {
+		t.Error("the application got the stranger's endpoint")
+	}
+	mine.destroy(ucs.ErrCanceled)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "end", func() bool { return v.toward(peersID) == nil }, v)
+	if v.unexpected != 0 {
+		t.Errorf("%d endpoints are left", v.unexpected)
+	}
+}
+
+// TestNoWayBack: who cannot be answered loses his connection, and does not wait.
+func TestNoWayBack(t *testing.T) {
+	v := newTarget(t, "TLS", "self")
+	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	by := newLocated("192.0.2.66:4000", false)
+	claims := ledger.Refusals(ledger.Claim)
+	err := v.says(by, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.described)
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || len(v.byUUID) != 0 {
+		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.byUUID))
+	}
+	err = v.says(by, proto.WireupEpCheck, 0xABC, 0, evilID, 0x7777, &peer.described)
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+2 || len(v.byUUID) != 0 {
+		t.Errorf("asks for an end: %v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.byUUID))
+	}
+	for kind, dst := range map[proto.WireupType]proto.EndpointID{proto.WireupRequest: 0, proto.WireupEpCheck: 0x7777} {
+		if err := v.says(nil, kind, 0xABC, 0, evilID, dst, &peer.described); err != nil {
+			t.Errorf("%v through memory of ours: %v", kind, err)
+		}
+	}
+}
+
+// far is an address with devices at IP addresses that end in these numbers.
+func (v *targetWorker) far(uuid uint64, ends ...byte) *proto.WorkerAddress {
+	a := v.part("tcp")
+	a.UUID = uuid
+	lo := a.Devices[0]
+	a.Devices = nil
+	for _, ip := range ends {
+		d := lo
+		d.Addr = []byte{0, 2, 192, 0, 2, ip}
+		d.Ifaces = slices.Clone(lo.Ifaces)
+		a.Devices = append(a.Devices, d)
+	}
+	return a
+}
+
+// TestTrustedDevices: a peer that the application knows at several addresses may ask
+// from one and name another; nobody else may.
+func TestTrustedDevices(t *testing.T) {
+	for _, check := range []string{"y", "try"} {
+		v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
+		p := v.peerOf(v.far(0xABC, 7, 8))
+		p.given = true
+		stranger := v.Worker.newUntrustedPeer(v.far(0xABC, 9, 5))
+		for _, c := range []struct {
+			from  string
+			uuid  uint64
+			names byte
+			want  bool
+		}{
+			{"192.0.2.8:4000", 0xABC, 7, true},
+			{"192.0.2.7:4000", 0xABC, 8, true},
+			{"192.0.2.7:4000", 0xABC, 6, false},
+			{"192.0.2.6:4000", 0xABC, 7, false},
+			{"192.0.2.8:4000", 0xDEF, 7, false},
+			{"192.0.2.9:4000", 0xABC, 5, false}, // he says so himself
+		} {
+			a := v.far(c.uuid, c.names)
+			by := newLocated(c.from, false)
+			said := v.validateAddress(v.sourceOf(&by.Source), a)
+			if got := a.NumIfaces() == 1; got != c.want || (said == nil) != c.want {
+				t.Errorf("CHECK_SOURCE=%s, from %s, names %d: believed %v", check, c.from, c.names, got)
+			}
+			if said != nil && said.NumIfaces() != 1 {
+				t.Errorf("what was said is lost: %+v", said)
+			}
+		}
+		lo := v.part("tcp")
+		by := newLocated("192.0.2.9:4000", false)
+		if said := v.validateAddress(v.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil || said.NumIfaces() != 0 {
+			t.Errorf("CHECK_SOURCE=%s: our own listener, for somebody elsewhere: %+v", check, said)
+		}
+		p.given = false
+		v.releasePeer(p)
+		v.releasePeer(stranger)
+	}
+}
+
+// TestCheckSourceDefault: the default is safe.
+func TestCheckSourceDefault(t *testing.T) {
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := NewContext(ContextParams{Features: FeatureTag}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	if c := ctx.settings.CheckSource; c != config.Try {
+		t.Errorf("UCX_CHECK_SOURCE is %v", c)
+	}
+}
+
+// TestSaidDevices: a peer that names two devices is answered at the one that it asks
+// from, and may write from both into memory that is opened to it.
+func TestSaidDevices(t *testing.T) {
+	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	a := peer.described.Clone()
+	a.Devices = append(a.Devices, v.far(peer.uuid, 7).Devices...)
+	ep := v.asks(newLocated(loop, true), peer.uuid, 0, peersID, a)
+	if ep == nil || !slices.Equal(entriesOf(ep.dest.address), entriesOf(&peer.described)) {
+		t.Fatalf("the endpoint is %+v", ep)
+	}
+	if ep.dest.reversePath || !reflect.DeepEqual(ep.dest.scopes, v.scopesOf(a)) || reflect.DeepEqual(ep.dest.scopes, v.scopesOf(&peer.described)) {
+		t.Error("memory is not open to the other device")
+	}
+	if !slices.Equal(ep.peer.entries, entriesOf(&peer.described)) {
+		t.Error("the other device is believed")
+	}
+	ep.destroy(ucs.ErrCanceled)
+}
+
+// waits is an endpoint of the application that waits for the peer of an address. There
+// is no way there: what it sends goes to the worker itself.
+func (v *targetWorker) waits(a *proto.WorkerAddress) *Endpoint {
+	v.Helper()
+	p := v.peerOf(a)
+	p.given = true
+	ep, err := v.newEndpoint(&v.described, ErrModeNone, 0)
+	if err != nil {
+		v.Fatal(err)
+	}
+	ep.setPeer(p)
+	ep.connSN = p.takeSN()
+	ep.report(life.Claim, nil)
+	v.unbound++
+	p.addUnmatched(ep)
+	return ep
+}
+
+// TestMigratedPeer: an endpoint that waits for a peer of an old release takes a request from
+// one other place than the address names; that of others does not.
+func TestMigratedPeer(t *testing.T) {
+	if connectsFromListed(&proto.WorkerAddress{Version: proto.AddressV2, Release: 16}) {
+		t.Error("C UCX 1.13 with addresses of the second version is taken for 1.22")
+	}
+	for _, c := range []struct {
+		name   string
+		check  string
+		change func(a *proto.WorkerAddress)
+		want   bool
+	}{
+		{"C UCX 1.13", "try", func(a *proto.WorkerAddress) { a.Devices[0].MDCaps = 0x20 }, true},
+		{"C UCX 1.17", "try", func(a *proto.WorkerAddress) { a.Release = 17 }, true},
+		{"C UCX 1.22", "try", func(a *proto.WorkerAddress) { a.Release = 22 }, false},
+		{"this library", "try", func(*proto.WorkerAddress) {}, false},
+		{"C UCX 1.13, checked", "y", func(a *proto.WorkerAddress) { a.Devices[0].MDCaps = 0x20 }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", c.check)
+			a := v.far(0xABC, 7)
+			c.change(a)
+			eps := [...]*Endpoint{v.waits(a), v.waits(a)}
+			p := eps[0].peer
+			roams, thief := newLocated("192.0.2.1:4000", false), newLocated("192.0.2.2:4000", false)
+			v.asks(newLocated("192.0.2.1:4000", false), 0xDEF, 0, evilID, a)
+			v.asks(roams, 0xABC, 0, peersID, a)
+			v.asks(thief, 0xABC, 1, evilID, a)
+			if got := eps[0].remoteID == peersID; got != c.want {
+				t.Errorf("the peer is connected: %v", got)
+			}
+			v.asks(roams, 0xABC, 1, peersID+2, a)
+			if got := eps[1].remoteID == peersID+2; got != c.want {
+				t.Errorf("the peer is connected again: %v", got)
+			}
+			if v.sourceOf(&roams.Source).peer == p || p.lastSource != nil {
+				t.Error("the connection is the peer's without proof")
+			}
+			v.asks(roams, 0xABC, 2, peersID+4, a)
+			if v.toward(peersID+4) != nil {
+				t.Error("an endpoint that the application has not asked for")
+			}
+			for _, ep := range eps {
+				ep.destroy(ucs.ErrCanceled)
+			}
+		})
+	}
+}
+
+// TestPairwiseElsewhere: lanes that are connected pairwise may lead to other places than where
+// a request comes from, but not to this machine for who is elsewhere.
+func TestPairwiseElsewhere(t *testing.T) {
+	for _, pairwise := range []bool{false, true} {
+		v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+		attr := *v.ifaces[0].attr
+		if pairwise {
+			attr.Flags &^= uct.IfaceConnectToIface
+		}
+		v.ifaces[0].attr = &attr
+		by := newLocated("192.0.2.9:4000", false)
+		a := v.far(0xABC, 9, 5)
+		said := v.validateAddress(v.sourceOf(&by.Source), a)
+		if n := a.NumIfaces(); n != map[bool]int{false: 1, true: 2}[pairwise] || (said == nil) != pairwise {
+			t.Errorf("pairwise %v: %d entries are believed, %+v is not", pairwise, n, said)
+		}
+		lo := v.part("tcp")
+		if said := v.validateAddress(v.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil {
+			t.Errorf("pairwise %v: our own listener, for somebody elsewhere: %+v", pairwise, said)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package ucp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// targetWorker is a worker with an endpoint to itself.
+type targetWorker struct {
+	testing.TB
+	*Worker
+	ep  *Endpoint
+	log *logtest.Log
+}
+
+// targetFeatures are those of targets.
+const targetFeatures = FeatureTag | FeatureStream | FeatureRMA | FeatureAMO32 | FeatureAMO64
+
+func newTarget(t testing.TB, settings ...string) *targetWorker {
+	t.Helper()
+	return newTargetFor(t, targetFeatures, settings...)
+}
+
+func newTargetFor(t testing.TB, f Features, settings ...string) *targetWorker {
+	t.Helper()
+	log := logtest.Watch(t)
+	ctx := contextFor(t, f, settings...)
+	t.Cleanup(func() {
+		if err := ctx.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := openTarget(t, ctx)
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	log.Allow("too many endpoints opened by peers")
+	log.Allow("no way back to a peer")
+	log.Allow("refusing a peer's request")
+	return newTargetOf(t, w, log)
+}
+
+// targetContext makes the context of targets.
+func targetContext(t testing.TB, settings ...string) *Context {
+	t.Helper()
+	return contextFor(t, targetFeatures, settings...)
+}
+
+func contextFor(t testing.TB, f Features, settings ...string) *Context {
+	t.Helper()
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings = append([]string{"TLS", "self", "MAX_UNEXP_BYTES", "1m", "CHECK_SOURCE", "y"}, settings...)
+	for i := 0; i < len(settings); i += 2 {
+		if err := cfg.Modify(settings[i], settings[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, err := NewContext(ContextParams{Features: f}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// openTarget makes the worker of a attacked worker.
+func openTarget(t testing.TB, ctx *Context) *Worker {
+	t.Helper()
+	w, err := ctx.NewWorker(WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// newTargetOf makes a attacked worker of a worker.
+func newTargetOf(t testing.TB, w *Worker, log *logtest.Log) *targetWorker {
+	t.Helper()
+	var err error
+	v := &targetWorker{TB: t, Worker: w, log: log}
+	if v.ep, err = w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// handlers are the entries for messages of peers.
+func (v *targetWorker) handlers() map[string]uct.AMHandler {
+	w := v.Worker
+	return map[string]uct.AMHandler{
+		"wireup": w.onWireup, "token": w.onToken,
+		"eager only": w.onEagerOnly(), "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
+		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
+		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,
+		"put": w.onPut, "get request": w.onGetReq, "get reply": w.onGetRep, "completion": w.onCompletion,
+		"atomic request": w.onAtomicReq, "atomic reply": w.onAtomicRep, "stream data": w.onStreamData,
+	}
+}
+
+// exchange sends messages of all kinds to itself and checks them.
+func (v *targetWorker) exchange() {
+	v.Helper()
+	v.exchangeOf(0, 8, 5000, 100_000, 1<<20)
+}
+
+// exchangeOf is exchange of messages of some lengths.
+func (v *targetWorker) exchangeOf(lengths ...int) {
+	v.Helper()
+	for i, n := range lengths {
+		src := bytes.Repeat([]byte{byte(i + 1)}, n)
+		buf := make([]byte, n)
+		recv, err := v.TagRecv(0x600D, FullMask, buf, nil)
+		if err != nil || recv == nil {
+			v.Fatalf("receive: %v, %v", recv, err)
+		}
+		send, err := v.ep.TagSendSync(0x600D, src, nil)
+		if err != nil {
+			v.Fatal(err)
+		}
+		for range 10_000 {
+			if recv.Done() && send.Done() {
+				break
+			}
+			v.Progress()
+		}
+		if err := recv.Err(); err != nil {
+			v.Fatalf("%d bytes: receive: %v", n, err)
+		}
+		if err := send.Err(); err != nil {
+			v.Fatalf("%d bytes: send: %v", n, err)
+		}
+		if !bytes.Equal(buf, src) {
+			v.Fatalf("%d bytes: wrong message", n)
+		}
+		recv.Free()
+		send.Free()
+	}
+}
+
+// refused checks that a message is an error of the sender, and counted.
+func (v *targetWorker) refused(what string, err error) {
+	v.Helper()
+	if err == nil {
+		v.Errorf("%s: accepted", what)
+	}
+	if v.stats.Malformed == 0 {
+		v.Errorf("%s: not counted", what)
+	}
+	v.stats.Malformed = 0
+}
+
+// dropped checks that a message for something that is gone is ignored, and
+// counted.
+func (v *targetWorker) dropped(what string, err error) {
+	v.Helper()
+	if err != nil {
+		v.Errorf("%s: %v", what, err)
+	}
+	if v.stats.Dropped == 0 {
+		v.Errorf("%s: not counted", what)
+	}
+	v.stats.Dropped = 0
+}
+
+// syncSend starts a synchronous send that is not matched: the posted
+// receives are put aside meanwhile.
+func (v *targetWorker) syncSend(tag Tag) *Request {
+	v.Helper()
+	posted := v.tag.tagMatcher
+	v.tag.tagMatcher = tagMatcher{spread: posted.spread}
+	req := v.unmatched(tag)
+	v.tag.tagMatcher = posted
+	return req
+}
+
+// unmatched is syncSend where no receives are posted.
+func (v *targetWorker) unmatched(tag Tag) *Request {
+	v.Helper()
+	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
+	if err != nil || req.Done() {
+		v.Fatalf("synchronous send: %v, %v", req.Err(), err)
+	}
+	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
+		v.tag.removeUnexpected(d)
+		v.putMessage(d)
+	}
+	return req
+}
+
+// offer starts a rendezvous of n bytes that nobody has answered.
+func (v *targetWorker) offer(n int) *Request {
+	v.Helper()
+	req, err := v.ep.TagSend(0xBAD, zeros[:n], nil)
+	if err != nil || req == nil || req.Done() || !req.is(kindOffer) {
+		v.Fatalf("a large send is no offer: %v, %v", req, err)
+	}
+	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
+		v.tag.removeUnexpected(d)
+		v.putMessage(d)
+	}
+	return req
+}
+
+const offerLength = 1 << 20
+
+// zeros is what offers are of.
+var zeros [offerLength]byte
+
+// fetching is a receive that has asked for data which does not come.
+func (v *targetWorker) fetching(buf []byte) *Request {
+	v.Helper()
+	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: len(buf)}
+	if err := v.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
+		v.Fatal(err)
+	}
+	v.stats.Dropped = 0 // the answer to a request that is not there
+	if req.Done() || !req.is(kindAsk) {
+		v.Fatal("the receive does not wait for data")
+	}
+	return req
+}
