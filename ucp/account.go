@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -13,6 +14,30 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
+
+// accountTable is what peers make a worker hold: the accounts that are charged with it, and the
+// limits that they are held to.
+type accountTable struct {
+	w        *Worker
+	byLedger map[*ledger.Account]*account
+	most     int    // accounts that there ever were
+	unnamed  source // of transports that do not tell connections apart
+	sources  int    // connections for which something is held
+	reserved int    // bytes that the accounts are charged with for sources
+	maxHeld  int    // bytes of messages that the accounts of the process may come to
+
+	queuedReplyBytes int // of answers that wait for their transport
+	stopReplyBytes   int // unread replies of a connection at which it is not read any more
+	maxReplyBytes    int // unread replies that a connection may have at all
+
+	unbound     int // endpoints of the application whose peers' accounts are not known
+	unboundSeen int // value of unbound when all of them were looked at
+	nextUnbound int // slot of the endpoint to go on with
+
+	offerSource *source     // of the offer that is being handled
+	roomWanted  atomic.Bool // another worker has no room for endpoints
+	evicting    bool        // ends are put off: a handler up the stack is in the middle of something
+}
 
 // account is an account of the process as one worker sees it: all connections to the
 // worker that come from one address, or from one user of this machine. Messages are
@@ -39,23 +64,24 @@ const (
 
 // slack is what an account that holds n bytes may be charged with in advance: little of
 // what it holds, and little of what there is.
-func (w *Worker) slack(n int) int {
-	return min(max(n/8, minSlack), w.maxHeld/256, maxSlack)
+func (at *accountTable) slack(n int) int {
+	return min(max(n/8, minSlack), at.maxHeld/256, maxSlack)
 }
 
 // accountOf returns the account of an account, which the caller has to join.
-func (w *Worker) accountOf(who ledger.Source) *account {
+func (at *accountTable) accountOf(who ledger.Source) *account {
+	w := at.w
 	a := ledger.Open(who)
-	if p := w.byLedger[a]; p != nil {
+	if p := at.byLedger[a]; p != nil {
 		a.Close() // p has it open
 		return p
 	}
-	if w.byLedger == nil {
-		w.byLedger = make(map[*ledger.Account]*account)
+	if at.byLedger == nil {
+		at.byLedger = make(map[*ledger.Account]*account)
 	}
 	p := &account{w: w, ledger: a}
-	w.byLedger[a] = p
-	w.most = max(w.most, len(w.byLedger))
+	at.byLedger[a] = p
+	at.most = max(at.most, len(at.byLedger))
 	return p
 }
 
@@ -80,21 +106,21 @@ func (p *account) close() {
 	p.ledger.Add(ledger.Owed, -int64(p.replyHigh))
 	p.ledger.Add(ledger.Endpoints, -int64(p.opened))
 	p.replyHigh, p.opened = 0, 0
-	delete(w.byLedger, p.ledger)
+	delete(w.accounts.byLedger, p.ledger)
 	p.ledger.Close()
-	if len(w.byLedger) <= 1 && w.most > shrinkFrom { // maps do not shrink
-		w.most = 1
-		old := w.byLedger
-		w.byLedger = nil
+	if len(w.accounts.byLedger) <= 1 && w.accounts.most > shrinkFrom { // maps do not shrink
+		w.accounts.most = 1
+		old := w.accounts.byLedger
+		w.accounts.byLedger = nil
 		for a, q := range old {
-			w.byLedger = map[*ledger.Account]*account{a: q}
+			w.accounts.byLedger = map[*ledger.Account]*account{a: q}
 		}
 	}
 }
 
 // closeAccounts is for the end of the worker.
-func (w *Worker) closeAccounts() {
-	for _, p := range w.byLedger {
+func (at *accountTable) closeAccounts() {
+	for _, p := range at.byLedger {
 		for s := p.sources; s != nil; s = s.next {
 			s.detached = true
 		}
@@ -109,8 +135,8 @@ const shrinkFrom = 1024
 // resize charges the account with high bytes.
 func (p *account) resize(high int) {
 	p.ledger.Add(ledger.Bytes, int64(high-p.high))
-	p.w.reserved += high - p.high
-	p.high, p.low = high, high-4*p.w.slack(high)
+	p.w.accounts.reserved += high - p.high
+	p.high, p.low = high, high-4*p.w.accounts.slack(high)
 }
 
 // reserve charges the account for n bytes more, and some in advance, if the process
@@ -121,7 +147,7 @@ func (p *account) reserve(n, limit int) bool {
 		return true
 	}
 	free := int64(limit) - ledger.Total(ledger.Bytes)
-	extra := p.w.slack(p.held + n)
+	extra := p.w.accounts.slack(p.held + n)
 	if int64(need+extra) > free {
 		extra = 0
 	}
@@ -134,19 +160,19 @@ func (p *account) reserve(n, limit int) bool {
 
 // held is the memory of messages without a receive: our buffers, and message
 // objects with the transports' memory that they keep.
-func (w *Worker) held() (n int) {
-	for _, p := range w.byLedger {
+func (at *accountTable) held() (n int) {
+	for _, p := range at.byLedger {
 		n += p.held
 	}
 	return n
 }
 
 // trim gives back what is charged in advance to any account of the worker.
-func (w *Worker) trim() {
-	if w.reserved <= w.held() {
+func (at *accountTable) trim() {
+	if at.reserved <= at.held() {
 		return
 	}
-	for _, p := range w.byLedger {
+	for _, p := range at.byLedger {
 		if p.high > p.held {
 			p.resize(p.held)
 			p.low = 0
@@ -174,7 +200,7 @@ func (s *source) amount(k ledger.Kind) int {
 func (p *account) largestSource(k ledger.Kind) *source {
 	var hog *source
 	for s := p.sources; s != nil; s = s.next {
-		if s != &s.w.unnamed && !s.evicted && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
+		if s != &s.w.accounts.unnamed && !s.evicted && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
 			hog = s
 		}
 	}
@@ -213,62 +239,64 @@ func overshoot(limit int) int { return limit / 16 }
 // charge reports whether n more bytes from s may be kept for receives that are
 // not posted. Beyond the limit, which protects the process, who holds most loses its
 // messages and its connection: by the error, if it is s.
-func (w *Worker) charge(s *source, n int) error {
+func (at *accountTable) charge(s *source, n int) error {
 	if p := s.charged; p != nil && p.held+n <= p.high {
 		return nil
 	}
-	return w.makeRoom(s, n)
+	return at.makeRoom(s, n)
 }
 
 //go:noinline
-func (w *Worker) makeRoom(s *source, n int) error {
+func (at *accountTable) makeRoom(s *source, n int) error {
 	p := s.account()
 	fits := func(limit int) bool { return p.reserve(n, limit) }
-	if fits(w.maxHeld) {
+	if fits(at.maxHeld) {
 		return nil
 	}
-	w.trim()
-	return w.enforceLimit(s, ledger.Bytes, n, w.maxHeld, fits, func() error {
+	at.trim()
+	return at.enforceLimit(s, ledger.Bytes, n, at.maxHeld, fits, func() error {
 		return fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
-			ledger.Total(ledger.Bytes), n, w.maxHeld, ucs.ErrExceedsLimit)
+			ledger.Total(ledger.Bytes), n, at.maxHeld, ucs.ErrExceedsLimit)
 	})
 }
 
 // mayOpen reports whether s may open one more endpoint toward the worker.
-func (w *Worker) mayOpen(s *source) error {
+func (at *accountTable) mayOpen(s *source) error {
+	w := at.w
 	limit := w.ctx.settings.MaxUnexpEps
 	fits := func(limit int) bool { return ledger.Total(ledger.Endpoints) < int64(limit) }
 	if fits(limit) {
 		return nil
 	}
-	return w.enforceLimit(s, ledger.Endpoints, 1, limit, fits, func() error {
+	return at.enforceLimit(s, ledger.Endpoints, 1, limit, fits, func() error {
 		return fmt.Errorf("ucp: peers have opened %d endpoints, UCX_MAX_UNEXP_EPS=%d: %w",
 			ledger.Total(ledger.Endpoints), limit, ucs.ErrExceedsLimit)
 	})
 }
 
 // enforceLimit makes room for n more of something that s asks for, or refuses it.
-func (w *Worker) enforceLimit(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
-	w.bindAccounts()
+func (at *accountTable) enforceLimit(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
+	w := at.w
+	at.bindAccounts()
 	mine := s.account().ledger
 	for asked := false; ; {
 		if fits(limit) {
 			return nil
 		}
 		who, most, strange := ledger.Greediest(k)
-		theirs := w.accountOfSource(who)
+		theirs := at.accountOfSource(who)
 		var hog *source // of this worker, that gives way
 		switch {
 		case who == mine.Source():
 			hog = s.account().largestSource(k)
-			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= w.unnamed.amount(k) && w.unnamed.charged == s.account()) {
+			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= at.unnamed.amount(k) && at.unnamed.charged == s.account()) {
 				hog = nil
 			}
 		case strange && !mine.Stranger() || strange == mine.Stranger() && most > mine.Of(k)+int64(n):
 			if theirs != nil {
 				hog = theirs.largestSource(k)
 			}
-			if hog != nil && theirs == w.unnamed.charged && hog.amount(k) <= w.unnamed.amount(k) {
+			if hog != nil && theirs == at.unnamed.charged && hog.amount(k) <= at.unnamed.amount(k) {
 				hog = nil // who holds most cannot be told
 			}
 			if hog == nil || 2*int64(theirs.amount(k)) < most { // most of it is with others
@@ -283,7 +311,7 @@ func (w *Worker) enforceLimit(s *source, k ledger.Kind, n, limit int, fits func(
 		if hog == nil {
 			break
 		}
-		w.evict(hog, say()) // each at most once
+		at.evict(hog, say()) // each at most once
 	}
 	if share := int64(limit) / int64(ledger.Number()+1); mine.Source() != ledger.Shared && mine.Of(k)+int64(n) <= share &&
 		fits(limit+overshoot(limit)) {
@@ -294,12 +322,13 @@ func (w *Worker) enforceLimit(s *source, k ledger.Kind, n, limit int, fits func(
 		reason = ledger.TooManyEps
 	}
 	err := say()
-	w.logRefusal(mine, reason, err)
+	at.logRefusal(mine, reason, err)
 	return err
 }
 
 // logRefusal counts that something was refused to a peer, and logs it now and then.
-func (w *Worker) logRefusal(who *ledger.Account, reason ledger.Reason, err error) {
+func (at *accountTable) logRefusal(who *ledger.Account, reason ledger.Reason, err error) {
+	w := at.w
 	w.stats.Refused++
 	if who.Refuse(reason) {
 		w.ctx.log.Warn("refusing a peer's request", zap.String("worker", w.name), zap.Stringer("from", who.Source()), zap.Error(err))
@@ -307,46 +336,48 @@ func (w *Worker) logRefusal(who *ledger.Account, reason ledger.Reason, err error
 }
 
 // accountOfSource returns the account of an account if the worker has one.
-func (w *Worker) accountOfSource(who ledger.Source) *account {
+func (at *accountTable) accountOfSource(who ledger.Source) *account {
 	a := ledger.Open(who)
 	defer a.Close()
-	return w.byLedger[a]
+	return at.byLedger[a]
 }
 
 // evict drops a connection and frees what it made the worker hold.
-func (w *Worker) evict(s *source, reason error) {
+func (at *accountTable) evict(s *source, reason error) {
+	w := at.w
 	if s.account().ledger.Refuse(ledger.Evicted) {
 		w.ctx.log.Warn("dropping the connection that holds the most", zap.String("worker", w.name), zap.Stringer("from", s.account().ledger.Source()),
 			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
 	}
 	w.stats.Evicted++
 	s.evicted = true
-	evicting := w.evicting
-	w.evicting = true
+	evicting := at.evicting
+	at.evicting = true
 	for _, f := range w.families {
 		f.evict(s, reason)
 	}
 	if s.uct != nil {
 		s.uct.Drop(reason)
 	}
-	w.evicting = evicting
-	w.trim()
+	at.evicting = evicting
+	at.trim()
 }
 
 // reclaimAsked does what another worker has asked for: the greediest give way until there is
 // some room again, as far as they are here.
-func (w *Worker) reclaimAsked() {
+func (at *accountTable) reclaimAsked() {
+	w := at.w
 	w.reclaimWanted.Store(false)
-	w.trim()
-	w.bindAccounts()
+	at.trim()
+	at.bindAccounts()
 	for _, l := range []struct {
 		kind  ledger.Kind
 		limit int
-	}{{ledger.Bytes, w.maxHeld}, {ledger.Endpoints, w.ctx.settings.MaxUnexpEps}} {
+	}{{ledger.Bytes, at.maxHeld}, {ledger.Endpoints, w.ctx.settings.MaxUnexpEps}} {
 		target := int64(l.limit - overshoot(l.limit))
 		for ledger.Total(l.kind) > target {
 			who, _, _ := ledger.Greediest(l.kind)
-			p := w.accountOfSource(who)
+			p := at.accountOfSource(who)
 			if p == nil {
 				break
 			}
@@ -354,15 +385,16 @@ func (w *Worker) reclaimAsked() {
 			if hog == nil {
 				break
 			}
-			w.evict(hog, fmt.Errorf("ucp: peers make the process hold too many %s, and another worker needs some: %w", l.kind, ucs.ErrExceedsLimit))
+			at.evict(hog, fmt.Errorf("ucp: peers make the process hold too many %s, and another worker needs some: %w", l.kind, ucs.ErrExceedsLimit))
 		}
 	}
 }
 
 // bindAccounts finds out whom the application knows by the endpoints that it has made. It is
 // done when it matters, and what was found out is kept.
-func (w *Worker) bindAccounts() {
-	if w.unbound == 0 {
+func (at *accountTable) bindAccounts() {
+	w := at.w
+	if at.unbound == 0 {
 		return
 	}
 	look := func(ep *Endpoint) {
@@ -370,12 +402,12 @@ func (w *Worker) bindAccounts() {
 			ep.bindToLanes()
 		}
 	}
-	if w.unbound != w.unboundSeen {
+	if at.unbound != at.unboundSeen {
 		w.endpoints.Each(look)
-		w.unboundSeen = w.unbound
+		at.unboundSeen = at.unbound
 		return
 	}
-	w.nextUnbound = w.endpoints.Some(w.nextUnbound, fewEndpoints, look)
+	at.nextUnbound = w.endpoints.Some(at.nextUnbound, fewEndpoints, look)
 }
 
 // fewEndpoints are looked at each time among those of which nothing was found out.
@@ -398,7 +430,7 @@ func (ep *Endpoint) bindAccount(who ledger.Source) {
 	if b := ep.ensureCharge(); b.boundTo == nil && ep.life.Stage != life.Gone {
 		b.boundTo = ledger.Open(who)
 		b.boundTo.Add(ledger.Known, 1)
-		ep.w.unbound--
+		ep.w.accounts.unbound--
 	}
 }
 
@@ -407,7 +439,7 @@ func (ep *Endpoint) unbindAccount() {
 	switch {
 	case !ep.life.Mine():
 	case ep.charge == nil || ep.charge.boundTo == nil:
-		ep.w.unbound--
+		ep.w.accounts.unbound--
 	default:
 		ep.charge.boundTo.Add(ledger.Known, -1)
 		ep.charge.boundTo.Close()
@@ -426,7 +458,8 @@ var siblings struct {
 
 // joinSiblings makes a worker one that others can ask to give something back; resign ends
 // that.
-func (w *Worker) joinSiblings() {
+func (at *accountTable) joinSiblings() {
+	w := at.w
 	siblings.Lock()
 	defer siblings.Unlock()
 	if siblings.workers == nil {
@@ -435,7 +468,8 @@ func (w *Worker) joinSiblings() {
 	siblings.workers[w] = struct{}{}
 }
 
-func (w *Worker) leaveSiblings() {
+func (at *accountTable) leaveSiblings() {
+	w := at.w
 	siblings.Lock()
 	delete(siblings.workers, w)
 	siblings.Unlock()
@@ -461,11 +495,12 @@ func askSiblings(w *Worker) int {
 
 // askSiblingsForRoom asks the other workers to close endpoints that take what a transport has
 // no more of.
-func (w *Worker) askSiblingsForRoom() {
+func (at *accountTable) askSiblingsForRoom() {
+	w := at.w
 	siblings.Lock()
 	for f := range siblings.workers {
 		if f != w {
-			f.roomWanted.Store(true)
+			f.accounts.roomWanted.Store(true)
 		}
 	}
 	siblings.Unlock()

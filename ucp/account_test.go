@@ -60,7 +60,7 @@ func newServer(t *testing.T, settings ...string) *targetWorker {
 // knows makes the application know a peer.
 func (v *targetWorker) knows(c *sited) {
 	v.Helper()
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (v *targetWorker) brings(c *sited, tag Tag, n int) int {
 		if c.dropped != nil {
 			return i
 		}
-		if err := v.onEagerOnly()(&c.Source, eagerOnly(tag, make([]byte, 1000)), nil); err != nil {
+		if err := v.tag.onEagerOnly()(&c.Source, eagerOnly(tag, make([]byte, 1000)), nil); err != nil {
 			c.DropSource(err)
 			return i
 		}
@@ -162,7 +162,7 @@ func TestKnownKeepTheirs(t *testing.T) {
 	if n := v.tagged(1); n != 90 {
 		t.Errorf("the honest peer has %d of 90 messages left", n)
 	}
-	over := int64(v.maxHeld + overshoot(v.maxHeld))
+	over := int64(v.accounts.maxHeld + overshoot(v.accounts.maxHeld))
 	if held := ledger.Total(ledger.Bytes); held > over {
 		t.Errorf("%d bytes are held, at most %d may be", held, over)
 	}
@@ -187,7 +187,7 @@ func TestFairShare(t *testing.T) {
 		t.Errorf("a known peer has %d of %d messages left, for a stranger", n, held)
 	}
 	v.brings(from("192.0.2.3"), 2, 1000)
-	over := int64(v.maxHeld + overshoot(v.maxHeld))
+	over := int64(v.accounts.maxHeld + overshoot(v.accounts.maxHeld))
 	if held := ledger.Total(ledger.Bytes); held > over {
 		t.Errorf("%d bytes are held, at most %d may be", held, over)
 	}
@@ -198,7 +198,7 @@ func TestFairShare(t *testing.T) {
 func TestOneBudget(t *testing.T) {
 	v, other := newServer(t, "MAX_UNEXP_BYTES", "256k"), newServer(t, "MAX_UNEXP_BYTES", "256k")
 	hog, honest := from("192.0.2.66"), from("192.0.2.1")
-	for ledger.Total(ledger.Bytes) < int64(v.maxHeld)-2000 && v.brings(hog, 2, 1) == 1 {
+	for ledger.Total(ledger.Bytes) < int64(v.accounts.maxHeld)-2000 && v.brings(hog, 2, 1) == 1 {
 	}
 	if hog.dropped != nil {
 		t.Fatal("the hoarder is gone already: the test tests nothing")
@@ -206,14 +206,14 @@ func TestOneBudget(t *testing.T) {
 	if n := other.brings(honest, 1, 10); n != 10 || honest.dropped != nil {
 		t.Errorf("%d messages taken by the other worker, then %v", n, honest.dropped)
 	}
-	over := int64(v.maxHeld + overshoot(v.maxHeld))
+	over := int64(v.accounts.maxHeld + overshoot(v.accounts.maxHeld))
 	if held := ledger.Total(ledger.Bytes); held > over {
 		t.Errorf("%d bytes are held, at most %d may be", held, over)
 	}
 	if !v.reclaimWanted.Load() {
 		t.Fatal("the worker that has the hoarder was not asked")
 	}
-	if err := v.arm(); err != ucs.ErrBusy {
+	if err := v.wake.arm(); err != ucs.ErrBusy {
 		t.Errorf("a worker that was asked to give something back falls asleep: %v", err)
 	}
 	v.Progress()
@@ -272,15 +272,15 @@ func TestEvictionCost(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "1g")
 	hog, honest := from("192.0.2.66"), from("192.0.2.1")
 	for range 100_000 {
-		v.handle(v.onEagerOnly(), &honest.conn, eagerOnly(1, nil))
+		v.handle(v.tag.onEagerOnly(), &honest.conn, eagerOnly(1, nil))
 	}
-	v.handle(v.onEagerOnly(), &hog.conn, eagerOnly(2, nil))
+	v.handle(v.tag.onEagerOnly(), &hog.conn, eagerOnly(2, nil))
 	s := hog.User.(*source)
 	// The list of all is cut: who walks it comes to nothing, or panics.
 	d := v.tag.arrived.head.links[arrivalLinks].next
 	next := d.links[arrivalLinks].next
 	d.links[arrivalLinks].next = nil
-	v.evict(s, ucs.ErrExceedsLimit)
+	v.accounts.evict(s, ucs.ErrExceedsLimit)
 	d.links[arrivalLinks].next = next
 	if v.tagged(2) != 0 || v.tagged(1) != 100_000 || hog.dropped == nil {
 		t.Errorf("%d and %d messages are left", v.tagged(2), v.tagged(1))
@@ -301,7 +301,7 @@ func TestSourcesComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.brings(c, 1, 2)
-		v.handle(v.onEagerFirst, &c.conn, first(2, proto.MessageID(i), 100, make([]byte, 40)))
+		v.handle(v.tag.onEagerFirst, &c.conn, first(2, proto.MessageID(i), 100, make([]byte, 40)))
 		for b := c.User.(*source).openings; b != nil; b = c.User.(*source).openings {
 			b.ep.destroy(ucs.ErrCanceled) // as when its lane fails
 		}
@@ -326,9 +326,9 @@ func TestSourcesComeAndGo(t *testing.T) {
 		cycle(i)
 	}
 	s := v.Stats()
-	if len(v.byLedger) != 1 || s.Sources != 0 || s.UnexpectedBytes != 0 || len(v.byUUID) != 0 || v.unexpected != 0 || s.Endpoints != 1 ||
+	if len(v.accounts.byLedger) != 1 || s.Sources != 0 || s.UnexpectedBytes != 0 || len(v.peers.byUUID) != 0 || v.wireups.unexpected != 0 || s.Endpoints != 1 ||
 		len(v.eager.assemblies) != 0 || ledger.Number() != before {
-		t.Errorf("%d payers, %d accounts more, %d peers, %d endpoints opened by them: %+v", len(v.byLedger), ledger.Number()-before, len(v.byUUID), v.unexpected, s)
+		t.Errorf("%d payers, %d accounts more, %d peers, %d endpoints opened by them: %+v", len(v.accounts.byLedger), ledger.Number()-before, len(v.peers.byUUID), v.wireups.unexpected, s)
 	}
 	v.checkEmpty()
 }
@@ -336,11 +336,11 @@ func TestSourcesComeAndGo(t *testing.T) {
 // TestAutoHeld: the default fits the machine.
 func TestAutoHeld(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "auto")
-	if v.maxHeld != autoHeld() || v.maxHeld > maxAutoHeld || v.maxHeld < 1<<20 {
-		t.Errorf("auto is %d bytes", v.maxHeld)
+	if v.accounts.maxHeld != autoHeld() || v.accounts.maxHeld > maxAutoHeld || v.accounts.maxHeld < 1<<20 {
+		t.Errorf("auto is %d bytes", v.accounts.maxHeld)
 	}
-	if v := newServer(t, "MAX_UNEXP_BYTES", "1g"); v.maxHeld != 1<<30 {
-		t.Errorf("1g is %d bytes", v.maxHeld)
+	if v := newServer(t, "MAX_UNEXP_BYTES", "1g"); v.accounts.maxHeld != 1<<30 {
+		t.Errorf("1g is %d bytes", v.accounts.maxHeld)
 	}
 }
 
@@ -370,7 +370,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	c := ofUser(7)
-	if err := v.onEagerOnly()(&c.Source, eagerOnly(1, make([]byte, 100_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.tag.onEagerOnly()(&c.Source, eagerOnly(1, make([]byte, 100_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Fatal(err)
 	}
 	found := false
@@ -395,12 +395,12 @@ func TestPeersOfTransports(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if err := w.packAddress(); err != nil {
+	if err := w.own.packAddress(); err != nil {
 		t.Fatal(err)
 	}
 	v := newTargetOf(t, w, log)
 	connect := func() net.Conn {
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", binary.BigEndian.Uint16(v.described.Devices[0].Ifaces[0].Addr)))
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", binary.BigEndian.Uint16(v.own.described.Devices[0].Ifaces[0].Addr)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -448,7 +448,7 @@ func TestWorkersMulti(t *testing.T) {
 	for i := range vs {
 		vs[i] = newServer(t, "MAX_UNEXP_BYTES", "256k")
 	}
-	most := int64(vs[0].maxHeld+overshoot(vs[0].maxHeld)) + workers*4096
+	most := int64(vs[0].accounts.maxHeld+overshoot(vs[0].accounts.maxHeld)) + workers*4096
 	var over atomic.Int64
 	var done sync.WaitGroup
 	for i, v := range vs {
@@ -461,7 +461,7 @@ func TestWorkersMulti(t *testing.T) {
 				if *c == nil || (*c).dropped != nil {
 					*c = ofUser(100 + (i+k)%6)
 				}
-				if err := v.onEagerOnly()(&(*c).Source, eagerOnly(1, make([]byte, 1000)), nil); err != nil {
+				if err := v.tag.onEagerOnly()(&(*c).Source, eagerOnly(1, make([]byte, 1000)), nil); err != nil {
 					(*c).DropSource(err)
 				}
 				if n := ledger.Total(ledger.Bytes); n > over.Load() {
@@ -479,8 +479,8 @@ func TestWorkersMulti(t *testing.T) {
 		t.Errorf("%d bytes were held, at most %d may be", n, most)
 	}
 	for _, v := range vs {
-		v.dropMessages()
-		v.trim()
+		v.tag.dropMessages()
+		v.accounts.trim()
 	}
 	if n := ledger.Total(ledger.Bytes); n != 0 {
 		t.Errorf("%d bytes are charged for nothing", n)
@@ -491,7 +491,7 @@ func TestWorkersMulti(t *testing.T) {
 // nobody looks for it for ever.
 func TestGiveWayEnds(t *testing.T) {
 	fragment := func(c *sited, v *targetWorker, id uint64, off, n int) error {
-		return v.onEagerMiddle(&c.Source, append(proto.EagerMiddle{MsgID: proto.MessageID(id), Offset: off}.Append(nil), make([]byte, n)...), nil)
+		return v.tag.onEagerMiddle(&c.Source, append(proto.EagerMiddle{MsgID: proto.MessageID(id), Offset: off}.Append(nil), make([]byte, n)...), nil)
 	}
 	t.Run("parts of several connections", func(t *testing.T) {
 		v := newServer(t, "MAX_UNEXP_BYTES", "64k")
@@ -516,7 +516,7 @@ func TestGiveWayEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		v.handle(v.onEagerFirst, &b.conn, first(2, 7, 1+45*1024, make([]byte, 1)))
+		v.handle(v.tag.onEagerFirst, &b.conn, first(2, 7, 1+45*1024, make([]byte, 1)))
 		for range 30 {
 			v.brings(honest, 1, 1)
 		}
@@ -546,7 +546,7 @@ func TestTakenMessages(t *testing.T) {
 		for range 45 {
 			taken = append(taken, take(v))
 		}
-		if n := v.held(); n != 0 {
+		if n := v.accounts.held(); n != 0 {
 			t.Errorf("%d bytes are charged", n)
 		}
 		if n := v.brings(b, 2, 40); n != 40 || v.tagged(2) != 40 || v.Stats().Evicted != 0 {
@@ -571,39 +571,39 @@ func TestTakenMessages(t *testing.T) {
 				}
 			},
 			"discarded": func(v *targetWorker, m *TagMessage) { m.Discard() },
-			"dropped":   func(v *targetWorker, m *TagMessage) { v.dropMessages() },
+			"dropped":   func(v *targetWorker, m *TagMessage) { v.tag.dropMessages() },
 		} {
 			t.Run(fmt.Sprintf("%d bytes %s", size, name), func(t *testing.T) {
 				v := newServer(t)
 				a := from("192.0.2.1")
 				held := func(want bool, when string) {
 					t.Helper()
-					if n := v.held(); want != (n > 0) {
+					if n := v.accounts.held(); want != (n > 0) {
 						t.Errorf("%s: %d bytes are charged", when, n)
 					}
 				}
-				v.handle(v.onEagerOnly(), &a.conn, eagerOnly(1, make([]byte, size)))
+				v.handle(v.tag.onEagerOnly(), &a.conn, eagerOnly(1, make([]byte, size)))
 				held(true, "a message")
 				whole := take(v)
 				held(false, "that was taken")
 				end(v, whole)
 				held(false, "and is over")
 
-				v.handle(v.onEagerFirst, &a.conn, first(1, 7, 2*size+2, make([]byte, size+1)))
+				v.handle(v.tag.onEagerFirst, &a.conn, first(1, 7, 2*size+2, make([]byte, size+1)))
 				half := take(v)
 				held(true, "half a message that was taken")
-				v.handle(v.onEagerMiddle, &a.conn, middle(7, size+1, make([]byte, size+1)))
+				v.handle(v.tag.onEagerMiddle, &a.conn, middle(7, size+1, make([]byte, size+1)))
 				held(false, "all of it")
 				end(v, half)
 				held(false, "and it is over")
 
-				v.handle(v.onEagerFirst, &a.conn, first(1, 8, 2*size+2, make([]byte, size+1)))
+				v.handle(v.tag.onEagerFirst, &a.conn, first(1, 8, 2*size+2, make([]byte, size+1)))
 				lost := take(v)
 				a.Gone()
 				held(true, "half a message whose rest may come")
 				v.passOrphanTime()
 				held(false, "half a message whose rest does not come")
-				if n := len(v.byLedger); n > 1 {
+				if n := len(v.accounts.byLedger); n > 1 {
 					t.Errorf("%d sources are kept in mind", n)
 				}
 				end(v, lost)

@@ -14,6 +14,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
+// ownAddress is the address of a worker.
+type ownAddress struct {
+	w         *Worker
+	described proto.WorkerAddress // what packAddress has found
+	address   Address             // that, packed for peers
+}
+
 // Address is a packed worker address. A peer, in Go or C, needs it to reach the worker; the
 // application passes it on.
 type Address []byte
@@ -36,22 +43,23 @@ func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
 		return nil, fmt.Errorf("ucp: Address with unknown flags %#x: %w", uint32(flags&^AddressNetOnly), ucs.ErrInvalidParam)
 	}
-	w.acquire()
-	a, err := w.addressNow(flags)
-	w.release()
+	w.owner.acquire()
+	a, err := w.own.addressNow(flags)
+	w.owner.release()
 	return a, err
 }
 
-func (w *Worker) addressNow(flags AddressFlags) (Address, error) {
+func (oa *ownAddress) addressNow(flags AddressFlags) (Address, error) {
+	w := oa.w
 	if flags&AddressNetOnly == 0 {
-		if err := w.packAddress(); err != nil {
+		if err := oa.packAddress(); err != nil {
 			return nil, err
 		}
-		return append(Address(nil), w.address...), nil
+		return append(Address(nil), oa.address...), nil
 	}
 	between := func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) }
-	a := w.describe(between)
-	w.addSecond(&a, between)
+	a := oa.describe(between)
+	oa.addSecond(&a, between)
 	a.Token = w.token.secret
 	return a.Append(nil, proto.FormWorker)
 }
@@ -68,20 +76,21 @@ func (a Address) UID() (uint64, error) {
 
 // packAddress describes the worker and packs its address, anew if an interface
 // has another address than before.
-func (w *Worker) packAddress() error {
-	if w.address != nil && !slices.ContainsFunc(w.ifaces, (*iface).moved) {
+func (oa *ownAddress) packAddress() error {
+	w := oa.w
+	if oa.address != nil && !slices.ContainsFunc(w.ifaces, (*iface).moved) {
 		return nil
 	}
 	all := func(*iface) bool { return true }
-	described := w.describe(all)
-	w.addSecond(&described, all)
+	described := oa.describe(all)
+	oa.addSecond(&described, all)
 	given := described
 	given.Token = w.token.secret
 	packed, err := given.Append(nil, proto.FormWorker)
 	if err != nil {
 		return err
 	}
-	w.described, w.address = described, packed
+	oa.described, oa.address = described, packed
 	for _, i := range w.ifaces {
 		i.published, i.withdrawn = bytes.Clone(i.uct.Address()), i.failed()
 	}
@@ -102,10 +111,10 @@ func (i *iface) failed() bool {
 
 // describe lists the interfaces that peers may use. Interfaces of one device and
 // domain share an entry.
-func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
-	a := w.emptyAddress()
+func (oa *ownAddress) describe(use func(*iface) bool) proto.WorkerAddress {
+	a := oa.emptyAddress()
 	at := make(map[string]int)
-	for _, i := range w.listed() {
+	for _, i := range oa.listed() {
 		if i.failed() || !use(i) {
 			continue
 		}
@@ -124,7 +133,8 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 
 // listed are the interfaces as an address lists them: by component, posix before sysv. Between
 // two that are otherwise equal a peer takes the first, also one of C UCX.
-func (w *Worker) listed() []*iface {
+func (oa *ownAddress) listed() []*iface {
+	w := oa.w
 	return slices.SortedStableFunc(slices.Values(w.ifaces), func(a, b *iface) int {
 		return cmp.Compare(w.ctx.mds[a.md].component.Name(), w.ctx.mds[b.md].component.Name())
 	})
@@ -141,12 +151,13 @@ func (i *iface) deviceEntry(addr []byte) proto.AddressDevice {
 }
 
 func (i *iface) entry(addr []byte) proto.AddressIface {
-	return proto.AddressIface{Transport: i.id, Attr: i.w.publish(i), RscIndex: i.index, Addr: addr}
+	return proto.AddressIface{Transport: i.id, Attr: i.w.own.publish(i), RscIndex: i.index, Addr: addr}
 }
 
 // publishedSeg is the longest message that peers are told of, in an address that can tell
 // it (ucp_address_iface_seg_size in src/ucp/wireup/address.c).
-func (w *Worker) publishedSeg(a *uct.IfaceAttr) int {
+func (oa *ownAddress) publishedSeg(a *uct.IfaceAttr) int {
+	w := oa.w
 	switch {
 	case w.ctx.settings.AddressVersion == addressVersion(proto.AddressV1):
 		return 0
@@ -166,7 +177,8 @@ func (s *settings) addressName() string {
 }
 
 // publish returns the attributes of an interface as peers see them.
-func (w *Worker) publish(i *iface) proto.IfaceAttr {
+func (oa *ownAddress) publish(i *iface) proto.IfaceAttr {
+	w := oa.w
 	_, ppn := w.ctx.estimates()
 	p := &i.attr.Perf
 	a := proto.IfaceAttr{
@@ -174,7 +186,7 @@ func (w *Worker) publish(i *iface) proto.IfaceAttr {
 		Bandwidth: p.Bandwidth(ppn),
 		Latency:   p.Latency.C,
 		Priority:  p.Priority,
-		SegSize:   w.publishedSeg(i.attr),
+		SegSize:   oa.publishedSeg(i.attr),
 	}
 	a.Caps = proto.Caps(i.attr)
 	a.Flags = a.Caps.Peer()
@@ -182,7 +194,8 @@ func (w *Worker) publish(i *iface) proto.IfaceAttr {
 }
 
 // emptyAddress is the address in messages that need none: who sends, no devices.
-func (w *Worker) emptyAddress() proto.WorkerAddress {
+func (oa *ownAddress) emptyAddress() proto.WorkerAddress {
+	w := oa.w
 	s := &w.ctx.settings
 	a := proto.WorkerAddress{Version: proto.AddressVersion(s.AddressVersion), Flags: proto.AddressHasUUID, UUID: w.uuid}
 	if s.AddressName {
@@ -198,7 +211,8 @@ func (w *Worker) emptyAddress() proto.WorkerAddress {
 // taken.
 
 // dualStack reports whether a device may have a second address.
-func (w *Worker) dualStack() bool {
+func (oa *ownAddress) dualStack() bool {
+	w := oa.w
 	return slices.ContainsFunc(w.ifaces, func(i *iface) bool {
 		_, ok := i.uct.(uct.DualStack)
 		return ok
@@ -206,7 +220,8 @@ func (w *Worker) dualStack() bool {
 }
 
 // addSecond lists the second addresses that are for every peer.
-func (w *Worker) addSecond(a *proto.WorkerAddress, use func(*iface) bool) {
+func (oa *ownAddress) addSecond(a *proto.WorkerAddress, use func(*iface) bool) {
+	w := oa.w
 	for _, i := range w.ifaces {
 		s, ok := i.uct.(uct.DualStack)
 		if !ok || i.failed() || !use(i) {
@@ -250,7 +265,7 @@ func (l *lane) addOther(a *proto.WorkerAddress) {
 
 // wireupAddress is the worker's address for the endpoint's peer.
 func (ep *Endpoint) wireupAddress() proto.WorkerAddress {
-	a := ep.w.described
+	a := ep.w.own.described
 	for k := range ep.lanes {
 		ep.lanes[k].addOther(&a)
 	}

@@ -14,9 +14,19 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // Who asks for an endpoint, or after one, and whether that is answered.
+
+// admission decides which wireup requests a worker answers.
+type admission struct {
+	w               *Worker
+	rates           map[ledger.Source]*requestRate
+	replay          func(src *uct.Source, message []byte) error // handles a request that was deferred
+	unreachableTold bool                                        // a peer that could not be answered was logged
+	mismatchTold    bool                                        // a peer that would hang was logged
+}
 
 // requester is who has sent a request, as far as that is believed.
 type requester struct {
@@ -30,38 +40,39 @@ type requester struct {
 // often it has asked, then whether it has proved that it may, then whether the worker is
 // open to who it says it is, and only then whether it is that. It leaves in the address
 // what is believed. The error drops the connection.
-func (w *Worker) admitRequest(from *source, m *proto.Wireup, message []byte) (requester, error) {
+func (ad *admission) admitRequest(from *source, m *proto.Wireup, message []byte) (requester, error) {
 	again, proved := from.replaying(), false
 	if again {
 		proved = from.deferred.proved
 	} else {
-		err := w.checkRate(from)
+		err := ad.checkRate(from)
 		if err == nil {
-			proved, err = w.proved(from, m, message)
+			proved, err = ad.proved(from, m, message)
 		}
 		if err != nil {
 			return requester{}, err
 		}
 	}
-	p, first := w.claimedPeer(from, &m.Address)
-	if err := w.admit(from, p, proved); err != nil {
-		w.notPeer(from, first)
+	p, first := ad.claimedPeer(from, &m.Address)
+	if err := ad.admit(from, p, proved); err != nil {
+		ad.notPeer(from, first)
 		return requester{}, err
 	}
-	q := requester{claimed: w.validateAddress(from, &m.Address)}
-	p, second := w.claimedPeer(from, &m.Address)
-	w.notPeer(from, first || second)
+	q := requester{claimed: ad.validateAddress(from, &m.Address)}
+	p, second := ad.claimedPeer(from, &m.Address)
+	ad.notPeer(from, first || second)
 	if q.peer = p; p == nil && proved && m.Type == proto.WireupRequest {
-		q.peer = w.migratedPeer(from, q.claimed, m)
+		q.peer = ad.migratedPeer(from, q.claimed, m)
 		q.migrated = q.peer != nil
 	}
-	err := w.admit(from, q.peer, proved)
-	q.deferred = err == nil && !again && w.deferRequest(from, &m.Address, message, proved)
+	err := ad.admit(from, q.peer, proved)
+	q.deferred = err == nil && !again && ad.deferRequest(from, &m.Address, message, proved)
 	return q, err
 }
 
 // notPeer counts that who asks has not the certificate of whom he says that he is.
-func (w *Worker) notPeer(from *source, so bool) {
+func (ad *admission) notPeer(from *source, so bool) {
+	w := ad.w
 	if so && w.refused(from, ledger.Claim) {
 		w.ctx.log.Diag("a peer's certificate does not belong to the peer that its request names: treating it as another peer",
 			zap.String("worker", w.name), zap.Stringer("from", from.account().ledger.Source()))
@@ -72,13 +83,14 @@ func (w *Worker) notPeer(from *source, so bool) {
 // entry of its address, as far as that is believed; nil for nobody. Requests through
 // memory of ours are believed also if the application gave another part of the
 // peer's address. other says that the address is of a peer with another certificate.
-func (w *Worker) claimedPeer(from *source, addr *proto.WorkerAddress) (p *peer, other bool) {
-	p = w.findPeer(addr.UUID, entriesOf(addr))
+func (ad *admission) claimedPeer(from *source, addr *proto.WorkerAddress) (p *peer, other bool) {
+	w := ad.w
+	p = w.peers.findPeer(addr.UUID, entriesOf(addr))
 	if p != nil && !p.provenBy(from) {
 		return nil, true
 	}
 	if p == nil && from.uct == nil {
-		p = w.trustedPeer(addr.UUID)
+		p = w.peers.trustedPeer(addr.UUID)
 	}
 	return p, false
 }
@@ -90,13 +102,13 @@ func (w *Worker) Allow(a Address) error {
 	if w.missing() {
 		return errMissing("Worker.Allow", w == nil)
 	}
-	w.acquireRead()
-	defer w.releaseRead()
-	addr, err := w.parseAllowed(a)
+	w.owner.acquireRead()
+	defer w.owner.releaseRead()
+	addr, err := w.admission.parseAllowed(a)
 	if err != nil {
 		return err
 	}
-	w.peerOf(&addr).allowed = true
+	w.peers.peerOf(&addr).allowed = true
 	return nil
 }
 
@@ -105,20 +117,21 @@ func (w *Worker) Disallow(a Address) error {
 	if w.missing() {
 		return errMissing("Worker.Disallow", w == nil)
 	}
-	w.acquireRead()
-	defer w.releaseRead()
-	addr, err := w.parseAllowed(a)
+	w.owner.acquireRead()
+	defer w.owner.releaseRead()
+	addr, err := w.admission.parseAllowed(a)
 	if err != nil {
 		return err
 	}
-	if p := w.findPeer(addr.UUID, entriesOf(&addr)); p != nil && p.allowed {
+	if p := w.peers.findPeer(addr.UUID, entriesOf(&addr)); p != nil && p.allowed {
 		p.allowed = false
-		w.releasePeer(p)
+		w.peers.releasePeer(p)
 	}
 	return nil
 }
 
-func (w *Worker) parseAllowed(a Address) (proto.WorkerAddress, error) {
+func (ad *admission) parseAllowed(a Address) (proto.WorkerAddress, error) {
+	w := ad.w
 	if w.closed || len(a) == 0 {
 		return proto.WorkerAddress{}, fmt.Errorf("ucp: address to allow: %w", ucs.ErrInvalidParam)
 	}
@@ -129,12 +142,13 @@ func (w *Worker) parseAllowed(a Address) (proto.WorkerAddress, error) {
 // admit refuses requests of peers that the application does not vouch for, if that
 // is what it wants, or if they have not proved that they have its address. The error
 // drops the connection: the peer shall not wait.
-func (w *Worker) admit(from *source, p *peer, proved bool) error {
+func (ad *admission) admit(from *source, p *peer, proved bool) error {
+	w := ad.w
 	switch {
 	case p != nil && p.trusted():
 		return nil
 	case !proved:
-		return w.unproved(from)
+		return ad.unproved(from)
 	case !w.params.Closed && !w.ctx.settings.Closed:
 		return nil
 	}
@@ -152,13 +166,15 @@ func (w *Worker) admit(from *source, p *peer, proved bool) error {
 // would, and the peer would wait for as long as this process lives. It needs no proof of
 // the token, as C UCX knows none. Who is somebody else and has seen the uuid is a process
 // of our user, and learns that there is no such endpoint.
-func (w *Worker) staleRequest(from *source, m *proto.Wireup) bool {
-	k := w.byUUID[m.Address.UUID]
+func (ad *admission) staleRequest(from *source, m *proto.Wireup) bool {
+	w := ad.w
+	k := w.peers.byUUID[m.Address.UUID]
 	return from.uct == nil && k != nil && k.nextSN != 0
 }
 
 // keepLocalEntries leaves in an address what leads within the machine.
-func (w *Worker) keepLocalEntries(addr *proto.WorkerAddress) {
+func (ad *admission) keepLocalEntries(addr *proto.WorkerAddress) {
+	w := ad.w
 	for k := range addr.Devices {
 		d := &addr.Devices[k]
 		d.Ifaces = slices.DeleteFunc(d.Ifaces, func(f proto.AddressIface) bool {

@@ -44,19 +44,20 @@ import (
 //
 // It returns what the peer has said of itself, of transports with IP addresses, nil
 // if all of that is borne out.
-func (w *Worker) validateAddress(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
-	return w.validateAddressOf(from, addr, false)
+func (ad *admission) validateAddress(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
+	return ad.validateAddressOf(from, addr, false)
 }
 
 // validateAddressOf is validateAddress that leaves the IP addresses, if the application has accepted the peer:
 // then it is on one connection with it, may have several devices, and has made ends on each
 // that it names. Those of this machine are still the peer's only if its user listens there.
-func (w *Worker) validateAddressOf(from *source, addr *proto.WorkerAddress, accepted bool) (said *proto.WorkerAddress) {
+func (ad *admission) validateAddressOf(from *source, addr *proto.WorkerAddress, accepted bool) (said *proto.WorkerAddress) {
+	w := ad.w
 	l := from.locator()
 	if l == nil {
 		return nil
 	}
-	d := addressValidator{accepted: accepted, w: w, from: from, connection: l, info: l.SourceInfo(), identity: w.byUUID[addr.UUID], exhausted: w.lookupsExhausted(from)}
+	d := addressValidator{accepted: accepted, w: w, from: from, connection: l, info: l.SourceInfo(), identity: w.peers.byUUID[addr.UUID], exhausted: ad.lookupsExhausted(from)}
 	verdicts := make([]entryVerdict, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		verdicts = append(verdicts, d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport))
@@ -156,7 +157,7 @@ func (d *addressValidator) judge(p uct.ReachableParams, t proto.TransportID) (v 
 				continue
 			}
 			d.processUnknown = false
-			if d.w.timeLookup(d.from, func() bool {
+			if d.w.admission.timeLookup(d.from, func() bool {
 				_, err := f.FindProcess(p, d.mayHold)
 				return err == nil
 			}) {
@@ -281,7 +282,7 @@ func (d *addressValidator) mayListen(c uct.ListenerChecker, at netip.AddrPort) b
 	if d.exhausted || len(d.listeners) >= maxFound {
 		return false
 	}
-	l := claimedListener{at: at, may: d.w.timeLookup(d.from, func() bool { return c.MayListen(at) })}
+	l := claimedListener{at: at, may: d.w.admission.timeLookup(d.from, func() bool { return c.MayListen(at) })}
 	d.listeners = append(d.listeners, l)
 	return l.may
 }

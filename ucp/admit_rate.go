@@ -81,19 +81,20 @@ func (r *requestRate) tokensAt(now time.Duration) float64 {
 
 // checkRate counts a request of a peer. If there are too many the error drops the
 // connection.
-func (w *Worker) checkRate(from *source) error {
+func (ad *admission) checkRate(from *source) error {
+	w := ad.w
 	if from.locator() == nil {
 		return nil
 	}
 	who := from.account().ledger.Source()
 	now := w.uctw.Now()
-	r := w.rates[who]
+	r := ad.rates[who]
 	if r == nil {
-		r = w.newRate(who, now)
+		r = ad.newRate(who, now)
 	}
 	if r.tokensAt(now) <= -askDebt {
 		err := fmt.Errorf("ucp: more than %d requests at once and %d a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
-		w.logRefusal(from.account().ledger, ledger.TooManyEps, err)
+		w.accounts.logRefusal(from.account().ledger, ledger.TooManyEps, err)
 		return err
 	}
 	if wait := r.take(now); wait > 0 {
@@ -107,8 +108,8 @@ var askClock = monotonic
 
 // timeLookup looks something up for a request, and charges who has asked with the time that
 // takes.
-func (w *Worker) timeLookup(from *source, look func() bool) bool {
-	r := w.rates[from.account().ledger.Source()]
+func (ad *admission) timeLookup(from *source, look func() bool) bool {
+	r := ad.rates[from.account().ledger.Source()]
 	if r == nil {
 		return look()
 	}
@@ -119,27 +120,27 @@ func (w *Worker) timeLookup(from *source, look func() bool) bool {
 }
 
 // lookupsExhausted reports whether look-ups for a source have taken too much time.
-func (w *Worker) lookupsExhausted(from *source) bool {
-	r := w.rates[from.account().ledger.Source()]
+func (ad *admission) lookupsExhausted(from *source) bool {
+	r := ad.rates[from.account().ledger.Source()]
 	return r != nil && r.lookups.exhausted()
 }
 
-func (w *Worker) newRate(who ledger.Source, now time.Duration) *requestRate {
-	if len(w.rates) >= maxRates {
-		for a, r := range w.rates {
+func (ad *admission) newRate(who ledger.Source, now time.Duration) *requestRate {
+	if len(ad.rates) >= maxRates {
+		for a, r := range ad.rates {
 			if r.tokensAt(now) >= askBurst && r.lookups.spentAt(askClock()) == 0 && r.searches.spentAt(askClock()) == 0 {
-				delete(w.rates, a)
+				delete(ad.rates, a)
 			}
 		}
 	}
 	r := &requestRate{tokens: askBurst, updated: now}
-	if len(w.rates) >= 16*maxRates {
+	if len(ad.rates) >= 16*maxRates {
 		return r // they have all asked within the last seconds
 	}
-	if w.rates == nil {
-		w.rates = make(map[ledger.Source]*requestRate)
+	if ad.rates == nil {
+		ad.rates = make(map[ledger.Source]*requestRate)
 	}
-	w.rates[who] = r
+	ad.rates[who] = r
 	return r
 }
 
@@ -194,11 +195,12 @@ func (s *source) origin() uct.Origin {
 func (s *source) replaying() bool { return s.deferred != nil && s.deferred.replayed }
 
 // deferRequest has a request with this address heard later, if there is something to seek before.
-func (w *Worker) deferRequest(from *source, addr *proto.WorkerAddress, message []byte, proved bool) bool {
+func (ad *admission) deferRequest(from *source, addr *proto.WorkerAddress, message []byte, proved bool) bool {
+	w := ad.w
 	if from.deferred != nil || from.origin() != uct.OriginPeer {
 		return false
 	}
-	k := &deferredRequest{from: from, rate: w.rates[from.account().ledger.Source()], proved: proved, began: askClock()}
+	k := &deferredRequest{from: from, rate: ad.rates[from.account().ledger.Source()], proved: proved, began: askClock()}
 	if k.rate != nil && k.rate.searches.exhausted() {
 		return false
 	}
@@ -237,7 +239,7 @@ func (k *deferredRequest) resolved(so bool) {
 		return // who has asked is gone
 	}
 	k.replayed = true
-	err := s.w.replay(s.uct, k.message)
+	err := s.w.admission.replay(s.uct, k.message)
 	s.deferred = nil
 	if err != nil && s.uct != nil {
 		s.uct.Drop(err)

@@ -104,7 +104,7 @@ func (tokenFamily) handlers(w *Worker) []handler {
 	if w.token.secret == nil {
 		return nil
 	}
-	return []handler{{proto.IDToken, w.onToken}}
+	return []handler{{proto.IDToken, w.admission.onToken}}
 }
 
 // start draws the secret. Of what the application and the setting say the stricter holds.
@@ -118,7 +118,8 @@ func (tokenFamily) start(w *Worker) {
 }
 
 // tokenFor is the token in requests to a worker.
-func (w *Worker) tokenFor(uuid uint64) *proto.Token {
+func (ad *admission) tokenFor(uuid uint64) *proto.Token {
+	w := ad.w
 	if w.token.secret == nil {
 		return nil
 	}
@@ -163,12 +164,13 @@ func (r *Request) packProof(dst []byte) int {
 }
 
 // onToken keeps a proof for the request that follows.
-func (w *Worker) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (ad *admission) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := ad.w
 	proof, err := proto.ParseTokenProof(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	s := w.sourceOf(src)
+	s := w.accounts.sourceOf(src)
 	if s.uct != nil {
 		s.proof = &proof // a second one takes the place of the first
 		return nil
@@ -184,13 +186,14 @@ func (w *Worker) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 // proved reports whether a question of a peer was proved, or need not be. The error
 // says that without a proof it is none to look at; it drops the connection, for the peer
 // not to wait.
-func (w *Worker) proved(from *source, m *proto.Wireup, message []byte) (bool, error) {
+func (ad *admission) proved(from *source, m *proto.Wireup, message []byte) (bool, error) {
+	w := ad.w
 	t := &w.token
 	if t.mode == TokenOff || t.verify(from, w.uuid, m.Address.UUID, message) {
 		return true, nil
 	}
 	if t.mode == TokenRequired {
-		return false, w.unproved(from)
+		return false, ad.unproved(from)
 	}
 	return false, nil
 }
@@ -225,7 +228,8 @@ func (t *tokenState) discard(from *source, worker, peer uint64, message []byte) 
 }
 
 // unproved refuses who has not proved that he has the address.
-func (w *Worker) unproved(from *source) error {
+func (ad *admission) unproved(from *source) error {
+	w := ad.w
 	err := fmt.Errorf("ucp: the peer has not proved that it has the worker's token: %w", ucs.ErrRejected)
 	if w.refused(from, ledger.Token) {
 		w.ctx.log.Warn("request without the token refused", zap.String("worker", w.name), zap.Error(err))

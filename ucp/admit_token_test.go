@@ -37,11 +37,11 @@ func newAskerOver(t testing.TB, tls string, settings ...string) (*targetWorker, 
 	peer := newTarget(t, "TLS", tls, "NET_DEVICES", "lo")
 	peer.log.Allow("request without the token refused") // one a minute
 	peer.log.Allow("request of an unknown peer refused")
-	addr, _, err := proto.ParseAddress(v.Worker.address, proto.FormWorker)
+	addr, _, err := proto.ParseAddress(v.Worker.own.address, proto.FormWorker)
 	if err != nil || addr.Token == nil {
 		t.Fatalf("address of a worker with a token: %v, token %v", err, addr.Token)
 	}
-	return v, &requesterWorker{targetWorker: peer, addr: peer.described, token: *addr.Token}
+	return v, &requesterWorker{targetWorker: peer, addr: peer.own.described, token: *addr.Token}
 }
 
 // request packs a request of a uuid.
@@ -100,16 +100,16 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 	try := func(what string, served int, parts ...part) {
 		t.Helper()
 		before, reasons := v.stats, ledger.Refusals(ledger.Token)
-		peers, endpoints := len(v.byUUID), v.endpoints.Len()
+		peers, endpoints := len(v.peers.byUUID), v.endpoints.Len()
 		ok, refused := 0, 0
 		for _, p := range parts {
 			if p.proof {
-				if err := v.onToken(sourceOr(p.by), p.bytes, nil); err != nil {
+				if err := v.admission.onToken(sourceOr(p.by), p.bytes, nil); err != nil {
 					t.Errorf("%s: proof: %v", what, err)
 				}
 				continue
 			}
-			switch err := v.onWireup(sourceOr(p.by), p.bytes, nil); {
+			switch err := v.wireups.onWireup(sourceOr(p.by), p.bytes, nil); {
 			case err == nil:
 				ok++
 			case errors.Is(err, ucs.ErrRejected):
@@ -124,7 +124,7 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 		if got := v.stats.WireupSent - before.WireupSent; got != uint64(served) {
 			t.Errorf("%s: %d answers, want %d", what, got, served)
 		}
-		if served == 0 && (v.toward(id) != nil || len(v.byUUID) != peers || v.endpoints.Len() != endpoints) {
+		if served == 0 && (v.toward(id) != nil || len(v.peers.byUUID) != peers || v.endpoints.Len() != endpoints) {
 			t.Errorf("%s: something was made", what)
 		}
 		for ep := v.toward(id); ep != nil; ep = v.toward(id) {
@@ -164,7 +164,7 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 			part{one, a.proof(v.uuid, uuid, request), true}, part{one, proto.TokenProof{}.Append(nil), true},
 			part{one, a.proof(v.uuid, uuid, other), true}, part{one, request, false}, part{one, other, false})
 		for range 3 * maxUnnamedProofs {
-			if err := v.onToken(nil, proto.TokenProof{}.Append(nil), nil); err != nil {
+			if err := v.admission.onToken(nil, proto.TokenProof{}.Append(nil), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,7 +187,7 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 		"nothing": nil, "a byte": {1}, "short": a.proof(1, 2, nil)[:32], "long": append(a.proof(1, 2, nil), 0),
 		"of another form": append([]byte{2}, a.proof(1, 2, nil)[1:]...),
 	} {
-		v.refused("a proof that is "+what, v.onToken(sourceOr(by()), b, nil))
+		v.refused("a proof that is "+what, v.admission.onToken(sourceOr(by()), b, nil))
 	}
 	v.stats.Malformed = 0
 	try("proved, at last", 1, right(by())...)
@@ -201,20 +201,20 @@ func TestTokenNotNeeded(t *testing.T) {
 		if connected {
 			by = newLocated(loop, true)
 		}
-		m := proto.Wireup{Type: proto.WireupEpCheck, SrcEp: peersID, DstEp: v.ep.localID, Address: a.emptyAddress()}
+		m := proto.Wireup{Type: proto.WireupEpCheck, SrcEp: peersID, DstEp: v.ep.localID, Address: a.own.emptyAddress()}
 		b, err := m.Append(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if err := v.onToken(sourceOr(by), a.proof(v.uuid, a.uuid, b), nil); err != nil {
+			if err := v.admission.onToken(sourceOr(by), a.proof(v.uuid, a.uuid, b), nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := v.onWireup(sourceOr(by), b, nil); err != nil {
+			if err := v.wireups.onWireup(sourceOr(by), b, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(v.token.unnamed); n != 0 || by != nil && v.sourceOf(&by.Source).proof != nil {
+		if n := len(v.token.unnamed); n != 0 || by != nil && v.accounts.sourceOf(&by.Source).proof != nil {
 			t.Errorf("connected %v: %d proofs are left", connected, n)
 		}
 	}
@@ -228,19 +228,19 @@ func TestTokenBygone(t *testing.T) {
 	ask := func(by *located, kind proto.WireupType, uuid uint64, want bool) {
 		t.Helper()
 		before := v.stats.WireupSent
-		err := v.onWireup(sourceOr(by), a.request(kind, uuid, peersID), nil)
+		err := v.wireups.onWireup(sourceOr(by), a.request(kind, uuid, peersID), nil)
 		if (err == nil) != want || (v.stats.WireupSent > before) != want || err != nil && !errors.Is(err, ucs.ErrRejected) {
 			t.Errorf("%v of %x by %v: %v, answered: %v", kind, uuid, by, err, v.stats.WireupSent > before)
 		}
 	}
-	if err := v.Allow(a.Worker.address); err != nil {
+	if err := v.Allow(a.Worker.own.address); err != nil {
 		t.Fatal(err)
 	}
 	ask(nil, proto.WireupEpCheck, a.uuid, false) // there was no endpoint
-	if err := v.Disallow(a.Worker.address); err != nil {
+	if err := v.Disallow(a.Worker.own.address); err != nil {
 		t.Fatal(err)
 	}
-	ep, err := v.NewEndpoint(EndpointParams{Address: a.Worker.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: a.Worker.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,10 +250,10 @@ func TestTokenBygone(t *testing.T) {
 	ask(nil, proto.WireupRequest, a.uuid, false)
 	ask(newLocated(loop, true), proto.WireupEpCheck, a.uuid, false)
 	check := a.request(proto.WireupEpCheck, a.uuid, peersID)
-	if err := v.onToken(nil, a.proof(v.uuid, a.uuid, check), nil); err != nil {
+	if err := v.admission.onToken(nil, a.proof(v.uuid, a.uuid, check), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.onWireup(nil, check, nil); err != nil || len(v.token.unnamed) != 0 {
+	if err := v.wireups.onWireup(nil, check, nil); err != nil || len(v.token.unnamed) != 0 {
 		t.Errorf("with the proof: %v, %d proofs are left", err, len(v.token.unnamed))
 	}
 
@@ -261,7 +261,7 @@ func TestTokenBygone(t *testing.T) {
 	v.log.Allow("no way back to a peer")
 	a.addr.Devices = slices.DeleteFunc(a.addr.Devices, func(d proto.AddressDevice) bool { return d.Ifaces[0].Transport != proto.TransportTCP })
 	before := v.stats.WireupSent
-	if err := v.onWireup(nil, a.request(proto.WireupEpCheck, a.uuid, peersID), nil); err != nil || v.stats.WireupSent != before {
+	if err := v.wireups.onWireup(nil, a.request(proto.WireupEpCheck, a.uuid, peersID), nil); err != nil || v.stats.WireupSent != before {
 		t.Errorf("a question through memory is answered over the network: %v", err)
 	}
 }
@@ -299,12 +299,12 @@ func TestTokenModes(t *testing.T) {
 			t.Fatal(err)
 		}
 		v = &targetWorker{TB: t, Worker: w, log: v.log}
-		addr, _, err := proto.ParseAddress(w.address, proto.FormWorker)
+		addr, _, err := proto.ParseAddress(w.own.address, proto.FormWorker)
 		if err != nil || (addr.Token != nil) != (c.param != TokenOff || c.setting != "n") {
 			t.Fatalf("%+v: token %v, %v", c, addr.Token, err)
 		}
 		if c.known {
-			if err := w.Allow(a.Worker.address); err != nil {
+			if err := w.Allow(a.Worker.own.address); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -313,11 +313,11 @@ func TestTokenModes(t *testing.T) {
 			request := a.request(proto.WireupRequest, a.uuid, proto.EndpointID(2*k+1))
 			if k == 1 && addr.Token != nil {
 				a.token = *addr.Token
-				if err := v.onToken(&by.Source, a.proof(w.uuid, a.uuid, request), nil); err != nil {
+				if err := v.admission.onToken(&by.Source, a.proof(w.uuid, a.uuid, request), nil); err != nil {
 					t.Error(err)
 				}
 			}
-			err := v.onWireup(&by.Source, request, nil)
+			err := v.wireups.onWireup(&by.Source, request, nil)
 			if (err == nil) != want || (v.toward(proto.EndpointID(2*k+1)) != nil) != want {
 				t.Errorf("%+v: with the proof: %v: %v", c, k == 1, err)
 			}
@@ -349,11 +349,11 @@ func TestTokenUnseen(t *testing.T) {
 	if bytes.Equal(secret, other.token.secret.Key[:]) {
 		t.Error("two workers have one secret")
 	}
-	key := v.tokenFor(a.uuid)
-	if key.Kind != proto.TokenKey || bytes.Equal(key.Key[:], secret) || *key == *v.tokenFor(a.uuid + 1) {
+	key := v.admission.tokenFor(a.uuid)
+	if key.Kind != proto.TokenKey || bytes.Equal(key.Key[:], secret) || *key == *v.admission.tokenFor(a.uuid + 1) {
 		t.Error("what requests carry is not of one peer")
 	}
-	if v.described.Token != nil || a.tokenFor(v.uuid) != nil || a.described.Token != nil {
+	if v.own.described.Token != nil || a.admission.tokenFor(v.uuid) != nil || a.own.described.Token != nil {
 		t.Error("a token where none belongs")
 	}
 }
@@ -365,12 +365,12 @@ func TestTokenBound(t *testing.T) {
 	by := newLocated(loop, true)
 	request := a.request(proto.WireupRequest, a.uuid, 3)
 	for range 100 {
-		if err := v.onWireup(&by.Source, request, nil); !errors.Is(err, ucs.ErrRejected) {
+		if err := v.wireups.onWireup(&by.Source, request, nil); !errors.Is(err, ucs.ErrRejected) {
 			t.Fatal(err)
 		}
 	}
-	if by.asked != 0 || v.stats.WireupSent != 0 || len(v.byUUID) != 0 || v.unexpected != 0 {
-		t.Errorf("asked the kernel %d times, %d answers, %d peers", by.asked, v.stats.WireupSent, len(v.byUUID))
+	if by.asked != 0 || v.stats.WireupSent != 0 || len(v.peers.byUUID) != 0 || v.wireups.unexpected != 0 {
+		t.Errorf("asked the kernel %d times, %d answers, %d peers", by.asked, v.stats.WireupSent, len(v.peers.byUUID))
 	}
 	by.Gone()
 	if n := v.Stats().Sources; n > 1 {
@@ -411,7 +411,7 @@ func FuzzToken(f *testing.F) {
 		ctx.Close()
 	})
 	v := newTargetOf(f, w, nil)
-	a := &requesterWorker{targetWorker: v, addr: v.described, token: proto.Token{Kind: proto.TokenSecret}}
+	a := &requesterWorker{targetWorker: v, addr: v.own.described, token: proto.Token{Kind: proto.TokenSecret}}
 	request := a.request(proto.WireupRequest, 5, 1)
 	f.Add(a.proof(w.uuid, 5, request), request, true)
 	f.Add(make([]byte, proto.TokenProofSize), a.request(proto.WireupEpCheck, 5, 1), false)
@@ -423,10 +423,10 @@ func FuzzToken(f *testing.F) {
 			by = newLocated("192.0.2.1:1", false)
 		}
 		before := v.stats.WireupSent
-		v.onToken(sourceOr(by), proof, nil)
-		v.onWireup(sourceOr(by), request, nil)
-		v.onToken(sourceOr(by), request, nil)
-		if v.endpoints.Len() != 1 || len(v.byUUID) != 0 || v.stats.WireupSent != before {
+		v.admission.onToken(sourceOr(by), proof, nil)
+		v.wireups.onWireup(sourceOr(by), request, nil)
+		v.admission.onToken(sourceOr(by), request, nil)
+		if v.endpoints.Len() != 1 || len(v.peers.byUUID) != 0 || v.stats.WireupSent != before {
 			t.Fatal("something was made without the token")
 		}
 		if by != nil {

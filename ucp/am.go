@@ -18,12 +18,12 @@ func (amFamily) about() familyInfo { return familyInfo{name: "am", features: Fea
 
 // handlers are asked for once for each interface that is opened.
 func (amFamily) handlers(w *Worker) []handler {
-	w.am.maxHeader = w.maxAMHeader()
+	w.am.maxHeader = w.am.maxAMHeader()
 	return []handler{
-		{proto.IDAMSingle, w.onAMSingle()},
-		{proto.IDAMSingleReply, w.onAMSingleReply},
-		{proto.IDAMFirst, w.onAMFirst},
-		{proto.IDAMMiddle, w.onAMMiddle},
+		{proto.IDAMSingle, w.am.onAMSingle()},
+		{proto.IDAMSingleReply, w.am.onAMSingleReply},
+		{proto.IDAMFirst, w.am.onAMFirst},
+		{proto.IDAMMiddle, w.am.onAMMiddle},
 	}
 }
 
@@ -218,6 +218,7 @@ type amState struct {
 	over   bool          // too much is kept of messages through shared memory
 	warned bool          // a message without handler was logged
 	warnAt time.Duration // when that may be again
+	w      *Worker
 }
 
 // set sets what there is for an id.

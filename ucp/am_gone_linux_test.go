@@ -29,28 +29,28 @@ func TestKeepOfGone(t *testing.T) {
 				packet := append(h.Append(nil), make([]byte, 100)...)
 				var err error
 				if plain {
-					err = v.onAMSingle()(&l.Source, packet, nil)
+					err = v.am.onAMSingle()(&l.Source, packet, nil)
 				} else {
-					from := v.sourceOf(&l.Source)
+					from := v.accounts.sourceOf(&l.Source)
 					from.account() // as after anything that was charged
-					err = v.arrived(from, nil, h, packet[proto.AMHeaderSize:], nil, nil)
+					err = v.am.arrived(from, nil, h, packet[proto.AMHeaderSize:], nil, nil)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				kept.Release()
-				v.trim()
+				v.accounts.trim()
 			}
 			round() // what the unnamed account keeps
-			bytes, sources, accounts := ledger.Total(ledger.Bytes), v.sources, ledger.Number()
+			bytes, sources, accounts := ledger.Total(ledger.Bytes), v.accounts.sources, ledger.Number()
 			for range 10 {
 				round()
 			}
 			if n := ledger.Total(ledger.Bytes); n != bytes {
 				t.Errorf("%d bytes are charged, %d were before", n, bytes)
 			}
-			if v.sources != sources || ledger.Number() != accounts {
-				t.Errorf("%d sources and %d accounts, %d and %d were before", v.sources, ledger.Number(), sources, accounts)
+			if v.accounts.sources != sources || ledger.Number() != accounts {
+				t.Errorf("%d sources and %d accounts, %d and %d were before", v.accounts.sources, ledger.Number(), sources, accounts)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func TestKeptMessagesCount(t *testing.T) {
 				src = &c.Source
 			}
 			packet := append(proto.AMHeader{ID: targetID}.Append(nil), make([]byte, size)...)
-			h := v.onAMSingle()
+			h := v.am.onAMSingle()
 			for range 4 * limit / size {
 				if c.dropped != nil {
 					break
@@ -51,7 +51,7 @@ func TestKeptMessagesCount(t *testing.T) {
 			for _, m := range kept {
 				m.Release()
 			}
-			v.trim()
+			v.accounts.trim()
 			if after := ledger.Total(ledger.Bytes); after != before {
 				t.Errorf("%d bytes are charged, before %d", after, before)
 			}

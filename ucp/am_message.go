@@ -108,13 +108,13 @@ func (l *amList) remove(m *AMMessage) {
 }
 
 // newAM takes a message object from the worker's free list.
-func (w *Worker) newAM() *AMMessage {
-	m := w.am.free
+func (as *amState) newAM() *AMMessage {
+	m := as.free
 	if m == nil {
-		return &AMMessage{w: w}
+		return &AMMessage{w: as.w}
 	}
-	w.am.free, m.next = m.next, nil
-	w.am.idle--
+	as.free, m.next = m.next, nil
+	as.idle--
 	return m
 }
 
@@ -123,18 +123,18 @@ const maxIdleAMs = 4096
 
 // restAM takes an object back that refers to nothing. It lies idle for a while, so that
 // a use of it is found out.
-func (w *Worker) restAM(m *AMMessage) {
+func (as *amState) restAM(m *AMMessage) {
 	if !recycleRequests {
 		return
 	}
-	at := &w.am.resting[w.am.rested%quarantine]
-	w.am.rested++
+	at := &as.resting[as.rested%quarantine]
+	as.rested++
 	old := *at
 	*at = m
-	if old != nil && w.am.idle < maxIdleAMs {
-		w.am.idle++
-		old.next = w.am.free
-		w.am.free = old
+	if old != nil && as.idle < maxIdleAMs {
+		as.idle++
+		old.next = as.free
+		as.free = old
 	}
 }
 
@@ -157,7 +157,7 @@ func (m *AMMessage) drop() {
 	m.header, m.data, m.key, m.ep, m.from, m.assembly = nil, nil, nil, nil, nil, nil
 	m.state = 0
 	m.endTurn()
-	w.restAM(m)
+	w.am.restAM(m)
 }
 
 // charge has the source pay n bytes for the message.
@@ -203,7 +203,7 @@ func (m *AMMessage) own() {
 	}
 	m.state |= amOwned
 	var b []byte
-	m.buf, b = m.w.alignedBuffer(n + len(m.header) + len(m.key))
+	m.buf, b = m.w.am.alignedBuffer(n + len(m.header) + len(m.key))
 	if m.state&amOffered == 0 {
 		m.data = b[:cpu.Copy(b, m.data):n]
 	}
@@ -213,19 +213,21 @@ func (m *AMMessage) own() {
 }
 
 // alignedBuffer returns pooled memory, and n bytes of it at a multiple of the alignment.
-func (w *Worker) alignedBuffer(n int) (buf, b []byte) {
+func (as *amState) alignedBuffer(n int) (buf, b []byte) {
+	w := as.w
 	buf = w.buffers.Get(n)
-	off := w.misaligned(buf)
+	off := as.misaligned(buf)
 	if off > 0 && off+n > cap(buf) {
 		w.buffers.Put(buf)
 		buf = w.buffers.Get(n + w.params.AMAlignment - 1)
-		off = w.misaligned(buf)
+		off = as.misaligned(buf)
 	}
 	return buf, buf[off : off+n : off+n]
 }
 
 // misaligned is how many bytes are missing to a multiple of the alignment.
-func (w *Worker) misaligned(b []byte) int {
+func (as *amState) misaligned(b []byte) int {
+	w := as.w
 	if w.params.AMAlignment <= 1 {
 		return 0
 	}
@@ -320,14 +322,14 @@ func (m *AMMessage) endTurn() {
 func (m *AMMessage) Release() {
 	m.mustLive()
 	w := m.w
-	w.acquire()
+	w.owner.acquire()
 	if m.handled {
 		m.state &^= amKept
 	} else {
 		m.refuse(ucs.OK)
 		m.drop()
 	}
-	w.release()
+	w.owner.release()
 }
 
 // refuse ends an offer whose data nobody wants.
@@ -337,10 +339,10 @@ func (m *AMMessage) refuse(status ucs.Status) {
 	}
 	w := m.w
 	if ep := w.endpoints.Get(uint64(m.rndv.EpID)); ep != nil && ep.err == nil {
-		was := w.offerSource
-		w.offerSource = m.from
+		was := w.accounts.offerSource
+		w.accounts.offerSource = m.from
 		ep.sendATS(m.rndv.ReqID, m.rndv.Size, status)
-		w.offerSource = was
+		w.accounts.offerSource = was
 	}
 }
 
@@ -361,7 +363,7 @@ func (m *AMMessage) chargeKept() {
 	if m.desc != nil {
 		n += keeps(m.data, m.desc)
 	}
-	err := w.charge(m.from, n)
+	err := w.accounts.charge(m.from, n)
 	m.charge(n)
 	switch {
 	case err == nil:
@@ -378,12 +380,12 @@ func (m *AMMessage) overfull() bool {
 	if m.from.uct != nil {
 		return false
 	}
-	if w.unnamed.charged.reserve(0, w.maxHeld) {
+	if w.accounts.unnamed.charged.reserve(0, w.accounts.maxHeld) {
 		w.am.over = false
 		return false
 	}
 	if w.refused(m.from, ledger.Memory) {
-		w.ctx.log.Warn("active message dropped: the program keeps too many", zap.String("worker", w.name), zap.Int("bytes", w.held()))
+		w.ctx.log.Warn("active message dropped: the program keeps too many", zap.String("worker", w.name), zap.Int("bytes", w.accounts.held()))
 	}
 	m.refuse(ucs.ErrNoMemory)
 	return true
@@ -408,9 +410,9 @@ func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errMissing("AMMessage.Recv", m == nil)
 	}
 	w := m.w
-	w.acquire()
+	w.owner.acquire()
 	r, err := m.recv(buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -454,7 +456,7 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	var r *Request
 	if err == nil {
-		r, err = w.useRequest(p)
+		r, err = w.pool.useRequest(p)
 	}
 	if err == nil {
 		r.state |= stateAMRecv
@@ -463,7 +465,7 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 			given, r.onRecv = &p.Buffer, p.OnAMRecv
 		}
 		if err = r.data.initRecv(buf, given); err != nil {
-			w.dropRequest(r)
+			w.pool.dropRequest(r)
 		}
 	}
 	if err != nil {
@@ -473,10 +475,10 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	r.info = TagRecvInfo{Length: m.length}
 	if m.state&amOffered != 0 {
-		was := w.offerSource
-		w.offerSource = m.from
-		w.fetch(r, &m.rndv, m.key)
-		w.offerSource = was
+		was := w.accounts.offerSource
+		w.accounts.offerSource = m.from
+		w.rndv.fetch(r, &m.rndv, m.key)
+		w.accounts.offerSource = was
 	} else {
 		r.takeData(m.data)
 	}

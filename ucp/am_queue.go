@@ -68,15 +68,16 @@ func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewAMQueue", w == nil)
 	}
-	w.acquire()
-	q, err := w.newAMQueue(&p)
-	w.release()
+	w.owner.acquire()
+	q, err := w.am.newAMQueue(&p)
+	w.owner.release()
 	return q, err
 }
 
-func (w *Worker) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
+func (as *amState) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
+	w := as.w
 	switch {
-	case !w.am.on:
+	case !as.on:
 		return nil, fmt.Errorf("ucp: NewAMQueue needs FeatureAM and an open worker: %w", ucs.ErrInvalidParam)
 	case p.MaxData < 0 || p.Offers && p.MaxData != 0:
 		return nil, fmt.Errorf("ucp: NewAMQueue: MaxData is %d and Offers %v, wanted MaxData of 0 or more, and 0 with Offers: %w", p.MaxData, p.Offers, ucs.ErrInvalidParam)
@@ -85,8 +86,8 @@ func (w *Worker) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
 	if p.Offers {
 		q.maxData = -1
 	}
-	w.am.set(p.ID, amEntry{queue: q})
-	w.am.queues = append(w.am.queues, q)
+	as.set(p.ID, amEntry{queue: q})
+	as.queues = append(as.queues, q)
 	return q, nil
 }
 
@@ -118,9 +119,9 @@ func (q *AMQueue) TryNext() (*AMMessage, bool) {
 	if q.missing() {
 		return nil, false
 	}
-	q.w.acquire()
+	q.w.owner.acquire()
 	m := q.pop()
-	q.w.release()
+	q.w.owner.release()
 	return m, m != nil
 }
 
@@ -158,9 +159,9 @@ func (q *AMQueue) Close() error {
 	if q.missing() {
 		return errMissing("AMQueue.Close", q == nil)
 	}
-	q.w.acquire()
+	q.w.owner.acquire()
 	q.close()
-	q.w.release()
+	q.w.owner.release()
 	return nil
 }
 
@@ -192,7 +193,7 @@ func startNext(c *call) (*Request, error) {
 	if c.am = q.pop(); c.am != nil {
 		return nil, nil
 	}
-	r := w.getRequest()
+	r := w.pool.getRequest()
 	r.state = stateNext
 	r.userData = c
 	q.waiters.push(r)
@@ -234,7 +235,7 @@ func (q *AMQueue) take(m *AMMessage) error {
 		return nil
 	}
 	from := m.from
-	if err := w.charge(from, amMessageSize+len(m.data)+len(m.header)+len(m.key)); err != nil {
+	if err := w.accounts.charge(from, amMessageSize+len(m.data)+len(m.header)+len(m.key)); err != nil {
 		m.drop()
 		return err
 	}
@@ -466,7 +467,7 @@ func (q *AMQueue) mayFetch(a *aside, m *AMMessage) bool {
 	if m.from.uct != nil {
 		return true
 	}
-	if q.shared > 0 && q.shared+m.length > q.w.maxHeld/sharedPart {
+	if q.shared > 0 && q.shared+m.length > q.w.accounts.maxHeld/sharedPart {
 		q.stalled = append(q.stalled, a)
 		return false
 	}
@@ -506,14 +507,14 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	}
 	m.leaveQueue() // making room may drop what is in queues
 	a.fetching = m // and may call the program
-	if err := w.charge(m.from, m.length); err != nil || m.state&amGivenUp != 0 {
+	if err := w.accounts.charge(m.from, m.length); err != nil || m.state&amGivenUp != 0 {
 		q.endFetch(a)
 		m.refuse(ucs.ErrNoMemory)
 		m.drop()
 		return
 	}
 	m.makeRoom()
-	r := w.getRequest()
+	r := w.pool.getRequest()
 	r.state, r.mode = stateInCall|stateParams|stateAMRecv, 0
 	r.onRecv = func(r *Request, err error, _ int, _ any) {
 		r.free()
@@ -522,15 +523,15 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	}
 	err := r.data.initRecv(m.data, nil)
 	if err != nil {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		q.fetched(a, err)
 		return
 	}
 	r.info = TagRecvInfo{Length: m.length}
-	was := w.offerSource
-	w.offerSource = m.from
-	w.fetch(r, &m.rndv, m.key)
-	w.offerSource = was
+	was := w.accounts.offerSource
+	w.accounts.offerSource = m.from
+	w.rndv.fetch(r, &m.rndv, m.key)
+	w.accounts.offerSource = was
 	if r, err = r.result(); r == nil {
 		q.fetched(a, err)
 	}
@@ -543,7 +544,7 @@ func (m *AMMessage) makeRoom() {
 	b := make([]byte, n+max(m.w.params.AMAlignment-1, 0))
 	off := 0
 	if len(b) > 0 {
-		off = m.w.misaligned(b)
+		off = m.w.am.misaligned(b)
 	}
 	m.data = b[off : off+n : off+n]
 	m.charge(len(b))

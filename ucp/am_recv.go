@@ -17,7 +17,8 @@ import (
 // for the reason that onEagerOnly is one.
 //
 //go:noinline
-func (w *Worker) onAMSingle() uct.AMHandler {
+func (as *amState) onAMSingle() uct.AMHandler {
+	w := as.w
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		h, payload, header, err := proto.ParseAMSingle(data)
 		if err != nil {
@@ -25,57 +26,59 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 		}
 		e := w.am.find(h.ID)
 		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.over {
-			return w.arrived(w.sourceOf(src), nil, h, payload, header, desc)
+			return w.am.arrived(w.accounts.sourceOf(src), nil, h, payload, header, desc)
 		}
-		from := w.sourceOf(src) // which may be gone when the handler returns
-		m := w.newAM()
+		from := w.accounts.sourceOf(src) // which may be gone when the handler returns
+		m := w.am.newAM()
 		m.id, m.header, m.data, m.length = h.ID, header, payload, len(payload)
 		m.state, m.handled = amLive, true
 		w.stats.AMRecvs++
 		if err = w.callAM(e.fn, m); m.state != amLive {
 			m.from = from
-			return w.handled(m, err)
+			return w.am.handled(m, err)
 		}
 		m.header, m.data, m.state, m.handled = nil, nil, 0, false // never kept, nor received
-		w.restAM(m)
+		w.am.restAM(m)
 		return nil
 	}
 }
 
 // onAMSingleReply receives a message that came whole and can be answered.
-func (w *Worker) onAMSingleReply(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+func (as *amState) onAMSingleReply(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := as.w
 	h, f, payload, header, err := proto.ParseAMSingleReply(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	ep := w.amEndpoint(src, f.EpID)
+	ep := as.amEndpoint(src, f.EpID)
 	if ep == nil {
 		return nil
 	}
 	h.Flags |= proto.AMFlagReply
-	return w.arrived(w.sourceOf(src), ep, h, payload, header, desc)
+	return as.arrived(w.accounts.sourceOf(src), ep, h, payload, header, desc)
 }
 
 // amEndpoint returns the endpoint that a message names, nil if the message is to be
 // dropped.
-func (w *Worker) amEndpoint(src *uct.Source, id proto.EndpointID) *Endpoint {
+func (as *amState) amEndpoint(src *uct.Source, id proto.EndpointID) *Endpoint {
+	w := as.w
 	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, ep) {
+	if w.admission.spoofed(src, ep) {
 		return nil
 	}
 	return ep
 }
 
 // arrived is given a message that came whole.
-func (w *Worker) arrived(from *source, ep *Endpoint, h proto.AMHeader, payload, header []byte, desc *uct.AMDesc) error {
-	m := w.newAM()
+func (as *amState) arrived(from *source, ep *Endpoint, h proto.AMHeader, payload, header []byte, desc *uct.AMDesc) error {
+	m := as.newAM()
 	m.describe(from, ep, h, len(payload))
 	m.header, m.data = header, payload
-	return w.deliver(m, desc)
+	return as.deliver(m, desc)
 }
 
 // describe fills in who has sent the message, and what it says of itself.
@@ -88,19 +91,20 @@ func (m *AMMessage) describe(from *source, ep *Endpoint, h proto.AMHeader, lengt
 }
 
 // offers takes the offers of active messages.
-func (amFamily) offers(w *Worker) (proto.RndvOp, offerHandler) { return proto.RndvAM, w.onAMOffer }
+func (amFamily) offers(w *Worker) (proto.RndvOp, offerHandler) { return proto.RndvAM, w.am.onAMOffer }
 
 // onAMOffer gives a message whose data is at the sender to its handler. The endpoint was
 // looked at.
-func (w *Worker) onAMOffer(src *uct.Source, h proto.RndvRTS, key, header []byte) error {
+func (as *amState) onAMOffer(src *uct.Source, h proto.RndvRTS, key, header []byte) error {
+	w := as.w
 	if n := len(key); n == proto.MinRkeySize || n > maxOfferKey {
 		key = nil // it opens nothing, or nothing that is mapped
 	}
-	m := w.newAM()
-	m.describe(w.sourceOf(src), w.endpoints.Get(uint64(h.EpID)), proto.AMHeaderFromWord(h.Header), h.Size)
+	m := as.newAM()
+	m.describe(w.accounts.sourceOf(src), w.endpoints.Get(uint64(h.EpID)), proto.AMHeaderFromWord(h.Header), h.Size)
 	m.state |= amOffered
 	m.rndv, m.header, m.key = h, header, key
-	return w.deliver(m, nil)
+	return as.deliver(m, nil)
 }
 
 // Active messages in fragments. Each fragment names the endpoint and the message. They
@@ -118,24 +122,25 @@ type amFlow struct {
 }
 
 // onAMFirst receives the first fragment of a message, or one in a single fragment.
-func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := as.w
 	h, f, payload, header, err := proto.ParseAMFirst(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	ep := w.amEndpoint(src, f.EpID)
+	ep := as.amEndpoint(src, f.EpID)
 	if ep == nil {
 		return nil
 	}
-	from := w.sourceOf(src)
+	from := w.accounts.sourceOf(src)
 	a := w.eager.assemblies[assemblyKey{ep.localID, f.MsgID}]
 	if a == nil && len(payload) == f.TotalLen {
-		return w.arrived(from, ep, h, payload, header, desc)
+		return as.arrived(from, ep, h, payload, header, desc)
 	}
 	if a != nil && (a.total >= 0 || !a.setTotal(f.TotalLen)) {
 		return w.logMalformed(ucs.ErrIO)
 	}
-	if err := w.charge(from, amMessageSize+len(header)); err != nil {
+	if err := w.accounts.charge(from, amMessageSize+len(header)); err != nil {
 		return err
 	}
 	if a == nil || a.owner == nil { // new, or given up to make room
@@ -160,16 +165,17 @@ func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error
 }
 
 // onAMMiddle receives a later fragment.
-func (w *Worker) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := as.w
 	h, payload, err := proto.ParseAMMiddle(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	ep := w.amEndpoint(src, h.EpID)
+	ep := as.amEndpoint(src, h.EpID)
 	if ep == nil {
 		return nil
 	}
-	from := w.sourceOf(src)
+	from := w.accounts.sourceOf(src)
 	a := w.eager.assemblies[assemblyKey{ep.localID, h.MsgID}]
 	created := a == nil
 	if created {
@@ -192,17 +198,17 @@ func (w *Worker) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 // newParts begins a message in fragments.
 func (ep *Endpoint) newParts(from *source, id proto.MessageID, total int) (*assembly, error) {
 	w := ep.w
-	if err := w.charge(from, assemblySize+amMessageSize); err != nil {
+	if err := w.accounts.charge(from, assemblySize+amMessageSize); err != nil {
 		return nil, err
 	}
-	a, err := w.newAssembly(from, assemblyKey{ep.localID, id}, total)
+	a, err := w.eager.newAssembly(from, assemblyKey{ep.localID, id}, total)
 	if err != nil {
 		return nil, err
 	}
 	if ep.am == nil {
 		ep.am = new(amFlow)
 	}
-	m := w.newAM()
+	m := w.am.newAM()
 	m.from, m.ep, m.assembly, a.owner = from, ep, a, m
 	m.charge(amMessageSize)
 	ep.am.early.push(m)
@@ -219,7 +225,7 @@ func (m *AMMessage) whole() {
 // those behind it are handled later.
 func (m *AMMessage) lose(error) {
 	ep := m.ep
-	ep.w.discard(m.assembly)
+	ep.w.eager.discard(m.assembly)
 	m.drop()
 	ep.handleLater()
 }
@@ -244,7 +250,7 @@ func (ep *Endpoint) handleParts() {
 		}
 		f.started.remove(m)
 		m.joined()
-		_ = ep.w.deliver(m, nil) // whose memory is its own
+		_ = ep.w.am.deliver(m, nil) // whose memory is its own
 	}
 	f.handling = false
 }
@@ -285,7 +291,7 @@ func (m *AMMessage) settle(n int) error {
 	if a.place != nil || a.total < 0 || a.got+n < a.total/maxWaste {
 		return nil
 	}
-	if err := w.charge(m.from, a.total); err != nil {
+	if err := w.accounts.charge(m.from, a.total); err != nil {
 		return err
 	}
 	if !a.discard { // to make room
@@ -302,7 +308,7 @@ func (m *AMMessage) settle(n int) error {
 // join puts what has come of the message together.
 func (m *AMMessage) join() {
 	w, a := m.w, m.assembly
-	buf, b := w.alignedBuffer(m.length + len(m.header))
+	buf, b := w.am.alignedBuffer(m.length + len(m.header))
 	m.data = b[:m.length:m.length]
 	for _, p := range a.pieces {
 		cpu.Copy(m.data[p.off:], p.buf)
@@ -320,7 +326,7 @@ func (m *AMMessage) joined() {
 	if m.assembly.place == nil {
 		m.join()
 	}
-	m.w.putAssembly(m.assembly)
+	m.w.eager.putAssembly(m.assembly)
 	m.assembly = nil
 	m.discharge()
 }
@@ -333,7 +339,7 @@ func (amFamily) purge(ep *Endpoint, _ error) {
 	}
 	for _, l := range []*amList{&f.early, &f.started} {
 		for m := l.head; m != nil; m = l.head {
-			ep.w.discard(m.assembly)
+			ep.w.eager.discard(m.assembly)
 			m.drop()
 		}
 	}
@@ -386,54 +392,56 @@ func (w *Worker) SetAMHandler(p AMHandlerParams) error {
 	if w.missing() {
 		return errMissing("Worker.SetAMHandler", w == nil)
 	}
-	w.acquire()
-	err := w.setAMHandler(&p)
-	w.release()
+	w.owner.acquire()
+	err := w.am.setAMHandler(&p)
+	w.owner.release()
 	return err
 }
 
-func (w *Worker) setAMHandler(p *AMHandlerParams) error {
-	if !w.am.on {
+func (as *amState) setAMHandler(p *AMHandlerParams) error {
+	if !as.on {
 		return fmt.Errorf("ucp: SetAMHandler needs FeatureAM and an open worker: %w", ucs.ErrInvalidParam)
 	}
 	if p.Flags&^amHandlerFlags != 0 {
 		return fmt.Errorf("ucp: SetAMHandler: unknown flags %#x: %w", uint32(p.Flags&^amHandlerFlags), ucs.ErrInvalidParam)
 	}
-	w.am.set(p.ID, amEntry{fn: p.Handler, flags: p.Flags})
+	as.set(p.ID, amEntry{fn: p.Handler, flags: p.Flags})
 	return nil
 }
 
 // unhandled counts a message for an id that has no handler, and logs it now and then.
 //
 //go:noinline
-func (w *Worker) unhandled(id uint16) {
+func (as *amState) unhandled(id uint16) {
+	w := as.w
 	w.stats.AMNoHandler++
-	if now := w.uctw.Now(); !w.am.warned || now >= w.am.warnAt {
-		w.am.warned, w.am.warnAt = true, now+time.Minute
+	if now := w.uctw.Now(); !as.warned || now >= as.warnAt {
+		as.warned, as.warnAt = true, now+time.Minute
 		w.ctx.log.Warn("active message without handler", zap.String("worker", w.name), zap.Uint16("id", id))
 	}
 }
 
 // handle runs a handler and sees to what it leaves. The error is the transport's
 // handler's: whether it keeps the memory.
-func (w *Worker) handle(e *amEntry, m *AMMessage) error {
+func (as *amState) handle(e *amEntry, m *AMMessage) error {
+	w := as.w
 	w.stats.AMRecvs++
 	m.hold()
 	m.state |= amLive
 	m.handled = true
 	err := w.callAM(e.fn, m)
-	return w.handled(m, err)
+	return as.handled(m, err)
 }
 
 // handled sees to what a handler has left.
-func (w *Worker) handled(m *AMMessage, err error) error {
+func (as *amState) handled(m *AMMessage, err error) error {
 	m.handled = false
 	if m.state&amKept != 0 {
 		m.chargeKept()
 		if m.desc == nil {
 			return nil
 		}
-		w.am.borrowed.push(m)
+		as.borrowed.push(m)
 		return ucs.InProgress
 	}
 	m.desc = nil // the transport's again
@@ -452,31 +460,31 @@ func refusal(err error) ucs.Status {
 }
 
 // usable reports whether a message may be kept in the transport's memory.
-func (w *Worker) usable(data []byte, desc *uct.AMDesc) bool {
-	return desc != nil && desc.Size <= maxWaste*len(data) && w.misaligned(data) == 0
+func (as *amState) usable(data []byte, desc *uct.AMDesc) bool {
+	return desc != nil && desc.Size <= maxWaste*len(data) && as.misaligned(data) == 0
 }
 
 // deliver gives a message, whose memory is the caller's unless it is the message's own,
 // to its handler or its queue. The error is the transport's handler's.
-func (w *Worker) deliver(m *AMMessage, desc *uct.AMDesc) error {
-	e := w.am.find(m.id)
+func (as *amState) deliver(m *AMMessage, desc *uct.AMDesc) error {
+	e := as.find(m.id)
 	switch {
 	case e == nil:
-		w.unhandled(m.id)
+		as.unhandled(m.id)
 		m.refuse(ucs.ErrInvalidParam)
 		m.drop()
 		return nil
-	case w.am.over && m.overfull():
+	case as.over && m.overfull():
 		m.drop()
 		return nil
 	case e.queue != nil:
 		return e.queue.take(m)
 	case e.flags&AMPersistentData != 0 && m.state&amOffered == 0 && m.buf == nil:
-		if w.usable(m.data, desc) {
+		if as.usable(m.data, desc) {
 			m.desc = desc
 		} else {
 			m.own()
 		}
 	}
-	return w.handle(e, m)
+	return as.handle(e, m)
 }

@@ -30,24 +30,24 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 		return nil, errMissing("Endpoint.AMSend", ep == nil)
 	}
 	w := ep.w
-	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.acquireFast() {
+	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.owner.acquireFast() {
 		return ep.amSend(id, header, buf, p)
 	}
 	if len(buf) > int(ep.shortAM) {
 		r, err := ep.beginAMSend(id, nil, buf, p)
-		w.release()
+		w.owner.release()
 		return r, err
 	}
-	r := w.spare // used only if the send goes on after the call
+	r := w.pool.spare // used only if the send goes on after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
 		w.stats.AMSends++
-		w.release()
+		w.owner.release()
 		return nil, nil
 	}
 	r, err = ep.amSentShort(err, id, buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -72,8 +72,8 @@ func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byt
 // amSend is AMSend in general.
 func (ep *Endpoint) amSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if !w.tryAcquire() {
-		if err := w.checkAMHeader(header); err != nil {
+	if !w.owner.tryAcquire() {
+		if err := w.am.checkAMHeader(header); err != nil {
 			return nil, err
 		}
 		c := w.newCall(startAMSend).with(p)
@@ -89,7 +89,7 @@ func (ep *Endpoint) amSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 		return c.delegate()
 	}
 	r, err := ep.beginAMSend(id, header, buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -101,7 +101,7 @@ func startAMSend(c *call) (*Request, error) {
 func (ep *Endpoint) beginAMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if len(header) == 0 && len(buf) <= int(ep.shortAM) && (p == nil || p.plainSend()) {
 		w := ep.w
-		r := w.spare
+		r := w.pool.spare
 		err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
 		if err == nil {
 			w.stats.EagerShort++
@@ -120,8 +120,8 @@ func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestPara
 	if err != ucs.InProgress {
 		return ep.describeAMSend(id, nil, buf, p) // queues it, or says what is wrong
 	}
-	r := w.spare
-	w.spare = w.getRequest()
+	r := w.pool.spare
+	w.pool.spare = w.pool.getRequest()
 	w.stats.EagerShort++
 	w.stats.AMSends++
 	r.toward(ep)
@@ -138,7 +138,7 @@ func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestPara
 	if !w.am.on {
 		return nil, w.lacks("AMSend", FeatureAM)
 	}
-	if err := w.checkAMHeader(header); err != nil {
+	if err := w.am.checkAMHeader(header); err != nil {
 		return nil, err
 	}
 	if err := ep.usable(); err != nil {
@@ -147,7 +147,7 @@ func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestPara
 	if err := callAMSend.check(buf, p); err != nil {
 		return nil, err
 	}
-	r, err := w.useRequest(p)
+	r, err := w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestPara
 		err = p.checkMemory(w.ctx, &r.data)
 	}
 	if err != nil {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return nil, err
 	}
 	r.give(p.Memory)
@@ -175,17 +175,18 @@ func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestPara
 }
 
 // checkAMHeader refuses headers that are too long for some transport of the worker.
-func (w *Worker) checkAMHeader(header []byte) error {
-	if len(header) <= w.am.maxHeader {
+func (as *amState) checkAMHeader(header []byte) error {
+	if len(header) <= as.maxHeader {
 		return nil
 	}
-	return fmt.Errorf("ucp: header of %d bytes, the limit is %d: %w", len(header), w.am.maxHeader, ucs.ErrInvalidParam)
+	return fmt.Errorf("ucp: header of %d bytes, the limit is %d: %w", len(header), as.maxHeader, ucs.ErrInvalidParam)
 }
 
 // maxAMHeader is the longest header that fits beside those of the library into a packet
 // of any transport of the worker: behind an offer with the keys of all domains, or in the
 // first fragment (ucp_worker_set_max_am_header in src/ucp/core/ucp_worker.c).
-func (w *Worker) maxAMHeader() int {
+func (as *amState) maxAMHeader() int {
+	w := as.w
 	offer := proto.RndvRTSSize + proto.MinRkeySize + 1 // where C says which device is near
 	for _, md := range w.mds {
 		offer += 1 + md.Attr().RkeyPackedSize

@@ -44,7 +44,7 @@ func (v *activeTarget) first(id, total int, data []byte, header string) error {
 	b := proto.AMHeader{ID: targetID, HeaderLen: uint32(len(header))}.Append(nil)
 	b = append(append(b, data...), header...)
 	f := proto.AMFirstFooter{MsgID: proto.MessageID(id), EpID: v.ep.localID, TotalLen: total}
-	return v.onAMFirst(nil, f.Append(b), nil)
+	return v.am.onAMFirst(nil, f.Append(b), nil)
 }
 
 func (v *activeTarget) middle(id, off int, data []byte) error {
@@ -54,7 +54,7 @@ func (v *activeTarget) middle(id, off int, data []byte) error {
 	b = append(b, data...)
 	f := make([]byte, proto.AMMiddleFooterSize)
 	m.PutFooter(f)
-	return v.onAMMiddle(nil, append(b, f...), nil)
+	return v.am.onAMMiddle(nil, append(b, f...), nil)
 }
 
 func (v *activeTarget) must(err error) {
@@ -148,7 +148,7 @@ func TestAMPartsPlace(t *testing.T) {
 	}
 	// One that has its place, and is lost.
 	v.must(v.first(2, len(whole), whole[:20_000], "header"))
-	v.abandonMessage(v.eager.assemblies[assemblyKey{v.ep.localID, 2}])
+	v.eager.abandonMessage(v.eager.assemblies[assemblyKey{v.ep.localID, 2}])
 	if n := v.Stats().UnexpectedBytes; n != 0 {
 		t.Errorf("%d bytes are held for nothing", n)
 	}
@@ -163,7 +163,7 @@ func TestAMPartsLost(t *testing.T) {
 	v.must(v.middle(2, 2, []byte("2b")))
 	v.handled()
 	a := v.eager.assemblies[assemblyKey{v.ep.localID, 1}]
-	v.abandonMessage(a)
+	v.eager.abandonMessage(a)
 	v.handled() // not in the middle of that
 	v.Progress()
 	v.handled("2a2b")
@@ -177,7 +177,7 @@ func TestAMPartsLost(t *testing.T) {
 func TestHostileAMLengths(t *testing.T) {
 	v := newActiveTarget(t)
 	for name, h := range map[string]uct.AMHandler{
-		"single": v.onAMSingle(), "single reply": v.onAMSingleReply, "first": v.onAMFirst, "middle": v.onAMMiddle, "offer": v.onRndvRTS,
+		"single": v.am.onAMSingle(), "single reply": v.am.onAMSingleReply, "first": v.am.onAMFirst, "middle": v.am.onAMMiddle, "offer": v.rndv.onRndvRTS,
 	} {
 		for n := range 120 {
 			for _, fill := range []byte{0, 0xFF, 0x01, 0x80, targetID} {
@@ -223,17 +223,17 @@ func TestHostileAMHeaders(t *testing.T) {
 	for _, n := range []uint32{9, 1 << 16, math.MaxUint32} {
 		h := proto.AMHeader{ID: targetID, HeaderLen: n}
 		body := append(h.Append(nil), make([]byte, 8)...)
-		v.refused("a single message", v.onAMSingle()(nil, body, nil))
-		v.refused("one to be answered", v.onAMSingleReply(nil, proto.AMReplyFooter{EpID: v.ep.localID}.Append(body), nil))
-		v.refused("a first fragment", v.onAMFirst(nil, proto.AMFirstFooter{EpID: v.ep.localID, TotalLen: 100}.Append(body), nil))
+		v.refused("a single message", v.am.onAMSingle()(nil, body, nil))
+		v.refused("one to be answered", v.am.onAMSingleReply(nil, proto.AMReplyFooter{EpID: v.ep.localID}.Append(body), nil))
+		v.refused("a first fragment", v.am.onAMFirst(nil, proto.AMFirstFooter{EpID: v.ep.localID, TotalLen: 100}.Append(body), nil))
 		offer := proto.RndvRTS{Header: h.Word(), EpID: v.ep.localID, ReqID: 5, Size: 10, Op: proto.RndvAM}.Append(nil)
-		v.refused("an offer", v.onRndvRTS(nil, append(offer, make([]byte, 8)...), nil))
+		v.refused("an offer", v.rndv.onRndvRTS(nil, append(offer, make([]byte, 8)...), nil))
 	}
 	for _, id := range []proto.EndpointID{0, 1, math.MaxUint64, v.ep.localID ^ 1<<40} {
 		h := proto.AMHeader{ID: targetID, Flags: proto.AMFlagReply}.Append(nil)
-		v.dropped("one to be answered", v.onAMSingleReply(nil, proto.AMReplyFooter{EpID: id}.Append(bytes.Clone(h)), nil))
-		v.dropped("a first fragment", v.onAMFirst(nil, proto.AMFirstFooter{EpID: id, TotalLen: 100}.Append(bytes.Clone(h)), nil))
-		v.dropped("a later fragment", v.onAMMiddle(nil, proto.AMFirstFooter{EpID: id}.Append(bytes.Clone(h))[:24], nil))
+		v.dropped("one to be answered", v.am.onAMSingleReply(nil, proto.AMReplyFooter{EpID: id}.Append(bytes.Clone(h)), nil))
+		v.dropped("a first fragment", v.am.onAMFirst(nil, proto.AMFirstFooter{EpID: id, TotalLen: 100}.Append(bytes.Clone(h)), nil))
+		v.dropped("a later fragment", v.am.onAMMiddle(nil, proto.AMFirstFooter{EpID: id}.Append(bytes.Clone(h))[:24], nil))
 	}
 	v.handled()
 	v.exchange()
@@ -244,14 +244,14 @@ func TestHostileAMHeaders(t *testing.T) {
 func TestHostileAMUnexpected(t *testing.T) {
 	const limit = 1 << 20
 	single := func(v *activeTarget, n int) error {
-		return v.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, n)...), nil)
+		return v.am.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, n)...), nil)
 	}
 	for name, message := range map[string]func(v *activeTarget, i int) error{
 		"empty": func(v *activeTarget, _ int) error { return single(v, 0) },
 		"large": func(v *activeTarget, _ int) error { return single(v, 5000) },
 		"offers": func(v *activeTarget, _ int) error {
 			h := proto.RndvRTS{Header: queueID, EpID: v.ep.localID, ReqID: 1, Size: hugeLength, Op: proto.RndvAM}
-			return v.onRndvRTS(nil, h.Append(nil), nil)
+			return v.rndv.onRndvRTS(nil, h.Append(nil), nil)
 		},
 		"first fragments":      func(v *activeTarget, i int) error { return v.first(i, 10, nil, "header") },
 		"later fragments":      func(v *activeTarget, i int) error { return v.middle(i, 8, make([]byte, 100)) },
@@ -298,12 +298,12 @@ func TestAMQueueLiar(t *testing.T) {
 	}
 	v.buffers.Put(secret)
 	h := proto.RndvRTS{Header: queueID, EpID: v.ep.localID, ReqID: 1, Size: 5000, Op: proto.RndvAM}
-	v.must(v.onRndvRTS(nil, h.Append(nil), nil))
+	v.must(v.rndv.onRndvRTS(nil, h.Append(nil), nil))
 	if m, ok := q.TryNext(); ok {
 		t.Fatalf("a message of %d bytes whose data is at its sender", m.Len())
 	}
-	v.requestIDs.Each(func(r *Request) {
-		v.must(v.onRndvATP(nil, proto.RndvAck{ReqID: proto.RequestID(r.localID)}.Append(nil), nil))
+	v.pool.requestIDs.Each(func(r *Request) {
+		v.must(v.rndv.onRndvATP(nil, proto.RndvAck{ReqID: proto.RequestID(r.localID)}.Append(nil), nil))
 	})
 	m, ok := q.TryNext()
 	if !ok {
@@ -321,17 +321,17 @@ func TestAMQueueShared(t *testing.T) {
 	v := newActiveTarget(t)
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
 	v.must(err)
-	most := v.maxHeld / sharedPart
+	most := v.accounts.maxHeld / sharedPart
 	const size = 100_000
 	ends := []*Endpoint{v.ep}
 	for len(ends) <= most/size+3 {
-		ep, err := v.NewEndpoint(EndpointParams{Address: v.address})
+		ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address})
 		v.must(err)
 		ends = append(ends, ep)
 	}
 	for _, ep := range ends {
 		h := proto.RndvRTS{Header: queueID, EpID: ep.localID, ReqID: 1, Size: size, Op: proto.RndvAM}
-		v.must(v.onRndvRTS(nil, h.Append(nil), nil))
+		v.must(v.rndv.onRndvRTS(nil, h.Append(nil), nil))
 	}
 	if _, ok := q.TryNext(); ok {
 		t.Error("a message whose data is at its sender")
@@ -340,8 +340,8 @@ func TestAMQueueShared(t *testing.T) {
 		t.Errorf("%d bytes are being fetched of at most %d, %d messages are stalled", q.shared, most, len(q.stalled))
 	}
 	for range ends {
-		v.requestIDs.Each(func(r *Request) {
-			v.must(v.onRndvATP(nil, proto.RndvAck{ReqID: proto.RequestID(r.localID)}.Append(nil), nil))
+		v.pool.requestIDs.Each(func(r *Request) {
+			v.must(v.rndv.onRndvATP(nil, proto.RndvAck{ReqID: proto.RequestID(r.localID)}.Append(nil), nil))
 		})
 		for m, ok := q.TryNext(); ok; m, ok = q.TryNext() {
 			m.Release()
@@ -360,7 +360,7 @@ func TestAMQueueOfUser(t *testing.T) {
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID, Offers: true})
 	v.must(err)
 	for range 3 {
-		v.must(v.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, 5000)...), nil))
+		v.must(v.am.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, 5000)...), nil))
 	}
 	before := v.Stats().UnexpectedBytes
 	m, ok := q.TryNext()
@@ -376,7 +376,7 @@ func TestAMQueueOfUser(t *testing.T) {
 	if len(m.Data()) != 5000 {
 		t.Errorf("%d bytes", len(m.Data()))
 	}
-	v.evict(&v.unnamed, ucs.ErrExceedsLimit)
+	v.accounts.evict(&v.accounts.unnamed, ucs.ErrExceedsLimit)
 	if m2, ok := q.TryNext(); ok {
 		t.Errorf("message %d is there after it had to give way", m2.ID())
 	}
@@ -390,7 +390,7 @@ func TestAMQueueOfUser(t *testing.T) {
 // application may be about to answer over it.
 func TestAMReplyHolds(t *testing.T) {
 	v, peer := newTargetFor(t, targetFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo"), newTargetFor(t, targetFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo")
-	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.address})
+	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}

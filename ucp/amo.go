@@ -40,7 +40,7 @@ func (amoFamily) about() familyInfo {
 }
 
 func (amoFamily) handlers(w *Worker) []handler {
-	return []handler{{proto.IDAtomicReq, w.onAtomicReq}, {proto.IDAtomicRep, w.onAtomicRep}}
+	return []handler{{proto.IDAtomicReq, w.rma.onAtomicReq}, {proto.IDAtomicRep, w.rma.onAtomicRep}}
 }
 
 // callAtomic says what belongs to the call.
@@ -72,16 +72,16 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	}
 	w := ep.w
 	if p == nil || len(operand) != 8 || len(p.ReplyBuffer) != 8 || op >= numAtomicOps || op == AtomicCompareSwap ||
-		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.acquireFast() {
+		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.owner.acquireFast() {
 		return ep.doAtomic(op, operand, raddr, key, p)
 	}
 	way := key.amo64
 	if way == nil || key.closed || !ep.ready() {
 		r, err := ep.beginAtomic(op, operand, raddr, key, p)
-		w.release()
+		w.owner.release()
 		return r, err
 	}
-	r := w.spare // as fetchDirect, without what only other operations need
+	r := w.pool.spare // as fetchDirect, without what only other operations need
 	r.proto = atomicDirect{}
 	a := &r.accessing().atomic
 	err := ep.lanes[way.lane].remote.Atomic64Fetch(transportOps[op], binary.NativeEndian.Uint64(operand), &a.old64, raddr, way.key, &r.comp)
@@ -89,11 +89,11 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 		binary.NativeEndian.PutUint64(p.ReplyBuffer, a.old64)
 		w.stats.Atomics++
 		ep.markDirect()
-		w.release()
+		w.owner.release()
 		return nil, nil
 	}
 	r, err = ep.fetched(err, op, operand, raddr, key, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -112,7 +112,7 @@ func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rke
 		return nil, err
 	}
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startAtomic).with(p)
 		c.ep, c.op, c.raddr, c.key, c.rule = ep, op, raddr, key, &callAtomic
 		c.buf = c.operand[:copy(c.operand[:], operand)]
@@ -120,7 +120,7 @@ func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rke
 		return c.delegate()
 	}
 	r, err := ep.beginAtomic(op, operand, raddr, key, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -162,7 +162,7 @@ func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 			return r, err
 		}
 	}
-	r, err := ep.w.useRequest(p)
+	r, err := ep.w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, w
 		r.proto = atomicPost{}
 		ep.markMessages()
 		err := sendPost(r, uct.SendNow)
-		ep.w.dropRequest(r)
+		ep.w.pool.dropRequest(r)
 		return err
 	}
 	ep.submit(r)
@@ -336,7 +336,7 @@ func (atomicDirect) completed(r *Request, err error) {
 // fetchDirect does an operation with result in the call if the transport does,
 // or lends it a request for the time after.
 func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
-	r := ep.w.spare // used only if the operation goes on after the call
+	r := ep.w.pool.spare // used only if the operation goes on after the call
 	a := &r.accessing().atomic
 	a.set(op, operand, p.ReplyBuffer)
 	r.proto = atomicDirect{}
@@ -356,8 +356,8 @@ func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *
 // after the call.
 func (ep *Endpoint) fetchStarted(op AtomicOp, operand []byte, key *Rkey, way *rkeyWay, p *RequestParams) *Request {
 	w := ep.w
-	r := w.spare
-	w.spare = w.getRequest()
+	r := w.pool.spare
+	w.pool.spare = w.pool.getRequest()
 	ep.markDirect()
 	r.access.atomic.set(op, operand, p.ReplyBuffer)
 	r.adoptSpare(ep, key, way, p)
@@ -391,13 +391,13 @@ func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
 	// A transport that would finish later cannot be asked to try: the operation
 	// cannot be taken back.
 	if way == nil || !way.attr.Flags.Has(uct.IfaceAtomicCPU) || !ep.ready() {
-		ep.w.dropRequest(r)
+		ep.w.pool.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
 	r.proto = atomicDirect{}
 	r.take(way)
 	if err := r.proto.progress(r); err != nil {
-		ep.w.dropRequest(r)
+		ep.w.pool.dropRequest(r)
 		return nil, err
 	}
 	return r.result()
@@ -460,16 +460,17 @@ func packAtomicReq(r *Request, dst []byte) int {
 }
 
 // onAtomicReq changes a word of ours.
-func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
 	h, err := proto.ParseAtomicReq(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	from := w.sourceOf(source)
+	from := w.accounts.sourceOf(source)
 	if h.ReqID != 0 && from.mayNotAsk() {
 		return w.logMalformed(errServing)
 	}
-	ep, mem, b, err := w.target(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
+	ep, mem, b, err := rm.target(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
 	if err != nil {
 		return err
 	}
@@ -485,7 +486,7 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	a := &r.accessing().atomic
 	a.size = h.Size
 	storeWord(a.packed[:h.Size], old)
-	w.serve(from, ep, r, nil)
+	rm.serve(from, ep, r, nil)
 	return nil
 }
 
@@ -518,17 +519,18 @@ func (atomicReply) progress(r *Request) error {
 }
 
 // onAtomicRep receives the value from before an operation of ours.
-func (w *Worker) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rm *rmaState) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
 	h, err := proto.ParseAtomicRep(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.ReqID))
+	r := w.pool.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindFetch) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	if h.Size != r.access.atomic.size {

@@ -105,21 +105,22 @@ func (a *assembly) moveTo(l *assemblyList) {
 // one small packet.
 const assemblySize = 200
 
-func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembly, error) {
-	if err := w.charge(from, assemblySize); err != nil {
+func (es *eagerState) newAssembly(from *source, key assemblyKey, total int) (*assembly, error) {
+	w := es.w
+	if err := w.accounts.charge(from, assemblySize); err != nil {
 		return nil, err
 	}
 	var a *assembly
-	if n := len(w.eager.free); n > 0 {
-		a = w.eager.free[n-1]
-		w.eager.free = w.eager.free[:n-1]
+	if n := len(es.free); n > 0 {
+		a = es.free[n-1]
+		es.free = es.free[:n-1]
 	} else {
 		a = new(assembly)
 	}
 	a.key, a.total, a.charged = key, total, from
 	from.take(assemblySize)
-	w.eager.assemblies[key] = a
-	w.eager.most = max(w.eager.most, len(w.eager.assemblies))
+	es.assemblies[key] = a
+	es.most = max(es.most, len(es.assemblies))
 	a.moveTo(&from.fragments)
 	return a, nil
 }
@@ -132,28 +133,28 @@ const (
 
 // forget takes a message that is complete, or never will be, out of those that
 // wait for fragments.
-func (w *Worker) forget(a *assembly) {
+func (es *eagerState) forget(a *assembly) {
 	a.moveTo(nil)
 	if payer := a.charged; payer != nil {
 		a.charged = nil
 		payer.give(assemblySize)
 	}
-	if w.eager.assemblies[a.key] == a { // or a later message has the id by now
-		delete(w.eager.assemblies, a.key)
-		if w.eager.most >= shrinkFrom && len(w.eager.assemblies) == 0 { // maps do not shrink
-			w.eager.assemblies, w.eager.most = make(map[assemblyKey]*assembly), 0
+	if es.assemblies[a.key] == a { // or a later message has the id by now
+		delete(es.assemblies, a.key)
+		if es.most >= shrinkFrom && len(es.assemblies) == 0 { // maps do not shrink
+			es.assemblies, es.most = make(map[assemblyKey]*assembly), 0
 		}
 	}
 }
 
 // putAssembly takes back an assembly that nobody refers to any more.
-func (w *Worker) putAssembly(a *assembly) {
-	if len(w.eager.free) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
+func (es *eagerState) putAssembly(a *assembly) {
+	if len(es.free) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
 		return
 	}
 	a.ranges.Reset()
 	*a = assembly{pieces: a.pieces[:0], ranges: a.ranges}
-	w.eager.free = append(w.eager.free, a)
+	es.free = append(es.free, a)
 }
 
 // setTotal is told the length by a first fragment that came late.
@@ -181,7 +182,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 	case a.place != nil:
 		cpu.Copy(a.place[off:], data)
 	default:
-		if err := w.charge(from, len(data)); err != nil {
+		if err := w.accounts.charge(from, len(data)); err != nil {
 			return err
 		}
 		if a.discard || a.err != nil { // to make room
@@ -258,7 +259,7 @@ func (a *assembly) check(w *Worker) {
 	if a.got != a.total && a.err == nil {
 		return
 	}
-	w.forget(a)
+	w.eager.forget(a)
 	if a.req == nil && !a.discard {
 		a.owner.whole() // and keeps it
 		return
@@ -266,13 +267,13 @@ func (a *assembly) check(w *Worker) {
 	if a.req != nil {
 		a.end(nil)
 	}
-	w.putAssembly(a)
+	w.eager.putAssembly(a)
 }
 
 // giveUp ends a message without a receive that will never be complete.
-func (w *Worker) giveUp(a *assembly, err error) {
+func (es *eagerState) giveUp(a *assembly, err error) {
 	if a.owner == nil { // nobody has seen it, or its receive is over
-		w.discard(a)
+		es.discard(a)
 		return
 	}
 	a.owner.lose(err)
@@ -280,16 +281,16 @@ func (w *Worker) giveUp(a *assembly, err error) {
 
 // discard gives up what has come of a message that no receive has. The assembly
 // is not used again: a handler up the stack may be at it.
-func (w *Worker) discard(a *assembly) {
-	w.forget(a)
+func (es *eagerState) discard(a *assembly) {
+	es.forget(a)
 	a.dropPieces()
 	a.owner, a.place, a.discard = nil, nil, true
 }
 
 // cancelAssemblies gives up all messages that are not complete.
-func (w *Worker) cancelAssemblies() {
-	for _, a := range w.eager.assemblies {
-		w.forget(a)
+func (es *eagerState) cancelAssemblies() {
+	for _, a := range es.assemblies {
+		es.forget(a)
 		a.dropPieces()
 		if a.req != nil {
 			a.end(ucs.ErrCanceled)
@@ -307,8 +308,9 @@ func (w *Worker) cancelAssemblies() {
 // a connection that is over. Until then Worker.Cancel ends their receives.
 
 // watchSenders asks after an interval, if there is a message that needs it.
-func (w *Worker) watchSenders() {
-	if w.eager.watching || w.unnamed.fragments.head == nil || w.closed {
+func (es *eagerState) watchSenders() {
+	w := es.w
+	if es.watching || w.accounts.unnamed.fragments.head == nil || w.closed {
 		return
 	}
 	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
@@ -316,46 +318,49 @@ func (w *Worker) watchSenders() {
 		return
 	}
 	var err error
-	if w.eager.senders == nil {
-		w.eager.senders, err = w.uctw.Timers().After(interval, w.lookForSenders)
+	if es.senders == nil {
+		es.senders, err = w.uctw.Timers().After(interval, es.lookForSenders)
 	} else {
-		err = w.eager.senders.Reset(interval)
+		err = es.senders.Reset(interval)
 	}
-	if w.eager.watching = err == nil; err != nil { // the next fragment tries again
+	if es.watching = err == nil; err != nil { // the next fragment tries again
 		w.ctx.log.Debug("no timer for messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
 	}
 }
 
 // lookForSenders gives up the incomplete messages of unknown senders if there are
 // no senders any more.
-func (w *Worker) lookForSenders() {
-	w.eager.watching = false
-	if w.unnamed.fragments.head != nil && !w.hasSenders() {
-		w.orphanMessages(&w.unnamed.fragments)
+func (es *eagerState) lookForSenders() {
+	w := es.w
+	es.watching = false
+	if w.accounts.unnamed.fragments.head != nil && !es.hasSenders() {
+		es.orphanMessages(&w.accounts.unnamed.fragments)
 	}
-	w.watchSenders()
+	es.watchSenders()
 }
 
 // senderExited is told by a transport that a process has exited that may have sent
 // messages. Where no other transport could bring the rest of those that are not complete,
 // they end at once.
-func (w *Worker) senderExited() {
-	l := &w.unnamed.fragments
-	if l.head == nil || w.closed || w.hasSenders() {
+func (es *eagerState) senderExited() {
+	w := es.w
+	l := &w.accounts.unnamed.fragments
+	if l.head == nil || w.closed || es.hasSenders() {
 		return
 	}
-	if !w.allUnnamed() {
-		w.orphanMessages(l)
+	if !es.allUnnamed() {
+		es.orphanMessages(l)
 		return
 	}
 	for a := l.head; a != nil; a = l.head {
 		a.moveTo(nil)
-		w.abandonMessage(a)
+		es.abandonMessage(a)
 	}
 }
 
 // allUnnamed reports whether no transport tells its senders apart.
-func (w *Worker) allUnnamed() bool {
+func (es *eagerState) allUnnamed() bool {
+	w := es.w
 	for _, i := range w.ifaces {
 		_, unnamed := i.uct.(uct.SenderFinder)
 		if !unnamed && i.attr.Resource.Type != uct.DeviceSelf && i.attr.Flags&messageFlags != 0 {
@@ -367,7 +372,8 @@ func (w *Worker) allUnnamed() bool {
 
 // hasSenders reports whether a transport that does not name its senders may have
 // some left.
-func (w *Worker) hasSenders() bool {
+func (es *eagerState) hasSenders() bool {
+	w := es.w
 	for _, i := range w.ifaces {
 		f, ok := i.uct.(uct.SenderFinder)
 		if !ok {
@@ -391,50 +397,53 @@ func (w *Worker) hasSenders() bool {
 const orphanTime = time.Second
 
 // orphanMessages is called with the incomplete messages of a connection that is over.
-func (w *Worker) orphanMessages(l *assemblyList) {
+func (es *eagerState) orphanMessages(l *assemblyList) {
+	w := es.w
 	if l.head == nil || w.closed {
 		return
 	}
 	until := w.uctw.Now() + orphanTime
 	for a := l.head; a != nil; a = l.head {
 		a.until = until
-		a.moveTo(&w.eager.orphans)
+		a.moveTo(&es.orphans)
 	}
-	w.watchOrphans()
+	es.watchOrphans()
 }
 
 // watchOrphans sees to it that the oldest orphan is looked at in time: by a
 // timer, or where there is no descriptor for one in every round of progress,
 // which also tries again to set it.
-func (w *Worker) watchOrphans() {
-	a := w.eager.orphans.head
+func (es *eagerState) watchOrphans() {
+	w := es.w
+	a := es.orphans.head
 	if a == nil {
-		w.eager.untimed = false
+		es.untimed = false
 		return
 	}
 	wait := a.until - w.uctw.Now()
 	var err error
-	if w.eager.timer == nil {
-		w.eager.timer, err = w.uctw.Timers().After(wait, func() { w.expireOrphans() })
+	if es.timer == nil {
+		es.timer, err = w.uctw.Timers().After(wait, func() { es.expireOrphans() })
 	} else {
-		err = w.eager.timer.Reset(wait)
+		err = es.timer.Reset(wait)
 	}
-	if err != nil && !w.eager.untimed {
+	if err != nil && !es.untimed {
 		w.ctx.log.WarnOnce("", "no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
 	}
-	w.eager.untimed = err != nil
+	es.untimed = err != nil
 }
 
 // expireOrphans ends the messages whose rest has not come, and returns their
 // number.
-func (w *Worker) expireOrphans() int {
+func (es *eagerState) expireOrphans() int {
+	w := es.w
 	n := 0
 	now := w.uctw.Now()
-	for a := w.eager.orphans.head; a != nil && a.until <= now; a = w.eager.orphans.head {
-		w.abandonMessage(a)
+	for a := es.orphans.head; a != nil && a.until <= now; a = es.orphans.head {
+		es.abandonMessage(a)
 		n++
 	}
-	w.watchOrphans()
+	es.watchOrphans()
 	return n
 }
 
@@ -442,17 +451,18 @@ var errTruncated = statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the connection
 
 // abandonMessage ends a message that will never be complete. Why is known of the connection that
 // began it.
-func (w *Worker) abandonMessage(a *assembly) {
+func (es *eagerState) abandonMessage(a *assembly) {
+	w := es.w
 	w.stats.Abandoned++
 	err := errTruncated
 	if a.charged.cause != nil {
 		err = fmt.Errorf("%w: %w", errTruncated, a.charged.cause)
 	}
 	if a.req == nil {
-		w.giveUp(a, err)
+		es.giveUp(a, err)
 		return
 	}
-	w.forget(a)
+	es.forget(a)
 	a.end(err)
-	w.putAssembly(a)
+	es.putAssembly(a)
 }

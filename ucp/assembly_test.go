@@ -75,12 +75,12 @@ func TestAssemblyModel(t *testing.T) {
 			var err error
 			switch first := (proto.EagerFirst{Tag: proto.Tag(p.message), TotalLen: len(x.src), MsgID: id}); {
 			case p.offset > 0:
-				err = v.onEagerMiddle(nil, append(proto.EagerMiddle{MsgID: id, Offset: p.offset}.Append(nil), p.payload...), nil)
+				err = v.tag.onEagerMiddle(nil, append(proto.EagerMiddle{MsgID: id, Offset: p.offset}.Append(nil), p.payload...), nil)
 			case x.sync:
 				h := proto.EagerSyncFirst{EagerFirst: first, EpID: v.ep.localID, ReqID: 0x777}
-				err = v.onEagerSyncFirst(nil, append(h.Append(nil), p.payload...), nil)
+				err = v.tag.onEagerSyncFirst(nil, append(h.Append(nil), p.payload...), nil)
 			default:
-				err = v.onEagerFirst(nil, append(first.Append(nil), p.payload...), nil)
+				err = v.tag.onEagerFirst(nil, append(first.Append(nil), p.payload...), nil)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func TestRendezvousInParts(t *testing.T) {
 	if err != nil || send == nil || !send.is(kindOffer) {
 		t.Fatalf("a large send is no offer: %v, %v", send, err)
 	}
-	v.dropMessages()
+	v.tag.dropMessages()
 	id := proto.RequestID(send.localID)
 	parts := [][2]int{{500_000, 100_000}, {0, 300_000}, {600_000, offerLength - 600_000}, {300_000, 200_000}}
 	for i, p := range parts {
@@ -135,7 +135,7 @@ func TestRendezvousInParts(t *testing.T) {
 		buf := make([]byte, p[1])
 		recv := v.fetching(buf) // stands for the receiver's request of this part
 		rtr := proto.RndvRTR{SendReqID: id, RecvReqID: proto.RequestID(recv.localID), Offset: p[0], Size: p[1]}
-		if err := v.onRndvRTR(nil, rtr.Append(nil), nil); err != nil {
+		if err := v.rndv.onRndvRTR(nil, rtr.Append(nil), nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 1000 {
@@ -162,11 +162,11 @@ func TestRendezvousForeignForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		rts := proto.RndvRTS{Header: 1, EpID: v.ep.localID, ReqID: 5, Address: 0x1000, Size: 100}
-		if err := v.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
+		if err := v.rndv.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
 			t.Fatal(err)
 		}
 		data := append(proto.RndvData{RecvReqID: proto.RequestID(recv.localID)}.Append(nil), bytes.Repeat([]byte{7}, 100)...)
-		if err := v.onRndvData(nil, data, nil); err != nil || recv.Err() != nil || buf[99] != 7 {
+		if err := v.rndv.onRndvData(nil, data, nil); err != nil || recv.Err() != nil || buf[99] != 7 {
 			t.Errorf("%v, %v", err, recv.Err())
 		}
 	})
@@ -174,7 +174,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 		v := newTarget(t)
 		send, recv := v.offer(offerLength), v.fetching(make([]byte, offerLength))
 		rtr := proto.RndvRTR{SendReqID: proto.RequestID(send.localID), RecvReqID: proto.RequestID(recv.localID)}
-		if err := v.onRndvRTR(nil, rtr.Append(nil), nil); err != nil {
+		if err := v.rndv.onRndvRTR(nil, rtr.Append(nil), nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 1000 {
@@ -192,7 +192,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 				t.Fatalf("done before acknowledgement %d", i)
 			}
 			atp := proto.RndvAck{ReqID: proto.RequestID(recv.localID), Size: n, HasSize: true}
-			if err := v.onRndvATP(nil, atp.Append(nil), nil); err != nil {
+			if err := v.rndv.onRndvATP(nil, atp.Append(nil), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -204,10 +204,10 @@ func TestRendezvousForeignForms(t *testing.T) {
 		v := newTarget(t)
 		recv := v.fetching(make([]byte, 100))
 		id := proto.RequestID(recv.localID)
-		if err := v.onRndvATP(nil, proto.RndvAck{ReqID: id, Size: 50, HasSize: true}.Append(nil), nil); err != nil {
+		if err := v.rndv.onRndvATP(nil, proto.RndvAck{ReqID: id, Size: 50, HasSize: true}.Append(nil), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.onRndvData(nil, append(proto.RndvData{RecvReqID: id, Offset: 50}.Append(nil), make([]byte, 50)...), nil); err != nil {
+		if err := v.rndv.onRndvData(nil, append(proto.RndvData{RecvReqID: id, Offset: 50}.Append(nil), make([]byte, 50)...), nil); err != nil {
 			t.Fatal(err)
 		}
 		if recv.Err() != nil {
@@ -217,7 +217,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 	t.Run("an offer for another operation", func(t *testing.T) {
 		v := newTarget(t)
 		rts := proto.RndvRTS{EpID: v.ep.localID, ReqID: 5, Size: 100, Op: proto.RndvAM}
-		v.dropped("rts", v.onRndvRTS(nil, rts.Append(nil), nil))
+		v.dropped("rts", v.rndv.onRndvRTS(nil, rts.Append(nil), nil))
 	})
 	t.Run("a sync message of one fragment in the long form", func(t *testing.T) { // 1.22.0
 		v := newTarget(t)
@@ -227,7 +227,7 @@ func TestRendezvousForeignForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := proto.EagerSyncFirst{EagerFirst: proto.EagerFirst{Tag: 1, TotalLen: 9, MsgID: 4}, EpID: v.ep.localID, ReqID: 3}
-		if err := v.onEagerSyncFirst(nil, append(h.Append(nil), "some data"...), nil); err != nil {
+		if err := v.tag.onEagerSyncFirst(nil, append(h.Append(nil), "some data"...), nil); err != nil {
 			t.Fatal(err)
 		}
 		if recv.Err() != nil || string(buf) != "some data" || v.stats.SyncAcks != 1 {

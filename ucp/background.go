@@ -71,7 +71,7 @@ func (w *Worker) openBackground() error {
 func (b *background) start(round func() int) {
 	if b != nil && !b.w.closed {
 		b.round = round
-		b.w.engine.Join(&b.waiter)
+		b.w.owner.engine.Join(&b.waiter)
 		go b.run()
 	}
 }
@@ -97,17 +97,17 @@ func (b *background) run() {
 	defer close(b.ended)
 	w, t := b.w, &b.waiter
 	for {
-		w.waitShared()
+		w.owner.waitShared()
 		if !t.Over() {
-			w.engine.Look(t)
+			w.owner.engine.Look(t)
 			b.lead()
 		}
 		if t.Over() {
-			w.engine.Leave(t)
-			w.releaseShared()
+			w.owner.engine.Leave(t)
+			w.owner.releaseShared()
 			return
 		}
-		w.releaseShared()
+		w.owner.releaseShared()
 		if <-t.Wake(); t.Gone() {
 			return
 		}
@@ -116,7 +116,7 @@ func (b *background) run() {
 
 // lead progresses the worker while no other goroutine waits. The caller owns the worker.
 func (b *background) lead() {
-	w, e, t := b.w, b.w.engine, &b.waiter
+	w, e, t := b.w, b.w.owner.engine, &b.waiter
 	for idle := 0; t.Leads() && !t.Over(); {
 		n := b.round()
 		if idle++; n > 0 {
@@ -127,9 +127,9 @@ func (b *background) lead() {
 		if n == 0 && b.sleep(idle >= backgroundRounds) {
 			continue
 		}
-		w.releaseShared()
+		w.owner.releaseShared()
 		runtime.Gosched()
-		w.waitShared()
+		w.owner.waitShared()
 	}
 }
 
@@ -137,8 +137,8 @@ func (b *background) lead() {
 // slept. With nap set it sleeps for backgroundNap even then. The caller owns the worker; while
 // the goroutine sleeps no goroutine does.
 func (b *background) sleep(nap bool) bool {
-	w, e := b.w, b.w.engine
-	err := w.arm()
+	w, e := b.w, b.w.owner.engine
+	err := w.wake.arm()
 	e.Tell()
 	if err != nil && nap {
 		_, err = w.uctw.Timers().After(backgroundInterval, func() {})
@@ -147,10 +147,10 @@ func (b *background) sleep(nap bool) bool {
 		return false
 	}
 	e.Dozes()
-	w.gate &^= gateInside
-	w.handOver()
+	w.owner.gate &^= gateInside
+	w.owner.handOver()
 	b.sleeper.Sleep(context.Background()) // until Close, at the latest
-	w.waitShared()
+	w.owner.waitShared()
 	e.Back(&b.waiter)
 	return true
 }

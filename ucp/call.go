@@ -93,7 +93,7 @@ func (c *call) with(p *RequestParams) *call {
 // of this one.
 func (c *call) Do() {
 	w := c.w // [do]
-	err := w.misused()
+	err := w.owner.misused()
 	if !c.detached {
 		c.keepPromise(err)
 		c.drop()
@@ -138,9 +138,9 @@ func (c *call) keepPromise(err error) {
 		w.stats.Requests++
 	}
 	if err == nil {
-		w.promised = r
+		w.pool.promised = r
 		_, err = c.start(c)
-		w.promised = nil
+		w.pool.promised = nil
 	}
 	if err != nil {
 		r.refused(c, err)
@@ -169,9 +169,9 @@ func (c *call) tryDelegate() (r *Request, left bool, err error) {
 	}
 	switch {
 	case !c.mayDelegate():
-		w.acquire()
+		w.owner.acquire()
 		r, err = c.start(c)
-		w.release()
+		w.owner.release()
 		return r, false, err
 	case c.detached:
 		w.detachedCalls.Add(1)
@@ -186,7 +186,7 @@ func (c *call) tryDelegate() (r *Request, left bool, err error) {
 		}
 	}
 	c.Of(c)
-	w.push(&c.Task)
+	w.owner.push(&c.Task)
 	return r, true, nil
 }
 
@@ -225,11 +225,11 @@ func (c *call) mayDelegate() bool {
 // promise returns a request for a call that is left to others, and whether it is a new
 // one.
 func (w *Worker) promise() (r *Request, made bool) {
-	if r, ok := w.spares.Get().(*Request); ok {
+	if r, ok := w.pool.spares.Get().(*Request); ok {
 		r.setLife(lifeInFlight)
 		return r, false
 	}
-	return w.makeRequest(), true
+	return w.pool.makeRequest(), true
 }
 
 // refused ends a request that was promised to a caller whose call cannot be carried
@@ -268,7 +268,7 @@ func (w *Worker) tell(waiters *call, err error, info TagRecvInfo) {
 	for c := waiters; c != nil; {
 		next := c.next
 		c.info, c.r, c.next = info, nil, nil
-		w.engine.End(&c.Waiter, err)
+		w.owner.engine.End(&c.Waiter, err)
 		c = next
 	}
 }
@@ -308,7 +308,7 @@ const (
 func (c *call) begin() (*Request, error) {
 	r, err := c.start(c)
 	if r != nil && c.use == memoryRead && r.ep != nil && (r.ep.charge != nil || r.ep.pair != nil) {
-		if c.w.multi {
+		if c.w.owner.multi {
 			r = c.w.replies.accounting.waitsFor(c, r)
 		} else {
 			c.unasked = true
@@ -328,13 +328,13 @@ func (c *call) mayGo() {
 func (c *call) cancel() {
 	switch r := c.r; {
 	case c.given:
-		c.w.cancelPosted(r)
+		c.w.tag.cancelPosted(r)
 	case c.use != memoryUnused && r.ep != nil && r.list == &r.ep.waiting: // it has not begun
 		r.abort(ucs.ErrCanceled)
 	case r.is(kindClose):
 		r.ep.giveUp()
 	default:
-		c.w.cancel(r)
+		c.w.tag.cancel(r)
 	}
 }
 

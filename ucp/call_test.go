@@ -42,7 +42,7 @@ func newShared(t testing.TB, settings ...string) *shared {
 	})
 	for ep, to := range map[**Endpoint]*Worker{&s.ep: s.to, &s.own: s.Worker} {
 		var err error
-		if *ep, err = s.NewEndpoint(EndpointParams{Address: to.address}); err != nil {
+		if *ep, err = s.NewEndpoint(EndpointParams{Address: to.own.address}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestWaitOfFreed(t *testing.T) {
 	do, letGo := s.held()
 	told := make(chan any)
 	go func() { told <- misuse(func() { r.Wait(t.Context()) }) }()
-	for !s.engine.Pending() {
+	for !s.owner.engine.Pending() {
 		runtime.Gosched()
 	}
 	do(r.Free)

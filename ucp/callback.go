@@ -39,15 +39,15 @@ func (p *CallbackPanic) Unwrap() error {
 }
 
 // enterCallback is called before a function of the application, which has the worker
-// meanwhile; comeBack behind it, with what leaveTo returned. A deferred function in
-// between looks whether the function came back, and if not calls caught. Few
-// instructions, as programs that count on callbacks have one for each message: hence
-// function literals, which are called without another function in between.
-func (w *Worker) enterCallback() (was gate) {
-	was = w.gate
-	w.gate = was&^gateInside + gateDepth
+// meanwhile, and leaveCallback behind it, with what enterCallback returned. A deferred function
+// in between checks whether the function came back, and if it did not calls callbackPanicked.
+// These are few instructions, as programs that count on callbacks have one for each message:
+// hence function literals, which are called without another function in between.
+func (ow *ownership) enterCallback() (was gate) {
+	was = ow.gate
+	ow.gate = was&^gateInside + gateDepth
 	if was&gateShared != 0 {
-		w.mayCallBack()
+		ow.mayCallBack()
 	}
 	return was
 }
@@ -55,40 +55,40 @@ func (w *Worker) enterCallback() (was gate) {
 // mayCallBack has the engine know the goroutine that is about to run the function.
 //
 //go:noinline
-func (w *Worker) mayCallBack() { w.engine.Call() }
+func (ow *ownership) mayCallBack() { ow.engine.Call() }
 
-func (w *Worker) leaveCallback(was gate) {
-	w.gate = w.gate&gateFlags | was
+func (ow *ownership) leaveCallback(was gate) {
+	ow.gate = ow.gate&gateFlags | was
 	if was&gateShared != 0 && was.depth() == 0 {
-		w.engine.Return()
+		ow.engine.Return()
 	}
 }
 
-// callbackReturned reports whether the function came back. Further up the stack of a goroutine that is
-// being ended the worker may be others' already: caught sees to that.
+// callbackReturned reports whether the function came back. Further up the stack of a goroutine
+// that is being ended, another one may have the worker already: callbackPanicked handles that.
 //
 //go:norace
-func (w *Worker) callbackReturned(was gate) bool { return w.gate.depth() == was.depth() }
+func (ow *ownership) callbackReturned(was gate) bool { return ow.gate.depth() == was.depth() }
 
 //go:noinline
 func (w *Worker) callbackPanicked(was gate, recovered any) {
 	if w.abandoned() {
 		return
 	}
-	w.leaveCallback(was)
+	w.owner.leaveCallback(was)
 	w.broken(recovered)
 }
 
 //go:norace
-func (w *Worker) abandoned() bool { return w.gate&gateAbandoned != 0 }
+func (w *Worker) abandoned() bool { return w.owner.gate&gateAbandoned != 0 }
 
 // broken is told that a function of the application did not return. recovered is nil
 // if it has ended its goroutine, which nothing can stop.
 func (w *Worker) broken(recovered any) {
 	if recovered == nil {
-		w.gate = w.gate&gateFlags | gateAbandoned // none of those up the stack comes back
-		if w.multi {
-			w.abandonShared()
+		w.owner.gate = w.owner.gate&gateFlags | gateAbandoned // none of those up the stack comes back
+		if w.owner.multi {
+			w.owner.abandonShared()
 		}
 		return
 	}
@@ -96,12 +96,12 @@ func (w *Worker) broken(recovered any) {
 	if !ok {
 		p = &CallbackPanic{Value: recovered, Stack: stack()}
 	}
-	if w.panicked != nil {
+	if w.owner.panicked != nil {
 		w.ctx.log.Error("another panic in a callback", zap.String("worker", w.name), zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
 		return
 	}
-	w.panicked = p
-	w.gate |= gatePanicked
+	w.owner.panicked = p
+	w.owner.gate |= gatePanicked
 }
 
 // stack is the goroutine's, as far down as is of use.
@@ -113,52 +113,52 @@ func stack() []byte {
 // callSend runs the callback of an operation, callRecv that of a tagged receive,
 // callLength that of other receives. It may free the request.
 func (w *Worker) callSend(fn func(*Request, error, any), r *Request, err error, data any) {
-	was := w.enterCallback()
+	was := w.owner.enterCallback()
 	defer func() {
-		if !w.callbackReturned(was) {
+		if !w.owner.callbackReturned(was) {
 			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn(r, err, data)
-	w.leaveCallback(was)
+	w.owner.leaveCallback(was)
 }
 
 func (w *Worker) callRecv(fn func(*Request, error, TagRecvInfo, any), r *Request, err error, info TagRecvInfo, data any) {
-	was := w.enterCallback()
+	was := w.owner.enterCallback()
 	defer func() {
-		if !w.callbackReturned(was) {
+		if !w.owner.callbackReturned(was) {
 			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn(r, err, info, data)
-	w.leaveCallback(was)
+	w.owner.leaveCallback(was)
 }
 
 // callAM runs the handler of an active message. If it panics that is as if it had not
 // wanted the message.
 func (w *Worker) callAM(fn AMHandler, m *AMMessage) (err error) {
-	was := w.enterCallback()
+	was := w.owner.enterCallback()
 	defer func() {
-		if !w.callbackReturned(was) {
+		if !w.owner.callbackReturned(was) {
 			w.callbackPanicked(was, recover())
 			err = ucs.ErrCanceled
 		}
 	}()
 	err = fn(m)
-	w.leaveCallback(was)
+	w.owner.leaveCallback(was)
 	return err
 }
 
 // callLength runs the callback of a receive that is told a length.
 func (w *Worker) callLength(fn func(*Request, error, int, any), r *Request, err error, n int, data any) {
-	was := w.enterCallback()
+	was := w.owner.enterCallback()
 	defer func() {
-		if !w.callbackReturned(was) {
+		if !w.owner.callbackReturned(was) {
 			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn(r, err, n, data)
-	w.leaveCallback(was)
+	w.owner.leaveCallback(was)
 }
 
 // callError runs the error handler of the endpoint.
@@ -178,12 +178,12 @@ func (w *Worker) run(fn func()) {
 		fn()
 		return
 	}
-	was := w.enterCallback()
+	was := w.owner.enterCallback()
 	defer func() {
-		if !w.callbackReturned(was) {
+		if !w.owner.callbackReturned(was) {
 			w.callbackPanicked(was, recover())
 		}
 	}()
 	fn()
-	w.leaveCallback(was)
+	w.owner.leaveCallback(was)
 }

@@ -31,11 +31,11 @@ func (ep *Endpoint) Close() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Close", ep == nil)
 	}
-	if err := ep.w.acquireChecked(); err != nil {
+	if err := ep.w.owner.acquireChecked(); err != nil {
 		return err
 	}
 	ep.destroy(ucs.ErrCanceled)
-	ep.w.release()
+	ep.w.owner.release()
 	return nil
 }
 
@@ -57,8 +57,8 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	ep.w.acquireRead()
-	defer ep.w.releaseRead()
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
 	left := ep.leftBehind()
 	if left == 0 {
 		return err
@@ -75,7 +75,7 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.missing() {
 		return errMissing("Worker.Shutdown", w == nil)
 	}
-	if w.isClosed() {
+	if w.owner.isClosed() {
 		return nil
 	}
 	c, err := w.waitingCall(startLeaving)
@@ -91,11 +91,11 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 
 func (w *Worker) leave(ctx context.Context, c *call) error {
 	defer func() { // a callback may panic, or end the goroutine
-		if w.multi {
-			w.waitShared()
+		if w.owner.multi {
+			w.owner.waitShared()
 		}
 		w.shuttingDown--
-		w.releaseRead()
+		w.owner.releaseRead()
 	}()
 	err := c.wait(ctx)
 	if err == nil || ctx.Err() == nil {
@@ -106,13 +106,13 @@ func (w *Worker) leave(ctx context.Context, c *call) error {
 
 // stopWaiting cancels what the closes of the endpoints wait for, and says how much that is.
 func (w *Worker) stopWaiting(ctx context.Context) error {
-	w.acquire()
+	w.owner.acquire()
 	endpoints, operations := w.endpoints.Len(), int32(0)
 	w.endpoints.Each(func(ep *Endpoint) {
 		ep.giveUp()
 		operations += ep.leftBehind()
 	})
-	w.release()
+	w.owner.release()
 	return fmt.Errorf("ucp: worker %s: %d endpoints are left, %d operations that their peers have not answered are canceled: %w", w.name, endpoints, operations, ctx.Err())
 }
 

@@ -66,6 +66,7 @@ type connState struct {
 	opened    bool      // managers is filled in
 	listeners []*Listener
 	departed  []departed // endpoints whose peers have gone, and that may have messages left
+	w         *Worker
 }
 
 // departed is an endpoint whose peer has closed the connection, or a lane. What it has sent
@@ -145,13 +146,13 @@ func (connFamily) stop(w *Worker) (first error) {
 }
 
 // endDeparted ends those endpoints whose turn it is, at the end of a round.
-func (w *Worker) endDeparted(arrived int) (n int) {
-	list := w.conns.departed
-	w.conns.departed = nil
+func (cs *connState) endDeparted(arrived int) (n int) {
+	list := cs.departed
+	cs.departed = nil
 	for _, p := range list {
 		switch p.rounds--; {
 		case arrived > 0 && p.rounds > 0:
-			w.conns.departed = append(w.conns.departed, p)
+			cs.departed = append(cs.departed, p)
 		default:
 			p.ep.report(p.event, p.ep.endError(p.err))
 			n++
@@ -162,8 +163,9 @@ func (w *Worker) endDeparted(arrived int) (n int) {
 
 // connManagers opens the managers of the context's components, in the order of
 // UCX_SOCKADDR_TLS_PRIORITY.
-func (w *Worker) connManagers() []manager {
-	c := &w.conns
+func (cs *connState) connManagers() []manager {
+	w := cs.w
+	c := cs
 	if c.opened {
 		return c.managers
 	}
@@ -190,7 +192,8 @@ func errNoManager(list []manager) error {
 }
 
 // newConnEndpoint makes an endpoint that has no lanes yet.
-func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
+func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
+	w := cs.w
 	ep := &Endpoint{
 		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, needs: needID | needLanes,
 		ue: refuse{}, cfg: &noLanes, dest: nowhere, connSN: proto.ConnSNNone,
@@ -203,7 +206,7 @@ func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, e
 	}
 	ep.localID = proto.EndpointID(id)
 	ep.setPeer(&peer{identity: new(identity)}) // who that is its first message says
-	w.unbound++
+	w.accounts.unbound++
 	for _, f := range w.families {
 		f.opened(ep)
 	}
@@ -292,17 +295,17 @@ func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
 // RemoteAddr has sent. It is 0 if the server has sent none, or before the connection is
 // established; operations wait until then.
 func (ep *Endpoint) ServerID() (id uint64) {
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	if c := ep.conn(); c != nil {
 		id = c.serverID
 	}
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 	return id
 }
 
 func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said func(*connection) netip.AddrPort) (netip.AddrPort, error) {
-	ep.w.acquireRead()
-	defer ep.w.releaseRead()
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
 	if c := ep.conn(); c != nil {
 		if c.uct != nil {
 			if a := of(c.uct); a.IsValid() {
@@ -332,7 +335,7 @@ func startReaching(c *call) (*Request, error) {
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
-	r, err := ep.w.useRequest(nil)
+	r, err := ep.w.pool.useRequest(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // dial makes an endpoint that connects to where a server listens.
-func (w *Worker) dial(p *EndpointParams) (*Endpoint, error) {
+func (cs *connState) dial(p *EndpointParams) (*Endpoint, error) {
+	w := cs.w
 	if !p.RemoteAddr.IsValid() || p.RemoteAddr.Port() == 0 {
 		return nil, fmt.Errorf("ucp: endpoint to address %v: %w", p.RemoteAddr, ucs.ErrInvalidParam)
 	}
@@ -19,7 +20,7 @@ func (w *Worker) dial(p *EndpointParams) (*Endpoint, error) {
 	if c.sendID = p.Flags&EndpointSendClientID != 0 || c.id != 0; c.id == 0 {
 		c.id = w.params.ClientID
 	}
-	ep, err := w.newConnEndpoint(p, c)
+	ep, err := cs.newConnEndpoint(p, c)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func (w *Worker) dial(p *EndpointParams) (*Endpoint, error) {
 // the one before if there was one.
 func (ep *Endpoint) tryManager(before error) error {
 	c := ep.pair.conn
-	list := ep.w.connManagers()
+	list := ep.w.conns.connManagers()
 	err := before
 	for c.manager++; c.manager < len(list); c.manager++ {
 		m := list[c.manager].uct
@@ -67,7 +68,7 @@ func (ep *Endpoint) tryManager(before error) error {
 // server is taken to have the same transports.
 func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	w := ep.w
-	mirror := w.describe(func(i *iface) bool { return i.attr.Resource.Device == a.Device })
+	mirror := w.own.describe(func(i *iface) bool { return i.attr.Resource.Device == a.Device })
 	if len(mirror.Devices) == 0 {
 		return 0, fmt.Errorf("ucp: device %s leads to %v, but no transport in use is on it: %w", a.Device, ep.pair.conn.remote, ucs.ErrUnreachable)
 	}
@@ -132,7 +133,7 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 	c.serverID = d.Address.ClientID
 	ep.connected(d.EpID)
 	c.stage = connShared
-	if c.all = ep.w.followDevices(&d); !c.all {
+	if c.all = ep.w.conns.followDevices(&d); !c.all {
 		ep.paired()
 	}
 	return nil
@@ -162,15 +163,16 @@ func (ep *Endpoint) replaceLanes(addr, ends *proto.WorkerAddress, origin uct.Ori
 }
 
 // onPreRequest is told by a server what it has, and asks for lanes to that.
-func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
-	ep := w.callingEndpoint(src, m, true, connShared)
+func (cs *connState) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
+	w := cs.w
+	ep := cs.callingEndpoint(src, m, true, connShared)
 	if ep == nil {
-		w.refuseDevices(src, m)
+		cs.refuseDevices(src, m)
 		return
 	}
-	from := w.sourceOf(src)
-	w.validateAddress(from, &m.Address)
-	if w.deferRequest(from, &m.Address, message, false) {
+	from := w.accounts.sourceOf(src)
+	w.admission.validateAddress(from, &m.Address)
+	if w.admission.deferRequest(from, &m.Address, message, false) {
 		return
 	}
 	if err := ep.replaceLanes(m.Address.Clone(), nil, from.origin()); err != nil {
@@ -184,14 +186,15 @@ func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) 
 }
 
 // onConnRequest is asked by a client for lanes.
-func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte) {
-	ep := w.callingEndpoint(src, m, false, connShared)
+func (cs *connState) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte) {
+	w := cs.w
+	ep := cs.callingEndpoint(src, m, false, connShared)
 	if ep == nil {
 		return
 	}
-	from := w.sourceOf(src)
-	w.validateAddressOf(from, &m.Address, true)
-	if w.deferRequest(from, &m.Address, message, false) {
+	from := w.accounts.sourceOf(src)
+	w.admission.validateAddressOf(from, &m.Address, true)
+	if w.admission.deferRequest(from, &m.Address, message, false) {
 		return
 	}
 	ep.pair.conn.stage = connAgreeing
@@ -206,7 +209,8 @@ func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte)
 
 // callingEndpoint returns the endpoint that a wireup message of its peer is for, nil if it is for
 // none that waits for it.
-func (w *Worker) callingEndpoint(src *uct.Source, m *proto.Wireup, client bool, stage connStage) *Endpoint {
+func (cs *connState) callingEndpoint(src *uct.Source, m *proto.Wireup, client bool, stage connStage) *Endpoint {
+	w := cs.w
 	ep := w.endpoints.Get(uint64(m.DstEp))
 	if ep == nil || ep.conn() == nil || ep.gone() != nil {
 		w.stats.Dropped++
@@ -217,12 +221,12 @@ func (w *Worker) callingEndpoint(src *uct.Source, m *proto.Wireup, client bool, 
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, ep) {
+	if w.admission.spoofed(src, ep) {
 		return nil
 	}
 	known := ep.peer.identity
 	if known.uuid != 0 && known.uuid != m.Address.UUID {
-		w.refused(w.sourceOf(src), ledger.Claim)
+		w.refused(w.accounts.sourceOf(src), ledger.Claim)
 		return nil
 	}
 	known.uuid = m.Address.UUID
@@ -248,10 +252,11 @@ func (w *Worker) callingEndpoint(src *uct.Source, m *proto.Wireup, client bool, 
 
 // agreeDevices decides for a server whether the client is to be sent PRE_REQUEST. A client that
 // packed for both readings is answered with indices then, which tell it the same.
-func (w *Worker) agreeDevices(d *proto.CMData) (all bool) {
+func (cs *connState) agreeDevices(d *proto.CMData) (all bool) {
+	w := cs.w
 	all, known := d.AllDevices()
 	switch {
-	case w.packedBoth(d):
+	case cs.packedBoth(d):
 		d.RscIndex = true
 		return true
 	case known:
@@ -264,7 +269,8 @@ func (w *Worker) agreeDevices(d *proto.CMData) (all bool) {
 
 // packedBoth reports whether a client's data were packed to be read with and without resource
 // indices.
-func (w *Worker) packedBoth(d *proto.CMData) (both bool) {
+func (cs *connState) packedBoth(d *proto.CMData) (both bool) {
+	w := cs.w
 	if d.RscIndex {
 		return false
 	}
@@ -286,16 +292,18 @@ func (ep *Endpoint) offered(i *iface) bool {
 // followDevices decides for a client whether to wait for PRE_REQUEST, by the server's answer. To a
 // client with n, whose data had no indices, a server that sends it answers without them, or
 // rejects.
-func (w *Worker) followDevices(d *proto.CMData) bool {
+func (cs *connState) followDevices(d *proto.CMData) bool {
+	w := cs.w
 	all, known := d.AllDevices()
 	return w.ctx.settings.CMUseAllDevices && (all || !known)
 }
 
 // refuseDevices handles PRE_REQUEST for an endpoint that does not wait for it. If that is because
 // it is to use one device, the server waits for an answer that never comes, and the endpoint fails.
-func (w *Worker) refuseDevices(src *uct.Source, m *proto.Wireup) {
+func (cs *connState) refuseDevices(src *uct.Source, m *proto.Wireup) {
+	w := cs.w
 	ep := w.endpoints.Get(uint64(m.DstEp))
-	if ep == nil || ep.gone() != nil || ep.conn() == nil || m.SrcEp != ep.remoteID || w.spoofed(src, ep) {
+	if ep == nil || ep.gone() != nil || ep.conn() == nil || m.SrcEp != ep.remoteID || w.admission.spoofed(src, ep) {
 		return
 	}
 	if c := ep.conn(); c.client && !c.all && c.stage == connOpen {

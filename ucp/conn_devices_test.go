@@ -35,7 +35,7 @@ func TestStrayPreRequest(t *testing.T) {
 	if !d.settled() {
 		t.Fatal(d.there.Err())
 	}
-	all := d.s.describe(func(*iface) bool { return true })
+	all := d.s.own.describe(func(*iface) bool { return true })
 	for _, id := range []proto.EndpointID{d.back.remoteID, d.back.remoteID + 2, 0} {
 		if err := d.back.sendWireup(proto.WireupPreRequest, id, all); err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestAgreeDevices(t *testing.T) {
 			if !test.known {
 				want = own == "y"
 			}
-			if got := w.agreeDevices(&d); got != want {
+			if got := w.conns.agreeDevices(&d); got != want {
 				t.Errorf("%s, and here %s: %v", test.name, own, got)
 			}
 			w.Close()

@@ -118,8 +118,8 @@ func (d *duo) leave() {
 		if n := w.endpoints.Len(); n != 0 {
 			d.Errorf("%s: %d endpoints are left", what, n)
 		}
-		if len(w.byUUID) != 0 {
-			d.Errorf("%s: %d peers are left", what, len(w.byUUID))
+		if len(w.peers.byUUID) != 0 {
+			d.Errorf("%s: %d peers are left", what, len(w.peers.byUUID))
 		}
 	}
 }
@@ -376,9 +376,9 @@ func TestHostileConnStages(t *testing.T) {
 					w, ep = d.end(client)
 				}
 				l := newLocated("192.0.2.7:77", false)
-				m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: w.emptyAddress()}
+				m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: w.own.emptyAddress()}
 				for _, uuid := range []uint64{0, 5, w.uuid, ep.peer.uuid} {
-					for _, addr := range []proto.WorkerAddress{w.emptyAddress(), w.described} {
+					for _, addr := range []proto.WorkerAddress{w.own.emptyAddress(), w.own.described} {
 						m.Address = addr
 						m.Address.Flags |= proto.AddressHasUUID
 						m.Address.UUID = uuid
@@ -386,7 +386,7 @@ func TestHostileConnStages(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						w.onWireup(&l.Source, b, nil)
+						w.wireups.onWireup(&l.Source, b, nil)
 					}
 				}
 				if !d.settled() {
@@ -416,12 +416,12 @@ func TestHostileConnIDs(t *testing.T) {
 					if typ == proto.WireupAck && ids[1] == ep.localID || typ == proto.WireupReply && ids[0] != 0 && ids[1] == ep.localID {
 						continue // who acknowledges or replies says so with the uuid
 					}
-					m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ids[0], DstEp: ids[1], Address: w.described}
+					m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ids[0], DstEp: ids[1], Address: w.own.described}
 					b, err := m.Append(nil)
 					if err != nil {
 						t.Fatal(err)
 					}
-					w.onWireup(nil, b, nil)
+					w.wireups.onWireup(nil, b, nil)
 				}
 			}
 			if !d.settled() {
@@ -463,9 +463,9 @@ func (d *duo) forge(f forgery) {
 	d.until("the server's end", func() bool { return d.back != nil || d.there.Err() != nil })
 	if w, ep := d.end(f.client); ep != nil && ep.Err() == nil {
 		other, _ := d.end(!f.client)
-		w.onWireup(nil, d.message(w, other, ep, &f), nil)
+		w.wireups.onWireup(nil, d.message(w, other, ep, &f), nil)
 		d.progress(1)
-		w.onWireup(nil, d.message(w, other, ep, &f), nil)
+		w.wireups.onWireup(nil, d.message(w, other, ep, &f), nil)
 	}
 	d.until("the end of the client's send", func() bool {
 		d.progress(1)
@@ -490,22 +490,22 @@ func (d *duo) message(w, other *Worker, ep *Endpoint, f *forgery) []byte {
 	m := proto.Wireup{Type: f.typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID}
 	switch a := &m.Address; f.shape % 7 {
 	case 0:
-		*a = other.emptyAddress()
+		*a = other.own.emptyAddress()
 	case 1:
-		*a = *other.described.Clone()
+		*a = *other.own.described.Clone()
 	case 2: // everything twice
-		*a = *other.described.Clone()
+		*a = *other.own.described.Clone()
 		a.Devices = append(a.Devices, a.Clone().Devices...)
 	case 3: // leads to itself
-		*a = *w.described.Clone()
+		*a = *w.own.described.Clone()
 	case 4: // ends that are none
-		*a = *other.described.Clone()
+		*a = *other.own.described.Clone()
 		a.Ifaces(func(n int, _ *proto.AddressDevice, i *proto.AddressIface) bool {
 			i.EpAddrs = []proto.AddressEp{{Lane: uint8(n), Addr: make([]byte, 10)}, {Lane: uint8(n), Addr: make([]byte, 10)}}
 			return true
 		})
 	case 5: // ends of any length, under high numbers
-		*a = *other.described.Clone()
+		*a = *other.own.described.Clone()
 		a.Ifaces(func(n int, _ *proto.AddressDevice, i *proto.AddressIface) bool {
 			for k := range 5 {
 				i.EpAddrs = append(i.EpAddrs, proto.AddressEp{Lane: uint8(63 - k), Addr: make([]byte, 7*k)})
@@ -554,7 +554,7 @@ func TestHostileReply(t *testing.T) {
 		ep := d.there
 		d.until("the connection by the manager", func() bool { return ep.conn().stage >= connShared })
 		say := func(typ proto.WireupType, shape func(*proto.AddressDevice, *proto.AddressIface)) {
-			m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: *d.s.described.Clone()}
+			m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: *d.s.own.described.Clone()}
 			m.Address.Flags |= proto.AddressHasUUID
 			m.Address.UUID = d.s.uuid
 			m.Address.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
@@ -569,7 +569,7 @@ func TestHostileReply(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.c.onWireup(nil, b, nil)
+			d.c.wireups.onWireup(nil, b, nil)
 		}
 		say(proto.WireupPreRequest, nil) // an honest one, without the ends that there are: a new lane
 		if ep.pair.lanes == 0 || ep.pair.joined != 0 {

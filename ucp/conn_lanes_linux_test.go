@@ -38,7 +38,7 @@ func TestMutual(t *testing.T) {
 			d.s.ifaces[k] = &stranded
 		}
 		choose := func(mode ErrMode, mutual bool) string {
-			chosen, _, err := d.s.selectLanes(&d.c.described, mode, laneRules{cm: true, mutual: mutual})
+			chosen, _, err := d.s.selection.selectLanes(&d.c.own.described, mode, laneRules{cm: true, mutual: mutual})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,8 @@ import (
 
 // answerCall makes the endpoint that accepts a request for a connection. The request is
 // consumed, whatever comes of it.
-func (w *Worker) answerCall(p *EndpointParams) (*Endpoint, error) {
+func (cs *connState) answerCall(p *EndpointParams) (*Endpoint, error) {
+	w := cs.w
 	req := p.ConnRequest
 	if !req.take() {
 		return nil, fmt.Errorf("ucp: the connection request was accepted or rejected before: %w", ucs.ErrInvalidParam)
@@ -30,7 +31,7 @@ func (w *Worker) answerCall(p *EndpointParams) (*Endpoint, error) {
 		p.ErrMode = req.ErrMode()
 	}
 	c := &connection{id: p.ClientID, sendID: p.ClientID != 0}
-	ep, err := w.newConnEndpoint(p, c)
+	ep, err := cs.newConnEndpoint(p, c)
 	if err == nil {
 		ep.life.Patient = true
 		if err = ep.acceptCall(req); err == nil {
@@ -49,13 +50,13 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 		return fmt.Errorf("ucp: the client's endpoint has error mode %d, this one %d: %w", d.ErrMode, ep.errMode, ucs.ErrUnsupported)
 	}
 	var m uct.ConnManager
-	for k, l := range ep.w.connManagers() {
+	for k, l := range ep.w.conns.connManagers() {
 		if l.name == req.manager {
 			m, c.manager = l.uct, k
 		}
 	}
 	if m == nil {
-		return errNoManager(ep.w.connManagers())
+		return errNoManager(ep.w.conns.connManagers())
 	}
 	c.device = req.uct.Device
 	rules := laneRules{cm: true, ends: &d.Address, local: req.uct.LocalAddr.Addr(), device: req.uct.Device, origin: uct.OriginManager, messages: d.Address.Flags&proto.AddressAMOnly != 0}
@@ -70,7 +71,7 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 	if err := ep.join(&d.Address, theirs, nil); err != nil {
 		return err
 	}
-	c.all = ep.w.agreeDevices(d)
+	c.all = ep.w.conns.agreeDevices(d)
 	private, err := ep.packConn(d, theirs)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (ep *Endpoint) onNotify(_ uct.ConnEndpoint, err error) {
 		ep.paired()
 		return
 	}
-	all := ep.w.describe(ep.offered)
+	all := ep.w.own.describe(ep.offered)
 	err = ep.addEnds(&all, allLanes, ep.pair.number) // the client keeps what leads there
 	if err == nil {
 		err = ep.sendWireup(proto.WireupPreRequest, ep.remoteID, all)
@@ -207,18 +208,19 @@ func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewListener", w == nil)
 	}
-	w.acquire()
-	l, err := w.listen(&p)
-	w.release()
+	w.owner.acquire()
+	l, err := w.conns.listen(&p)
+	w.owner.release()
 	return l, err
 }
 
-func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
+func (cs *connState) listen(p *ListenerParams) (*Listener, error) {
+	w := cs.w
 	if err := w.wrongListener(p); err != nil {
 		return nil, err
 	}
 	l := &Listener{w: w, params: *p}
-	list := w.connManagers()
+	list := cs.connManagers()
 	err := l.open(list)
 	// A port that one manager has chosen is another's to refuse.
 	for range maxPorts {
@@ -230,7 +232,7 @@ func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.conns.listeners = append(w.conns.listeners, l)
+	cs.listeners = append(cs.listeners, l)
 	return l, nil
 }
 
@@ -250,7 +252,7 @@ func (l *Listener) open(list []manager) error {
 		part, err := m.uct.Listen(netip.AddrPortFrom(l.params.Addr.Addr(), l.addr.Port()), uct.ListenParams{
 			Backlog:   l.w.ctx.settings.backlog(),
 			ReuseAddr: l.params.ReuseAddr,
-			Accept:    l.w.accept(),
+			Accept:    l.w.admission.accept(),
 			OnRequest: func(_ uct.Listener, r *uct.ConnRequest) { l.onRequest(m.name, r) },
 		})
 		if errors.Is(err, ucs.ErrBusy) {
@@ -289,9 +291,9 @@ func (l *Listener) Close() error {
 	if l.missing() {
 		return errMissing("Listener.Close", l == nil)
 	}
-	l.w.acquire()
+	l.w.owner.acquire()
 	err := l.close()
-	l.w.release()
+	l.w.owner.release()
 	return err
 }
 
@@ -328,7 +330,7 @@ func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
 		l.w.run(func() { l.params.OnConnRequest(req) })
 		return
 	}
-	ep, err := l.w.makeEndpoint(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
+	ep, err := l.w.wireups.makeEndpoint(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
 	if err != nil {
 		l.notAccepted(r, ledger.Connections, err)
 		return

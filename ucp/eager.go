@@ -40,23 +40,24 @@ type eagerState struct {
 	untimed    bool         // it could not be set: progress looks after them
 	senders    *event.Timer // for messages of nobody knows whom (assembly.go)
 	watching   bool         // it is set
+	w          *Worker
 }
 
 func (eagerFamily) start(w *Worker) {
 	w.eager.assemblies = make(map[assemblyKey]*assembly)
 	w.eager.nextID = proto.MessageID(rand.Uint64())
-	w.unnamed.fragments.added = w.watchSenders
+	w.accounts.unnamed.fragments.added = w.eager.watchSenders
 }
 
 // stop ends the receives of messages that are not complete.
 func (eagerFamily) stop(w *Worker) error {
-	w.cancelAssemblies()
+	w.eager.cancelAssemblies()
 	w.eager.free = nil
 	return nil
 }
 
 // sourceGone looks after the messages whose rest may come another way.
-func (eagerFamily) sourceGone(s *source) { s.w.orphanMessages(&s.fragments) }
+func (eagerFamily) sourceGone(s *source) { s.w.eager.orphanMessages(&s.fragments) }
 
 // evict gives up the messages that no receive has, and whose last fragment came
 // over a connection.
@@ -64,7 +65,7 @@ func (eagerFamily) evict(s *source, reason error) {
 	for a := s.fragments.head; a != nil; {
 		next := a.next
 		if a.req == nil {
-			s.w.giveUp(a, reason)
+			s.w.eager.giveUp(a, reason)
 		}
 		a = next
 	}
@@ -74,7 +75,7 @@ func (eagerFamily) evict(s *source, reason error) {
 	// Parts that it brought of messages whose last part has come from elsewhere.
 	for _, a := range s.w.eager.assemblies {
 		if a.req == nil && slices.ContainsFunc(a.pieces, func(p piece) bool { return p.from == s }) {
-			s.w.giveUp(a, reason)
+			s.w.eager.giveUp(a, reason)
 		}
 	}
 }
@@ -105,7 +106,7 @@ func sent(r *Request, err error) {
 
 // acknowledged is told that the receiver has acknowledged a message.
 func (r *Request) acknowledged(err error) {
-	r.w.requestIDs.Remove(r.localID)
+	r.w.pool.requestIDs.Remove(r.localID)
 	r.localID = 0
 	r.state |= stateReply
 	r.err = err
@@ -261,14 +262,15 @@ const minRail = 512
 // eagerRails are the lanes for fragments, that of messages first, with the others in the
 // input of the cost model. Faster ones get longer fragments (ucp_proto_multi_init in
 // src/ucp/proto/proto_multi.c).
-func (w *Worker) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail {
+func (es *eagerState) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail {
+	w := es.w
 	rails := []eagerRail{{p.chosen.AM, in.AM.MaxBcopy, in.AM.MaxZcopy}}
 	if in.AM.SegSize > 0 {
 		rails[0].bcopy, rails[0].zcopy = min(rails[0].bcopy, in.AM.SegSize), min(rails[0].zcopy, in.AM.SegSize)
 	}
 	lanes := p.chosen.AMBW
 	if w.ctx.settings.SingleNet {
-		lanes = w.oneNetDevice(p.chosen, append([]uint8{p.chosen.AM}, lanes...))
+		lanes = w.selection.oneNetDevice(p.chosen, append([]uint8{p.chosen.AM}, lanes...))
 	}
 	speeds := []float64{speed(&in.AM)}
 	best := speeds[0]
@@ -278,7 +280,7 @@ func (w *Worker) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail {
 		}
 		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
-		perf := w.lanePerf(i, l.SegSize)
+		perf := w.selection.lanePerf(i, l.SegSize)
 		r := eagerRail{k, min(perf.MaxBcopy, rails[0].bcopy), min(perf.MaxZcopy, rails[0].zcopy)}
 		if l.SegSize > 0 {
 			r.bcopy, r.zcopy = min(r.bcopy, l.SegSize), min(r.zcopy, l.SegSize)

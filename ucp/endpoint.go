@@ -235,8 +235,8 @@ type Transport struct {
 
 // Attr describes the endpoint.
 func (ep *Endpoint) Attr() EndpointAttr {
-	ep.w.acquireRead()
-	defer ep.w.releaseRead()
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
 	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), Peer: ep.peerInfo(), UserData: ep.userData}
 }
 
@@ -255,9 +255,9 @@ func (ep *Endpoint) Err() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Err", ep == nil)
 	}
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	err := ep.err
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 	return err
 }
 
@@ -282,29 +282,29 @@ const (
 
 // UserData returns the value of EndpointParams.UserData, or of the last SetUserData.
 func (ep *Endpoint) UserData() any {
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	v := ep.userData
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 	return v
 }
 
 // SetUserData changes the user data that OnError and Worker.StreamPoll pass on.
 func (ep *Endpoint) SetUserData(v any) {
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	ep.userData = v
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 }
 
 // SetErrorHandler replaces EndpointParams.OnError; nil removes it. If the handler of an
 // endpoint has been called, the new one is not called for the same failure. With
 // ErrModeNone the handler is never called.
 func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	ep.onError = fn
 	if fn != nil && ep.errMode == ErrModeNone && ep.conn() == nil {
 		ep.w.handlerNeverCalled()
 	}
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 }
 
 // handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint

@@ -10,7 +10,7 @@ import (
 // necessary, and the application's when that has it.
 func TestClaim(t *testing.T) {
 	v, peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo"), newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.address})
+	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestClaim(t *testing.T) {
 	}
 	until(t, "the message", sent.Done, v, peer)
 	before := ledger.Total(ledger.Conns)
-	if _, err := v.NewEndpoint(EndpointParams{Address: peer.address}); err != nil {
+	if _, err := v.NewEndpoint(EndpointParams{Address: peer.own.address}); err != nil {
 		t.Fatal(err)
 	}
 	if n := before - ledger.Total(ledger.Conns); n != 1 {

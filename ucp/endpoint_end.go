@@ -234,7 +234,7 @@ func (ep *Endpoint) release(closed bool) {
 	ep.endClose(err)
 	if w.endpoints.Len() == 0 {
 		for _, c := range w.endpointWaiters {
-			w.engine.End(&c.Waiter, nil)
+			w.owner.engine.End(&c.Waiter, nil)
 		}
 		w.endpointWaiters = nil
 	}
@@ -271,7 +271,7 @@ func (ep *Endpoint) giveUp() {
 
 // markEnded makes the calls of other goroutines on the endpoint return its error.
 func (ep *Endpoint) markEnded() {
-	if ep.w.multi {
+	if ep.w.owner.multi {
 		atomic.StoreUint32(&ep.ended, 1)
 	}
 }
@@ -367,7 +367,7 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, ep) {
+	if w.admission.spoofed(src, ep) {
 		return nil
 	}
 	if h.Kind == proto.EpReleased {

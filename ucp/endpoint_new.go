@@ -21,14 +21,15 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewEndpoint", w == nil)
 	}
-	w.acquire()
-	ep, err := w.makeEndpoint(&p)
-	w.release()
+	w.owner.acquire()
+	ep, err := w.wireups.makeEndpoint(&p)
+	w.owner.release()
 	return ep, err
 }
 
-func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
-	if err := w.checkEndpoint(p); err != nil {
+func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
+	w := ws.w
+	if err := ws.checkEndpoint(p); err != nil {
 		if p.ConnRequest != nil {
 			p.ConnRequest.Reject()
 		}
@@ -39,9 +40,9 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	}
 	switch {
 	case p.ConnRequest != nil:
-		return w.answerCall(p)
+		return w.conns.answerCall(p)
 	case p.RemoteAddr.IsValid():
-		return w.dial(p)
+		return w.conns.dial(p)
 	}
 	addr, _, err := proto.ParseAddress(p.Address, proto.FormWorker)
 	if err != nil {
@@ -52,7 +53,7 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	var sn uint16
 	var ep *Endpoint
 	if !loopback {
-		pr = w.peerOf(&addr)
+		pr = w.peers.peerOf(&addr)
 		sn = pr.takeSN()
 		ep = pr.takeUnmatched(sn, &addr)
 	}
@@ -61,13 +62,13 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		ep.claim()
 		ep.reselectLanes(pr.address)
 	case loopback:
-		if ep, err = w.newEndpoint(w.selfPeer.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
+		if ep, err = ws.newEndpoint(w.peers.selfPeer.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
 			return nil, err
 		}
 	default:
-		if ep, err = w.newEndpoint(pr.address, p.ErrMode, life.Open); err != nil {
+		if ep, err = ws.newEndpoint(pr.address, p.ErrMode, life.Open); err != nil {
 			pr.returnSN(sn)
-			w.releasePeer(pr)
+			w.peers.releasePeer(pr)
 			return nil, err
 		}
 		ep.setPeer(pr)
@@ -76,7 +77,7 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	if pr != nil {
 		pr.given = true
 	}
-	w.unbound++
+	w.accounts.unbound++
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.setName(p.Name)
 	if loopback {
@@ -87,7 +88,7 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		}
 	} else if ep.remoteID == 0 {
 		pr.addUnmatched(ep)
-		if err = ep.askForPairs(); err == nil && ep.state&epRequested == 0 && w.asksEarly(p.ErrMode) {
+		if err = ep.askForPairs(); err == nil && ep.state&epRequested == 0 && ws.asksEarly(p.ErrMode) {
 			err = ep.requestWireup()
 		}
 		if err != nil {
@@ -104,7 +105,8 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 
 // asksEarly reports whether an endpoint asks for the peer's end when it is made
 // (UCX_RESOLVE_REMOTE_EP_ID).
-func (w *Worker) asksEarly(mode ErrMode) bool {
+func (ws *wireupState) asksEarly(mode ErrMode) bool {
+	w := ws.w
 	switch w.ctx.settings.ResolveID {
 	case config.On:
 		return true
@@ -115,7 +117,8 @@ func (w *Worker) asksEarly(mode ErrMode) bool {
 }
 
 // checkEndpoint refuses parameters that contradict each other.
-func (w *Worker) checkEndpoint(p *EndpointParams) error {
+func (ws *wireupState) checkEndpoint(p *EndpointParams) error {
+	w := ws.w
 	if err := w.wrongEndpoint(p); err != nil {
 		return err
 	}
@@ -127,16 +130,17 @@ func (w *Worker) checkEndpoint(p *EndpointParams) error {
 
 // newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
 // yet: stage is life.Open for the application's, life.Serving for one made for a peer.
-func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage) (*Endpoint, error) {
-	return w.newEndpointBy(addr, mode, stage, laneRules{})
+func (ws *wireupState) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage) (*Endpoint, error) {
+	return ws.newEndpointBy(addr, mode, stage, laneRules{})
 }
 
 // newEndpointBy is newEndpoint by rules for its lanes.
-func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
+func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
+	w := ws.w
 	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, needs: needID}
-	w.opening = addr.UUID
+	ws.opening = addr.UUID
 	err := ep.connectBy(addr, rules)
-	w.opening = 0
+	ws.opening = 0
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,7 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 	w := ep.w
 	for {
 		rules.refused = ep.refused()
-		chosen, why, err := w.chooseLanes(addr, ep.errMode, rules)
+		chosen, why, err := w.selection.chooseLanes(addr, ep.errMode, rules)
 		if err != nil {
 			for _, s := range w.unopened {
 				err = fmt.Errorf("%w; not opened: %s", err, s)
@@ -176,16 +180,16 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 		}
 		if rules.ends != nil {
-			chosen = w.withKept(chosen, addr, ep.errMode, &rules)
+			chosen = w.wireups.withKept(chosen, addr, ep.errMode, &rules)
 		}
 		if route, err := ep.openLanes(addr, &chosen, &rules); err != nil {
 			ep.excludeDomain(route, err)
 			continue
 		}
 		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
-		ep.cfg = w.configFor(&plan)
+		ep.cfg = w.selection.configFor(&plan)
 		ep.ue = ep.lanes[ep.amLane()].uct
-		ep.dest = w.destinationOf(addr, chosen.Lanes, why)
+		ep.dest = w.peers.destinationOf(addr, chosen.Lanes, why)
 		if err := ep.pairLanes(addr, &chosen, &rules); err != nil {
 			ep.closeMade(&rules)
 			return err
@@ -284,7 +288,7 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 	w := ep.w
 	answer := laneRules{refused: rules.refused, answer: true}
 	for {
-		chosen, _, err := w.selectLanes(addr, ep.errMode, answer)
+		chosen, _, err := w.selection.selectLanes(addr, ep.errMode, answer)
 		if err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ import (
 func (v *targetWorker) fill(c *conn) {
 	v.Helper()
 	v.log.Allow("dropping the connection that holds the most")
-	for v.held() < 60_000 {
-		v.handle(v.onEagerOnly(), c, eagerOnly(3, make([]byte, 1000)))
+	for v.accounts.held() < 60_000 {
+		v.handle(v.tag.onEagerOnly(), c, eagerOnly(3, make([]byte, 1000)))
 	}
 }
 
@@ -31,7 +31,7 @@ func (v *targetWorker) opens(c *conn, uuid uint64, sn uint16) error {
 	if err != nil {
 		v.Fatal(err)
 	}
-	return v.onWireup(&c.Source, b, nil)
+	return v.wireups.onWireup(&c.Source, b, nil)
 }
 
 // TestProbedMessageEvicted: a message in the hands of the user whose rest is given
@@ -39,10 +39,10 @@ func (v *targetWorker) opens(c *conn, uuid uint64, sn uint16) error {
 func TestProbedMessageEvicted(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
-	v.handle(v.onEagerFirst, hog, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerFirst, hog, first(1, 7, 100, make([]byte, 40)))
 	m, _ := v.TagTake(1, FullMask)
 	v.fill(hog)
-	v.handle(v.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
+	v.handle(v.tag.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
@@ -57,17 +57,17 @@ func TestProbedMessageEvicted(t *testing.T) {
 func TestEvictedHalf(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
-	v.handle(v.onEagerFirst, other, first(1, 7, 100, make([]byte, 40)))
-	v.handle(v.onEagerMiddle, hog, middle(7, 40, make([]byte, 10)))
+	v.handle(v.tag.onEagerFirst, other, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerMiddle, hog, middle(7, 40, make([]byte, 10)))
 	v.fill(hog)
-	v.handle(v.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
+	v.handle(v.tag.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
 	if _, found := v.TagPeek(1, FullMask); found {
 		t.Error("a message that will never be complete is found")
 	}
-	v.dropMessages()
+	v.tag.dropMessages()
 	v.checkEmpty(hog, other)
 }
 
@@ -75,7 +75,7 @@ func TestEvictedHalf(t *testing.T) {
 func TestRefusedMiddle(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	c := newConn()
-	if err := v.onEagerMiddle(&c.Source, middle(100, 40, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.tag.onEagerMiddle(&c.Source, middle(100, 40, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Fatal(err)
 	}
 	v.checkEmpty(c)
@@ -87,10 +87,10 @@ func TestFragmentsWithoutBytes(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
-	for k := 0; v.held() < 65_300; k++ {
-		v.handle(v.onEagerMiddle, hog, middle(proto.MessageID(1000+k), 40, nil))
+	for k := 0; v.accounts.held() < 65_300; k++ {
+		v.handle(v.tag.onEagerMiddle, hog, middle(proto.MessageID(1000+k), 40, nil))
 	}
-	v.handle(v.onEagerFirst, modest, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerFirst, modest, first(1, 7, 100, make([]byte, 40)))
 	if hog.dropped == nil || modest.dropped != nil {
 		t.Errorf("dropped: %v and %v", hog.dropped, modest.dropped)
 	}
@@ -104,8 +104,8 @@ func TestLimitsOutliveConnections(t *testing.T) {
 		hog, modest := newConn(), newConn()
 		v.fill(hog)
 		hog.Gone()
-		v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
-		v.dropMessages()
+		v.handle(v.tag.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
+		v.tag.dropMessages()
 		v.checkEmpty(hog, modest)
 	})
 	t.Run("endpoints", func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestEvictionKeepsPeer(t *testing.T) {
 		}
 	}
 	v.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy() != nil && v.byUUID[ep.peer.uuid] != ep.peer.identity {
+		if ep.openedBy() != nil && v.peers.byUUID[ep.peer.uuid] != ep.peer.identity {
 			t.Error("an endpoint of a peer that the worker does not know")
 		}
 	})
@@ -153,14 +153,14 @@ func TestCallbackOfEviction(t *testing.T) {
 	for name, send := range map[string]func(v *targetWorker, c *conn, payload []byte, last bool){
 		"whole": func(v *targetWorker, c *conn, payload []byte, last bool) {
 			if last {
-				v.handle(v.onEagerOnly(), c, eagerOnly(9, payload))
+				v.handle(v.tag.onEagerOnly(), c, eagerOnly(9, payload))
 			}
 		},
 		"fragments": func(v *targetWorker, c *conn, payload []byte, last bool) {
 			if last {
-				v.handle(v.onEagerMiddle, c, middle(7, 40, payload[40:]))
+				v.handle(v.tag.onEagerMiddle, c, middle(7, 40, payload[40:]))
 			} else {
-				v.handle(v.onEagerFirst, c, first(9, 7, len(payload), payload[:40]))
+				v.handle(v.tag.onEagerFirst, c, first(9, 7, len(payload), payload[:40]))
 			}
 		},
 	} {
@@ -170,7 +170,7 @@ func TestCallbackOfEviction(t *testing.T) {
 			payload, got := bytes.Repeat([]byte{0xAB}, 6040), make([]byte, 6040)
 			send(v, other, payload, false)
 			v.fill(hog)
-			v.ep.chargeTo(v.sourceOf(&hog.Source)) // as one that the hog opened
+			v.ep.chargeTo(v.accounts.sourceOf(&hog.Source)) // as one that the hog opened
 			v.ep.life.Stage = life.Serving
 			r := v.fetching(make([]byte, 1<<20))
 			var late *Request
@@ -190,7 +190,7 @@ func TestCallbackOfEviction(t *testing.T) {
 			if _, found := v.TagPeek(9, FullMask); found {
 				t.Error("the message is still there")
 			}
-			v.dropMessages()
+			v.tag.dropMessages()
 			v.checkEmpty(hog, other)
 		})
 	}
@@ -208,7 +208,7 @@ func (e *queueEndpoint) PendingPurge(fn func(*uct.Pending)) { e.q.Purge(fn) }
 // lane are being ended.
 func TestCloseInPurge(t *testing.T) {
 	v := newTarget(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestCloseInPurge(t *testing.T) {
 	one, two := &queueEndpoint{}, &queueEndpoint{}
 	ep.lanes = []lane{{iface: old.iface, uct: one}, {iface: old.iface, uct: two}}
 	ep.ue = one
-	r := v.getRequest()
+	r := v.pool.getRequest()
 	r.ep, r.proto, r.state = ep, eagerBcopy{}, stateParams
 	called := 0
 	r.onSend = func(*Request, error, any) {

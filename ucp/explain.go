@@ -81,8 +81,8 @@ type RejectedProtocol struct {
 // Explain returns the lanes and protocols that the endpoint uses, the size from which each
 // protocol is used, and why the others were not chosen.
 func (ep *Endpoint) Explain() Explanation {
-	ep.w.acquireRead()
-	defer ep.w.releaseRead()
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
 	return ep.explain()
 }
 
@@ -147,10 +147,10 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 	if ep.peer != nil && ep.dest != nil {
 		return ep.dest.address
 	}
-	if own, _, err := proto.ParseAddress(ep.w.address, proto.FormWorker); err == nil {
+	if own, _, err := proto.ParseAddress(ep.w.own.address, proto.FormWorker); err == nil {
 		return &own // as peers see it, with the numbers rounded
 	}
-	return &ep.w.described
+	return &ep.w.own.described
 }
 
 // reasons tells why the endpoint has its lanes. An endpoint is too small to keep
@@ -159,7 +159,7 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 // keep, shows whether these are those of the time when it was made; others are not
 // passed off as them.
 func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
-	if _, trace, _ := ep.w.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused(), cm: ep.conn() != nil, spare: ep.lanes}); trace.Digest() == ep.dest.reasons {
+	if _, trace, _ := ep.w.selection.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused(), cm: ep.conn() != nil, spare: ep.lanes}); trace.Digest() == ep.dest.reasons {
 		return &trace
 	}
 	return nil

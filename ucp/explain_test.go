@@ -18,8 +18,8 @@ func TestExplainOwnLanes(t *testing.T) {
 	if len(before.Lanes) != 1 || len(before.Searches) == 0 {
 		t.Fatalf("explained as\n%s", before)
 	}
-	defer func(flags uct.IfaceFlags) { v.locals[0].Attr.Flags = flags }(v.locals[0].Attr.Flags)
-	v.locals[0].Attr.Flags &^= uct.IfaceAMBcopy
+	defer func(flags uct.IfaceFlags) { v.selection.locals[0].Attr.Flags = flags }(v.selection.locals[0].Attr.Flags)
+	v.selection.locals[0].Attr.Flags &^= uct.IfaceAMBcopy
 	after := v.ep.Explain()
 	if diff := cmp.Diff(before.Lanes, after.Lanes); diff != "" {
 		t.Errorf("lanes (-before +after):\n%s", diff)
@@ -44,7 +44,7 @@ func TestExplainDoubted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v.onWireup(&from.Source, b, nil); err != nil {
+	if err := v.wireups.onWireup(&from.Source, b, nil); err != nil {
 		t.Fatal(err)
 	}
 	found := false

@@ -31,14 +31,14 @@ var families = []family{
 
 // workerState is what the families keep for a worker.
 type workerState struct {
-	tag     tagState
-	am      amState
-	stream  streamState
 	replies replyState
 	eager   eagerState
 	rndv    rndvState
 	rma     rmaState
 	token   tokenState
+	stream  streamState
+	am      amState
+	tag     tagState // the last, as it is large
 }
 
 // endpointTables are the decision tables of the families.

@@ -48,7 +48,7 @@ func (f echoFamily) handlers(w *Worker) []handler {
 			return nil
 		}},
 		{idEchoAnswer, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
-			r := w.requestIDs.Get(binary.LittleEndian.Uint64(data))
+			r := w.pool.requestIDs.Get(binary.LittleEndian.Uint64(data))
 			if !r.is(kindEcho) {
 				w.stats.Dropped++
 				return nil
@@ -79,7 +79,7 @@ func (echoOperation) choose(r *Request) (protocol, error) {
 	if r.data.length > r.ep.cfg.maxBcopy-16 {
 		return nil, ucs.ErrExceedsLimit
 	}
-	r.localID = r.w.requestIDs.Put(r)
+	r.localID = r.w.pool.requestIDs.Put(r)
 	return echoAsk{}, nil
 }
 
@@ -116,7 +116,7 @@ func (echoAnswer) pack(r *Request, dst []byte) int { return copy(dst, r.data.buf
 
 // echo is the call.
 func (ep *Endpoint) echo(buf []byte) (*Request, error) {
-	r, err := ep.w.useRequest(nil)
+	r, err := ep.w.pool.useRequest(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func TestNewFamily(t *testing.T) {
 	t.Cleanup(func() { families = families[:len(families)-1] })
 
 	v := newTarget(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestNewFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The counterpart of the endpoint, which is of the same worker.
-	other, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	other, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestNewFamily(t *testing.T) {
 // goes on, in order, when the last thing that it needs is there.
 func TestNeeds(t *testing.T) {
 	v := newTarget(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestNeeds(t *testing.T) {
 		if m := v.tag.oldest(); m == nil || m.tag != Tag(i) || string(m.data) != string(src[i:]) {
 			t.Fatalf("message %d: %v", i, m)
 		} else {
-			v.discardMessage(m)
+			v.tag.discardMessage(m)
 		}
 		req.Free()
 	}

@@ -123,13 +123,13 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startFlush).with(p)
 		c.ep, c.rule = ep, &callFlush
 		return c.delegate()
 	}
 	r, err := ep.beginFlush(p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -147,7 +147,7 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 
 // startFlush starts a flush of the application's.
 func (ep *Endpoint) startFlush(p *RequestParams) (*Request, error) {
-	r, err := ep.w.useRequest(p)
+	r, err := ep.w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +169,13 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
 	}
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startWorkerFlush).with(p)
 		c.rule = &callFlush
 		return c.delegate()
 	}
 	r, err := w.beginFlush(p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -185,7 +185,7 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 	if w.closed {
 		return nil, w.closedFor("Flush")
 	}
-	r, err := w.useRequest(p)
+	r, err := w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -225,11 +225,11 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.CloseAsync", ep == nil)
 	}
-	if err := ep.w.acquireChecked(); err != nil {
+	if err := ep.w.owner.acquireChecked(); err != nil {
 		return nil, err
 	}
 	r, err := ep.closeAsync(p)
-	ep.w.release()
+	ep.w.owner.release()
 	return r, err
 }
 
@@ -268,7 +268,7 @@ func (ep *Endpoint) startClosing(how life.Event, p *RequestParams) (*Request, er
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
-	r, err := ep.w.useRequest(p)
+	r, err := ep.w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (w *Worker) flushNow() (err error) {
 // flushedNow ends the request of a flush with OpForceImmediate in its call.
 func (r *Request) flushedNow(err error) (*Request, error) {
 	if err == ucs.ErrNoResource {
-		r.w.dropRequest(r)
+		r.w.pool.dropRequest(r)
 		return nil, err
 	}
 	r.finish(err)

@@ -166,11 +166,11 @@ func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
 	v := newTargetOf(t, w.get(t), nil)
 	f := &fuzzTarget{targetWorker: v}
 	copy(f.handlers[:], []uct.AMHandler{
-		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
-		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
-		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion, v.onStreamData,
+		v.wireups.onWireup, v.tag.onEagerOnly(), v.tag.onEagerFirst, v.tag.onEagerMiddle, v.tag.onEagerSyncOnly, v.tag.onEagerSyncFirst,
+		v.tag.onEagerSyncAck, v.rndv.onRndvRTS, v.rndv.onRndvRTR, v.rndv.onRndvData, v.rndv.onRndvATS, v.rndv.onRndvATP,
+		v.rma.onPut, v.rma.onGetReq, v.rma.onGetRep, v.rma.onAtomicReq, v.rma.onAtomicRep, v.rma.onCompletion, v.stream.onStreamData,
 	})
-	copy(f.handlers[fuzzAMSingle:], []uct.AMHandler{v.onAMSingle(), v.onAMSingleReply, v.onAMFirst, v.onAMMiddle})
+	copy(f.handlers[fuzzAMSingle:], []uct.AMHandler{v.am.onAMSingle(), v.am.onAMSingleReply, v.am.onAMFirst, v.am.onAMMiddle})
 	f.handleActive()
 	offer := v.offer(fuzzOffer)
 	sync := v.unmatched(0x51)
@@ -184,7 +184,7 @@ func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
 		f.memory.addr, get.localID, amo.localID,
 	}
 	first := proto.EagerFirst{Tag: 0x52, TotalLen: 1000, MsgID: 0x1111}.Append(nil)
-	if err := v.onEagerFirst(nil, append(first, 1, 2, 3), nil); err != nil {
+	if err := v.tag.onEagerFirst(nil, append(first, 1, 2, 3), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, mask := range []Tag{FullMask, 0xFF} {
@@ -359,7 +359,7 @@ func (f *fuzzTarget) finish() {
 	// The endpoint may have been told that its peer is gone.
 	if f.ep.err != nil {
 		f.ep.destroy(ucs.ErrCanceled)
-		ep, err := f.NewEndpoint(EndpointParams{Address: f.address})
+		ep, err := f.NewEndpoint(EndpointParams{Address: f.own.address})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -383,8 +383,8 @@ func (f *fuzzTarget) leave() {
 	}
 	f.queue.Close()
 	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
-	w.cancelAssemblies()
-	w.dropMessages()
+	w.eager.cancelAssemblies()
+	w.tag.dropMessages()
 	streamFamily{}.stop(w) // what was taken and not given back
 	f.Progress()
 	for i, req := range f.open {
@@ -393,8 +393,8 @@ func (f *fuzzTarget) leave() {
 		}
 	}
 	for what, n := range map[string]int{
-		"endpoints": w.endpoints.Len(), "ids of requests": w.requestIDs.Len(), "bytes": w.held(),
-		"endpoints of peers": w.unexpected, "peers": len(w.byUUID), "messages in parts": len(w.eager.assemblies),
+		"endpoints": w.endpoints.Len(), "ids of requests": w.pool.requestIDs.Len(), "bytes": w.accounts.held(),
+		"endpoints of peers": w.wireups.unexpected, "peers": len(w.peers.byUUID), "messages in parts": len(w.eager.assemblies),
 		"answers": w.rma.serving,
 	} {
 		if n != 0 {

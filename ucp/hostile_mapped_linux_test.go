@@ -88,7 +88,7 @@ func (v *targetWorker) offered(n int, addr uint64, key []byte) (*Request, []byte
 		v.Fatal(err)
 	}
 	rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: n, Address: addr}
-	if err := v.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
+	if err := v.rndv.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
 		v.Fatal(err)
 	}
 	return req, buf
@@ -201,12 +201,12 @@ func TestHostileUnexpectedKey(t *testing.T) {
 	f.write(want)
 	long := append(packed(t, 0, f.key()), bytes.Repeat([]byte{0x10}, 4000)...) // distances, and more of them
 	for _, key := range [][]byte{packed(t, 0, f.key()), long} {
-		before := v.held()
+		before := v.accounts.held()
 		rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: 1 << 20, Address: fileBase}
-		if err := v.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
+		if err := v.rndv.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
 			t.Fatal(err)
 		}
-		if held := v.held() - before; held > messageSize+2*maxOfferKey {
+		if held := v.accounts.held() - before; held > messageSize+2*maxOfferKey {
 			t.Errorf("%d bytes are kept of a key of %d", held, len(key))
 		}
 		buf := make([]byte, 1<<20)
@@ -224,8 +224,8 @@ func TestHostileUnexpectedKey(t *testing.T) {
 			ucttest.SameBytes(t, "message", buf, want)
 		}
 		req.Free()
-		if v.held() != before {
-			t.Errorf("%d bytes held, %d before", v.held(), before)
+		if v.accounts.held() != before {
+			t.Errorf("%d bytes held, %d before", v.accounts.held(), before)
 		}
 	}
 }

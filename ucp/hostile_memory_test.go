@@ -18,12 +18,12 @@ func (v *targetWorker) wireup(m proto.Wireup) error {
 	if err != nil {
 		v.Fatal(err)
 	}
-	return v.onWireup(nil, b, nil)
+	return v.wireups.onWireup(nil, b, nil)
 }
 
 // stranger is a request of an unknown worker that can be reached here.
 func (v *targetWorker) stranger(uuid uint64, sn uint16) proto.Wireup {
-	addr := v.described
+	addr := v.own.described
 	addr.UUID = uuid
 	return proto.Wireup{Type: proto.WireupRequest, ConnSN: sn, SrcEp: 33, Address: addr}
 }
@@ -41,13 +41,13 @@ func TestAnswersOnce(t *testing.T) {
 		t.Errorf("%d answers to ten equal requests", n)
 	}
 	v.stats.WireupSent = 0
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ep.state |= epRequested
 	for range 10 {
-		m := proto.Wireup{Type: proto.WireupReplyReconfig, SrcEp: 7, DstEp: ep.localID, Address: v.emptyAddress()}
+		m := proto.Wireup{Type: proto.WireupReplyReconfig, SrcEp: 7, DstEp: ep.localID, Address: v.own.emptyAddress()}
 		if err := v.wireup(m); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestPeerForgottenOnce(t *testing.T) {
 			numberless = ep
 		}
 	})
-	addr := v.described
+	addr := v.own.described
 	addr.UUID = 5
 	packed, err := addr.Append(nil, proto.FormWorker)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestPeerForgottenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	numberless.destroy(ucs.ErrCanceled)
-	if p := v.byUUID[5]; p == nil || p != ep.peer.identity {
+	if p := v.peers.byUUID[5]; p == nil || p != ep.peer.identity {
 		t.Error("the peer of an open endpoint is forgotten")
 	}
 }
@@ -96,8 +96,8 @@ func TestUnreachablePeerForgotten(t *testing.T) {
 	if _, err := v.NewEndpoint(EndpointParams{Address: packed}); !errors.Is(err, ucs.ErrUnreachable) {
 		t.Fatal(err)
 	}
-	if len(v.byUUID) != 0 {
-		t.Errorf("%d peers are remembered", len(v.byUUID))
+	if len(v.peers.byUUID) != 0 {
+		t.Errorf("%d peers are remembered", len(v.peers.byUUID))
 	}
 }
 
@@ -105,12 +105,12 @@ func TestUnreachablePeerForgotten(t *testing.T) {
 func TestConfigsBounded(t *testing.T) {
 	v := newTarget(t)
 	for n := range 1000 {
-		if c := v.configFor(&lanePlan{chosen: &proto.LaneConfig{Lanes: []proto.Lane{{SegSize: 64 * (n + 1)}}}}); c.maxBcopy > 64*(n+1) {
+		if c := v.selection.configFor(&lanePlan{chosen: &proto.LaneConfig{Lanes: []proto.Lane{{SegSize: 64 * (n + 1)}}}}); c.maxBcopy > 64*(n+1) {
 			t.Fatalf("messages of %d bytes for a peer that takes %d", c.maxBcopy, 64*(n+1))
 		}
 	}
-	if len(v.configs) > maxConfigs {
-		t.Errorf("%d configurations are kept", len(v.configs))
+	if len(v.selection.configs) > maxConfigs {
+		t.Errorf("%d configurations are kept", len(v.selection.configs))
 	}
 }
 
@@ -120,11 +120,11 @@ func TestFirstOverLimit(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "1k")
 	b := make([]byte, proto.EagerFirstSize+2000)
 	proto.EagerFirst{Tag: 1, TotalLen: 4000, MsgID: 77}.Put(b)
-	if err := v.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.tag.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
-	if _, found := v.TagPeek(1, FullMask); found || len(v.eager.assemblies) != 0 || v.held() != 0 {
-		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.eager.assemblies), v.held())
+	if _, found := v.TagPeek(1, FullMask); found || len(v.eager.assemblies) != 0 || v.accounts.held() != 0 {
+		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.eager.assemblies), v.accounts.held())
 	}
 }
 
@@ -132,7 +132,7 @@ func TestFirstOverLimit(t *testing.T) {
 // the operation that needs it.
 func TestWireupTooLong(t *testing.T) {
 	v := newTarget(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,16 +177,16 @@ func TestKeptMemoryCounted(t *testing.T) {
 				refused = true
 				break
 			}
-			if own := v.held() - l.lent*size; own < 0 || l.lent*size > limit+size {
-				t.Fatalf("%d bytes each: %d pieces of %d bytes are kept, %d bytes counted", n, l.lent, size, v.held())
+			if own := v.accounts.held() - l.lent*size; own < 0 || l.lent*size > limit+size {
+				t.Fatalf("%d bytes each: %d pieces of %d bytes are kept, %d bytes counted", n, l.lent, size, v.accounts.held())
 			}
 		}
 		if !refused {
 			t.Errorf("%d bytes each: nothing was refused", n)
 		}
-		v.dropMessages()
-		if v.held() != 0 || l.lent != 0 {
-			t.Errorf("%d bytes each: %d bytes, %d pieces at the end", n, v.held(), l.lent)
+		v.tag.dropMessages()
+		if v.accounts.held() != 0 || l.lent != 0 {
+			t.Errorf("%d bytes each: %d bytes, %d pieces at the end", n, v.accounts.held(), l.lent)
 		}
 	}
 }

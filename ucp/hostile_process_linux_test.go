@@ -101,7 +101,7 @@ func TestAddressOfTwoProcesses(t *testing.T) {
 	}
 	lanes := func(edit func(cma []byte)) (*Endpoint, string) {
 		t.Helper()
-		p, _, err := proto.ParseAddress(v.address, proto.FormWorker)
+		p, _, err := proto.ParseAddress(v.own.address, proto.FormWorker)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestAddressOfTwoProcesses(t *testing.T) {
 				}
 			}
 		}
-		ep, err := v.newEndpoint(a, ErrModeNone, 0)
+		ep, err := v.wireups.newEndpoint(a, ErrModeNone, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

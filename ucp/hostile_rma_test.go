@@ -77,7 +77,7 @@ func (v *targetWorker) opened() *Rkey {
 // waiting is an operation whose answer does not come.
 func (v *targetWorker) waiting(p protocol, buf []byte) *Request {
 	v.Helper()
-	r, err := v.useRequest(nil)
+	r, err := v.pool.useRequest(nil)
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (v *targetWorker) waiting(p protocol, buf []byte) *Request {
 	r.target(v.ep, v.opened(), 0)
 	r.data.initRecv(buf, nil)
 	r.access.atomic.size = uint8(min(len(buf), 8))
-	r.localID = v.requestIDs.Put(r)
+	r.localID = v.pool.requestIDs.Put(r)
 	r.state &^= stateInCall
 	v.ep.outstanding.push(r)
 	v.ep.flow().asked++
@@ -111,13 +111,13 @@ func TestHostileAccess(t *testing.T) {
 	src := new(uct.Source) // a connection, dropped for what is refused
 	put := func(addr uint64, n int) error {
 		b := proto.Put{Address: addr, EpID: v.ep.localID}.Append(nil)
-		return v.onPut(src, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
+		return v.rma.onPut(src, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
 	}
 	get := func(addr uint64, n int) error {
-		return v.onGetReq(src, proto.GetReq{Address: addr, Length: n, EpID: v.ep.localID, ReqID: 99}.Append(nil), nil)
+		return v.rma.onGetReq(src, proto.GetReq{Address: addr, Length: n, EpID: v.ep.localID, ReqID: 99}.Append(nil), nil)
 	}
 	add := func(addr uint64, req proto.RequestID) error {
-		return v.onAtomicReq(src, proto.AtomicReq{Address: addr, EpID: v.ep.localID, Size: 8, Value: 1, ReqID: req}.Append(nil), nil)
+		return v.rma.onAtomicReq(src, proto.AtomicReq{Address: addr, EpID: v.ep.localID, Size: 8, Value: 1, ReqID: req}.Append(nil), nil)
 	}
 	for what, err := range map[string]func() error{
 		"put across the end":          func() error { return put(all.addr+60, 8) },
@@ -168,7 +168,7 @@ func TestHostileAccess(t *testing.T) {
 func TestHostileAccessUnnamed(t *testing.T) {
 	v := newTarget(t)
 	for range 3 {
-		err := v.onPut(nil, append(proto.Put{Address: 8, EpID: v.ep.localID}.Append(nil), 1), nil)
+		err := v.rma.onPut(nil, append(proto.Put{Address: 8, EpID: v.ep.localID}.Append(nil), 1), nil)
 		if err == nil {
 			t.Error("a put to nowhere was accepted")
 		}
@@ -189,10 +189,10 @@ func TestHostileAnswers(t *testing.T) {
 	amo := v.waiting(atomicFetch{}, word)
 	rep := func(r *Request, off, n int) error {
 		b := proto.GetRep{ReqID: proto.RequestID(r.localID), Offset: off}.Append(nil)
-		return v.onGetRep(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
+		return v.rma.onGetRep(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
 	}
-	v.refused("a completion of nothing", v.onCompletion(nil, proto.Cmpl{EpID: v.ep.localID}.Append(nil), nil))
-	v.dropped("a completion for nobody", v.onCompletion(nil, proto.Cmpl{EpID: 77}.Append(nil), nil))
+	v.refused("a completion of nothing", v.rma.onCompletion(nil, proto.Cmpl{EpID: v.ep.localID}.Append(nil), nil))
+	v.dropped("a completion for nobody", v.rma.onCompletion(nil, proto.Cmpl{EpID: 77}.Append(nil), nil))
 	v.refused("data behind the end", rep(get, 96, 8))
 	v.refused("data far away", rep(get, math.MaxInt-100, 8))
 	v.refused("too much data", rep(get, 0, 101))
@@ -203,7 +203,7 @@ func TestHostileAnswers(t *testing.T) {
 	v.refused("overlapping data", rep(get, 49, 2))
 	v.dropped("data for an atomic operation", rep(amo, 0, 8))
 	value := func(r *Request, size uint8) error {
-		return v.onAtomicRep(nil, proto.AtomicRep{ReqID: proto.RequestID(r.localID), Size: size, Value: 5}.Append(nil), nil)
+		return v.rma.onAtomicRep(nil, proto.AtomicRep{ReqID: proto.RequestID(r.localID), Size: size, Value: 5}.Append(nil), nil)
 	}
 	v.dropped("a value for a get", value(get, 8))
 	v.refused("a value of another size", value(amo, 4))
@@ -233,9 +233,9 @@ func TestHostileEndpoints(t *testing.T) {
 	m := v.memory(64, ProtAll)
 	for _, id := range []proto.EndpointID{0, 1, math.MaxUint64, v.ep.localID ^ 2} {
 		for what, err := range map[string]error{
-			"put":    v.onPut(nil, proto.Put{Address: m.addr, EpID: id}.Append(nil), nil),
-			"get":    v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: id, ReqID: 1}.Append(nil), nil),
-			"atomic": v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: id, Size: 4}.Append(nil), nil),
+			"put":    v.rma.onPut(nil, proto.Put{Address: m.addr, EpID: id}.Append(nil), nil),
+			"get":    v.rma.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: id, ReqID: 1}.Append(nil), nil),
+			"atomic": v.rma.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: id, Size: 4}.Append(nil), nil),
 		} {
 			if !errors.Is(err, ucs.ErrConnectionReset) {
 				t.Errorf("%s for endpoint %d: %v", what, id, err)
@@ -249,8 +249,8 @@ func TestHostileEndpoints(t *testing.T) {
 func TestHostileGets(t *testing.T) {
 	v := newTarget(t)
 	m := v.memory(64, ProtAll)
-	v.unnamed.replyBytes = maxServing * requestSize
-	v.refused("one get too many", v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
-	v.refused("one atomic operation too many", v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
-	v.unnamed.replyBytes = 0
+	v.accounts.unnamed.replyBytes = maxServing * requestSize
+	v.refused("one get too many", v.rma.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
+	v.refused("one atomic operation too many", v.rma.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
+	v.accounts.unnamed.replyBytes = 0
 }

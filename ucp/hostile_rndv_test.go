@@ -17,7 +17,7 @@ func TestHostileRTR(t *testing.T) {
 	req := v.offer(offerLength)
 	id := proto.RequestID(req.localID)
 	rtr := func(off, n int) error {
-		return v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, RecvReqID: 99, Size: n, Offset: off}.Append(nil), nil)
+		return v.rndv.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, RecvReqID: 99, Size: n, Offset: off}.Append(nil), nil)
 	}
 	for what, err := range map[string]error{
 		"more than the message":   rtr(0, offerLength+1),
@@ -37,20 +37,20 @@ func TestHostileRTR(t *testing.T) {
 	v.refused("the same part again", rtr(0, 1000))
 	v.refused("an overlapping part", rtr(999, 2))
 	key := append(proto.RndvRTR{SendReqID: id, Size: 8, Offset: 5000, Address: 1}.Append(nil), 0xFF, 0xFF, 1, 2, 3)
-	v.refused("a key that makes no sense", v.onRndvRTR(nil, key, nil))
+	v.refused("a key that makes no sense", v.rndv.onRndvRTR(nil, key, nil))
 	for v.Progress() > 0 {
 	}
 	if req.Done() {
 		t.Fatalf("the send is done: %v", req.Err())
 	}
 	v.stats.Dropped = 0 // the data nobody asked for
-	if err := v.onRndvATS(nil, proto.RndvAck{ReqID: id, Status: ucs.ErrCanceled}.Append(nil), nil); err != nil {
+	if err := v.rndv.onRndvATS(nil, proto.RndvAck{ReqID: id, Status: ucs.ErrCanceled}.Append(nil), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !errors.Is(req.Err(), ucs.ErrCanceled) {
 		t.Errorf("the send ended with %v", req.Err())
 	}
-	v.dropped("a second ats", v.onRndvATS(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.dropped("a second ats", v.rndv.onRndvATS(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
 	v.exchange()
 }
 
@@ -61,7 +61,7 @@ func TestForeignRendezvous(t *testing.T) {
 		v := newTarget(t)
 		req := v.offer(offerLength)
 		rts := proto.RndvRTS{EpID: v.ep.localID, ReqID: proto.RequestID(req.localID), Size: offerLength, Op: op}
-		v.dropped("an offer of another operation", v.onRndvRTS(nil, rts.Append(nil), nil))
+		v.dropped("an offer of another operation", v.rndv.onRndvRTS(nil, rts.Append(nil), nil))
 		for range 1000 {
 			if v.Progress(); req.Done() {
 				break
@@ -84,7 +84,7 @@ func TestHostileParts(t *testing.T) {
 	req.proto = rndvBcopy{} // as if a part was being sent
 	accepted := 0
 	for ; accepted < 2*maxParts; accepted++ {
-		if v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 1, Offset: accepted}.Append(nil), nil) != nil {
+		if v.rndv.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 1, Offset: accepted}.Append(nil), nil) != nil {
 			break
 		}
 	}
@@ -102,7 +102,7 @@ func TestHostileData(t *testing.T) {
 	req := v.fetching(buf)
 	data := func(off, n int) error {
 		b := proto.RndvData{RecvReqID: proto.RequestID(req.localID), Offset: off}.Append(nil)
-		return v.onRndvData(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
+		return v.rndv.onRndvData(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
 	}
 	for what, at := range map[string][2]int{
 		"across the end": {96, 8}, "behind the end": {100, 1}, "far away": {math.MaxInt - 100, 8}, "too much": {0, 101},
@@ -127,7 +127,7 @@ func TestHostileData(t *testing.T) {
 		t.Error("the data is wrong")
 	}
 	id := req.localID
-	v.dropped("data after the end", v.onRndvData(nil, proto.RndvData{RecvReqID: proto.RequestID(id)}.Append(nil), nil))
+	v.dropped("data after the end", v.rndv.onRndvData(nil, proto.RndvData{RecvReqID: proto.RequestID(id)}.Append(nil), nil))
 	req.Free()
 	v.exchange()
 }
@@ -147,7 +147,7 @@ func TestHostileATP(t *testing.T) {
 		req := v.fetching(make([]byte, 100))
 		ack.ReqID = proto.RequestID(req.localID)
 		for range 3 {
-			if err := v.onRndvATP(nil, ack.Append(nil), nil); err != nil {
+			if err := v.rndv.onRndvATP(nil, ack.Append(nil), nil); err != nil {
 				t.Errorf("%+v: %v", ack, err)
 			}
 		}
@@ -186,14 +186,14 @@ func TestKeyChangedWhileMapped(t *testing.T) {
 	d := &fickleDomain{message: []byte("a key of the peer")}
 	v.mds = append(v.mds, d)
 	md := uint8(len(v.mds) - 1)
-	a, err := v.mapOfferedKey(v.ep, md, d.message)
+	a, err := v.rndv.mapOfferedKey(v.ep, md, d.message)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a.packed, d.unpacked[0]) {
 		t.Errorf("%q was mapped, and is found as %q", d.unpacked[0], a.packed)
 	}
-	v.forgetMappedKeys(v.ep)
+	v.rndv.forgetMappedKeys(v.ep)
 }
 
 // TestOfferForFailedEndpoint: an offer that names an endpoint which has failed ends the
@@ -205,13 +205,13 @@ func TestOfferForFailedEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ep.fail(ucs.ErrConnectionReset)
 	rts := proto.RndvRTS{Header: 0xF0, EpID: ep.localID, ReqID: 0x1234567, Size: 100}
-	if err := v.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
+	if err := v.rndv.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !req.Done() {

@@ -20,23 +20,23 @@ func streamData(ep *Endpoint, n int) []byte {
 func TestHostileStreams(t *testing.T) {
 	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
-		v.dropped("an unknown id", v.onStreamData(nil, proto.StreamData{EpID: proto.EndpointID(id)}.Append(nil), nil))
+		v.dropped("an unknown id", v.stream.onStreamData(nil, proto.StreamData{EpID: proto.EndpointID(id)}.Append(nil), nil))
 	}
 	for n := range proto.StreamDataSize {
-		v.refused("a short packet", v.onStreamData(nil, make([]byte, n), nil))
+		v.refused("a short packet", v.stream.onStreamData(nil, make([]byte, n), nil))
 	}
 	for range 10_000 {
-		if err := v.onStreamData(nil, streamData(v.ep, 0), nil); err != nil {
+		if err := v.stream.onStreamData(nil, streamData(v.ep, 0), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if v.held() != 0 || v.stream.ready != nil {
-		t.Errorf("empty packets hold %d bytes", v.held())
+	if v.accounts.held() != 0 || v.stream.ready != nil {
+		t.Errorf("empty packets hold %d bytes", v.accounts.held())
 	}
 	// Of an address where the peer, who is this worker, is not.
 	c := from("192.0.2.1")
 	v.log.Allow("message for an operation with another peer dropped")
-	if err := v.onStreamData(&c.Source, streamData(v.ep, 8), nil); err != nil {
+	if err := v.stream.onStreamData(&c.Source, streamData(v.ep, 8), nil); err != nil {
 		t.Error(err)
 	}
 	if v.ep.stream != nil && v.ep.stream.unread != 0 || v.stats.Refused == 0 {
@@ -44,10 +44,10 @@ func TestHostileStreams(t *testing.T) {
 	}
 	was := v.ep.life
 	v.ep.life.Stage, v.ep.life.Closed = life.Draining, true
-	v.dropped("a closing endpoint", v.onStreamData(nil, streamData(v.ep, 8), nil))
+	v.dropped("a closing endpoint", v.stream.onStreamData(nil, streamData(v.ep, 8), nil))
 	v.ep.life = was
 	v.ep.err = ucs.ErrConnectionReset
-	v.dropped("a failed endpoint", v.onStreamData(nil, streamData(v.ep, 8), nil))
+	v.dropped("a failed endpoint", v.stream.onStreamData(nil, streamData(v.ep, 8), nil))
 	v.ep.err = nil
 	c.Gone()
 	v.exchange()
@@ -59,8 +59,8 @@ func TestHostileTinyPackets(t *testing.T) {
 	n := 0
 	var err error
 	for ; err == nil; n++ {
-		err = v.onStreamData(nil, streamData(v.ep, 1), nil)
-		if held := v.held(); held > 64<<10+64<<10/16 {
+		err = v.stream.onStreamData(nil, streamData(v.ep, 1), nil)
+		if held := v.accounts.held(); held > 64<<10+64<<10/16 {
 			t.Fatalf("%d bytes are held", held)
 		}
 	}
@@ -75,8 +75,8 @@ func TestHostileTinyPackets(t *testing.T) {
 	if got, _, err := v.ep.StreamRecv(buf, nil); got != 0 || !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Errorf("afterwards: %d, %v", got, err)
 	}
-	if v.held() != 0 {
-		t.Errorf("%d bytes are held", v.held())
+	if v.accounts.held() != 0 {
+		t.Errorf("%d bytes are held", v.accounts.held())
 	}
 }
 
@@ -86,7 +86,7 @@ func TestEvictedStream(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "100k")
 	ep := v.ep
 	hog := from("192.0.2.1")
-	src := v.sourceOf(&hog.Source)
+	src := v.accounts.sourceOf(&hog.Source)
 	for range 20 {
 		if err := ep.streaming().keep(src, make([]byte, 4000), nil); err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestStreamChunksAreTheirs(t *testing.T) {
 	v := newTarget(t)
 	take := func() StreamData {
 		t.Helper()
-		if err := v.onStreamData(nil, streamData(v.ep, 100), nil); err != nil {
+		if err := v.stream.onStreamData(nil, streamData(v.ep, 100), nil); err != nil {
 			t.Fatal(err)
 		}
 		d, err := v.ep.StreamRecvData()
@@ -138,7 +138,7 @@ func TestStreamChunksAreTheirs(t *testing.T) {
 	}
 	f := take()
 	e.Release()
-	if v.held() != 0 || v.stream.lent != f.c || f.c.next != nil {
+	if v.accounts.held() != 0 || v.stream.lent != f.c || f.c.next != nil {
 		t.Error("another one was taken back")
 	}
 }
@@ -156,18 +156,18 @@ func (d evicting) Unpack(int, []byte) error                  { d.call(); return 
 func TestEvictedWhileUnpacking(t *testing.T) {
 	v := newServer(t)
 	c := from("192.0.2.1")
-	src := v.sourceOf(&c.Source)
+	src := v.accounts.sourceOf(&c.Source)
 	for range 3 {
 		if err := v.ep.streaming().keep(src, make([]byte, 70), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dt := NewGeneric(evicting{func() { v.evict(src, ucs.ErrExceedsLimit) }})
+	dt := NewGeneric(evicting{func() { v.accounts.evict(src, ucs.ErrExceedsLimit) }})
 	n, req, err := v.ep.StreamRecv(nil, &RequestParams{Buffer: Generic(dt, nil, 1), StreamFlags: StreamRecvWaitAll})
 	if req != nil || n != 0 || !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Errorf("%d, %v, %v", n, req, err)
 	}
-	if v.held() != 0 || v.ep.stream.first != nil || src.streams != nil || c.dropped == nil {
-		t.Errorf("%d bytes are held", v.held())
+	if v.accounts.held() != 0 || v.ep.stream.first != nil || src.streams != nil || c.dropped == nil {
+		t.Errorf("%d bytes are held", v.accounts.held())
 	}
 }

@@ -33,7 +33,7 @@ func TestHostileLengths(t *testing.T) {
 	}
 	for r := v.tag.oldest(); r != nil; r = v.tag.oldest() {
 		v.tag.removeUnexpected(r)
-		v.putMessage(r)
+		v.tag.putMessage(r)
 	}
 	v.exchange()
 }
@@ -43,19 +43,19 @@ func TestHostileIDs(t *testing.T) {
 	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, 3, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
 		req, ep := proto.RequestID(id), proto.EndpointID(id)
-		v.dropped("sync ack", v.onEagerSyncAck(nil, proto.EagerSyncAck{ReqID: req}.Append(nil), nil))
-		v.dropped("rtr", v.onRndvRTR(nil, proto.RndvRTR{SendReqID: req, Size: 8}.Append(nil), nil))
-		v.dropped("data", v.onRndvData(nil, proto.RndvData{RecvReqID: req}.Append(nil), nil))
-		v.dropped("ats", v.onRndvATS(nil, proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
-		v.dropped("atp", v.onRndvATP(nil, proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
-		v.dropped("rts", v.onRndvRTS(nil, proto.RndvRTS{EpID: ep, ReqID: 5, Size: 100}.Append(nil), nil))
+		v.dropped("sync ack", v.tag.onEagerSyncAck(nil, proto.EagerSyncAck{ReqID: req}.Append(nil), nil))
+		v.dropped("rtr", v.rndv.onRndvRTR(nil, proto.RndvRTR{SendReqID: req, Size: 8}.Append(nil), nil))
+		v.dropped("data", v.rndv.onRndvData(nil, proto.RndvData{RecvReqID: req}.Append(nil), nil))
+		v.dropped("ats", v.rndv.onRndvATS(nil, proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
+		v.dropped("atp", v.rndv.onRndvATP(nil, proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
+		v.dropped("rts", v.rndv.onRndvRTS(nil, proto.RndvRTS{EpID: ep, ReqID: 5, Size: 100}.Append(nil), nil))
 		if id != 0 {
-			m := proto.Wireup{Type: proto.WireupReply, SrcEp: 7, DstEp: ep, Address: v.emptyAddress()}
+			m := proto.Wireup{Type: proto.WireupReply, SrcEp: 7, DstEp: ep, Address: v.own.emptyAddress()}
 			b, err := m.Append(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.dropped("wireup reply", v.onWireup(nil, b, nil))
+			v.dropped("wireup reply", v.wireups.onWireup(nil, b, nil))
 		}
 	}
 	// The ids of requests of another kind.
@@ -65,10 +65,10 @@ func TestHostileIDs(t *testing.T) {
 	}
 	sync := v.syncSend(2)
 	id := proto.RequestID(sync.localID)
-	v.dropped("rtr for a synchronous send", v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 8}.Append(nil), nil))
-	v.dropped("data for a synchronous send", v.onRndvData(nil, proto.RndvData{RecvReqID: id}.Append(nil), nil))
-	v.dropped("ats for a synchronous send", v.onRndvATS(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
-	v.dropped("atp for a synchronous send", v.onRndvATP(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.dropped("rtr for a synchronous send", v.rndv.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 8}.Append(nil), nil))
+	v.dropped("data for a synchronous send", v.rndv.onRndvData(nil, proto.RndvData{RecvReqID: id}.Append(nil), nil))
+	v.dropped("ats for a synchronous send", v.rndv.onRndvATS(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.dropped("atp for a synchronous send", v.rndv.onRndvATP(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
 	if recv.Done() || sync.Done() {
 		t.Error("an operation was ended")
 	}
@@ -82,11 +82,11 @@ func TestHostileFragments(t *testing.T) {
 	v := newTarget(t)
 	first := func(id, total, n int) error {
 		b := proto.EagerFirst{Tag: 0xF1, TotalLen: total, MsgID: proto.MessageID(id)}.Append(nil)
-		return v.onEagerFirst(nil, append(b, make([]byte, n)...), nil)
+		return v.tag.onEagerFirst(nil, append(b, make([]byte, n)...), nil)
 	}
 	middle := func(id, off, n int) error {
 		b := proto.EagerMiddle{MsgID: proto.MessageID(id), Offset: off}.Append(nil)
-		return v.onEagerMiddle(nil, append(b, make([]byte, n)...), nil)
+		return v.tag.onEagerMiddle(nil, append(b, make([]byte, n)...), nil)
 	}
 	if err := first(1, 100, 10); err != nil {
 		t.Fatal(err)
@@ -129,13 +129,13 @@ func TestHostileFragments(t *testing.T) {
 	for _, n := range []uint64{1 << 63, 1<<63 - 1, hugeLength + 1} {
 		b := proto.EagerFirst{Tag: 0xF1, MsgID: 7}.Append(nil)
 		binary.LittleEndian.PutUint64(b[8:], n)
-		v.refused(fmt.Sprintf("a length of %#x", n), v.onEagerFirst(nil, b, nil))
+		v.refused(fmt.Sprintf("a length of %#x", n), v.tag.onEagerFirst(nil, b, nil))
 		b = proto.EagerSyncFirst{EagerFirst: proto.EagerFirst{Tag: 0xF1, MsgID: 7}}.Append(nil)
 		binary.LittleEndian.PutUint64(b[8:], n)
-		v.refused(fmt.Sprintf("a length of %#x, synchronous", n), v.onEagerSyncFirst(nil, b, nil))
+		v.refused(fmt.Sprintf("a length of %#x, synchronous", n), v.tag.onEagerSyncFirst(nil, b, nil))
 		if n < 1<<63 {
 			offer := proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Header: 0xF1, Size: int(n)}
-			v.refused(fmt.Sprintf("an offer of %#x bytes", n), v.onRndvRTS(nil, offer.Append(nil), nil))
+			v.refused(fmt.Sprintf("an offer of %#x bytes", n), v.rndv.onRndvRTS(nil, offer.Append(nil), nil))
 		}
 	}
 	for {
@@ -161,24 +161,24 @@ func TestHostileUnexpected(t *testing.T) {
 	needtest.Goroutines(t)
 	const limit = 1 << 20
 	for name, message := range map[string]func(v *targetWorker, i int) error{
-		"empty": func(v *targetWorker, _ int) error { return v.onEagerOnly()(nil, make([]byte, 8), nil) },
-		"large": func(v *targetWorker, _ int) error { return v.onEagerOnly()(nil, make([]byte, 5000), nil) },
+		"empty": func(v *targetWorker, _ int) error { return v.tag.onEagerOnly()(nil, make([]byte, 8), nil) },
+		"large": func(v *targetWorker, _ int) error { return v.tag.onEagerOnly()(nil, make([]byte, 5000), nil) },
 		"offers": func(v *targetWorker, _ int) error {
-			return v.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: hugeLength}.Append(nil), nil)
+			return v.rndv.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: hugeLength}.Append(nil), nil)
 		},
 		"orphan fragments": func(v *targetWorker, i int) error {
 			b := proto.EagerMiddle{MsgID: proto.MessageID(i), Offset: 8}.Append(nil)
-			return v.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
+			return v.tag.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
 		},
 		"one message for ever": func(v *targetWorker, i int) error {
 			b := proto.EagerMiddle{MsgID: 1, Offset: i * 100}.Append(nil)
-			return v.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
+			return v.tag.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
 		},
 		"fragments without bytes": func(v *targetWorker, i int) error {
 			if i == limit {
 				return ucs.ErrExceedsLimit // there is no end to them, and no need for one
 			}
-			return v.onEagerMiddle(nil, proto.EagerMiddle{MsgID: 1, Offset: i}.Append(nil), nil)
+			return v.tag.onEagerMiddle(nil, proto.EagerMiddle{MsgID: 1, Offset: i}.Append(nil), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestHostileUnexpected(t *testing.T) {
 			if i > limit {
 				t.Fatal("no limit")
 			}
-			v.cancelAssemblies()
-			v.dropMessages()
+			v.eager.cancelAssemblies()
+			v.tag.dropMessages()
 			if held := v.Stats().UnexpectedBytes; held != 0 {
 				t.Errorf("%d bytes are held by nothing", held)
 			}
@@ -215,10 +215,10 @@ func TestHostileAssemblies(t *testing.T) {
 		if i*assemblySize > 2<<20 {
 			t.Fatal("no limit")
 		}
-		if v.onEagerMiddle(nil, proto.EagerMiddle{MsgID: proto.MessageID(i)}.Append(nil), nil) != nil {
+		if v.tag.onEagerMiddle(nil, proto.EagerMiddle{MsgID: proto.MessageID(i)}.Append(nil), nil) != nil {
 			break
 		}
 	}
-	v.cancelAssemblies()
+	v.eager.cancelAssemblies()
 	v.exchange()
 }

@@ -83,7 +83,7 @@ func TestRequestFromElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := v.stats.WireupSent
-				if err := v.onWireup(&from.Source, b, nil); err != nil && !(elsewhere && errors.Is(err, ucs.ErrUnreachable)) {
+				if err := v.wireups.onWireup(&from.Source, b, nil); err != nil && !(elsewhere && errors.Is(err, ucs.ErrUnreachable)) {
 					t.Fatal(err)
 				}
 				if answered := v.stats.WireupSent > before; answered == elsewhere {
@@ -111,12 +111,12 @@ func TestNoWayBackLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.onWireup(nil, b, nil); err != nil {
+		if err := v.wireups.onWireup(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if logs.Len() != 1 || len(v.byUUID) != 0 {
-		t.Errorf("%d warnings, %d peers remembered", logs.Len(), len(v.byUUID))
+	if logs.Len() != 1 || len(v.peers.byUUID) != 0 {
+		t.Errorf("%d warnings, %d peers remembered", logs.Len(), len(v.peers.byUUID))
 	}
 }
 
@@ -126,14 +126,14 @@ func TestHostileWireup(t *testing.T) {
 	const limit = 10
 	v := newTarget(t, "MAX_UNEXP_EPS", "10")
 	request := func(uuid uint64, sn uint16, src proto.EndpointID) error {
-		addr := v.described
+		addr := v.own.described
 		addr.UUID = uuid
 		m := proto.Wireup{Type: proto.WireupRequest, ConnSN: sn, SrcEp: src, Address: addr}
 		b, err := m.Append(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.onWireup(nil, b, nil)
+		return v.wireups.onWireup(nil, b, nil)
 	}
 	for i := range 1000 {
 		err := request(uint64(0xABC000+i), uint16(i), proto.EndpointID(2*i+1))
@@ -141,8 +141,8 @@ func TestHostileWireup(t *testing.T) {
 			t.Fatalf("stranger %d: %v", i, err)
 		}
 	}
-	if len(v.byUUID) != limit || v.unexpected != limit {
-		t.Errorf("%d strangers are remembered, %d endpoints counted", len(v.byUUID), v.unexpected)
+	if len(v.peers.byUUID) != limit || v.wireups.unexpected != limit {
+		t.Errorf("%d strangers are remembered, %d endpoints counted", len(v.peers.byUUID), v.wireups.unexpected)
 	}
 	before := v.Stats().Endpoints
 	for range 10 { // the same again finds what is there
@@ -159,8 +159,8 @@ func TestHostileWireup(t *testing.T) {
 			ep.destroy(ucs.ErrCanceled)
 		}
 	})
-	if v.unexpected != 0 || len(v.byUUID) != 0 {
-		t.Errorf("%d unexpected endpoints and %d peers are left", v.unexpected, len(v.byUUID))
+	if v.wireups.unexpected != 0 || len(v.peers.byUUID) != 0 {
+		t.Errorf("%d unexpected endpoints and %d peers are left", v.wireups.unexpected, len(v.peers.byUUID))
 	}
 	for i := range 2 * limit { // there is room again
 		if err := request(uint64(0xDEF000+i), 0, 1); (i < limit) != (err == nil) {
@@ -175,12 +175,12 @@ func TestHostileWireup(t *testing.T) {
 func TestHostileWireupTypes(t *testing.T) {
 	v := newTarget(t)
 	for kind := range 256 {
-		m := proto.Wireup{Type: proto.WireupType(kind), SrcEp: 5, DstEp: 0xFFFF, Address: v.emptyAddress()}
+		m := proto.Wireup{Type: proto.WireupType(kind), SrcEp: 5, DstEp: 0xFFFF, Address: v.own.emptyAddress()}
 		b, err := m.Append(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.onWireup(nil, b, nil); err != nil && !errors.Is(err, ucs.ErrIO) {
+		if err := v.wireups.onWireup(nil, b, nil); err != nil && !errors.Is(err, ucs.ErrIO) {
 			t.Errorf("type %d: %v", kind, err)
 		}
 	}
@@ -197,18 +197,18 @@ func TestHostileWireupTypes(t *testing.T) {
 // its end fails with ConnectionReset. One that is there is not disturbed.
 func TestEpCheck(t *testing.T) {
 	v := newTarget(t)
-	p := EndpointParams{Address: v.address, Flags: EndpointNoLoopback}
+	p := EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback}
 	ep, err := v.NewEndpoint(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(dst proto.EndpointID) {
-		m := proto.Wireup{Type: proto.WireupEpCheck, SrcEp: ep.localID, DstEp: dst, Address: v.described}
+		m := proto.Wireup{Type: proto.WireupEpCheck, SrcEp: ep.localID, DstEp: dst, Address: v.own.described}
 		b, err := m.Append(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.onWireup(nil, b, nil); err != nil {
+		if err := v.wireups.onWireup(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {
@@ -223,8 +223,8 @@ func TestEpCheck(t *testing.T) {
 	if !errors.Is(ep.err, ucs.ErrConnectionReset) {
 		t.Errorf("the endpoint's error is %v", ep.err)
 	}
-	if n := v.Stats().Endpoints; n != 2 || v.unexpected != 0 {
-		t.Errorf("%d endpoints, %d of them opened by peers", n, v.unexpected)
+	if n := v.Stats().Endpoints; n != 2 || v.wireups.unexpected != 0 {
+		t.Errorf("%d endpoints, %d of them opened by peers", n, v.wireups.unexpected)
 	}
 	v.exchange()
 }

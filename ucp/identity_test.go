@@ -34,7 +34,7 @@ func (v *targetWorker) says(by *located, kind proto.WireupType, uuid uint64, sn 
 	if by != nil {
 		from = &by.Source
 	}
-	return v.onWireup(from, b, nil)
+	return v.wireups.onWireup(from, b, nil)
 }
 
 // asks is a request to open an endpoint, and returns that of the worker toward the
@@ -72,7 +72,7 @@ func laneNames(ep *Endpoint) string {
 
 // part is an address without the transports that are not named.
 func (v *targetWorker) part(transports ...string) *proto.WorkerAddress {
-	a := v.described.Clone()
+	a := v.own.described.Clone()
 	for d := range a.Devices {
 		a.Devices[d].Ifaces = slices.DeleteFunc(a.Devices[d].Ifaces, func(f proto.AddressIface) bool {
 			return !slices.ContainsFunc(transports, func(t string) bool { return proto.TransportIDOf(t) == f.Transport })
@@ -121,7 +121,7 @@ func TestConfusedDeputyOver(t *testing.T) {
 			ep.destroy(ucs.ErrCanceled)
 		}
 	}
-	all := &peer.described
+	all := &peer.own.described
 	honest := laneNames(v.asks(nil, 0xABC, proto.ConnSNNone, 3, all))
 	v.toward(3).destroy(ucs.ErrCanceled)
 	held := func(p uct.Process) *located {
@@ -136,7 +136,7 @@ func TestConfusedDeputyOver(t *testing.T) {
 	try("only tcp", held(mine), peer.part("tcp"), "tcp", 0)
 	try("only cma and a target", held(mine+1), peer.part("tcp", "cma"), "tcp", 1)
 
-	third := peer.described.Clone() // that names another process beside itself
+	third := peer.own.described.Clone() // that names another process beside itself
 	for d := range third.Devices {
 		for _, f := range third.Devices[d].Ifaces {
 			if f.Transport == proto.TransportIDOf("cma") {
@@ -178,14 +178,14 @@ func TestNamesOfFiles(t *testing.T) {
 		}
 	}
 	mine := v.process()
-	v.asks(nil, 0xABC, proto.ConnSNNone, 3, &peer.described)
+	v.asks(nil, 0xABC, proto.ConnSNNone, 3, &peer.own.described)
 	honest := laneNames(v.toward(3))
 	v.toward(3).destroy(ucs.ErrCanceled)
 	if !strings.Contains(honest, "posix") {
 		t.Fatalf("lanes over %s", honest)
 	}
-	try("a process with a segment of System V", mine, &peer.described, honest, 0)
-	try("somebody else's", mine+1, &peer.described, "tcp", 1)
+	try("a process with a segment of System V", mine, &peer.own.described, honest, 0)
+	try("somebody else's", mine+1, &peer.own.described, "tcp", 1)
 	try("nothing but a name", mine, peer.part("tcp", "posix"), "tcp", 0)
 }
 
@@ -206,7 +206,7 @@ func TestSlowPeers(t *testing.T) {
 		by := newLocated(loop, true)
 		by.uid = uid
 		by.look = func() { clock, takes = clock+takes, 0 }
-		ep := v.asks(by, 0xABC, proto.ConnSNNone, id, &peer.described)
+		ep := v.asks(by, 0xABC, proto.ConnSNNone, id, &peer.own.described)
 		if got := strings.Contains(laneNames(ep), "posix"); got != want || want != (by.asked > 0) || want != (by.listeners > 0) {
 			t.Errorf("lanes over %s, looked for %d and %d times", laneNames(ep), by.asked, by.listeners)
 		}
@@ -223,7 +223,7 @@ func TestSlowPeers(t *testing.T) {
 	for range askMost / (2 * time.Millisecond) { // little, ever again
 		try(2*time.Millisecond, 9, true)
 	}
-	for r := v.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.lookups.spentAt(clock) < askMost; {
+	for r := v.admission.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.lookups.spentAt(clock) < askMost; {
 		try(2*time.Millisecond, 9, true)
 		if clock > 20*askShare*askMost {
 			t.Fatal("look-ups that take little are not charged")
@@ -236,7 +236,7 @@ func TestSlowPeers(t *testing.T) {
 // that is no claim to be somebody else.
 func TestManyHomes(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
-	addr := v.described.Clone()
+	addr := v.own.described.Clone()
 	lo := addr.Devices[0]
 	for _, ip := range []byte{7, 8} { // 192.0.2.x in the form of tcp
 		d := lo
@@ -250,7 +250,7 @@ func TestManyHomes(t *testing.T) {
 	}{{"192.0.2.7:1", 0}, {"192.0.2.8:1", 0}, {"192.0.2.9:1", 1}} {
 		before := v.stats.Refused
 		by := newLocated(c.from, false)
-		v.validateAddress(v.sourceOf(&by.Source), addr.Clone())
+		v.admission.validateAddress(v.accounts.sourceOf(&by.Source), addr.Clone())
 		if n := v.stats.Refused - before; n != c.claims {
 			t.Errorf("from %s: %d claims", c.from, n)
 		}
@@ -263,7 +263,7 @@ func TestConnectBack(t *testing.T) {
 	for _, check := range []string{"y", "n", "try"} {
 		v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
 		addr := func() *proto.WorkerAddress {
-			a := v.described.Clone()
+			a := v.own.described.Clone()
 			lo := a.Devices[slices.IndexFunc(a.Devices, func(d proto.AddressDevice) bool {
 				return d.Ifaces[0].Transport == proto.TransportIDOf("tcp")
 			})]
@@ -287,7 +287,7 @@ func TestConnectBack(t *testing.T) {
 		} {
 			a := addr()
 			by := newLocated(c.from, c.here)
-			v.validateAddress(v.sourceOf(&by.Source), a)
+			v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
 			var got []string
 			a.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 				switch {
@@ -347,18 +347,18 @@ func TestStolenUUID(t *testing.T) {
 	type step func(t *testing.T, v, peer, evil *targetWorker)
 	var ep *Endpoint
 	theft := func(t *testing.T, v, peer, evil *targetWorker) {
-		if v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &evil.described) == nil {
+		if v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &evil.own.described) == nil {
 			t.Error("the stranger has no endpoint of his own")
 		}
 	}
 	own := func(t *testing.T, v, peer, evil *targetWorker) {
 		var err error
-		if ep, err = v.NewEndpoint(EndpointParams{Address: peer.address}); err != nil {
+		if ep, err = v.NewEndpoint(EndpointParams{Address: peer.own.address}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	comes := func(t *testing.T, v, peer, evil *targetWorker) {
-		if v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described) == nil {
+		if v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.own.described) == nil {
 			t.Error("the peer is not connected")
 		}
 	}
@@ -382,19 +382,19 @@ func TestStolenUUID(t *testing.T) {
 			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.life.Mine() {
 				t.Error("the stranger is not kept apart")
 			}
-			if k := ep.peer.identity; k.nextSN != 1 || !ep.leadsTo(&peer.described) {
+			if k := ep.peer.identity; k.nextSN != 1 || !ep.leadsTo(&peer.own.described) {
 				t.Errorf("the next endpoint would have number %d", k.nextSN)
 			}
-			if !slices.Equal(entriesOf(ep.peer.address), entriesOf(&peer.described)) {
+			if !slices.Equal(entriesOf(ep.peer.address), entriesOf(&peer.own.described)) {
 				t.Error("the stranger's address has taken the place of the peer's")
 			}
 			// The second pair is not disturbed either.
-			two, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+			two, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.asks(newLocated(loop, true), peer.uuid, 1, evilID+2, &evil.described)
-			v.asks(newLocated(loop, true), peer.uuid, 1, peersID+2, &peer.described)
+			v.asks(newLocated(loop, true), peer.uuid, 1, evilID+2, &evil.own.described)
+			v.asks(newLocated(loop, true), peer.uuid, 1, peersID+2, &peer.own.described)
 			if two.remoteID != peersID+2 {
 				t.Errorf("the second endpoint is with %#x", two.remoteID)
 			}
@@ -403,7 +403,7 @@ func TestStolenUUID(t *testing.T) {
 					ep.destroy(ucs.ErrCanceled)
 				}
 			})
-			if k := v.byUUID[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpointCount != 0 {
+			if k := v.peers.byUUID[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpointCount != 0 {
 				t.Errorf("left of the peer: %+v", k)
 			}
 		})
@@ -413,14 +413,14 @@ func TestStolenUUID(t *testing.T) {
 // TestStolenAddress: who is at another IP address cannot use the peer's own address.
 func TestStolenAddress(t *testing.T) {
 	v, peer, _ := strangers(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := v.asks(newLocated("192.0.2.1:4000", false), peer.uuid, 0, evilID, &peer.described); s != nil || ep.remoteID != 0 {
+	if s := v.asks(newLocated("192.0.2.1:4000", false), peer.uuid, 0, evilID, &peer.own.described); s != nil || ep.remoteID != 0 {
 		t.Errorf("the endpoint is with %#x", ep.remoteID)
 	}
-	v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described)
+	v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.own.described)
 	if ep.remoteID != peersID {
 		t.Error("the peer is not connected")
 	}
@@ -430,7 +430,7 @@ func TestStolenAddress(t *testing.T) {
 // another's, is none.
 func TestStolenReply(t *testing.T) {
 	v, peer, evil := strangers(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,7 +438,7 @@ func TestStolenReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := newLocated(loop, true)
-	v.asks(by, evil.uuid, 0, evilID, &evil.described)
+	v.asks(by, evil.uuid, 0, evilID, &evil.own.described)
 	none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
 	reply := func(by *located, kind proto.WireupType, uuid uint64, src proto.EndpointID) {
 		t.Helper()
@@ -469,7 +469,7 @@ func TestStolenReply(t *testing.T) {
 // does the same one when nobody leads there any more.
 func TestRequestBehindReply(t *testing.T) {
 	v, peer, _ := strangers(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,7 +484,7 @@ func TestRequestBehindReply(t *testing.T) {
 	request := func(sn uint16, src proto.EndpointID) (opened int, dropped, sent uint64) {
 		t.Helper()
 		n, was := v.endpoints.Len(), v.stats
-		if err := v.says(newLocated(loop, true), proto.WireupRequest, peer.uuid, sn, src, 0, &peer.described); err != nil {
+		if err := v.says(newLocated(loop, true), proto.WireupRequest, peer.uuid, sn, src, 0, &peer.own.described); err != nil {
 			t.Fatal(err)
 		}
 		return v.endpoints.Len() - n, uint64(v.stats.Dropped - was.Dropped), uint64(v.stats.WireupSent - was.WireupSent)
@@ -510,7 +510,7 @@ func TestWiden(t *testing.T) {
 		peer := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 		by := newLocated(loop, true)
 		by.holder = 1 // it cannot be told who
-		opened := v.asks(by, peer.uuid, 0, peersID, &peer.described)
+		opened := v.asks(by, peer.uuid, 0, peersID, &peer.own.described)
 		if got := laneNames(opened); got != "tcp" {
 			t.Fatalf("lanes over %s", got)
 		}
@@ -522,7 +522,7 @@ func TestWiden(t *testing.T) {
 			opened.outstanding.push(r)
 			defer opened.outstanding.remove(r)
 		}
-		ep, err := v.NewEndpoint(EndpointParams{Address: peer.address, Name: "mine"})
+		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address, Name: "mine"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -546,7 +546,7 @@ func TestWiden(t *testing.T) {
 			t.Error(err)
 		}
 		until(t, "message over the new lanes", func() bool { return peer.tag.oldest() != nil }, v, peer)
-		peer.dropMessages()
+		peer.tag.dropMessages()
 	}
 }
 
@@ -554,29 +554,31 @@ func TestWiden(t *testing.T) {
 // he opened leads to him, so the application does not get it.
 func TestMixedAddress(t *testing.T) {
 	v, peer, evil := strangers(t)
-	port := func(w *targetWorker) uint16 { return binary.BigEndian.Uint16(w.described.Devices[0].Ifaces[0].Addr) }
-	mixed := evil.described.Clone()
-	mixed.Devices = append(mixed.Devices, peer.described.Clone().Devices...)
+	port := func(w *targetWorker) uint16 {
+		return binary.BigEndian.Uint16(w.own.described.Devices[0].Ifaces[0].Addr)
+	}
+	mixed := evil.own.described.Clone()
+	mixed.Devices = append(mixed.Devices, peer.own.described.Clone().Devices...)
 	s := v.asks(newLocated(loop, true), peer.uuid, 0, evilID, mixed)
-	if s == nil || s.leadsTo(&peer.described) {
+	if s == nil || s.leadsTo(&peer.own.described) {
 		t.Fatal("the stranger's endpoint does not lead to him: the test tests nothing")
 	}
-	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ep == s || ep.remoteID != 0 || !ep.leadsTo(&peer.described) {
+	if ep == s || ep.remoteID != 0 || !ep.leadsTo(&peer.own.described) {
 		t.Error("the application got the stranger's endpoint")
 	}
 	// Where the kernel says that another user listens, naming that does not help.
 	other := newLocated(loop, true)
 	other.others = []uint16{port(peer)}
 	v.asks(other, peer.uuid, 0, evilID+2, mixed)
-	v.asks(other, peer.uuid, 0, evilID+4, &peer.described)
+	v.asks(other, peer.uuid, 0, evilID+4, &peer.own.described)
 	if ep.remoteID != 0 || v.toward(evilID+4) != nil {
 		t.Errorf("the endpoint is with %#x", ep.remoteID)
 	}
-	v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described)
+	v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.own.described)
 	if ep.remoteID != peersID {
 		t.Error("the peer is not connected")
 	}

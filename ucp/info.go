@@ -25,9 +25,9 @@ func (w *Worker) WriteInfo(out io.Writer) error {
 	if w.missing() {
 		return errMissing("Worker.WriteInfo", w == nil)
 	}
-	w.acquireRead()
+	w.owner.acquireRead()
 	text, err := w.info()
-	w.releaseRead()
+	w.owner.releaseRead()
 	if err == nil {
 		_, err = out.Write(text)
 	}
@@ -35,13 +35,13 @@ func (w *Worker) WriteInfo(out io.Writer) error {
 }
 
 func (w *Worker) info() ([]byte, error) {
-	if err := w.packAddress(); err != nil {
+	if err := w.own.packAddress(); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
 	ew := errWriter{w: &b}
 	ew.printf("#\n# UCP worker '%s'\n#\n", w.name)
-	ew.printf("#                 address: %d bytes\n", len(w.address))
+	ew.printf("#                 address: %d bytes\n", len(w.own.address))
 	if w.ctx.params.Features&(FeatureAMO32|FeatureAMO64) != 0 {
 		var list []string
 		for _, i := range w.ifaces {
@@ -68,9 +68,9 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 	if ep.missing() {
 		return errMissing("Endpoint.WriteInfo", ep == nil)
 	}
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	text := ep.info()
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 	_, err := w.Write(text)
 	return err
 }
@@ -135,8 +135,8 @@ func (ep *Endpoint) EvaluatePerf(p PerfParams) (PerfAttr, error) {
 	if ep.missing() {
 		return PerfAttr{}, errMissing("Endpoint.EvaluatePerf", ep == nil)
 	}
-	ep.w.acquireRead()
-	defer ep.w.releaseRead()
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
 	switch err := ep.gone(); {
 	case p.MessageSize < 0:
 		return PerfAttr{}, fmt.Errorf("ucp: a message of %d bytes: %w", p.MessageSize, ucs.ErrInvalidParam)

@@ -101,7 +101,7 @@ func (ep *Endpoint) keepalive() {
 	if ep.gone() != nil || !ask || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
 		return
 	}
-	if ep.w.packAddress() != nil {
+	if ep.w.own.packAddress() != nil {
 		return
 	}
 	ep.state |= epChecking // one at a time: a peer may be stopped for long

@@ -12,6 +12,14 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
+// laneSelection chooses the lanes of a worker's endpoints, and keeps what was chosen.
+type laneSelection struct {
+	w         *Worker
+	locals    []proto.LocalIface // the interfaces, as selection sees them
+	lastLanes proto.LaneCache    // of the last destination
+	configs   map[string]*epConfig
+}
+
 // epConfig is what endpoints with the same lanes have in common: the limits of
 // the transports and the decision tables. It does not change once made, but for
 // the tables of rma, which are made with the first key.
@@ -82,26 +90,27 @@ func (p *lanePlan) key() string {
 }
 
 // configFor returns the configuration for a choice of lanes.
-func (w *Worker) configFor(p *lanePlan) *epConfig {
+func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
+	w := ls.w
 	key := p.key()
-	if c := w.configs[key]; c != nil {
+	if c := ls.configs[key]; c != nil {
 		return c
 	}
 	am := &p.chosen.Lanes[p.chosen.AM]
 	i, segSize := w.ifaces[am.Local], am.SegSize
 	a := i.attr
-	perf := w.lanePerf(i, segSize)
-	in := proto.ProtoInput{AM: perf, Settings: w.protoSettings(i)}
+	perf := ls.lanePerf(i, segSize)
+	in := proto.ProtoInput{AM: perf, Settings: ls.protoSettings(i)}
 	c := &epConfig{
 		chosen:   p.shared(),
-		lanes:    w.laneMap(p.chosen),
+		lanes:    ls.laneMap(p.chosen),
 		maxBcopy: a.AM.MaxBcopy,
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
 		segSize:  segSize,
 	}
-	c.lanes.checked = w.checkedLanes(p.chosen)
-	c.eager = w.eagerRails(p, &in)
+	c.lanes.checked = ls.checkedLanes(p.chosen)
+	c.eager = w.eager.eagerRails(p, &in)
 	for _, e := range c.eager[1:] {
 		if e.zcopy > 0 {
 			c.maxIOV = min(c.maxIOV, w.ifaces[p.chosen.Lanes[e.lane].Local].attr.AM.MaxIOV)
@@ -116,10 +125,10 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	for _, k := range c.lanes.bandwidth {
 		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
-		perf := w.lanePerf(i, l.SegSize)
+		perf := ls.lanePerf(i, l.SegSize)
 		perf.Bandwidth *= w.ctx.settings.pathShare(onDevice[i.attr.Resource.Device])
 		onDevice[i.attr.Resource.Device]++
-		way := memoryLane{lane: k, keyed: w.keyed(i.md), md: uint8(i.md), peerMD: l.DstMD}
+		way := memoryLane{lane: k, keyed: w.rndv.keyed(i.md), md: uint8(i.md), peerMD: l.DstMD}
 		if way.keyed && way.peerMD >= proto.MaxMDs {
 			continue // no key can name its domain
 		}
@@ -134,10 +143,10 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 			c.maxIOV = min(c.maxIOV, max(i.attr.Get.MaxIOV, 1))
 		}
 	}
-	c.keys = w.messageKeys(c)
+	c.keys = w.rndv.messageKeys(c)
 	c.maps = p.maps
 	for _, m := range p.maps {
-		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
+		in.Map = append(in.Map, ls.lanePerf(m.iface, 0))
 	}
 	c.putInOrder = !w.ctx.settings.RndvFlush && len(c.put) == 1 && c.put[0].lane == c.lanes.am && a.Flags.Has(uct.IfacePutAMOrder)
 	for _, m := range p.maps {
@@ -153,9 +162,9 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		c.maxBcopy = min(c.maxBcopy, segSize)
 		c.maxZcopy = min(c.maxZcopy, segSize)
 	}
-	if len(w.configs) < maxConfigs {
-		w.tellLanes(len(w.configs), p.chosen)
-		w.configs[key] = c
+	if len(ls.configs) < maxConfigs {
+		w.tellLanes(len(ls.configs), p.chosen)
+		ls.configs[key] = c
 	}
 	if w.ctx.settings.ProtoInfo.prints(w.ctx.log) {
 		w.printTables(c, c.explain(w, nil))
@@ -247,13 +256,14 @@ func newLaneMap(c *proto.LaneConfig) laneMap {
 }
 
 // laneMap is newLaneMap as the settings want it.
-func (w *Worker) laneMap(c *proto.LaneConfig) laneMap {
+func (ls *laneSelection) laneMap(c *proto.LaneConfig) laneMap {
+	w := ls.w
 	m := newLaneMap(c)
 	if w.ctx.settings.WireupByAM {
 		m.wireup = m.am
 	}
 	if w.ctx.settings.SingleNet {
-		m.bandwidth = w.oneNetDevice(c, m.bandwidth)
+		m.bandwidth = ls.oneNetDevice(c, m.bandwidth)
 	}
 	return m
 }
@@ -261,7 +271,8 @@ func (w *Worker) laneMap(c *proto.LaneConfig) laneMap {
 // oneNetDevice leaves out lanes of all network devices but one
 // (ucp_proto_multi_filter_single_net_device in src/ucp/proto/proto_multi.c, which goes by
 // the place of devices in the machine, where this goes by their names).
-func (w *Worker) oneNetDevice(c *proto.LaneConfig, lanes []uint8) []uint8 {
+func (ls *laneSelection) oneNetDevice(c *proto.LaneConfig, lanes []uint8) []uint8 {
+	w := ls.w
 	network := func(k uint8) (device string, is bool) {
 		r := &w.ifaces[c.Lanes[k].Local].attr.Resource
 		return r.Device, r.Type == uct.DeviceNetwork
@@ -320,7 +331,8 @@ func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
 // the keepalive goes where there are some, after half a minute. A choice
 // without a keepalive lane has nothing but these questions, so there all lanes
 // are asked that do not watch.
-func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
+func (ls *laneSelection) checkedLanes(c *proto.LaneConfig) (list []uint8) {
+	w := ls.w
 	for k := range c.Lanes {
 		a := w.ifaces[c.Lanes[k].Local].attr
 		if !a.Flags.Has(uct.IfaceEpCheck) || a.Flags.Has(uct.IfaceEpKeepalive) {
@@ -336,7 +348,8 @@ func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
 // What the cost model is told of lanes, and what the user wants of it.
 
 // lanePerf describes an interface for the cost model.
-func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
+func (ls *laneSelection) lanePerf(i *iface, segSize int) proto.LanePerf {
+	w := ls.w
 	a, md := i.attr, w.mds[i.md].Attr()
 	_, ppn := w.ctx.estimates()
 	p := proto.LanePerf{
@@ -358,7 +371,7 @@ func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
 	}
 	// Memory that was not registered before is reached without a key, or by one that
 	// the message brings.
-	if md.Flags&uct.MDFlagNeedRkey == 0 || w.keyed(i.md) {
+	if md.Flags&uct.MDFlagNeedRkey == 0 || w.rndv.keyed(i.md) {
 		if a.Flags.Has(uct.IfacePutZcopy) {
 			p.PutZcopy = a.Put.MaxZcopy
 		}
@@ -373,7 +386,8 @@ func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
 }
 
 // protoSettings are the user's thresholds for an interface.
-func (w *Worker) protoSettings(i *iface) proto.ProtoSettings {
+func (ls *laneSelection) protoSettings(i *iface) proto.ProtoSettings {
+	w := ls.w
 	s := &w.ctx.settings
 	rndv := s.RndvThresh.Inter
 	if i.attr.Resource.Type != uct.DeviceNetwork {

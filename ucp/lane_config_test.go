@@ -96,6 +96,7 @@ func (e *askedEndpoint) Check(*uct.Completion) error { e.asked++; return nil }
 // all if there is none.
 func TestCheckedLanes(t *testing.T) {
 	var w Worker
+	w.setUp()
 	var lanes []proto.Lane
 	for i, a := range []uct.IfaceAttr{
 		{Flags: uct.IfaceEpCheck, Resource: uct.Resource{Type: uct.DeviceShared}},
@@ -116,7 +117,7 @@ func TestCheckedLanes(t *testing.T) {
 		{2, []uint8{0}},
 		{4, []uint8{0, 4}},
 	} {
-		got := w.checkedLanes(&proto.LaneConfig{Lanes: lanes, Keepalive: c.keepalive})
+		got := w.selection.checkedLanes(&proto.LaneConfig{Lanes: lanes, Keepalive: c.keepalive})
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("keepalive over lane %d (-want +got):\n%s", c.keepalive, diff)
 		}

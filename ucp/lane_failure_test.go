@@ -33,17 +33,17 @@ func TestLaneGivenUp(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v, peer, _ := strangers(t)
 			asks, other := newLocated(loop, true), newLocated(loop, true)
-			ep := v.asks(asks, peer.uuid, 0, peersID, &peer.described)
-			if v.asks(other, peer.uuid, 1, peersID+2, &peer.described) == nil || ep == nil {
+			ep := v.asks(asks, peer.uuid, 0, peersID, &peer.own.described)
+			if v.asks(other, peer.uuid, 1, peersID+2, &peer.own.described) == nil || ep == nil {
 				t.Fatal("no endpoints")
 			}
 			if c.mine {
-				if mine, err := v.NewEndpoint(EndpointParams{Address: peer.address}); err != nil || mine != ep {
+				if mine, err := v.NewEndpoint(EndpointParams{Address: peer.own.address}); err != nil || mine != ep {
 					t.Fatalf("another endpoint: %v", err)
 				}
 			}
 			asks.shared = c.used == "to send"
-			if c.used == "to ask" && v.asks(asks, peer.uuid, 2, peersID+4, &peer.described) == nil {
+			if c.used == "to ask" && v.asks(asks, peer.uuid, 2, peersID+4, &peer.own.described) == nil {
 				t.Fatal("no other endpoint")
 			}
 			endpointError(nil, ep, c.cause)

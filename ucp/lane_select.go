@@ -16,14 +16,15 @@ import (
 
 // selectLanes decides which interface leads to which entry of an address. The second
 // addresses of devices count only where nothing is reached by the first ones.
-func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, proto.LaneTrace, error) {
-	in := w.laneInput(addr, mode, &rules)
+func (ls *laneSelection) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, proto.LaneTrace, error) {
+	w := ls.w
+	in := ls.laneInput(addr, mode, &rules)
 	choose := proto.SelectLanes
 	if rules.answer {
 		choose = proto.SelectAux
 	}
 	c, trace, err := choose(in)
-	if err != nil && !rules.cm && w.dualStack() {
+	if err != nil && !rules.cm && w.own.dualStack() {
 		rules.second = true
 		if c, second, seconds := choose(in); seconds == nil {
 			return c, second, nil
@@ -37,25 +38,27 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules lane
 
 // chooseLanes is selectLanes that remembers its last choice. It returns the digest of
 // the trace.
-func (w *Worker) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, uint64, error) {
+func (ls *laneSelection) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, uint64, error) {
+	w := ls.w
 	plain := rules.plain()
 	var mismatch error
 	rules.mismatch = &mismatch
 	if plain {
-		c, why, err := w.lastLanes.Select(w.laneInput(addr, mode, &rules))
-		if err == nil || !w.dualStack() {
-			return c, why, w.mismatched(mismatch, err, mode, &rules)
+		c, why, err := ls.lastLanes.Select(ls.laneInput(addr, mode, &rules))
+		if err == nil || !w.own.dualStack() {
+			return c, why, ls.mismatched(mismatch, err, mode, &rules)
 		}
 	}
-	c, trace, err := w.selectLanes(addr, mode, rules)
-	return c, trace.Digest(), w.mismatched(mismatch, err, mode, &rules)
+	c, trace, err := ls.selectLanes(addr, mode, rules)
+	return c, trace.Digest(), ls.mismatched(mismatch, err, mode, &rules)
 }
 
 // mismatched is the error of a choice of lanes, err, toward a peer that takes an interface
 // here for reachable which it cannot use, as mismatch says. Nothing else it could be reached
 // by helps where that peer is certain to choose that interface: its messages would be lost. In
 // ErrModePeer, and by socket address, it may choose another one, and is warned of.
-func (w *Worker) mismatched(mismatch, err error, mode ErrMode, rules *laneRules) error {
+func (ls *laneSelection) mismatched(mismatch, err error, mode ErrMode, rules *laneRules) error {
+	w := ls.w
 	switch {
 	case mismatch == nil || err != nil:
 		return err
@@ -67,7 +70,8 @@ func (w *Worker) mismatched(mismatch, err error, mode ErrMode, rules *laneRules)
 }
 
 // laneInput is what the selection goes by.
-func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) *proto.LaneInput {
+func (ls *laneSelection) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) *proto.LaneInput {
+	w := ls.w
 	eps, ppn := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
@@ -86,7 +90,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		ErrMode:      proto.ErrMode(mode),
 		Keepalive:    mode != ErrModeNone,
 		CM:           rules.cm,
-		Local:        w.locals,
+		Local:        ls.locals,
 		Remote:       addr,
 		NumEndpoints: eps,
 		PPN:          ppn,
@@ -95,7 +99,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 	}
 	// Where lanes are connected pairwise both sides must have the same.
 	in.Limits.Slow = w.ctx.peerRelease() == PeerRelease113 &&
-		slices.ContainsFunc(w.locals, func(l proto.LocalIface) bool { return l.Attr.Flags&uct.IfaceConnectToIface == 0 })
+		slices.ContainsFunc(ls.locals, func(l proto.LocalIface) bool { return l.Attr.Flags&uct.IfaceConnectToIface == 0 })
 	in.Reachable = func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
 		if len(rules.refused) > 0 {
 			if err := rules.refused[laneRoute{local, numbers[f]}]; err != nil {
@@ -161,10 +165,11 @@ func (i *iface) isOf(device string) error {
 }
 
 // local describes an interface for the selection of lanes.
-func (w *Worker) local(i *iface) proto.LocalIface {
+func (ls *laneSelection) local(i *iface) proto.LocalIface {
+	w := ls.w
 	l := proto.LocalIface{
 		Transport: i.id,
-		Device:    w.deviceNumber(i),
+		Device:    ls.deviceNumber(i),
 		MD:        uint8(i.md),
 		Auxiliary: w.ctx.resources[i.index].auxiliary,
 		Attr:      *i.attr,
@@ -179,7 +184,8 @@ func (w *Worker) local(i *iface) proto.LocalIface {
 }
 
 // deviceNumber gives interfaces of one device the same number.
-func (w *Worker) deviceNumber(i *iface) int {
+func (ls *laneSelection) deviceNumber(i *iface) int {
+	w := ls.w
 	for k, o := range w.ifaces {
 		if o == i || o.md == i.md && o.attr.Resource.Device == i.attr.Resource.Device {
 			return k

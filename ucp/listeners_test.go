@@ -23,7 +23,7 @@ func TestListenersAsked(t *testing.T) {
 	}
 	look := func(a *proto.WorkerAddress) (asked, believed int, said *proto.WorkerAddress) {
 		before := by.listeners
-		said = v.validateAddress(v.sourceOf(&by.Source), a)
+		said = v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
 		return by.listeners - before, a.NumIfaces(), said
 	}
 	if asked, believed, said := look(named(10, 10, 11, 10)); asked != 2 || believed != 4 || said != nil {
@@ -38,10 +38,10 @@ func TestListenersAsked(t *testing.T) {
 		t.Errorf("100 ports: asked %d times, %d believed", asked, believed)
 	}
 	by.others = nil
-	if err := v.checkRate(v.sourceOf(&by.Source)); err != nil {
+	if err := v.admission.checkRate(v.accounts.sourceOf(&by.Source)); err != nil {
 		t.Fatal(err)
 	}
-	r := v.rates[v.sourceOf(&by.Source).account().ledger.Source()]
+	r := v.admission.rates[v.accounts.sourceOf(&by.Source).account().ledger.Source()]
 	r.lookups = timeBudget{2 * askMost, askClock()}
 	if asked, believed, said := look(named(10)); asked != 0 || believed != 0 || said == nil {
 		t.Errorf("who has taken too long: asked %d times, %d believed, said %v", asked, believed, said)

@@ -15,8 +15,8 @@ import (
 // revive makes the worker one that can be closed: nothing of self is lost, but the rest of
 // the closing of an endpoint.
 func (s *shared) revive() {
-	s.gate, s.engine = gateShared, engine.New((*sleepers)(s.Worker))
-	s.wake.engine = s.engine
+	s.owner.gate, s.owner.engine = gateShared, engine.New((*sleepers)(s.Worker))
+	s.wake.engine = s.owner.engine
 	if s.own.life.Stage == life.Gone {
 		s.own.closeLanes(false)
 		s.endpoints.Remove(uint64(s.own.localID))
@@ -73,8 +73,8 @@ func TestLostBesideWaiters(t *testing.T) {
 				}
 			}()
 			s.until("a wait", func() bool {
-				s.acquireRead()
-				defer s.releaseRead()
+				s.owner.acquireRead()
+				defer s.owner.releaseRead()
 				return r.waiters != nil
 			})
 		}

@@ -28,7 +28,7 @@ type otherManager struct {
 
 // before puts the manager in front of those of a worker.
 func (o *otherManager) before(w *Worker) {
-	w.connManagers()
+	w.conns.connManagers()
 	w.conns.managers = slices.DeleteFunc(w.conns.managers, func(m manager) bool { return m.uct == nil })
 	w.conns.managers = append([]manager{{name: "other", uct: o}}, w.conns.managers...)
 	w.uctw.AddProgress(o)

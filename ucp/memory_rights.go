@@ -9,6 +9,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
+// memoryRights is what a worker needs to open memory to one peer and not to others.
+type memoryRights struct {
+	w       *Worker
+	guards  guards
+	scopers []scoper // domains that can tell peers apart
+}
+
 // Allow gives the peer of an endpoint access to memory that was mapped for selected peers
 // (MemMapParams.Peers). The peer may use any of its endpoints to this worker, until the
 // application closes its last endpoint to the peer. Other memory gives ucs.ErrInvalidParam.
@@ -24,8 +31,8 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	case m.region == nil:
 		return nil // of an empty handle there is nothing to access
 	}
-	ep.w.acquireRead()
-	defer ep.w.releaseRead()
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
 	if err := ep.usable(); err != nil {
 		return err
 	}
@@ -38,8 +45,8 @@ func (m *Memory) Allow(ep *Endpoint) error {
 		return err
 	}
 	m.region.Admit(ep.identity())
-	for k := range ep.w.scopers {
-		s := &ep.w.scopers[k]
+	for k := range ep.w.rights.scopers {
+		s := &ep.w.rights.scopers[k]
 		md := ep.w.mds[s.md]
 		a := md.Attr()
 		if a.Flags&uct.MDFlagNeedRkey != 0 || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
@@ -76,19 +83,20 @@ type scoper struct {
 }
 
 // scopesOf returns a peer as the domains know it that can tell peers apart.
-func (w *Worker) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
-	if len(w.scopers) == 0 {
+func (mr *memoryRights) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
+	if len(mr.scopers) == 0 {
 		return nil
 	}
-	list := make([]uct.Scope, len(w.scopers))
-	for k := range w.scopers {
-		list[k] = w.scopers[k].Scope(w.partOf(addr, w.scopers[k].md))
+	list := make([]uct.Scope, len(mr.scopers))
+	for k := range mr.scopers {
+		list[k] = mr.scopers[k].Scope(mr.partOf(addr, mr.scopers[k].md))
 	}
 	return list
 }
 
 // partOf lists the entries of an address that are of a domain's transports.
-func (w *Worker) partOf(addr *proto.WorkerAddress, md int) (list []uct.ReachableParams) {
+func (mr *memoryRights) partOf(addr *proto.WorkerAddress, md int) (list []uct.ReachableParams) {
+	w := mr.w
 	list = make([]uct.ReachableParams, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 		if slices.ContainsFunc(w.ifaces, func(i *iface) bool { return i.md == md && i.id == f.Transport }) {
@@ -110,7 +118,7 @@ func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHa
 	if g.scope < 0 || ep.dest == nil || g.scope >= len(ep.dest.scopes) {
 		return g.md.Register(buf, access)
 	}
-	return ep.w.scopers[g.scope].RegisterFor(buf, access, ep.dest.scopes[g.scope])
+	return ep.w.rights.scopers[g.scope].RegisterFor(buf, access, ep.dest.scopes[g.scope])
 }
 
 // offeredOver is told by which connection the peer of an endpoint offers data. If it may
@@ -122,7 +130,7 @@ func (ep *Endpoint) offeredOver(src *uct.Source) {
 		return
 	}
 	for k, s := range ep.dest.scopes {
-		if ep.w.scopers[k].Excludes(s, src) {
+		if ep.w.rights.scopers[k].Excludes(s, src) {
 			ep.state |= epNoRemoteWrite
 		}
 	}
@@ -136,31 +144,33 @@ type guards struct {
 }
 
 // guardedBy takes the domain of an interface, if it is one.
-func (w *Worker) guardedBy(i *iface) {
+func (mr *memoryRights) guardedBy(i *iface) {
+	w := mr.w
 	md := w.mds[i.md]
 	f := md.Attr().Flags
 	if f&uct.MDFlagRegister == 0 || f&uct.MDFlagNeedRkey != 0 {
 		return
 	}
-	g := guard{md: md, scope: w.scoperOf(i.md)}
-	if i.attr.Flags.Has(uct.IfacePutZcopy) && !slices.Contains(w.guards.put, g) {
-		w.guards.put = append(w.guards.put, g)
+	g := guard{md: md, scope: mr.scoperOf(i.md)}
+	if i.attr.Flags.Has(uct.IfacePutZcopy) && !slices.Contains(mr.guards.put, g) {
+		mr.guards.put = append(mr.guards.put, g)
 	}
-	if i.attr.Flags.Has(uct.IfaceGetZcopy) && !slices.Contains(w.guards.get, g) {
-		w.guards.get = append(w.guards.get, g)
+	if i.attr.Flags.Has(uct.IfaceGetZcopy) && !slices.Contains(mr.guards.get, g) {
+		mr.guards.get = append(mr.guards.get, g)
 	}
 }
 
 // scoperOf returns the index of a domain among those that can tell peers apart, -1 if
 // it cannot.
-func (w *Worker) scoperOf(md int) int {
+func (mr *memoryRights) scoperOf(md int) int {
+	w := mr.w
 	s, ok := w.mds[md].(uct.Scoper)
 	if !ok {
 		return -1
 	}
-	if k := slices.IndexFunc(w.scopers, func(s scoper) bool { return s.md == md }); k >= 0 {
+	if k := slices.IndexFunc(mr.scopers, func(s scoper) bool { return s.md == md }); k >= 0 {
 		return k
 	}
-	w.scopers = append(w.scopers, scoper{Scoper: s, md: md})
-	return len(w.scopers) - 1
+	mr.scopers = append(mr.scopers, scoper{Scoper: s, md: md})
+	return len(mr.scopers) - 1
 }

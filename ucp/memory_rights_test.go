@@ -20,11 +20,11 @@ func (e excluding) Excludes(_ uct.Scope, src *uct.Source) bool { return src != e
 // to memory opened to it is asked to send it in messages.
 func TestOfferFromElsewhere(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	if len(v.scopers) != 1 {
-		t.Fatalf("%d domains tell peers apart", len(v.scopers))
+	if len(v.rights.scopers) != 1 {
+		t.Fatalf("%d domains tell peers apart", len(v.rights.scopers))
 	}
 	own, other := newLocated("127.0.0.1:4000", true), newLocated("127.0.0.1:4001", true)
-	v.scopers[0].Scoper = excluding{v.scopers[0].Scoper, &own.Source}
+	v.rights.scopers[0].Scoper = excluding{v.rights.scopers[0].Scoper, &own.Source}
 	const size = 1 << 20
 	for _, c := range []struct {
 		name  string
@@ -37,14 +37,14 @@ func TestOfferFromElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		rts := proto.RndvRTS{Header: 1, EpID: v.ep.localID, ReqID: 5, Size: size}
-		if err := v.onRndvRTS(&c.by.Source, rts.Append(nil), nil); err != nil {
+		if err := v.rndv.onRndvRTS(&c.by.Source, rts.Append(nil), nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := recv.fetch.target != 0; got != c.where {
 			t.Errorf("%s: it is told where to write: %v", c.name, got)
 		}
 		data := append(proto.RndvData{RecvReqID: proto.RequestID(recv.localID)}.Append(nil), bytes.Repeat([]byte{7}, size)...)
-		if err := v.onRndvData(&c.by.Source, data, nil); err != nil || !recv.Done() || recv.Err() != nil || buf[size-1] != 7 {
+		if err := v.rndv.onRndvData(&c.by.Source, data, nil); err != nil || !recv.Done() || recv.Err() != nil || buf[size-1] != 7 {
 			t.Errorf("%s: %v, %v", c.name, err, recv.Err())
 		}
 	}

@@ -112,7 +112,7 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 		r.newOffer()
 	}
 	if r.form.acked || p.Rendezvous() {
-		if r.localID = w.requestIDs.Put(r); r.localID == 0 {
+		if r.localID = w.pool.requestIDs.Put(r); r.localID == 0 {
 			return nil, ucs.ErrNoMemory
 		}
 	}
@@ -140,7 +140,7 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 	if err := rule.check(buf, p); err != nil {
 		return nil, err
 	}
-	r, err := w.useRequest(p)
+	r, err := w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 		err = p.checkMemory(w.ctx, &r.data)
 	}
 	if err != nil {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return nil, err
 	}
 	r.give(p.Memory)
@@ -163,8 +163,8 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 // goes on after the call with the completion of the spare request.
 func (ep *Endpoint) shortGoes(form *messageForm, p *RequestParams) *Request {
 	w := ep.w
-	r := w.spare
-	w.spare = w.getRequest()
+	r := w.pool.spare
+	w.pool.spare = w.pool.getRequest()
 	r.toward(ep)
 	r.form, r.proto = form, eagerShort{}
 	r.countSent(&w.stats.EagerShort)
@@ -203,6 +203,6 @@ func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 			err = r.packedNothing(r.frag)
 		}
 	}
-	ep.w.dropRequest(r)
+	ep.w.pool.dropRequest(r)
 	return nil, err
 }

@@ -41,8 +41,8 @@ func TestMigratedPeerCorrected(t *testing.T) {
 			if v.asks(thief, uuid, 0, evilID, a) != ep {
 				t.Fatal("the place is not taken: the test tests nothing")
 			}
-			if v.unbound != 3 {
-				t.Errorf("the application knows somebody by that, %d endpoints are left", v.unbound)
+			if v.accounts.unbound != 3 {
+				t.Errorf("the application knows somebody by that, %d endpoints are left", v.accounts.unbound)
 			}
 			say(v, ep, a)
 			if ep.remoteID != peersID || ep.peer.contested || ep.peer.unmatched[0] != nil {

@@ -41,13 +41,13 @@ func TestMismatch(t *testing.T) {
 		t.Fatal("no posix")
 	}
 	for range 2 { // the second time from the cache
-		if _, err := w.NewEndpoint(EndpointParams{Address: w.address}); !errors.Is(err, ucs.ErrUnreachable) || !errors.Is(err, uct.ErrMismatch) {
+		if _, err := w.NewEndpoint(EndpointParams{Address: w.own.address}); !errors.Is(err, ucs.ErrUnreachable) || !errors.Is(err, uct.ErrMismatch) {
 			t.Errorf("the endpoint: %v", err)
 		}
 	}
 	logs.Expect("a peer of C UCX may hang")
 	for range 2 {
-		if _, err := w.NewEndpoint(EndpointParams{Address: w.address, ErrMode: ErrModePeer}); err != nil {
+		if _, err := w.NewEndpoint(EndpointParams{Address: w.own.address, ErrMode: ErrModePeer}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -53,7 +53,7 @@ func (s *seeking) over(found bool) {
 func newSeeking(t *testing.T) (v *targetWorker, s *seeking, addr *proto.WorkerAddress) {
 	v = newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	addr = &peer.described
+	addr = &peer.own.described
 	was := v.ifaces[0].uct
 	s = &seeking{was, was.(uct.AddrLocator), was.(uct.ReturnIface), map[string]bool{string(addr.Devices[0].Addr): true}, nil, nil}
 	v.ifaces[0].uct = s
@@ -67,7 +67,7 @@ func TestKeptBack(t *testing.T) {
 	for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
 		v, s, addr := newSeeking(t)
 		by := newLocated(loop, true)
-		src := v.sourceOf(&by.Source)
+		src := v.accounts.sourceOf(&by.Source)
 		dst := map[proto.WireupType]proto.EndpointID{proto.WireupEpCheck: 0x7777}[kind]
 		before := v.stats.WireupSent
 		if err := v.says(by, kind, 0xABC, 0, peersID, dst, addr); err != nil {
@@ -76,12 +76,12 @@ func TestKeptBack(t *testing.T) {
 		if v.stats.WireupSent != before || by.paused != 1 || len(s.sought) == 0 {
 			t.Fatalf("%v: %d messages sent, paused %d times, sought %d ways", kind, v.stats.WireupSent-before, by.paused, len(s.sought))
 		}
-		asked := v.rates[src.account().ledger.Source()].tokens
+		asked := v.admission.rates[src.account().ledger.Source()].tokens
 		s.over(true)
 		if v.stats.WireupSent != before+1 || by.paused != 0 || src.deferred != nil {
 			t.Errorf("%v: %d messages sent, paused %d times", kind, v.stats.WireupSent-before, by.paused)
 		}
-		if r := v.rates[src.account().ledger.Source()]; r.tokens != asked {
+		if r := v.admission.rates[src.account().ledger.Source()]; r.tokens != asked {
 			t.Errorf("%v: counted as another request", kind)
 		}
 		if len(s.origins) == 0 || slices.ContainsFunc(s.origins, func(o uct.Origin) bool { return o != uct.OriginPeer }) {

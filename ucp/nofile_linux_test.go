@@ -35,7 +35,7 @@ func TestWaitWithoutDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		ep, err := w.NewEndpoint(EndpointParams{Address: w.address})
+		ep, err := w.NewEndpoint(EndpointParams{Address: w.own.address})
 		if err != nil {
 			t.Fatal(err)
 		}

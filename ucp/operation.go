@@ -255,7 +255,7 @@ func (l *requestList) endOf(ep *Endpoint, err error) {
 
 // control makes a request for a control message.
 func (ep *Endpoint) control(p protocol) *Request {
-	r := ep.w.getRequest()
+	r := ep.w.pool.getRequest()
 	r.toward(ep)
 	r.proto, r.state = p, stateFreed
 	return r

@@ -13,96 +13,106 @@ import (
 // have left for it (call.go). Inside a function of the application the turn is that
 // of the call further up the stack.
 
+// ownership says which goroutine uses a worker: the first words of the worker, which every
+// call looks at.
+type ownership struct {
+	gate     gate           // whether the worker may be called
+	multi    bool           // thread mode multi: any goroutine may, at any time
+	panicked *CallbackPanic // of a function of the application, until the outermost call ends
+	engine   *engine.Engine // whose turn it is, in thread mode multi
+	w        *Worker
+}
+
 // acquire begins a call. exit ends it: when nothing of the library is left on the
 // stack it panics if a function of the application has.
-func (w *Worker) acquire() {
-	if !w.available() {
-		w.acquireSlow()
+func (ow *ownership) acquire() {
+	if !ow.available() {
+		ow.acquireSlow()
 		return
 	}
-	w.gate |= gateInside
+	ow.gate |= gateInside
 }
 
 //go:noinline
-func (w *Worker) acquireSlow() {
-	if w.multi {
-		w.acquireShared()
+func (ow *ownership) acquireSlow() {
+	if ow.multi {
+		ow.acquireShared()
 		return
 	}
-	w.checkGate()
-	w.gate |= gateInside
+	ow.checkGate()
+	ow.gate |= gateInside
 }
 
 // tryAcquire is enter for calls that can be left to others: it reports whether the call has
 // begun.
-func (w *Worker) tryAcquire() bool {
-	if !w.available() {
-		return w.tryAcquireSlow()
+func (ow *ownership) tryAcquire() bool {
+	if !ow.available() {
+		return ow.tryAcquireSlow()
 	}
-	w.gate |= gateInside
+	ow.gate |= gateInside
 	return true
 }
 
 //go:noinline
-func (w *Worker) tryAcquireSlow() bool {
-	if w.multi {
-		return w.tryAcquireShared()
+func (ow *ownership) tryAcquireSlow() bool {
+	if ow.multi {
+		return ow.tryAcquireShared()
 	}
-	w.acquireSlow()
+	ow.acquireSlow()
 	return true
 }
 
 // acquireFast is begin for short paths: it fails where anything is in the way.
-func (w *Worker) acquireFast() bool {
-	if !w.available() {
-		return w.acquireSharedFast()
+func (ow *ownership) acquireFast() bool {
+	if !ow.available() {
+		return ow.acquireSharedFast()
 	}
-	w.gate |= gateInside
+	ow.gate |= gateInside
 	return true
 }
 
-func (w *Worker) release() {
-	if w.gate&gateFlags == gateInside {
-		w.gate &^= gateInside
+func (ow *ownership) release() {
+	if ow.gate&gateFlags == gateInside {
+		ow.gate &^= gateInside
 		return
 	}
-	w.releaseSlow()
+	ow.releaseSlow()
 }
 
 //go:noinline
-func (w *Worker) releaseSlow() {
-	if w.multi {
-		w.releaseShared()
+func (ow *ownership) releaseSlow() {
+	if ow.multi {
+		ow.releaseShared()
 		return
 	}
-	w.gate &^= gateInside
-	w.raise()
+	ow.gate &^= gateInside
+	ow.raise()
 }
 
 // acquireRead is enter for calls that only read, which nothing refuses in the modes in which
 // the caller sees to it that nobody else is at it. unlook ends it.
-func (w *Worker) acquireRead() {
-	if w.multi {
-		w.acquireShared()
+func (ow *ownership) acquireRead() {
+	if ow.multi {
+		ow.acquireShared()
 	}
 }
 
-func (w *Worker) releaseRead() {
-	if w.multi {
-		w.releaseShared()
+func (ow *ownership) releaseRead() {
+	if ow.multi {
+		ow.releaseShared()
 	}
 }
 
 // acquireChecked is enter for calls that can be refused.
-func (w *Worker) acquireChecked() error {
-	if w.multi {
-		w.waitShared()
+func (ow *ownership) acquireChecked() error {
+	if ow.multi {
+		ow.waitShared()
 	}
-	if err := w.misused(); err != nil {
-		w.releaseRead()
+	if err := ow.misused(); err != nil {
+		ow.releaseRead()
 		return err
 	}
-	w.gate |= gateInside
+	ow.gate |= gateInside
 	return nil
 }
 
@@ -110,90 +120,90 @@ func (w *Worker) acquireChecked() error {
 // the worker.
 //
 //go:norace
-func (w *Worker) isClosed() bool {
-	w.acquireRead()
-	defer w.releaseRead()
-	return w.gate&gateClosed != 0
+func (ow *ownership) isClosed() bool {
+	ow.acquireRead()
+	defer ow.releaseRead()
+	return ow.gate&gateClosed != 0
 }
 
 // acquireShared begins a call, when the worker is free.
-func (w *Worker) acquireShared() {
-	w.waitShared()
-	w.checkShared()
+func (ow *ownership) acquireShared() {
+	ow.waitShared()
+	ow.checkShared()
 }
 
 // waitShared is takeTurn for calls that look themselves whether the worker can be used.
-func (w *Worker) waitShared() {
-	if !w.engine.Try() {
-		if w.engine.Nested() {
-			w.gate |= gateInside
+func (ow *ownership) waitShared() {
+	if !ow.engine.Try() {
+		if ow.engine.Nested() {
+			ow.gate |= gateInside
 			return
 		}
-		w.engine.Acquire()
+		ow.engine.Acquire()
 	}
-	w.beginShared()
+	ow.beginShared()
 }
 
 // acquireSharedFast begins a call if that takes no time. It is tryTurn for short paths.
 //
 //go:noinline
-func (w *Worker) acquireSharedFast() bool {
-	if !w.multi || !w.engine.Try() {
+func (ow *ownership) acquireSharedFast() bool {
+	if !ow.multi || !ow.engine.Try() {
 		return false
 	}
-	w.gate |= gateInside
-	if w.gate&gateAbandoned != 0 || w.engine.Pending() {
-		w.beginShared()
-		w.checkShared()
+	ow.gate |= gateInside
+	if ow.gate&gateAbandoned != 0 || ow.engine.Pending() {
+		ow.beginShared()
+		ow.checkShared()
 	}
 	return true
 }
 
 // tryAcquireShared begins a call if the worker is free, or soon is. It is takeTurn for calls that
 // can be left to others.
-func (w *Worker) tryAcquireShared() bool {
-	if !w.engine.Try() {
-		if w.engine.Nested() {
-			w.gate |= gateInside
+func (ow *ownership) tryAcquireShared() bool {
+	if !ow.engine.Try() {
+		if ow.engine.Nested() {
+			ow.gate |= gateInside
 			return true
 		}
-		if !w.engine.TryBriefly() {
+		if !ow.engine.TryBriefly() {
 			return false
 		}
 	}
-	w.beginShared()
-	w.checkShared()
+	ow.beginShared()
+	ow.checkShared()
 	return true
 }
 
 // beginShared is what comes before the call.
-func (w *Worker) beginShared() {
-	w.gate |= gateInside
-	if w.engine.Pending() { // [begin]
-		w.engine.Run()
+func (ow *ownership) beginShared() {
+	ow.gate |= gateInside
+	if ow.engine.Pending() { // [begin]
+		ow.engine.Run()
 	}
 }
 
 // checkShared panics, and ends the turn, if a callback has left the worker unusable.
-func (w *Worker) checkShared() {
-	if w.gate&gateAbandoned != 0 {
-		err := w.misused()
-		w.releaseShared()
+func (ow *ownership) checkShared() {
+	if ow.gate&gateAbandoned != 0 {
+		err := ow.misused()
+		ow.releaseShared()
 		panic(err)
 	}
 }
 
 // releaseShared ends a call.
-func (w *Worker) releaseShared() {
-	w.gate &^= gateInside
-	e := w.engine
-	if w.gate != gateShared || e.Restless() {
-		w.releaseSharedSlow()
+func (ow *ownership) releaseShared() {
+	ow.gate &^= gateInside
+	e := ow.engine
+	if ow.gate != gateShared || e.Restless() {
+		ow.releaseSharedSlow()
 		return
 	}
 	e.Free() // passOn, without other calls
 	if e.Pending() || e.Wanted() {
-		w.afterRelease(nil)
+		ow.afterRelease(nil)
 	}
 }
 
@@ -201,32 +211,32 @@ func (w *Worker) releaseShared() {
 // function of the application that the call was made in.
 //
 //go:noinline
-func (w *Worker) releaseSharedSlow() {
-	if w.gate.depth() == 0 {
-		w.engine.Settle()
-		w.handOver()
+func (ow *ownership) releaseSharedSlow() {
+	if ow.gate.depth() == 0 {
+		ow.engine.Settle()
+		ow.handOver()
 	}
 }
 
 // handOver gives the worker up, when nothing is left to do for others.
-func (w *Worker) handOver() {
-	p := w.caughtPanic()
-	w.engine.Free()
-	w.afterRelease(p)
+func (ow *ownership) handOver() {
+	p := ow.caughtPanic()
+	ow.engine.Free()
+	ow.afterRelease(p)
 }
 
 // afterRelease does what others have left until the worker was given up.
 //
 //go:noinline
-func (w *Worker) afterRelease(p *CallbackPanic) {
-	e := w.engine
+func (ow *ownership) afterRelease(p *CallbackPanic) {
+	e := ow.engine
 	for e.Pending() && e.Retake() {
-		w.gate |= gateInside
+		ow.gate |= gateInside
 		e.Run()
-		w.gate &^= gateInside
+		ow.gate &^= gateInside
 		e.Settle()
 		if p == nil {
-			p = w.caughtPanic()
+			p = ow.caughtPanic()
 		}
 		e.Free()
 		e.GiveWay() // there may be no end of tasks
@@ -239,21 +249,21 @@ func (w *Worker) afterRelease(p *CallbackPanic) {
 
 // push leaves a task to the goroutine that has the worker, or does it if nobody has it any
 // more.
-func (w *Worker) push(t *engine.Task) {
-	w.engine.Push(t)
-	if w.engine.Retake() {
-		w.beginShared()
-		w.checkShared()
-		w.releaseShared()
+func (ow *ownership) push(t *engine.Task) {
+	ow.engine.Push(t)
+	if ow.engine.Retake() {
+		ow.beginShared()
+		ow.checkShared()
+		ow.releaseShared()
 	}
 }
 
 // abandonShared is what is left to do when a callback has ended its goroutine, in the
 // middle of its turn: everybody is told.
-func (w *Worker) abandonShared() {
-	e := w.engine
+func (ow *ownership) abandonShared() {
+	e := ow.engine
 	e.Return() // [lost]
-	e.Close(w.misused())
+	e.Close(ow.misused())
 	for {
 		e.Run() // the rest too of those that were being done
 		e.Free()
@@ -295,34 +305,34 @@ func (g gate) depth() gate { return g &^ gateFlags }
 // is better than a report of a race, and of a shared worker it is the same all the time.
 //
 //go:norace
-func (w *Worker) available() bool { return w.gate&gateFlags == 0 }
+func (ow *ownership) available() bool { return ow.gate&gateFlags == 0 }
 
 // outermost reports whether moreover no call is under way further up the stack.
 //
 //go:norace
-func (w *Worker) outermost() bool { return w.gate == 0 }
+func (ow *ownership) outermost() bool { return ow.gate == 0 }
 
 // raise panics with what was caught, if the call that ends is the outermost.
-func (w *Worker) raise() {
-	if p := w.caughtPanic(); p != nil {
+func (ow *ownership) raise() {
+	if p := ow.caughtPanic(); p != nil {
 		panic(p)
 	}
 }
 
 // caughtPanic returns what the call that ends is to panic with.
-func (w *Worker) caughtPanic() *CallbackPanic {
-	if w.gate.depth() != 0 || w.gate&gatePanicked == 0 {
+func (ow *ownership) caughtPanic() *CallbackPanic {
+	if ow.gate.depth() != 0 || ow.gate&gatePanicked == 0 {
 		return nil
 	}
-	p := w.panicked
-	w.gate &^= gatePanicked
-	w.panicked = nil
+	p := ow.panicked
+	ow.gate &^= gatePanicked
+	ow.panicked = nil
 	return p
 }
 
 //go:noinline
-func (w *Worker) checkGate() {
-	if err := w.misused(); err != nil {
+func (ow *ownership) checkGate() {
+	if err := ow.misused(); err != nil {
 		panic(err)
 	}
 }
@@ -330,12 +340,13 @@ func (w *Worker) checkGate() {
 // misused says why the worker cannot be called, if that is a mistake.
 //
 //go:norace
-func (w *Worker) misused() error {
-	switch g := w.gate; {
+func (ow *ownership) misused() error {
+	w := ow.w
+	switch g := ow.gate; {
 	case g&gateAbandoned != 0:
 		return fmt.Errorf("ucp: worker %s is unusable: a callback has ended the goroutine inside it (runtime.Goexit, t.FailNow): %w",
 			w.name, ucs.ErrInvalidParam)
-	case g&gateInside != 0 && !w.multi:
+	case g&gateInside != 0 && !ow.multi:
 		return fmt.Errorf("ucp: two goroutines use worker %s at the same time, in thread mode %v, or a panic has left it in use: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
@@ -346,4 +357,4 @@ func (w *Worker) misused() error {
 // another goroutine can tell.
 //
 //go:norace
-func (w *Worker) inCallback() bool { return w.gate.depth() != 0 }
+func (ow *ownership) inCallback() bool { return ow.gate.depth() != 0 }

@@ -45,7 +45,7 @@ func (v *targetWorker) calls(r *Request, m *TagMessage) map[string]func() {
 		"Flush":       func() { v.ep.Flush(nil) },
 		"FlushAll":    func() { v.Flush(nil) },
 		"Fence":       func() { v.Fence() },
-		"NewEndpoint": func() { v.NewEndpoint(EndpointParams{Address: v.address}) },
+		"NewEndpoint": func() { v.NewEndpoint(EndpointParams{Address: v.own.address}) },
 		"UnpackRkey":  func() { v.ep.UnpackRkey(nil) },
 	}
 }
@@ -76,9 +76,9 @@ func TestTwoGoroutines(t *testing.T) {
 	}
 	m := v.taken(8)
 	for what, enter := range map[string]func(){
-		"another call": v.acquire,
+		"another call": v.owner.acquire,
 		"the end of something": func() {
-			if err := v.acquireChecked(); err != nil {
+			if err := v.owner.acquireChecked(); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -86,13 +86,13 @@ func TestTwoGoroutines(t *testing.T) {
 		for name, call := range v.calls(r, m) {
 			enter() // this goroutine is inside
 			got := elsewhere(call)
-			v.release()
+			v.owner.release()
 			if err, ok := got.(error); !ok || !strings.Contains(err.Error(), "two goroutines use worker "+v.name) {
 				t.Errorf("%s beside %s: %v", name, what, got)
 			}
 		}
 	}
-	v.acquire()
+	v.owner.acquire()
 	for name, end := range map[string]func() error{
 		"worker":     v.Worker.Close,
 		"endpoint":   v.ep.Close,
@@ -103,7 +103,7 @@ func TestTwoGoroutines(t *testing.T) {
 			t.Errorf("closing beside another call, %s: %v, %v", name, err, p)
 		}
 	}
-	v.release()
+	v.owner.release()
 	m.Discard()
 	v.Cancel(r)
 	r.Free()
@@ -123,7 +123,7 @@ func TestBesideRun(t *testing.T) {
 	go func() { over <- v.Run(ctx) }()
 	asleep := func() bool { // the armed event set is waited for
 		buf := make([]byte, 1<<16)
-		return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "(*Worker).park")
+		return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "(*wakeup).park")
 	}
 	for end := time.Now().Add(time.Minute); !asleep(); {
 		if time.Now().After(end) {
@@ -185,7 +185,7 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("closing the %s after a goroutine was lost: %v", name, err)
 		}
 	}
-	v.gate = 0 // for the end of the test: nothing of self is lost here
+	v.owner.gate = 0 // for the end of the test: nothing of self is lost here
 }
 
 // TestCloseTwiceAtOnce: of two goroutines that close a worker one does, and the other
@@ -319,8 +319,8 @@ func TestTakenTwice(t *testing.T) {
 	if err := v.Worker.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if v.tag.taken.head != nil || v.held() != 0 {
-		t.Errorf("a closed worker holds %d bytes", v.held())
+	if v.tag.taken.head != nil || v.accounts.held() != 0 {
+		t.Errorf("a closed worker holds %d bytes", v.accounts.held())
 	}
 	if _, err := last.Recv(make([]byte, 8), nil); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("received after Close: %v", err)

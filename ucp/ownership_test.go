@@ -11,15 +11,15 @@ import (
 // TestForeignMessages: messages for operations with a peer are its own, or nothing.
 func TestForeignMessages(t *testing.T) {
 	v, peer, evil := strangers(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
 	own, stranger := newLocated(loop, true), newLocated(loop, true)
-	v.asks(own, peer.uuid, 0, peersID, &peer.described)
-	v.asks(stranger, peer.uuid, 0, evilID, &evil.described) // by the peer's uuid
-	silent := newLocated("192.0.2.1:4000", false)           // and never says who it is
-	also := newLocated(loop, true)                          // another connection of the peer's
+	v.asks(own, peer.uuid, 0, peersID, &peer.own.described)
+	v.asks(stranger, peer.uuid, 0, evilID, &evil.own.described) // by the peer's uuid
+	silent := newLocated("192.0.2.1:4000", false)               // and never says who it is
+	also := newLocated(loop, true)                              // another connection of the peer's
 
 	buf := make([]byte, 1000)
 	recv, err := v.TagRecv(0xF0, FullMask, buf, nil)
@@ -35,11 +35,11 @@ func TestForeignMessages(t *testing.T) {
 	}
 	others := []*located{stranger, silent, silent}
 	for _, by := range others {
-		if !say(by, v.onRndvRTS, rts.Append(nil)) {
+		if !say(by, v.rndv.onRndvRTS, rts.Append(nil)) {
 			t.Error("an offer of somebody else's is taken")
 		}
 	}
-	if say(own, v.onRndvRTS, rts.Append(nil)) || !recv.is(kindAsk) {
+	if say(own, v.rndv.onRndvRTS, rts.Append(nil)) || !recv.is(kindAsk) {
 		t.Fatal("the peer's offer is not taken")
 	}
 	sent := func() bool { return ep.lanes[0].uct.Flush(uct.FlushLocal, nil) == nil }
@@ -51,16 +51,16 @@ func TestForeignMessages(t *testing.T) {
 		for name, m := range map[string]struct {
 			fn uct.AMHandler
 			b  []byte
-		}{"data": {v.onRndvData, data}, "atp": {v.onRndvATP, atp}} {
+		}{"data": {v.rndv.onRndvData, data}, "atp": {v.rndv.onRndvATP, atp}} {
 			if !say(by, m.fn, m.b) || recv.Done() || buf[0] != 0 {
 				t.Errorf("%s of somebody else's is taken", name)
 			}
 		}
 	}
-	if say(also, v.onRndvData, data) || buf[0] != 0xEE {
+	if say(also, v.rndv.onRndvData, data) || buf[0] != 0xEE {
 		t.Error("the peer's data is not taken over another connection")
 	}
-	if say(also, v.onRndvATP, atp) || !recv.Done() {
+	if say(also, v.rndv.onRndvATP, atp) || !recv.Done() {
 		t.Error("the peer's end is not taken")
 	}
 	recv.Free()
@@ -82,13 +82,13 @@ func TestForeignMessages(t *testing.T) {
 		for name, m := range map[string]struct {
 			fn uct.AMHandler
 			b  []byte
-		}{"ats": {v.onRndvATS, ats}, "rtr": {v.onRndvRTR, rtr}, "sync ack": {v.onEagerSyncAck, ack}} {
+		}{"ats": {v.rndv.onRndvATS, ats}, "rtr": {v.rndv.onRndvRTR, rtr}, "sync ack": {v.tag.onEagerSyncAck, ack}} {
 			if !say(by, m.fn, m.b) || send.Done() || !send.is(kindOffer) || sync.Done() {
 				t.Errorf("%s of somebody else's is taken", name)
 			}
 		}
 	}
-	if say(own, v.onEagerSyncAck, ack) || !sync.Done() || say(own, v.onRndvATS, ats) || !send.Done() {
+	if say(own, v.tag.onEagerSyncAck, ack) || !sync.Done() || say(own, v.rndv.onRndvATS, ats) || !send.Done() {
 		t.Error("the peer's answers are not taken")
 	}
 	send.Free()
@@ -102,11 +102,11 @@ func TestForeignMessages(t *testing.T) {
 	defer m.Close()
 	put := append(proto.Put{Address: memoryAddress(mem), EpID: ep.localID}.Append(nil), 0xEE)
 	for _, by := range others {
-		if !say(by, v.onPut, put) || mem[0] != 0 {
+		if !say(by, v.rma.onPut, put) || mem[0] != 0 {
 			t.Error("a put in the name of the peer is carried out")
 		}
 	}
-	if say(own, v.onPut, put) || mem[0] != 0xEE {
+	if say(own, v.rma.onPut, put) || mem[0] != 0xEE {
 		t.Error("the peer's put is not carried out")
 	}
 	if silent.asked > 0 {
@@ -122,15 +122,15 @@ func TestForeignDrops(t *testing.T) {
 		open := func() *targetWorker { return newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", check) }
 		v, peer, evil := open(), open(), open()
 		evil.log.Allow("message for an operation with another peer dropped")
-		ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 		if err != nil {
 			t.Fatal(err)
 		}
 		own := newLocated(loop, true)
-		v.asks(own, peer.uuid, 0, peersID, &peer.described)
+		v.asks(own, peer.uuid, 0, peersID, &peer.own.described)
 		claims, other := newLocated(loop, true), newLocated(loop, true)
-		v.asks(claims, peer.uuid, 0, evilID, &evil.described) // says that he is the peer
-		v.asks(other, evil.uuid, 0, evilID+2, &evil.described)
+		v.asks(claims, peer.uuid, 0, evilID, &evil.own.described) // says that he is the peer
+		v.asks(other, evil.uuid, 0, evilID+2, &evil.own.described)
 		send, err := ep.TagSend(0xBAD, make([]byte, 1<<20), nil)
 		if err != nil || !send.is(kindOffer) {
 			t.Fatalf("a large send is no offer: %v, %v", send, err)
@@ -144,31 +144,31 @@ func TestForeignDrops(t *testing.T) {
 			drop bool
 		}{{"another worker", other, true}, {"who says that he is the peer", claims, false}} {
 			before := v.stats.Refused
-			_ = v.onRndvATS(&c.by.Source, ats, nil)
+			_ = v.rndv.onRndvATS(&c.by.Source, ats, nil)
 			if send.Done() || v.stats.Refused == before || (c.by.dropped != nil) != c.drop {
 				t.Errorf("CHECK_SOURCE=%s, %s: taken %v, dropped: %v", check, c.name, send.Done(), c.by.dropped)
 			}
 		}
 		offers := newLocated(loop, true)
-		v.asks(offers, evil.uuid, 1, evilID+4, &evil.described)
-		if _ = v.onRndvRTS(&offers.Source, rts, nil); offers.dropped == nil {
+		v.asks(offers, evil.uuid, 1, evilID+4, &evil.own.described)
+		if _ = v.rndv.onRndvRTS(&offers.Source, rts, nil); offers.dropped == nil {
 			t.Errorf("CHECK_SOURCE=%s: an offer in the name of another", check)
 		}
 		second := newLocated("192.0.2.1:4000", false) // a device of the peer's, or nobody's
-		_ = v.onRndvATS(&second.Source, ats, nil)
+		_ = v.rndv.onRndvATS(&second.Source, ats, nil)
 		if taken := send.Done(); taken != (check == "try") || second.dropped != nil {
 			t.Errorf("CHECK_SOURCE=%s, who knows the id: taken %v, dropped: %v", check, taken, second.dropped)
 		}
 		if !send.Done() {
-			_ = v.onRndvATS(&own.Source, ats, nil)
+			_ = v.rndv.onRndvATS(&own.Source, ats, nil)
 		}
 		send.Free()
 		late := newLocated(loop, true)
-		v.asks(late, evil.uuid, 2, evilID+6, &evil.described)
-		_ = v.onRndvATS(&late.Source, ats, nil)
+		v.asks(late, evil.uuid, 2, evilID+6, &evil.own.described)
+		_ = v.rndv.onRndvATS(&late.Source, ats, nil)
 		ep.destroy(ucs.ErrCanceled)
-		_ = v.onRndvRTS(&late.Source, rts, nil)
-		_ = v.onRndvATS(&own.Source, ats, nil)
+		_ = v.rndv.onRndvRTS(&late.Source, rts, nil)
+		_ = v.rndv.onRndvATS(&own.Source, ats, nil)
 		if late.dropped != nil || own.dropped != nil {
 			t.Errorf("late messages: dropped %v, %v", late.dropped, own.dropped)
 		}
@@ -179,15 +179,15 @@ func TestForeignDrops(t *testing.T) {
 // know.
 func TestMemoryOfPeers(t *testing.T) {
 	v, peer, other := strangers(t)
-	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	second, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := v.NewEndpoint(EndpointParams{Address: other.address})
+	stranger, err := v.NewEndpoint(EndpointParams{Address: other.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestMemoryOfPeers(t *testing.T) {
 	put := func(ep *Endpoint) bool {
 		mem[0] = 0
 		b := append(proto.Put{Address: memoryAddress(mem), EpID: ep.localID}.Append(nil), 0xEE)
-		err := v.onPut(nil, b, nil)
+		err := v.rma.onPut(nil, b, nil)
 		if err == nil != (mem[0] == 0xEE) {
 			t.Errorf("%v, and the memory has %#x", err, mem[0])
 		}

@@ -17,6 +17,15 @@ import (
 // vouches for the addresses that it gives; of those that come in requests only what
 // the kernel bears out is looked at (admit_address.go).
 
+// peerTable is the peers that a worker knows.
+type peerTable struct {
+	w               *Worker
+	byUUID          map[uint64]*identity
+	idlePeers       []*identity  // without an endpoint toward them
+	selfPeer        peer         // the worker itself, of which only the address is kept
+	lastDestination *destination // of the endpoint made last
+}
+
 // identity is all that goes by one uuid.
 type identity struct {
 	uuid          uint64
@@ -93,8 +102,8 @@ func (p *peer) canonical() *peer {
 
 // findPeer returns who goes by the uuid of an address and has one of its entries, first
 // of all those that the application vouches for; nil if nobody does.
-func (w *Worker) findPeer(uuid uint64, at []entryID) *peer {
-	k := w.byUUID[uuid]
+func (pt *peerTable) findPeer(uuid uint64, at []entryID) *peer {
+	k := pt.byUUID[uuid]
 	if k == nil {
 		return nil
 	}
@@ -108,8 +117,8 @@ func (w *Worker) findPeer(uuid uint64, at []entryID) *peer {
 }
 
 // trustedPeer returns the first of a uuid that the application vouches for.
-func (w *Worker) trustedPeer(uuid uint64) *peer {
-	if k := w.byUUID[uuid]; k != nil {
+func (pt *peerTable) trustedPeer(uuid uint64) *peer {
+	if k := pt.byUUID[uuid]; k != nil {
 		for _, p := range k.peers {
 			if p.trusted() {
 				return p
@@ -122,14 +131,14 @@ func (w *Worker) trustedPeer(uuid uint64) *peer {
 // peerOf returns what is known about the worker of an address that the application
 // gave. Who goes by its uuid and is nowhere else is this one; somebody who has named
 // other places beside it may be another.
-func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
+func (pt *peerTable) peerOf(addr *proto.WorkerAddress) *peer {
 	at := entriesOf(addr)
-	p := w.findPeer(addr.UUID, at)
+	p := pt.findPeer(addr.UUID, at)
 	if p != nil && !p.trusted() && !contains(at, p.entries) {
 		p = nil
 	}
 	if p == nil {
-		p = w.newPeer(addr.UUID)
+		p = pt.newPeer(addr.UUID)
 	}
 	for _, e := range at {
 		if len(p.entries) < maxEntries && !slices.Contains(p.entries, e) {
@@ -138,7 +147,7 @@ func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
 	}
 	for _, q := range slices.Clone(p.peers) {
 		if q != p && !q.trusted() && shares(q.entries, at) && contains(at, q.entries) {
-			w.mergePeers(q, p)
+			pt.mergePeers(q, p)
 		}
 	}
 	p.keepAddress(addr)
@@ -146,8 +155,8 @@ func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
 }
 
 // newUntrustedPeer returns a new peer: who says in a request that he is that.
-func (w *Worker) newUntrustedPeer(addr *proto.WorkerAddress) *peer {
-	k := w.identityOf(addr.UUID)
+func (pt *peerTable) newUntrustedPeer(addr *proto.WorkerAddress) *peer {
+	k := pt.identityOf(addr.UUID)
 	p := &peer{identity: k, entries: entriesOf(addr)}
 	strangers := 0
 	for _, o := range k.peers {
@@ -161,19 +170,19 @@ func (w *Worker) newUntrustedPeer(addr *proto.WorkerAddress) *peer {
 	return p
 }
 
-func (w *Worker) newPeer(uuid uint64) *peer {
-	k := w.identityOf(uuid)
+func (pt *peerTable) newPeer(uuid uint64) *peer {
+	k := pt.identityOf(uuid)
 	p := &peer{identity: k}
 	k.peers = append(k.peers, p)
 	return p
 }
 
 // identityOf returns all that goes by a uuid, of which there will be something.
-func (w *Worker) identityOf(uuid uint64) *identity {
-	k := w.byUUID[uuid]
+func (pt *peerTable) identityOf(uuid uint64) *identity {
+	k := pt.byUUID[uuid]
 	if k == nil {
 		k = &identity{uuid: uuid}
-		w.byUUID[uuid] = k
+		pt.byUUID[uuid] = k
 	}
 	return k
 }
@@ -203,7 +212,7 @@ func (p *peer) shareAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 }
 
 // mergePeers is told that q is p, by evidence that q cannot make up.
-func (w *Worker) mergePeers(q, p *peer) {
+func (pt *peerTable) mergePeers(q, p *peer) {
 	if q == p {
 		return
 	}
@@ -298,7 +307,7 @@ func (p *peer) removeUnmatched(sn uint16) {
 }
 
 // endpointClosed is told that an endpoint of the peer is closed.
-func (w *Worker) endpointClosed(p *peer, ep *Endpoint) {
+func (pt *peerTable) endpointClosed(p *peer, ep *Endpoint) {
 	last := len(p.endpoints) - 1
 	for k := last; k >= 0; k-- { // those that give way are the newest
 		if p.endpoints[k] == ep {
@@ -308,40 +317,40 @@ func (w *Worker) endpointClosed(p *peer, ep *Endpoint) {
 		}
 	}
 	p.identity.endpointCount--
-	w.releasePeer(p)
+	pt.releasePeer(p)
 }
 
 // releasePeer drops what is known about a peer to which nothing leads any more:
 // strangers must not make the worker grow. What goes by a uuid to which the
 // application has created endpoints is kept for a while, for the next number.
-func (w *Worker) releasePeer(p *peer) {
+func (pt *peerTable) releasePeer(p *peer) {
 	if len(p.endpoints) > 0 || p.allowed || p.mergedInto != nil {
 		return
 	}
 	p.endpoints = nil
 	k := p.identity
 	k.remove(p)
-	if len(k.peers) > 0 || k.endpointCount > 0 || w.byUUID[k.uuid] != k {
+	if len(k.peers) > 0 || k.endpointCount > 0 || pt.byUUID[k.uuid] != k {
 		return
 	}
 	if k.nextSN == 0 {
-		delete(w.byUUID, k.uuid)
+		delete(pt.byUUID, k.uuid)
 		return
 	}
 	if k.idle {
 		return
 	}
 	k.idle = true
-	w.idlePeers = append(w.idlePeers, k)
-	if len(w.idlePeers) <= maxIdlePeers {
+	pt.idlePeers = append(pt.idlePeers, k)
+	if len(pt.idlePeers) <= maxIdlePeers {
 		return
 	}
 	// The order is that in which they became idle first.
-	oldest := w.idlePeers[0]
-	w.idlePeers = slices.Delete(w.idlePeers, 0, 1)
+	oldest := pt.idlePeers[0]
+	pt.idlePeers = slices.Delete(pt.idlePeers, 0, 1)
 	oldest.idle = false
-	if len(oldest.peers) == 0 && w.byUUID[oldest.uuid] == oldest {
-		delete(w.byUUID, oldest.uuid)
+	if len(oldest.peers) == 0 && pt.byUUID[oldest.uuid] == oldest {
+		delete(pt.byUUID, oldest.uuid)
 	}
 }
 
@@ -401,16 +410,17 @@ type destination struct {
 
 // destinationOf describes the lanes that were chosen for an address. Endpoints that are
 // made one after the other toward a peer share it.
-func (w *Worker) destinationOf(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *destination {
+func (pt *peerTable) destinationOf(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *destination {
+	w := pt.w
 	list := make([]entryID, len(lanes))
 	for k := range lanes {
 		dev, f := addr.Entry(lanes[k].Remote)
 		list[k] = idOf(f.Transport, dev.Addr, f.Addr)
 	}
-	if last := w.lastDestination; last == nil || last.address != addr || last.reasons != why || !slices.Equal(last.lanes, list) {
-		w.lastDestination = &destination{address: addr, reasons: why, lanes: list, scopes: w.scopesOf(addr)}
+	if last := pt.lastDestination; last == nil || last.address != addr || last.reasons != why || !slices.Equal(last.lanes, list) {
+		pt.lastDestination = &destination{address: addr, reasons: why, lanes: list, scopes: w.rights.scopesOf(addr)}
 	}
-	return w.lastDestination
+	return pt.lastDestination
 }
 
 // leadsTo reports whether an address has all that the endpoint's lanes lead to.

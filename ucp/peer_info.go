@@ -73,7 +73,8 @@ func (ep *Endpoint) peerInfo() PeerInfo {
 
 // accept asks the application about a connection that a peer makes, nil if it takes
 // all.
-func (w *Worker) accept() func(uct.SourceInfo) bool {
+func (ad *admission) accept() func(uct.SourceInfo) bool {
+	w := ad.w
 	fn := w.params.Accept
 	if fn == nil {
 		return nil
@@ -110,17 +111,17 @@ type PeerStats struct {
 // goroutine. Its run time grows with the number of connections, and of sources in the
 // process.
 func (w *Worker) Peers() []PeerStats {
-	w.acquireRead()
-	defer w.releaseRead()
-	w.bindAccounts()
-	list := make([]PeerStats, 0, len(w.byLedger))
-	listed := make(map[ledger.Source]bool, len(w.byLedger))
-	for a, p := range w.byLedger {
+	w.owner.acquireRead()
+	defer w.owner.releaseRead()
+	w.accounts.bindAccounts()
+	list := make([]PeerStats, 0, len(w.accounts.byLedger))
+	listed := make(map[ledger.Source]bool, len(w.accounts.byLedger))
+	for a, p := range w.accounts.byLedger {
 		sum := a.Snapshot()
 		s := peerStats(&sum)
 		s.Bytes, s.Owed, s.Endpoints = p.held, p.replyBytes, p.opened
 		for c := p.sources; c != nil; c = c.next {
-			if c == &w.unnamed {
+			if c == &w.accounts.unnamed {
 				continue
 			}
 			s.Connections++

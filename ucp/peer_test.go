@@ -16,24 +16,24 @@ import (
 func TestContestedNumber(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		v, peer, _ := strangers(t)
-		a := v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &peer.described)
+		a := v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &peer.own.described)
 		sent := v.stats.WireupSent
 		if !alone {
-			b := v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described)
+			b := v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.own.described)
 			if a == nil || b == nil || a == b || v.stats.WireupSent != sent+1 {
 				t.Fatalf("both are not answered: %p, %p", a, b)
 			}
 			sent++
 		}
-		v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &peer.described)
+		v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &peer.own.described)
 		if v.stats.WireupSent != sent {
 			t.Error("the same is answered twice")
 		}
 		if !alone {
 			a.destroy(ucs.ErrCanceled) // and once more, when the number is free again
-			a = v.asks(newLocated(loop, true), peer.uuid, 0, evilID+2, &peer.described)
+			a = v.asks(newLocated(loop, true), peer.uuid, 0, evilID+2, &peer.own.described)
 		}
-		ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,31 +53,31 @@ func TestStrangersOfOneName(t *testing.T) {
 	for k := range n {
 		a := v.far(0xABC, 7)
 		binary.BigEndian.PutUint16(a.Devices[0].Ifaces[0].Addr, uint16(1+k))
-		p := v.Worker.newUntrustedPeer(a)
+		p := v.Worker.peers.newUntrustedPeer(a)
 		all = append(all, p)
 		new(Endpoint).setPeer(p)
-		if found := v.findPeer(0xABC, entriesOf(a)); (found == p) != (k < maxUntrustedPeers) {
+		if found := v.peers.findPeer(0xABC, entriesOf(a)); (found == p) != (k < maxUntrustedPeers) {
 			t.Fatalf("stranger %d: found %v", k, found == p)
 		}
 	}
-	k := v.byUUID[0xABC]
+	k := v.peers.byUUID[0xABC]
 	if len(k.peers) != maxUntrustedPeers {
 		t.Errorf("%d are looked at", len(k.peers))
 	}
-	mine := v.peerOf(v.far(0xABC, 8))
+	mine := v.peers.peerOf(v.far(0xABC, 8))
 	mine.given = true
-	if v.findPeer(0xABC, mine.entries) != mine {
+	if v.peers.findPeer(0xABC, mine.entries) != mine {
 		t.Error("the application's peer is not found")
 	}
-	v.releasePeer(mine)
+	v.peers.releasePeer(mine)
 	for _, p := range all {
-		if v.byUUID[0xABC] != k {
+		if v.peers.byUUID[0xABC] != k {
 			t.Fatal("forgotten while there is a way to one of them")
 		}
-		v.endpointClosed(p, p.endpoints[0])
+		v.peers.endpointClosed(p, p.endpoints[0])
 	}
-	if len(v.byUUID) != 0 {
-		t.Errorf("%d names are left", len(v.byUUID))
+	if len(v.peers.byUUID) != 0 {
+		t.Errorf("%d names are left", len(v.peers.byUUID))
 	}
 }
 
@@ -88,9 +88,9 @@ func TestJoin(t *testing.T) {
 	var p [2]*peer
 	var eps []*Endpoint
 	for k := range p {
-		p[k] = v.newPeer(0xABC)
+		p[k] = v.peers.newPeer(0xABC)
 		for sn := range uint16(3) {
-			ep, err := v.newEndpoint(&v.described, ErrModeNone, 0)
+			ep, err := v.wireups.newEndpoint(&v.own.described, ErrModeNone, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestJoin(t *testing.T) {
 	}
 	unlisted := &Endpoint{w: v.Worker, peer: p[0]}
 	id := v.endpoints.Put(unlisted)
-	v.mergePeers(p[0], p[1])
+	v.peers.mergePeers(p[0], p[1])
 	v.endpoints.Remove(id)
 	if unlisted.peer != p[0] {
 		t.Error("all endpoints were looked at")
@@ -121,8 +121,8 @@ func TestJoin(t *testing.T) {
 	for _, k := range []int{2, 0, 5, 1, 4, 3} {
 		eps[k].destroy(ucs.ErrCanceled)
 	}
-	if len(v.byUUID) != 0 {
-		t.Errorf("%d names are left", len(v.byUUID))
+	if len(v.peers.byUUID) != 0 {
+		t.Errorf("%d names are left", len(v.peers.byUUID))
 	}
 }
 
@@ -160,20 +160,20 @@ func TestCertificates(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, peer, _ := strangers(t)
-			ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+			ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if c.second != nil && c.second.Owner == nil {
 				c.second.from, c.second.Owner = c.first.from, c.second
 			}
-			v.asks(c.first, peer.uuid, 0, peersID, &peer.described)
-			two, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+			v.asks(c.first, peer.uuid, 0, peersID, &peer.own.described)
+			two, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 			if err != nil {
 				t.Fatal(err)
 			}
 			claims := v.stats.Refused
-			v.asks(c.second, peer.uuid, 1, evilID, &peer.described)
+			v.asks(c.second, peer.uuid, 1, evilID, &peer.own.described)
 			if n := v.stats.Refused - claims; n > 1 || n == 1 && c.same || n == 0 && !c.same {
 				t.Errorf("%d claims are counted", n)
 			}
@@ -187,7 +187,7 @@ func TestCertificates(t *testing.T) {
 			if c.same {
 				return
 			}
-			v.asks(c.first, peer.uuid, 1, peersID+2, &peer.described)
+			v.asks(c.first, peer.uuid, 1, peersID+2, &peer.own.described)
 			if two.remoteID != peersID+2 {
 				t.Errorf("the peer is not connected: %#x", two.remoteID)
 			}

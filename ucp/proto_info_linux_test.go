@@ -54,7 +54,7 @@ func TestProtoInfo(t *testing.T) {
 		{"used", zapcore.DebugLevel, false, false},
 	} {
 		lines := loggedTables(t, tc.level, func(a, b *Worker) {
-			if _, err := a.NewEndpoint(EndpointParams{Address: b.address}); err != nil {
+			if _, err := a.NewEndpoint(EndpointParams{Address: b.own.address}); err != nil {
 				t.Fatal(err)
 			}
 		}, "PROTO_INFO", tc.setting)
@@ -96,7 +96,7 @@ func TestProtoInfoUsed(t *testing.T) {
 func TestProtoInfoDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "of-%p")
 	loggedTables(t, zapcore.InfoLevel, func(a, b *Worker) {
-		if _, err := a.NewEndpoint(EndpointParams{Address: b.address}); err != nil {
+		if _, err := a.NewEndpoint(EndpointParams{Address: b.own.address}); err != nil {
 			t.Fatal(err)
 		}
 	}, "PROTO_INFO", "*tagged*", "PROTO_INFO_DIR", dir)

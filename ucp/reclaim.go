@@ -27,29 +27,30 @@ var errReclaimed = fmt.Errorf("ucp: endpoints of peers take all the room: %w", u
 
 // reclaim closes endpoints to make room, and reports whether it has closed any. What
 // others hold is asked for, for the next time.
-func (w *Worker) reclaim() bool {
-	if w.reclaimHere() {
+func (at *accountTable) reclaim() bool {
+	if at.reclaimHere() {
 		return true
 	}
-	w.askSiblingsForRoom()
+	at.askSiblingsForRoom()
 	return false
 }
 
 // reclaimForOthers closes some if another worker has asked for that.
-func (w *Worker) reclaimForOthers() {
-	if w.roomWanted.Swap(false) {
-		w.reclaimHere()
+func (at *accountTable) reclaimForOthers() {
+	if at.roomWanted.Swap(false) {
+		at.reclaimHere()
 	}
 }
 
-func (w *Worker) reclaimHere() bool {
+func (at *accountTable) reclaimHere() bool {
+	w := at.w
 	if w.closed {
 		return false
 	}
 	var gone, idle []*Endpoint
 	number := 0
 	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy() == nil || ep.held > 0 || ep.peer != nil && ep.peer.uuid == w.opening {
+		if ep.openedBy() == nil || ep.held > 0 || ep.peer != nil && ep.peer.uuid == w.wireups.opening {
 			return
 		}
 		number++
@@ -68,12 +69,12 @@ func (w *Worker) reclaimHere() bool {
 				zap.Int("closed", len(gone)), zap.Int("of", number), zap.Error(errReclaimed))
 		}
 	}
-	evicting := w.evicting
-	w.evicting = true
+	evicting := at.evicting
+	at.evicting = true
 	for _, ep := range gone {
 		ep.report(life.Evict, errReclaimed)
 	}
-	w.evicting = evicting
+	at.evicting = evicting
 	return gone != nil
 }
 

@@ -40,7 +40,7 @@ func newCrowd(t *testing.T, n int) *crowd {
 	c := &crowd{TB: t, Worker: open()}
 	for range n {
 		p := open()
-		ep, err := p.NewEndpoint(EndpointParams{Address: c.Worker.address, ErrMode: ErrModePeer})
+		ep, err := p.NewEndpoint(EndpointParams{Address: c.Worker.own.address, ErrMode: ErrModePeer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestReclaim(t *testing.T) {
 	logs := logtest.Watch(t)
 	logs.Expect("closing the oldest idle endpoints of peers to make room")
 	c := newCrowd(t, 6)
-	if _, err := c.NewEndpoint(EndpointParams{Address: c.peers[0].address, ErrMode: ErrModePeer}); err != nil {
+	if _, err := c.NewEndpoint(EndpointParams{Address: c.peers[0].own.address, ErrMode: ErrModePeer}); err != nil {
 		t.Fatal(err)
 	}
 	busy, err := c.anEndpoint(2).TagSendSync(9, make([]byte, 8), nil)
@@ -104,19 +104,19 @@ func TestReclaim(t *testing.T) {
 		{"the peer that is gone", 5, 4}, {"the oldest", 5, 1}, {"the next but the one that waits", 5, 3},
 		{"the last", 0, 5}, {"nobody", 0, -1},
 	} {
-		c.Worker.opening = c.peers[step.opening].uuid
+		c.Worker.wireups.opening = c.peers[step.opening].uuid
 		if step.goes == 4 {
 			c.looks()
 		}
 		before := c.Worker.endpoints.Len()
-		if got := c.reclaim(); got != (step.goes >= 0) {
+		if got := c.accounts.reclaim(); got != (step.goes >= 0) {
 			t.Errorf("%s: %v", step.what, got)
 		}
 		if n := before - c.Worker.endpoints.Len(); step.goes >= 0 && (n != 1 || c.has(step.goes)) || step.goes < 0 && n != 0 {
 			t.Errorf("%s: %d endpoints were closed", step.what, n)
 		}
 	}
-	c.Worker.opening = 0
+	c.Worker.wireups.opening = 0
 	for k, want := range []bool{true, false, true, false, false, false} {
 		if c.has(k) != want {
 			t.Errorf("endpoint to peer %d: %v", k, !want)
@@ -125,9 +125,9 @@ func TestReclaim(t *testing.T) {
 	if busy.Done() {
 		t.Errorf("an operation has ended: %v", busy.Err())
 	}
-	c.Worker.acquire()
+	c.Worker.owner.acquire()
 	c.Worker.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
-	c.Worker.release()
+	c.Worker.owner.release()
 	busy.Free()
 }
 
@@ -144,7 +144,7 @@ func (c *crowd) anEndpoint(k int) (found *Endpoint) {
 // looks lets the transport look at its endpoints, as it does for each new one.
 func (c *crowd) looks() {
 	c.Helper()
-	if _, err := c.NewEndpoint(EndpointParams{Address: c.peers[0].address, ErrMode: ErrModePeer}); err != nil {
+	if _, err := c.NewEndpoint(EndpointParams{Address: c.peers[0].own.address, ErrMode: ErrModePeer}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -154,7 +154,7 @@ func TestReclaimElsewhere(t *testing.T) {
 	logs := logtest.Watch(t)
 	logs.Expect("closing the oldest idle endpoints of peers to make room")
 	c := newCrowd(t, 2)
-	if c.peers[0].reclaim() {
+	if c.peers[0].accounts.reclaim() {
 		t.Error("there was something to close")
 	}
 	for c.has(0) {

@@ -63,7 +63,7 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 func TestCloseWhileFailing(t *testing.T) {
 	v := newTarget(t)
 	handled := 0
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,14 +94,14 @@ func TestMessageIDAgain(t *testing.T) {
 		b := make([]byte, proto.EagerFirstSize+1)
 		proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: 2, MsgID: 77}.Put(b)
 		b[proto.EagerFirstSize] = byte(tag)
-		if err := v.onEagerFirst(nil, b, nil); err != nil {
+		if err := v.tag.onEagerFirst(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rest := func() {
 		b := make([]byte, proto.EagerMiddleSize+1)
 		proto.EagerMiddle{MsgID: 77, Offset: 1}.Put(b)
-		if err := v.onEagerMiddle(nil, b, nil); err != nil {
+		if err := v.tag.onEagerMiddle(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // addReplyBytes charges a source with n bytes of answers that wait.
 func (s *source) addReplyBytes(n int) {
 	s.replyBytes += n
-	s.w.queuedReplyBytes += n
+	s.w.accounts.queuedReplyBytes += n
 	p := s.account()
 	p.replyBytes += n
 	if p.replyBytes > p.replyHigh {
@@ -27,7 +27,7 @@ func (s *source) addReplyBytes(n int) {
 // checkReplyBytes looks whether that is too much, after something was charged for answers
 // over ep. Then the reading of the source stops.
 func (s *source) checkReplyBytes(ep *Endpoint) {
-	if s.replyBytes >= s.checkAt && (s.unpromptedBytes() > s.w.stopReplyBytes || s.unpromptedBytes() > minReplyBytes && s.w.repliesOverLimit(s.account())) {
+	if s.replyBytes >= s.checkAt && (s.unpromptedBytes() > s.w.accounts.stopReplyBytes || s.unpromptedBytes() > minReplyBytes && s.w.replies.repliesOverLimit(s.account())) {
 		s.checkReplyLimit(ep)
 	}
 }
@@ -35,7 +35,7 @@ func (s *source) checkReplyBytes(ep *Endpoint) {
 // subReplyBytes takes n bytes off that.
 func (s *source) subReplyBytes(n int) {
 	s.replyBytes -= n
-	s.w.queuedReplyBytes -= n
+	s.w.accounts.queuedReplyBytes -= n
 	p := s.account()
 	p.replyBytes -= n
 	if p.replyHigh-p.replyBytes > 4*replyStep {
@@ -63,8 +63,9 @@ func (p *account) reserveReplies() {
 
 // repliesOverLimit reports whether so much is owed by the account, or in all, that a
 // connection may not owe what it may otherwise.
-func (w *Worker) repliesOverLimit(p *account) bool {
-	most := int64(w.maxHeld / 4)
+func (rs *replyState) repliesOverLimit(p *account) bool {
+	w := rs.w
+	most := int64(w.accounts.maxHeld / 4)
 	return ledger.Total(ledger.Owed) > most/2 || p.ledger.Of(ledger.Owed) > most/4
 }
 
@@ -77,8 +78,8 @@ func (s *source) checkReplyLimit(ep *Endpoint) {
 	if s.uct == nil {
 		return
 	}
-	most := w.maxReplyBytes
-	if w.repliesOverLimit(s.account()) {
+	most := w.accounts.maxReplyBytes
+	if w.replies.repliesOverLimit(s.account()) {
 		most = min(most, replyMultiple*minReplyBytes)
 	}
 	if s.stopFor(ep) {
@@ -86,7 +87,7 @@ func (s *source) checkReplyLimit(ep *Endpoint) {
 	}
 	s.checkAt = s.replyBytes + most/32
 	if s.replyBytes > most && !s.paused {
-		w.dropSlowPeer(s, ep, fmt.Errorf("ucp: a peer does not read its replies, %d bytes: %w", s.replyBytes, ucs.ErrExceedsLimit))
+		w.replies.dropSlowPeer(s, ep, fmt.Errorf("ucp: a peer does not read its replies, %d bytes: %w", s.replyBytes, ucs.ErrExceedsLimit))
 	}
 }
 
@@ -98,8 +99,9 @@ func (s *source) resume() {
 
 // dropSlowPeer drops a connection that does not read, and the endpoint over which it is
 // answered, which may be another connection, if it is the same peer's.
-func (w *Worker) dropSlowPeer(s *source, ep *Endpoint, err error) {
-	w.logRefusal(s.account().ledger, ledger.Answers, err)
+func (rs *replyState) dropSlowPeer(s *source, ep *Endpoint, err error) {
+	w := rs.w
+	w.accounts.logRefusal(s.account().ledger, ledger.Answers, err)
 	payer := s.account()
 	s.uct.Drop(err)
 	if b := ep.charge; b != nil && (b.openedBy != nil && b.openedBy.account() == payer || b.boundTo == payer.ledger) {
@@ -193,6 +195,7 @@ type replyState struct {
 	caller     *call       // the call that waits, unless the worker is in thread mode multi
 	timer      *event.Timer
 	set        bool // the timer is
+	w          *Worker
 }
 
 // replyWait is a reply that a call waits for, and its progress at the last check.
@@ -327,21 +330,21 @@ func (ep *Endpoint) forgiveReplies() {
 // check enforces the limits after a charge.
 func (d *replyCharge) check() {
 	s, w := d.from, d.ep.w
-	limit, most := w.stopReplyBytes, w.maxReplyBytes
+	limit, most := w.accounts.stopReplyBytes, w.accounts.maxReplyBytes
 	if s == nil {
 		if d.bytes > limit && !d.holding && d.ep.mayHoldUpOthers() {
 			d.hold(d.bytes / 2)
 		}
 		return
 	}
-	if s.replyBytes > minReplyBytes && w.repliesOverLimit(s.account()) {
+	if s.replyBytes > minReplyBytes && w.replies.repliesOverLimit(s.account()) {
 		limit, most = min(limit, minReplyBytes), min(most, replyMultiple*minReplyBytes)
 	}
 	if d.bytes > limit && !d.holding {
 		d.hold(d.bytes / 2)
 	}
 	if s.uct == nil {
-		if d.bytes > most || d.bytes+d.kept > w.maxReplyBytes {
+		if d.bytes > most || d.bytes+d.kept > w.accounts.maxReplyBytes {
 			d.dropLater(d.bytes + d.kept)
 		}
 		return
@@ -349,7 +352,7 @@ func (d *replyCharge) check() {
 	if s.unpromptedBytes() > limit && !s.paused {
 		s.stopFor(d.ep)
 	}
-	if s.replyBytes > w.maxReplyBytes || s.replyBytes > most && !s.paused {
+	if s.replyBytes > w.accounts.maxReplyBytes || s.replyBytes > most && !s.paused {
 		d.dropLater(s.replyBytes)
 	}
 }
@@ -395,10 +398,10 @@ func (dropSlowPeer) progress(r *Request) error {
 		f.peerDropped(ep)
 	}
 	if s.uct != nil {
-		w.dropSlowPeer(s, ep, d.err)
+		w.replies.dropSlowPeer(s, ep, d.err)
 		return nil
 	}
-	w.logRefusal(s.account().ledger, ledger.Answers, d.err)
+	w.accounts.logRefusal(s.account().ledger, ledger.Answers, d.err)
 	ep.fail(d.err)
 	return nil
 }
@@ -430,12 +433,12 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 	}
 	if r.state&stateCharged != 0 && r.offersAnswer() {
 		t := &c.w.replies
-		if !c.w.multi {
+		if !c.w.owner.multi {
 			t.caller = c
 		}
 		r.state |= stateAwaited
 		t.waits = append(t.waits, replyWait{r, r.progressMark()})
-		c.w.watchReplies()
+		c.w.replies.watchReplies()
 	}
 	return r
 }
@@ -444,7 +447,7 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 // the reply is done for the caller. On an endpoint that was accepted, where replies are not
 // charged, the messages of the peer are held back until it has read as much.
 func (r *Request) releaseCaller() bool {
-	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.stopReplyBytes {
+	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.accounts.stopReplyBytes {
 		return false
 	}
 	paid := r.isReply()
@@ -491,8 +494,9 @@ func (r *Request) progressMark() int {
 }
 
 // watchReplies schedules the next check of the replies.
-func (w *Worker) watchReplies() {
-	t := &w.replies
+func (rs *replyState) watchReplies() {
+	w := rs.w
+	t := rs
 	if t.set || len(t.waits) == 0 || w.closed {
 		return
 	}
@@ -501,7 +505,7 @@ func (w *Worker) watchReplies() {
 	}
 	var err error
 	if t.timer == nil {
-		t.timer, err = w.uctw.Timers().After(replyPatience, w.checkReplies)
+		t.timer, err = w.uctw.Timers().After(replyPatience, rs.checkReplies)
 	} else {
 		err = t.timer.Reset(replyPatience)
 	}
@@ -509,19 +513,20 @@ func (w *Worker) watchReplies() {
 }
 
 // checkReplies ends the waits that delay other peers and whose replies make no progress.
-func (w *Worker) checkReplies() {
-	t := &w.replies
+func (rs *replyState) checkReplies() {
+	w := rs.w
+	t := rs
 	t.set = false
 	for k := len(t.waits) - 1; k >= 0 && k < len(t.waits); k-- { // look removes none but the one at k
 		t.waits[k].look(w)
 	}
-	w.watchReplies()
+	rs.watchReplies()
 }
 
 func (a *replyWait) look(w *Worker) {
 	r := a.r
 	c := r.waiters
-	if !w.multi {
+	if !w.owner.multi {
 		c = w.replies.caller
 	}
 	if c == nil || c.r != r || !r.isReply() && !r.ep.mayHoldUpOthers() {
@@ -535,7 +540,7 @@ func (a *replyWait) look(w *Worker) {
 	d := r.ep.charge.replies
 	was := d.holding
 	d.holding = true
-	if !w.othersAsk() {
+	if !w.replies.othersAsk() {
 		if !was {
 			d.resume()
 		}
@@ -545,7 +550,7 @@ func (a *replyWait) look(w *Worker) {
 		d.hold(d.bytes - 1)
 	}
 	w.replies.remove(r)
-	if r.data.length <= w.stopReplyBytes && r.ownData() {
+	if r.data.length <= w.accounts.stopReplyBytes && r.ownData() {
 		c.endEarly(nil)
 		r.detachCaller()
 		return
@@ -556,17 +561,18 @@ func (a *replyWait) look(w *Worker) {
 
 // othersAsk reports whether a queue has a message that is not held back, and none was taken
 // from it since the last check.
-func (w *Worker) othersAsk() bool {
+func (rs *replyState) othersAsk() bool {
+	w := rs.w
 	return slices.ContainsFunc(w.am.queues, func(q *AMQueue) bool { return q.taken == q.seen && q.front() != nil })
 }
 
 // endEarly ends the wait of a call for an operation that goes on.
 func (c *call) endEarly(err error) {
-	if !c.w.multi {
+	if !c.w.owner.multi {
 		c.early, c.earlyErr = true, err
 		return
 	}
 	c.detach()
 	c.r = nil
-	c.w.engine.End(&c.Waiter, err)
+	c.w.owner.engine.End(&c.Waiter, err)
 }

@@ -52,7 +52,7 @@ func newDeafPeers(t *testing.T, tls string, size int) *deafPeers {
 		return w
 	}
 	p.server, p.deaf, p.good = open(), open(), open()
-	p.server.stopReplyBytes, p.server.maxReplyBytes = 1<<20, replyMultiple<<20
+	p.server.accounts.stopReplyBytes, p.server.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
 	handle := func(w *Worker, id uint16, fn func(m *AMMessage)) {
 		t.Helper()
 		if err := w.SetAMHandler(AMHandlerParams{ID: id, Handler: func(m *AMMessage) error { fn(m); return nil }}); err != nil {
@@ -70,7 +70,7 @@ func newDeafPeers(t *testing.T, tls string, size int) *deafPeers {
 		w  *Worker
 		ep **Endpoint
 	}{{p.deaf, &p.toServer}, {p.good, &p.goodToServer}} {
-		if *c.ep, err = c.w.NewEndpoint(EndpointParams{Address: p.server.address, ErrMode: ErrModePeer}); err != nil {
+		if *c.ep, err = c.w.NewEndpoint(EndpointParams{Address: p.server.own.address, ErrMode: ErrModePeer}); err != nil {
 			t.Fatal(err)
 		}
 		req, err := (*c.ep).AMSend(testHandled, nil, make([]byte, 8), &RequestParams{AMFlags: AMSendReply})
@@ -271,7 +271,7 @@ func TestRepliesClaimed(t *testing.T) {
 	p := newDeafPeers(t, "tcp", 1000)
 	asked := p.ask(testQueued, 5000)
 	end := p.end()
-	ep, err := p.server.NewEndpoint(EndpointParams{Address: p.deaf.address, ErrMode: ErrModePeer})
+	ep, err := p.server.NewEndpoint(EndpointParams{Address: p.deaf.own.address, ErrMode: ErrModePeer})
 	if err != nil {
 		t.Fatal(err)
 	}

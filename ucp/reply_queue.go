@@ -45,10 +45,10 @@ const (
 func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 	w := ep.w
 	if from.detached {
-		from = &w.unnamed
+		from = &w.accounts.unnamed
 	}
 	if ep.needs&r.needs() != 0 {
-		w.serve(from, ep, r, nil)
+		w.rma.serve(from, ep, r, nil)
 		return
 	}
 	if ep.charge == nil || ep.charge.answers.count == 0 { // or it would be refused
@@ -63,7 +63,7 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 	}
 	rec := answerRecord{from: from, kind: kind, req: r.peerID, size: r.ackSize, status: r.ackStatus}
 	r.state &^= stateFreed
-	w.dropRequest(r)
+	w.pool.dropRequest(r)
 	w.stats.Pending++
 	q := &ep.ensureCharge().answers
 	q.push(rec)
@@ -75,7 +75,7 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 		}
 	}
 	from.checkReplyBytes(ep)
-	if int(q.count)*answerSize > w.maxReplyBytes && from.uct == nil {
+	if int(q.count)*answerSize > w.accounts.maxReplyBytes && from.uct == nil {
 		ep.fail(fmt.Errorf("the peer does not read its replies: %w", ucs.ErrExceedsLimit))
 	}
 }

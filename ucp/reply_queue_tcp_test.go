@@ -39,7 +39,7 @@ func overTCP(t *testing.T, settings ...[2]string) (w [2]*Worker, ep [2]*Endpoint
 	}
 	for i := range w {
 		var err error
-		if ep[i], err = w[i].NewEndpoint(EndpointParams{Address: w[1-i].address, ErrMode: ErrModePeer}); err != nil {
+		if ep[i], err = w[i].NewEndpoint(EndpointParams{Address: w[1-i].own.address, ErrMode: ErrModePeer}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestFloodOfAcknowledged(t *testing.T) {
 				w, ep := overTCP(t)
 				var left [2]int // operations of the worker under way
 				for i := range w {
-					w[i].stopReplyBytes = 1 << 10
+					w[i].accounts.stopReplyBytes = 1 << 10
 					i := i
 					count := func(err error) {
 						if err != nil {
@@ -161,7 +161,7 @@ func TestClientsComeAndGo(t *testing.T) {
 	server := w[0]
 	sizes := func() [6]int {
 		s := server.Stats()
-		return [6]int{len(server.byLedger), s.Sources, len(server.byUUID), s.Endpoints, len(server.eager.assemblies), server.unexpected}
+		return [6]int{len(server.accounts.byLedger), s.Sources, len(server.peers.byUUID), s.Endpoints, len(server.eager.assemblies), server.wireups.unexpected}
 	}
 	until := func(what string, done func() bool) {
 		t.Helper()
@@ -181,7 +181,7 @@ func TestClientsComeAndGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ep, err := c.NewEndpoint(EndpointParams{Address: server.address, ErrMode: ErrModePeer})
+		ep, err := c.NewEndpoint(EndpointParams{Address: server.own.address, ErrMode: ErrModePeer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,8 +238,8 @@ func TestKnownByLane(t *testing.T) {
 		ep[i].Close()
 	}
 	for i := range w {
-		if p := w[i].Peers(); len(p) != 1 || p[0].Known || w[i].unbound != 0 {
-			t.Errorf("worker %d, without an endpoint: %+v, %d untied", i, p, w[i].unbound)
+		if p := w[i].Peers(); len(p) != 1 || p[0].Known || w[i].accounts.unbound != 0 {
+			t.Errorf("worker %d, without an endpoint: %+v, %d untied", i, p, w[i].accounts.unbound)
 		}
 	}
 }

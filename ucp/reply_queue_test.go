@@ -59,7 +59,7 @@ func (l *stalledLane) PendingPurge(fn func(*uct.Pending)) { l.q.Purge(fn) }
 // deaf makes an endpoint toward a peer that does not read.
 func (v *targetWorker) deaf() (*Endpoint, *stalledLane) {
 	v.Helper()
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address})
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (v *targetWorker) syncFlood(c *sited, ep *Endpoint, n int) {
 		if c.dropped != nil || c.paused {
 			return
 		}
-		if err := v.onEagerSyncOnly(&c.Source, m, nil); err != nil {
+		if err := v.tag.onEagerSyncOnly(&c.Source, m, nil); err != nil {
 			c.DropSource(err)
 			return
 		}
@@ -95,7 +95,7 @@ func (v *targetWorker) syncFlood(c *sited, ep *Endpoint, n int) {
 // too much, and costs little until then. When it reads it is read again.
 func TestUnreadAnswers(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "1g")
-	v.stopReplyBytes = 1 << 20
+	v.accounts.stopReplyBytes = 1 << 20
 	c := from("192.0.2.66")
 	ep, lane := v.deaf()
 	before := v.stats.Requests
@@ -145,7 +145,7 @@ func TestAnswersOfFailed(t *testing.T) {
 		func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) },
 	} {
 		v := newServer(t)
-		v.stopReplyBytes, v.maxReplyBytes = 1<<20, replyMultiple<<20
+		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
 		c := from("192.0.2.66")
 		ep, _ := v.deaf()
 		v.syncFlood(c, ep, 1_000_000)
@@ -167,7 +167,7 @@ func TestDebtor(t *testing.T) {
 	most := uint64(replyMultiple<<20/answerSize*9/8 + 2)
 	t.Run("waited for", func(t *testing.T) {
 		v := newServer(t)
-		v.stopReplyBytes, v.maxReplyBytes = 1<<20, replyMultiple<<20
+		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
 		c := from("192.0.2.66")
 		ep, lane := v.deaf()
 		lane.room = 1
@@ -181,14 +181,14 @@ func TestDebtor(t *testing.T) {
 	})
 	t.Run("shared memory", func(t *testing.T) {
 		v := newServer(t)
-		v.stopReplyBytes, v.maxReplyBytes = 1<<20, replyMultiple<<20
+		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
 		ep, _ := v.deaf()
 		m := proto.EagerSyncOnly{Tag: 1, EpID: ep.localID, ReqID: 7}.Append(nil)
 		for range 1_000_000 {
 			if _, err := v.TagRecv(1, FullMask, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := v.onEagerSyncOnly(nil, m, nil); err != nil {
+			if err := v.tag.onEagerSyncOnly(nil, m, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,7 +232,7 @@ func TestUnreadGets(t *testing.T) {
 	ep, _ := v.deaf()
 	ask := func(c *sited, ep *Endpoint) error {
 		m := proto.GetReq{Address: mem.addr, Length: 8, EpID: ep.localID, ReqID: 3}
-		return v.onGetReq(&c.Source, m.Append(nil), nil)
+		return v.rma.onGetReq(&c.Source, m.Append(nil), nil)
 	}
 	ep.remoteID, ep.needs = 5, 0
 	for !hog.paused {
@@ -330,16 +330,16 @@ func TestFreeRequestsShrink(t *testing.T) {
 	v := newTarget(t)
 	var list []*Request
 	for range 2 * maxIdleRequests {
-		list = append(list, v.getRequest())
+		list = append(list, v.pool.getRequest())
 	}
 	for _, r := range list {
-		v.putRequest(r)
+		v.pool.putRequest(r)
 	}
 	n := 0
-	for r := v.freeRequests; r != nil; r = r.next {
+	for r := v.pool.freeRequests; r != nil; r = r.next {
 		n++
 	}
-	if n != maxIdleRequests || v.idleRequests != n {
-		t.Errorf("%d are kept, counted as %d", n, v.idleRequests)
+	if n != maxIdleRequests || v.pool.idleRequests != n {
+		t.Errorf("%d are kept, counted as %d", n, v.pool.idleRequests)
 	}
 }

@@ -138,8 +138,8 @@ func (r *Request) setLife(life uint32) { word.StoreRelease32(&r.life, life) }
 func (r *Request) setOver() {
 	w := r.w
 	r.setLife(lifeOver)
-	if w.multi {
-		w.engine.News()
+	if w.owner.multi {
+		w.owner.engine.News()
 	}
 }
 
@@ -186,8 +186,8 @@ func (r *Request) UserData() any {
 	}
 	if r.w != nil {
 		r.checkLive()
-		r.w.acquireRead() // another goroutine may have been left to start the operation
-		defer r.w.releaseRead()
+		r.w.owner.acquireRead() // another goroutine may have been left to start the operation
+		defer r.w.owner.releaseRead()
 	}
 	return r.userData
 }
@@ -205,20 +205,20 @@ func (r *Request) Free() {
 		return
 	}
 	w := r.w
-	if w.available() && r.state&^stateParams == stateRecv|stateDone|stateWhole {
+	if w.owner.available() && r.state&^stateParams == stateRecv|stateDone|stateWhole {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
 		r.setIdle() // holds nothing else
-		w.rest(r)
+		w.pool.rest(r)
 		return
 	}
-	if w.multi {
+	if w.owner.multi {
 		r.freeShared()
 		return
 	}
-	if !w.available() {
-		w.checkGate()
+	if !w.owner.available() {
+		w.owner.checkGate()
 	}
 	r.free()
 }
@@ -239,7 +239,7 @@ func (r *Request) free() {
 		return
 	}
 	if r.state&stateUser == 0 {
-		r.w.putRequest(r)
+		r.w.pool.putRequest(r)
 	}
 }
 
@@ -248,30 +248,30 @@ func (r *Request) free() {
 func (r *Request) freeShared() {
 	w := r.w
 	r.checkLive()
-	if w.acquireSharedFast() {
+	if w.owner.acquireSharedFast() {
 		if r.state&^stateParams == stateRecv|stateDone|stateWhole { // as Free does
 			if r.state&stateParams != 0 {
 				r.onTagRecv, r.userData = nil, nil
 			}
 			r.setIdle()
-			w.rest(r)
-			w.releaseShared()
+			w.pool.rest(r)
+			w.owner.releaseShared()
 			return
 		}
-	} else if !w.tryAcquireShared() {
+	} else if !w.owner.tryAcquireShared() {
 		if atomic.LoadUint32(&r.life) == lifeOver {
 			t := frees.Get().(*freeing)
 			t.r = r
-			w.push(&t.Task)
+			w.owner.push(&t.Task)
 			return
 		}
-		w.acquireShared()
+		w.owner.acquireShared()
 	}
 	twice := r.state&(stateIdle|stateFreed) != 0
 	if !twice {
 		r.free()
 	}
-	w.releaseShared()
+	w.owner.releaseShared()
 	if twice {
 		panic("ucp: request freed twice")
 	}
@@ -337,8 +337,8 @@ func (r *Request) result() (*Request, error) {
 	if r.state&stateUser != 0 {
 		r.w = nil
 	} else {
-		r.w.clean(r)
-		r.w.recycle(r) // nobody has seen it
+		r.w.pool.clean(r)
+		r.w.pool.recycle(r) // nobody has seen it
 	}
 	return nil, err
 }
@@ -358,7 +358,7 @@ func (r *Request) finish(err error) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
-	if r == r.w.dispatching || r.w.evicting {
+	if r == r.w.dispatching || r.w.accounts.evicting {
 		r.err = err
 		r.w.dispatched.push(r)
 		return
@@ -392,7 +392,7 @@ func (r *Request) finish(err error) {
 // releaseResources gives back what any request may hold.
 func (r *Request) releaseResources() {
 	if r.localID != 0 {
-		r.w.requestIDs.Remove(r.localID)
+		r.w.pool.requestIDs.Remove(r.localID)
 		r.localID = 0
 	}
 	if r.mem != nil {
@@ -439,7 +439,7 @@ func (r *Request) deliverResult(err error) {
 		w.tell(waiters, err, info)
 	}
 	if state&stateFreed != 0 {
-		w.putRequest(r)
+		w.pool.putRequest(r)
 	}
 }
 
@@ -461,8 +461,8 @@ func (r *Request) Attr() (RequestAttr, error) {
 		return RequestAttr{}, fmt.Errorf("ucp: Request.Attr: no operation uses the request: %w", ucs.ErrInvalidParam)
 	}
 	r.checkLive()
-	r.w.acquireRead()
-	defer r.w.releaseRead()
+	r.w.owner.acquireRead()
+	defer r.w.owner.releaseRead()
 	a := RequestAttr{Err: r.Err()}
 	if !r.is(kindFlush) && !r.is(kindClose) {
 		a.MemoryType = ucs.MemoryHost // what is not is refused

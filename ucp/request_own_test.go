@@ -12,7 +12,7 @@ import (
 // worker has let go of it.
 func TestOwnRequestMovesOn(t *testing.T) {
 	s := newShared(t)
-	there, err := s.to.NewEndpoint(EndpointParams{Address: s.to.address})
+	there, err := s.to.NewEndpoint(EndpointParams{Address: s.to.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,22 +2,40 @@ package ucp
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucp/internal/idtable"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
+// requestPool holds the requests of a worker that are in no operation. Its first fields are
+// what every message touches.
+type requestPool struct {
+	rested       uint8 // the place in resting of the request that serves again next
+	idleRequests int   // in freeRequests
+	freeRequests *Request
+	spare        *Request             // lent to short sends
+	resting      [quarantine]*Request // freed by the user
+	promised     *Request             // for the operation that is being started, in thread mode multi
+	spares       sync.Pool            // *Request, for calls that are delegated, in thread mode multi
+
+	madeRequests []*Request // only with a RequestCleanup hook
+	requestIDs   idtable.Table[Request]
+	w            *Worker
+}
+
 // getRequest takes a request from the worker's free list, or makes one. At rest
 // a request's completion counts one operation and holds no error, and it refers
 // to nothing of the user's.
-func (w *Worker) getRequest() *Request {
-	r := w.freeRequests
+func (rp *requestPool) getRequest() *Request {
+	r := rp.freeRequests
 	if r == nil {
-		return w.nextRequest()
+		return rp.nextRequest()
 	}
-	w.freeRequests = r.next
-	w.idleRequests--
+	rp.freeRequests = r.next
+	rp.idleRequests--
 	r.next = nil
 	r.state = 0
 	r.setLife(lifeInFlight)
@@ -25,34 +43,37 @@ func (w *Worker) getRequest() *Request {
 }
 
 // nextRequest is getRequest where the list is empty.
-func (w *Worker) nextRequest() *Request {
-	if w.multi {
-		if r, ok := w.spares.Get().(*Request); ok {
+func (rp *requestPool) nextRequest() *Request {
+	w := rp.w
+	if w.owner.multi {
+		if r, ok := rp.spares.Get().(*Request); ok {
 			r.state = 0
 			r.setLife(lifeInFlight)
 			return r
 		}
 	}
-	return w.newRequest()
+	return rp.newRequest()
 }
 
 // newRequest makes a request object. The initialization hook sees each once.
-func (w *Worker) newRequest() *Request {
-	r := w.makeRequest()
+func (rp *requestPool) newRequest() *Request {
+	w := rp.w
+	r := rp.makeRequest()
 	w.stats.Requests++
 	if fn := w.ctx.params.RequestInit; fn != nil {
 		r.callHook(fn)
-		if w.gate&gateInside == 0 { // of a call that does not look for panics
-			w.raise()
+		if w.owner.gate&gateInside == 0 { // of a call that does not look for panics
+			w.owner.raise()
 		}
 	}
 	if w.ctx.params.RequestCleanup != nil {
-		w.madeRequests = append(w.madeRequests, r)
+		rp.madeRequests = append(rp.madeRequests, r)
 	}
 	return r
 }
 
-func (w *Worker) makeRequest() *Request {
+func (rp *requestPool) makeRequest() *Request {
+	w := rp.w
 	r := &Request{w: w, data: payload{w: w}}
 	r.attach()
 	return r
@@ -76,10 +97,10 @@ const recycleRequests = !race.Enabled
 const quarantine = 16
 
 // putRequest takes a finished request back that the user has held.
-func (w *Worker) putRequest(r *Request) {
-	w.clean(r)
+func (rp *requestPool) putRequest(r *Request) {
+	rp.clean(r)
 	r.setIdle()
-	w.rest(r)
+	rp.rest(r)
 }
 
 // setIdle ends the life of a request, until it serves another operation.
@@ -89,28 +110,28 @@ func (r *Request) setIdle() {
 }
 
 // rest lets an idle request lie for a while before it is used again.
-func (w *Worker) rest(r *Request) {
+func (rp *requestPool) rest(r *Request) {
 	if !recycleRequests {
 		return
 	}
-	at := &w.resting[w.rested%quarantine]
-	w.rested++
+	at := &rp.resting[rp.rested%quarantine]
+	rp.rested++
 	old := *at
 	*at = r
 	switch {
 	case old == nil:
-	case w.idleRequests < maxOwnRequests: // idle, without another call
-		w.idleRequests++
-		old.next = w.freeRequests
-		w.freeRequests = old
+	case rp.idleRequests < maxOwnRequests: // idle, without another call
+		rp.idleRequests++
+		old.next = rp.freeRequests
+		rp.freeRequests = old
 	default:
-		w.idle(old)
+		rp.idle(old)
 	}
 }
 
 // clean drops what a request refers to, so that those which lie idle keep nothing of
 // the user's alive.
-func (w *Worker) clean(r *Request) {
+func (rp *requestPool) clean(r *Request) {
 	if r.list != nil || r.state&stateIdle != 0 {
 		panic("ucp: request freed twice or while queued")
 	}
@@ -123,17 +144,18 @@ func (w *Worker) clean(r *Request) {
 
 // idle puts a request into the free list. After a peak that does not keep all of them,
 // unless there is a hook for the end of each.
-func (w *Worker) idle(r *Request) {
-	if w.multi && w.idleRequests >= maxOwnRequests && w.madeRequests == nil {
-		w.spares.Put(r)
+func (rp *requestPool) idle(r *Request) {
+	w := rp.w
+	if w.owner.multi && rp.idleRequests >= maxOwnRequests && rp.madeRequests == nil {
+		rp.spares.Put(r)
 		return
 	}
-	if w.idleRequests >= maxIdleRequests && w.madeRequests == nil {
+	if rp.idleRequests >= maxIdleRequests && rp.madeRequests == nil {
 		return
 	}
-	w.idleRequests++
-	r.next = w.freeRequests
-	w.freeRequests = r
+	rp.idleRequests++
+	r.next = rp.freeRequests
+	rp.freeRequests = r
 }
 
 // maxOwnRequests is how many requests whoever has the worker keeps for itself in thread
@@ -144,28 +166,29 @@ const maxOwnRequests = 256
 const maxIdleRequests = 1 << 14
 
 // recycle puts back a request that the user has not seen.
-func (w *Worker) recycle(r *Request) {
+func (rp *requestPool) recycle(r *Request) {
 	r.setIdle()
 	if recycleRequests {
-		w.idle(r)
+		rp.idle(r)
 	}
 }
 
 // useRequest returns the object for an operation: the user's own or one of the
 // library, with the parameters that all operations share. They were checked.
-func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
+func (rp *requestPool) useRequest(p *RequestParams) (*Request, error) {
+	w := rp.w
 	if p == nil {
-		r := w.getRequest()
+		r := rp.getRequest()
 		r.state, r.mode = stateInCall, 0
 		return r, nil
 	}
 	var r *Request
 	switch {
-	case w.promised != nil:
-		r, w.promised = w.promised, nil
+	case rp.promised != nil:
+		r, rp.promised = rp.promised, nil
 		r.state = stateInCall | statePromised
 	case p.Request == nil:
-		r = w.getRequest()
+		r = rp.getRequest()
 		r.state = stateInCall
 	default:
 		r = p.Request
@@ -186,7 +209,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 }
 
 // dropRequest gives back a request whose operation was never started.
-func (w *Worker) dropRequest(r *Request) {
+func (rp *requestPool) dropRequest(r *Request) {
 	if r.proto != nil {
 		r.proto.release(r)
 	}
@@ -205,8 +228,8 @@ func (w *Worker) dropRequest(r *Request) {
 		r.w = nil
 		return
 	}
-	w.clean(r)
-	w.recycle(r)
+	rp.clean(r)
+	rp.recycle(r)
 }
 
 // requestList is a FIFO of requests with removal from the middle.

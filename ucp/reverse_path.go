@@ -23,16 +23,17 @@ import (
 
 // requesterEndpoint returns an endpoint toward a peer that asks, to what is believed of its
 // address or, if that leads nowhere, over its connection.
-func (w *Worker) requesterEndpoint(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
+func (ad *admission) requesterEndpoint(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
+	w := ad.w
 	rules.origin = from.origin()
-	ep, err := w.newEndpointBy(addr, mode, 0, rules)
+	ep, err := w.wireups.newEndpointBy(addr, mode, 0, rules)
 	if said == nil {
 		return ep, err
 	}
 	b, only := (*reversePath)(nil), (*proto.WorkerAddress)(nil)
 	if err != nil {
-		if b, only = w.reversePath(from, said); b != nil {
-			ep, err = w.newEndpointBy(only, mode, 0, laneRules{back: b})
+		if b, only = ad.reversePath(from, said); b != nil {
+			ep, err = w.wireups.newEndpointBy(only, mode, 0, laneRules{back: b})
 		}
 		if err != nil {
 			return nil, err
@@ -43,7 +44,7 @@ func (w *Worker) requesterEndpoint(from *source, addr, said *proto.WorkerAddress
 	where := *ep.dest
 	where.reversePath = b != nil
 	if !where.reversePath {
-		where.scopes = w.scopesOf(said)
+		where.scopes = w.rights.scopesOf(said)
 	}
 	ep.dest = &where
 	return ep, nil
@@ -51,20 +52,21 @@ func (w *Worker) requesterEndpoint(from *source, addr, said *proto.WorkerAddress
 
 // unreachableRequester is told that there is no way to a peer that asks, which is nil for nobody
 // that is known. The error drops the connection: who cannot be answered shall not wait.
-func (w *Worker) unreachableRequester(from *source, p *peer, err error) error {
+func (ad *admission) unreachableRequester(from *source, p *peer, err error) error {
+	w := ad.w
 	const text = "no way back to a peer"
 	fields := []zap.Field{zap.String("worker", w.name), zap.Error(err)}
 	if errors.Is(err, uct.ErrMismatch) { // it hangs
-		if !w.mismatchTold {
-			w.mismatchTold = true
+		if !ad.mismatchTold {
+			ad.mismatchTold = true
 			w.ctx.log.Error(text, fields...)
 		}
-	} else if w.unreachableTold { // peers can ask any number of times
+	} else if ad.unreachableTold { // peers can ask any number of times
 		w.ctx.log.Debug(text, fields...)
 	} else {
 		w.ctx.log.WarnOnce("", text, fields...)
 	}
-	w.unreachableTold = true
+	ad.unreachableTold = true
 	if from.locator() == nil || p != nil && p.trusted() {
 		return nil
 	}
@@ -74,7 +76,8 @@ func (w *Worker) unreachableRequester(from *source, p *peer, err error) error {
 
 // reversePath returns how to answer over the connection of a peer, and the entry of its
 // address that it has named on that; nil if that is not possible.
-func (w *Worker) reversePath(from *source, said *proto.WorkerAddress) (b *reversePath, only *proto.WorkerAddress) {
+func (ad *admission) reversePath(from *source, said *proto.WorkerAddress) (b *reversePath, only *proto.WorkerAddress) {
+	w := ad.w
 	if from.uct == nil {
 		return nil, nil
 	}
@@ -102,12 +105,13 @@ func (w *Worker) reversePath(from *source, said *proto.WorkerAddress) (b *revers
 // not him: C takes a request for the answer to its own. Nothing but that endpoint's
 // peer id depends on it, until the peer itself has said that (Endpoint.idConfirmed), and
 // the answer goes to where the application said.
-func (w *Worker) migratedPeer(from *source, said *proto.WorkerAddress, m *proto.Wireup) *peer {
+func (ad *admission) migratedPeer(from *source, said *proto.WorkerAddress, m *proto.Wireup) *peer {
+	w := ad.w
 	l := from.locator()
 	if said == nil || l == nil || w.ctx.settings.CheckSource != config.Try {
 		return nil
 	}
-	p := w.findPeer(said.UUID, entriesOf(said))
+	p := w.peers.findPeer(said.UUID, entriesOf(said))
 	if p == nil || !p.trusted() || connectsFromListed(p.address) {
 		return nil
 	}
@@ -135,11 +139,12 @@ func (w *Worker) migratedPeer(from *source, said *proto.WorkerAddress, m *proto.
 // request, so that the next one is answered like any other. Nothing of who asks is
 // believed for that, and he can cause two requests, for which C UCX makes an endpoint
 // that nobody uses.
-func (w *Worker) unansweredEndpoint(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
+func (ad *admission) unansweredEndpoint(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
+	w := ad.w
 	if said == nil || said.UUID >= w.uuid {
 		return nil
 	}
-	p := w.findPeer(said.UUID, entriesOf(said))
+	p := w.peers.findPeer(said.UUID, entriesOf(said))
 	if p == nil || !p.trusted() {
 		return nil
 	}

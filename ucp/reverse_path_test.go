@@ -39,7 +39,7 @@ func tcpRequest(port uint16, sn uint64) []byte {
 // he gets no memory that is for whoever is there.
 func TestWayBack(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
-	own := v.described.Devices[0].Ifaces[0].Addr
+	own := v.own.described.Devices[0].Ifaces[0].Addr
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	addr := v.described.Clone()
+	addr := v.own.described.Clone()
 	addr.UUID = 0xABC
 	addr.Devices[0].Ifaces[0].Addr = binary.BigEndian.AppendUint16(nil, named)
 	m := proto.Wireup{Type: proto.WireupRequest, ConnSN: 0, SrcEp: peersID, Address: *addr}
@@ -91,7 +91,7 @@ func TestWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ep := v.toward(peersID)
-	reply := proto.Wireup{Type: proto.WireupReply, ConnSN: 0, SrcEp: ep.localID, DstEp: peersID, Address: v.emptyAddress()}
+	reply := proto.Wireup{Type: proto.WireupReply, ConnSN: 0, SrcEp: ep.localID, DstEp: peersID, Address: v.own.emptyAddress()}
 	said, err := reply.Append(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestWayBack(t *testing.T) {
 	if !ep.dest.reversePath || ep.leadsTo(addr) {
 		t.Error("the endpoint leads to where the stranger says")
 	}
-	if _, err := v.guards.put[0].register(make([]byte, 8), uct.AccessRemotePut, ep); err == nil {
+	if _, err := v.rights.guards.put[0].register(make([]byte, 8), uct.AccessRemotePut, ep); err == nil {
 		t.Error("memory is opened to who is there")
 	}
 
@@ -120,8 +120,8 @@ func TestWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "end", func() bool { return v.toward(peersID) == nil }, v)
-	if v.unexpected != 0 {
-		t.Errorf("%d endpoints are left", v.unexpected)
+	if v.wireups.unexpected != 0 {
+		t.Errorf("%d endpoints are left", v.wireups.unexpected)
 	}
 }
 
@@ -131,16 +131,16 @@ func TestNoWayBack(t *testing.T) {
 	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	by := newLocated("192.0.2.66:4000", false)
 	claims := ledger.Refusals(ledger.Claim)
-	err := v.says(by, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.described)
-	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || len(v.byUUID) != 0 {
-		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.byUUID))
+	err := v.says(by, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.own.described)
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || len(v.peers.byUUID) != 0 {
+		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers.byUUID))
 	}
-	err = v.says(by, proto.WireupEpCheck, 0xABC, 0, evilID, 0x7777, &peer.described)
-	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+2 || len(v.byUUID) != 0 {
-		t.Errorf("asks for an end: %v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.byUUID))
+	err = v.says(by, proto.WireupEpCheck, 0xABC, 0, evilID, 0x7777, &peer.own.described)
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+2 || len(v.peers.byUUID) != 0 {
+		t.Errorf("asks for an end: %v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers.byUUID))
 	}
 	for kind, dst := range map[proto.WireupType]proto.EndpointID{proto.WireupRequest: 0, proto.WireupEpCheck: 0x7777} {
-		if err := v.says(nil, kind, 0xABC, 0, evilID, dst, &peer.described); err != nil {
+		if err := v.says(nil, kind, 0xABC, 0, evilID, dst, &peer.own.described); err != nil {
 			t.Errorf("%v through memory of ours: %v", kind, err)
 		}
 	}
@@ -166,9 +166,9 @@ func (v *targetWorker) far(uuid uint64, ends ...byte) *proto.WorkerAddress {
 func TestTrustedDevices(t *testing.T) {
 	for _, check := range []string{"y", "try"} {
 		v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
-		p := v.peerOf(v.far(0xABC, 7, 8))
+		p := v.peers.peerOf(v.far(0xABC, 7, 8))
 		p.given = true
-		stranger := v.Worker.newUntrustedPeer(v.far(0xABC, 9, 5))
+		stranger := v.Worker.peers.newUntrustedPeer(v.far(0xABC, 9, 5))
 		for _, c := range []struct {
 			from  string
 			uuid  uint64
@@ -184,7 +184,7 @@ func TestTrustedDevices(t *testing.T) {
 		} {
 			a := v.far(c.uuid, c.names)
 			by := newLocated(c.from, false)
-			said := v.validateAddress(v.sourceOf(&by.Source), a)
+			said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
 			if got := a.NumIfaces() == 1; got != c.want || (said == nil) != c.want {
 				t.Errorf("CHECK_SOURCE=%s, from %s, names %d: believed %v", check, c.from, c.names, got)
 			}
@@ -194,12 +194,12 @@ func TestTrustedDevices(t *testing.T) {
 		}
 		lo := v.part("tcp")
 		by := newLocated("192.0.2.9:4000", false)
-		if said := v.validateAddress(v.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil || said.NumIfaces() != 0 {
+		if said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil || said.NumIfaces() != 0 {
 			t.Errorf("CHECK_SOURCE=%s: our own listener, for somebody elsewhere: %+v", check, said)
 		}
 		p.given = false
-		v.releasePeer(p)
-		v.releasePeer(stranger)
+		v.peers.releasePeer(p)
+		v.peers.releasePeer(stranger)
 	}
 }
 
@@ -224,16 +224,16 @@ func TestCheckSourceDefault(t *testing.T) {
 func TestSaidDevices(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	a := peer.described.Clone()
+	a := peer.own.described.Clone()
 	a.Devices = append(a.Devices, v.far(peer.uuid, 7).Devices...)
 	ep := v.asks(newLocated(loop, true), peer.uuid, 0, peersID, a)
-	if ep == nil || !slices.Equal(entriesOf(ep.dest.address), entriesOf(&peer.described)) {
+	if ep == nil || !slices.Equal(entriesOf(ep.dest.address), entriesOf(&peer.own.described)) {
 		t.Fatalf("the endpoint is %+v", ep)
 	}
-	if ep.dest.reversePath || !reflect.DeepEqual(ep.dest.scopes, v.scopesOf(a)) || reflect.DeepEqual(ep.dest.scopes, v.scopesOf(&peer.described)) {
+	if ep.dest.reversePath || !reflect.DeepEqual(ep.dest.scopes, v.rights.scopesOf(a)) || reflect.DeepEqual(ep.dest.scopes, v.rights.scopesOf(&peer.own.described)) {
 		t.Error("memory is not open to the other device")
 	}
-	if !slices.Equal(ep.peer.entries, entriesOf(&peer.described)) {
+	if !slices.Equal(ep.peer.entries, entriesOf(&peer.own.described)) {
 		t.Error("the other device is believed")
 	}
 	ep.destroy(ucs.ErrCanceled)
@@ -243,16 +243,16 @@ func TestSaidDevices(t *testing.T) {
 // is no way there: what it sends goes to the worker itself.
 func (v *targetWorker) waits(a *proto.WorkerAddress) *Endpoint {
 	v.Helper()
-	p := v.peerOf(a)
+	p := v.peers.peerOf(a)
 	p.given = true
-	ep, err := v.newEndpoint(&v.described, ErrModeNone, 0)
+	ep, err := v.wireups.newEndpoint(&v.own.described, ErrModeNone, 0)
 	if err != nil {
 		v.Fatal(err)
 	}
 	ep.setPeer(p)
 	ep.connSN = p.takeSN()
 	ep.report(life.Claim, nil)
-	v.unbound++
+	v.accounts.unbound++
 	p.addUnmatched(ep)
 	return ep
 }
@@ -292,7 +292,7 @@ func TestMigratedPeer(t *testing.T) {
 			if got := eps[1].remoteID == peersID+2; got != c.want {
 				t.Errorf("the peer is connected again: %v", got)
 			}
-			if v.sourceOf(&roams.Source).peer == p || p.lastSource != nil {
+			if v.accounts.sourceOf(&roams.Source).peer == p || p.lastSource != nil {
 				t.Error("the connection is the peer's without proof")
 			}
 			v.asks(roams, 0xABC, 2, peersID+4, a)
@@ -318,12 +318,12 @@ func TestPairwiseElsewhere(t *testing.T) {
 		v.ifaces[0].attr = &attr
 		by := newLocated("192.0.2.9:4000", false)
 		a := v.far(0xABC, 9, 5)
-		said := v.validateAddress(v.sourceOf(&by.Source), a)
+		said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
 		if n := a.NumIfaces(); n != map[bool]int{false: 1, true: 2}[pairwise] || (said == nil) != pairwise {
 			t.Errorf("pairwise %v: %d entries are believed, %+v is not", pairwise, n, said)
 		}
 		lo := v.part("tcp")
-		if said := v.validateAddress(v.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil {
+		if said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil {
 			t.Errorf("pairwise %v: our own listener, for somebody elsewhere: %+v", pairwise, said)
 		}
 	}

@@ -61,9 +61,9 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.UnpackRkey", ep == nil)
 	}
-	ep.w.acquire()
+	ep.w.owner.acquire()
 	k, err := ep.unpackRkey(packed)
-	ep.w.release()
+	ep.w.owner.release()
 	return k, err
 }
 
@@ -228,9 +228,9 @@ func (k *Rkey) Close() error {
 	if k.missing() {
 		return errMissing("Rkey.Close", k == nil)
 	}
-	k.ep.w.acquire()
+	k.ep.w.owner.acquire()
 	err := k.close()
-	k.ep.w.release()
+	k.ep.w.owner.release()
 	return err
 }
 
@@ -279,8 +279,8 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	if k.missing() {
 		return nil, errMissing("Rkey.Ptr", k == nil)
 	}
-	k.ep.w.acquireRead()
-	defer k.ep.w.releaseRead()
+	k.ep.w.owner.acquireRead()
+	defer k.ep.w.owner.releaseRead()
 	if k.closed || n < 0 {
 		return nil, fmt.Errorf("ucp: Rkey.Ptr of %d bytes, key closed: %v: %w", n, k.closed, ucs.ErrInvalidParam)
 	}
@@ -299,8 +299,8 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 
 // String returns the way that each kind of operation takes.
 func (k *Rkey) String() string {
-	k.ep.w.acquireRead()
-	defer k.ep.w.releaseRead()
+	k.ep.w.owner.acquireRead()
+	defer k.ep.w.owner.releaseRead()
 	switch {
 	case k.closed:
 		return "closed"

@@ -28,9 +28,9 @@ func (rmaFamily) about() familyInfo {
 }
 
 func (rmaFamily) handlers(w *Worker) []handler {
-	list := []handler{{proto.IDCmpl, w.onCompletion}}
+	list := []handler{{proto.IDCmpl, w.rma.onCompletion}}
 	if w.ctx.params.Features&FeatureRMA != 0 {
-		list = append(list, handler{proto.IDPut, w.onPut}, handler{proto.IDGetReq, w.onGetReq}, handler{proto.IDGetRep, w.onGetRep})
+		list = append(list, handler{proto.IDPut, w.rma.onPut}, handler{proto.IDGetReq, w.rma.onGetReq}, handler{proto.IDGetRep, w.rma.onGetRep})
 	}
 	return list
 }
@@ -45,6 +45,7 @@ var (
 type rmaState struct {
 	keys    *Rkey // open ones
 	serving int   // answers to operations of peers under way
+	w       *Worker
 }
 
 func (rmaFamily) stop(w *Worker) error { return w.closeKeys() }
@@ -86,11 +87,11 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return nil, errMissing("Endpoint.Put", ep == nil)
 	}
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		return ep.leaveAccess(startPut, &callPut, buf, raddr, key, p)
 	}
 	r, err := ep.beginPut(buf, raddr, key, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -176,11 +177,11 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return nil, errMissing("Endpoint.Get", ep == nil)
 	}
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		return ep.leaveAccess(startGet, &callGet, buf, raddr, key, p)
 	}
 	r, err := ep.beginGet(buf, raddr, key, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -240,7 +241,7 @@ func (getOperation) choose(r *Request) (protocol, error) {
 // the time after.
 func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w, way := ep.w, key.getBcopy
-	r := w.spare // used only if the operation goes on after the call
+	r := w.pool.spare // used only if the operation goes on after the call
 	a := r.accessing()
 	r.data.initRecv(buf, nil)
 	r.proto, a.arrived = getCopy{}, 0
@@ -255,7 +256,7 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 		r.data.finish()
 		return nil, nil
 	}
-	w.spare = w.getRequest()
+	w.pool.spare = w.pool.getRequest()
 	r.adoptSpare(ep, key, way, p)
 	return r, nil
 }
@@ -311,7 +312,7 @@ func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *R
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
-	r, err := w.useRequest(p)
+	r, err := w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +334,7 @@ func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *R
 		err = fmt.Errorf("ucp: %d bytes at %#x go beyond the address space: %w", r.data.length, raddr, ucs.ErrInvalidAddr)
 	}
 	if err != nil {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return nil, err
 	}
 	r.give(p.Memory)
@@ -388,7 +389,7 @@ func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 		ep.markMessages()
 		err = sendPut(r, uct.SendNow)
 	}
-	ep.w.dropRequest(r)
+	ep.w.pool.dropRequest(r)
 	return nil, err
 }
 
@@ -408,11 +409,11 @@ func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 	}
 	w := ep.w
 	am := ep.lanes[ep.amLane()].iface
-	in := proto.RMAInput{AM: w.lanePerf(am, ep.cfg.segSize), Settings: w.protoSettings(am)}
+	in := proto.RMAInput{AM: w.selection.lanePerf(am, ep.cfg.segSize), Settings: w.selection.protoSettings(am)}
 	in.Rails = int(min(w.ctx.settings.RMARails, proto.MaxLanes))
 	in.Spread = proto.Spread{MaxRatio: w.ctx.settings.LaneRatio, MinChunk: w.ctx.settings.RMAChunk.Int(0)}
 	for i := range k.ways {
-		l := w.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface)
+		l := w.rma.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface)
 		ep.cfg.lanes.restrict(k.ways[i].lane, &l)
 		if w.ctx.settings.RMARails == 0 {
 			l.PutZcopy, l.GetZcopy = 0, 0
@@ -431,10 +432,11 @@ func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 }
 
 // rmaLane describes a way for the cost model.
-func (w *Worker) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
+func (rm *rmaState) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
+	w := rm.w
 	a := i.attr
 	l := proto.RMALane{
-		Perf:        w.lanePerf(i, 0),
+		Perf:        w.selection.lanePerf(i, 0),
 		MinPutZcopy: a.Put.MinZcopy,
 		MinGetZcopy: a.Get.MinZcopy,
 		Atomic32:    allAtomics(a.Atomic32),

@@ -127,7 +127,8 @@ func (p sendCompletions) abort(r *Request, err error) {
 
 // onCompletion is told that the peer has done one more put or posted atomic
 // operation.
-func (w *Worker) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rm *rmaState) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
 	h, err := proto.ParseCmpl(data)
 	if err != nil {
 		return w.logMalformed(err)
@@ -137,7 +138,7 @@ func (w *Worker) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, ep) {
+	if w.admission.spoofed(src, ep) {
 		return nil
 	}
 	f := ep.rma
@@ -186,13 +187,14 @@ func (w *Worker) Fence() error {
 	if w.missing() {
 		return errMissing("Worker.Fence", w == nil)
 	}
-	w.acquire()
-	err := w.fence()
-	w.release()
+	w.owner.acquire()
+	err := w.rma.fence()
+	w.owner.release()
 	return err
 }
 
-func (w *Worker) fence() error {
+func (rm *rmaState) fence() error {
+	w := rm.w
 	if w.closed {
 		return w.closedFor("Fence")
 	}

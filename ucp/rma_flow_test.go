@@ -11,7 +11,7 @@ import (
 func TestFlushOutlivesFailure(t *testing.T) {
 	v := newTarget(t, "TLS", "self")
 	v.ep.flow().posted++ // by a message
-	r, err := v.useRequest(&RequestParams{Flags: OpNoImmediate})
+	r, err := v.pool.useRequest(&RequestParams{Flags: OpNoImmediate})
 	if err != nil {
 		t.Fatal(err)
 	}

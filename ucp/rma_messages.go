@@ -63,7 +63,7 @@ func (putMessages) pack(r *Request, dst []byte) int {
 
 // askedFor gives an operation that the peer answers with data an id for that.
 func (r *Request) askedFor() error {
-	if r.localID = r.w.requestIDs.Put(r); r.localID == 0 {
+	if r.localID = r.w.pool.requestIDs.Put(r); r.localID == 0 {
 		return ucs.ErrNoMemory
 	}
 	r.ep.markMessages()
@@ -115,17 +115,18 @@ func (getMessages) pack(r *Request, dst []byte) int {
 }
 
 // onGetRep receives data that was asked for.
-func (w *Worker) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
 	h, payload, err := proto.ParseGetRep(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.ReqID))
+	r := w.pool.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindGet) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	a := r.access
@@ -163,13 +164,14 @@ func (s *source) mayNotAsk() bool { return s.replyBytes >= maxServing*requestSiz
 // target returns the endpoint that a message names, and the memory it is about,
 // acquired; the memory of no bytes is nil. A message for a closed endpoint is
 // refused too: its sender would wait for the answer for ever.
-func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *regions.Region, []byte, error) {
+func (rm *rmaState) target(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *regions.Region, []byte, error) {
+	w := rm.w
 	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return nil, nil, nil, errGone
 	}
-	if w.spoofed(src, ep) {
+	if w.admission.spoofed(src, ep) {
 		return nil, nil, nil, errSpoofed
 	}
 	if n == 0 {
@@ -180,7 +182,7 @@ func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int
 		if src == nil {
 			ep.reject()
 		}
-		return nil, nil, nil, w.denied(addr, n, want)
+		return nil, nil, nil, rm.denied(addr, n, want)
 	}
 	return ep, r, b, nil
 }
@@ -192,13 +194,14 @@ func (ep *Endpoint) reject() {
 		return
 	}
 	ep.state |= epRejected
-	ep.sendWireup(proto.WireupEpRemoved, ep.remoteID, ep.w.emptyAddress())
+	ep.sendWireup(proto.WireupEpRemoved, ep.remoteID, ep.w.own.emptyAddress())
 }
 
 // denied is the error for an access to memory that is not registered for it.
 //
 //go:noinline
-func (w *Worker) denied(addr uint64, n int, want uct.Access) error {
+func (rm *rmaState) denied(addr uint64, n int, want uct.Access) error {
+	w := rm.w
 	w.stats.Denied++
 	what := "atomic operation"
 	switch want {
@@ -213,12 +216,13 @@ func (w *Worker) denied(addr uint64, n int, want uct.Access) error {
 }
 
 // onPut writes to memory of ours.
-func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rm *rmaState) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
 	h, payload, err := proto.ParsePut(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	ep, mem, dst, err := w.target(source, h.EpID, h.Address, len(payload), uct.AccessRemotePut)
+	ep, mem, dst, err := rm.target(source, h.EpID, h.Address, len(payload), uct.AccessRemotePut)
 	if err != nil {
 		return err
 	}
@@ -232,16 +236,17 @@ func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 }
 
 // onGetReq answers with memory of ours.
-func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rm *rmaState) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
 	h, err := proto.ParseGetReq(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	from := w.sourceOf(source)
+	from := w.accounts.sourceOf(source)
 	if from.mayNotAsk() {
 		return w.logMalformed(errServing)
 	}
-	ep, mem, src, err := w.target(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
+	ep, mem, src, err := rm.target(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
 	if err != nil {
 		return err
 	}
@@ -249,17 +254,17 @@ func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 	r := ep.control(getReply{})
 	r.peerID, r.offset = uint64(h.ReqID), 0
 	r.data.initSend(src, nil)
-	w.serve(from, ep, r, mem)
+	rm.serve(from, ep, r, mem)
 	return nil
 }
 
 // serve starts an answer that keeps memory in place until it has left, and that from
 // is charged with until then.
-func (w *Worker) serve(from *source, ep *Endpoint, r *Request, mem *regions.Region) {
+func (rm *rmaState) serve(from *source, ep *Endpoint, r *Request, mem *regions.Region) {
 	r.region = mem
 	r.state |= stateServes
 	r.userData = from
-	w.rma.serving++
+	rm.serving++
 	from.addReplyBytes(requestSize)
 	ep.reply(r)
 	from.checkReplyBytes(ep)

@@ -18,11 +18,11 @@ func (rndvFamily) about() familyInfo {
 
 func (rndvFamily) handlers(w *Worker) []handler {
 	return []handler{
-		{proto.IDRndvRTS, w.onRndvRTS},
-		{proto.IDRndvRTR, w.onRndvRTR},
-		{proto.IDRndvData, w.onRndvData},
-		{proto.IDRndvATS, w.onRndvATS},
-		{proto.IDRndvATP, w.onRndvATP},
+		{proto.IDRndvRTS, w.rndv.onRndvRTS},
+		{proto.IDRndvRTR, w.rndv.onRndvRTR},
+		{proto.IDRndvData, w.rndv.onRndvData},
+		{proto.IDRndvATS, w.rndv.onRndvATS},
+		{proto.IDRndvATP, w.rndv.onRndvATP},
 	}
 }
 
@@ -54,7 +54,7 @@ func (rndvFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 }
 
 // closed unmaps what is mapped of the peer's memory.
-func (rndvFamily) closed(ep *Endpoint) { ep.w.forgetMappedKeys(ep) }
+func (rndvFamily) closed(ep *Endpoint) { ep.w.rndv.forgetMappedKeys(ep) }
 
 // rndvState is what a worker keeps for rendezvous.
 type rndvState struct {
@@ -64,6 +64,7 @@ type rndvState struct {
 
 	key      []byte       // of the offer that is being received
 	attached []*mappedKey // memory of peers, the latest used first
+	w        *Worker
 }
 
 // offerHandler takes an offer. key is the packed key that came with it, empty for
@@ -120,13 +121,13 @@ func (ep *Endpoint) sendAck(p protocol, kind answerKind, req proto.RequestID, si
 // answerSource is who pays for an answer over the endpoint: who has just asked, or else who
 // opened it, as far as that is known.
 func (ep *Endpoint) answerSource() *source {
-	if s := ep.w.offerSource; s != nil {
+	if s := ep.w.accounts.offerSource; s != nil {
 		return s
 	}
 	if s := ep.openedBy(); s != nil {
 		return s
 	}
-	return &ep.w.unnamed
+	return &ep.w.accounts.unnamed
 }
 
 // The memory of a message that is offered, or of one that is asked for, is opened to the
@@ -145,14 +146,16 @@ type messageKeys struct {
 const maxMessageKeys = 4
 
 // keyed reports whether a domain opens memory for one message, by a key.
-func (w *Worker) keyed(md int) bool {
+func (rv *rndvState) keyed(md int) bool {
+	w := rv.w
 	const want = uct.MDFlagNeedRkey | uct.MDFlagRegister
 	_, plain := w.mds[md].(uct.ValueKeys)
 	return plain && w.mds[md].Attr().Flags&want == want
 }
 
 // messageKeys says which keys go with messages over the lanes of a configuration.
-func (w *Worker) messageKeys(c *epConfig) (k messageKeys) {
+func (rv *rndvState) messageKeys(c *epConfig) (k messageKeys) {
+	w := rv.w
 	domains := func(lanes []memoryLane) (list []uint8, size int) {
 		for i := range lanes {
 			if l := &lanes[i]; l.keyed && !slices.Contains(list, l.md) {

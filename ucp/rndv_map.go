@@ -132,7 +132,8 @@ const (
 // mapKey maps the n bytes at addr of the peer if one of the domains in packed, a
 // packed key, opens them all. It counts a use. The bytes are untrusted: what
 // makes no sense maps nothing, and the message takes another way.
-func (w *Worker) mapKey(ep *Endpoint, packed []byte, addr uint64, n int) *mappedKey {
+func (rv *rndvState) mapKey(ep *Endpoint, packed []byte, addr uint64, n int) *mappedKey {
+	w := rv.w
 	k, _, err := proto.ParseRkey(packed)
 	if err != nil {
 		return nil
@@ -146,7 +147,7 @@ func (w *Worker) mapKey(ep *Endpoint, packed []byte, addr uint64, n int) *mapped
 		if !ok {
 			continue
 		}
-		a, err := w.mapOfferedKey(ep, m.md, key)
+		a, err := rv.mapOfferedKey(ep, m.md, key)
 		if err == nil {
 			_, err = w.mds[a.md].RkeyPtr(a.key, addr, n)
 		}
@@ -154,29 +155,31 @@ func (w *Worker) mapKey(ep *Endpoint, packed []byte, addr uint64, n int) *mapped
 			a.use++
 			return a
 		}
-		w.mapKeyFailed(m, err)
+		rv.mapKeyFailed(m, err)
 	}
 	return nil
 }
 
 //go:noinline
-func (w *Worker) mapKeyFailed(m *mapping, err error) {
+func (rv *rndvState) mapKeyFailed(m *mapping, err error) {
+	w := rv.w
 	w.ctx.log.Debug("memory of the peer is not mapped", zap.String("worker", w.name),
 		zap.String("domain", m.iface.attr.Resource.String()), zap.Error(err))
 }
 
 // mapOfferedKey returns the mapped key of a key, the latest first.
-func (w *Worker) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mappedKey, error) {
-	for i, a := range w.rndv.attached {
+func (rv *rndvState) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mappedKey, error) {
+	w := rv.w
+	for i, a := range rv.attached {
 		if a.md != md || a.process != ep.process || !bytes.Equal(a.packed, packed) {
 			continue
 		}
 		if c, ok := w.mds[md].(uct.RkeyChecker); !ok || !c.RkeyCurrent(a.key) {
-			w.forgetMappedKey(i)
+			rv.forgetMappedKey(i)
 			break
 		}
-		copy(w.rndv.attached[1:i+1], w.rndv.attached[:i])
-		w.rndv.attached[0] = a
+		copy(rv.attached[1:i+1], rv.attached[:i])
+		rv.attached[0] = a
 		a.ep = ep
 		return a, nil
 	}
@@ -187,55 +190,58 @@ func (w *Worker) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mappedKe
 	if err != nil {
 		return nil, err
 	}
-	w.trimMappedKeys()
+	rv.trimMappedKeys()
 	a := &mappedKey{ep: ep, process: ep.process, md: md, packed: packed, key: key}
-	w.rndv.attached = slices.Insert(w.rndv.attached, 0, a)
+	rv.attached = slices.Insert(rv.attached, 0, a)
 	return a, nil
 }
 
 // maxMappedKeys is how many mapped keys the worker keeps.
-func (w *Worker) maxMappedKeys() int {
+func (rv *rndvState) maxMappedKeys() int {
+	w := rv.w
 	return min(max(2*w.endpoints.Len(), minMappedKeys), maxMappedKeys)
 }
 
 // trimMappedKeys makes room for a new mapped key, at the end of those that were
 // not used for long.
-func (w *Worker) trimMappedKeys() {
-	for i, looks := len(w.rndv.attached)-1, 0; i >= 0; i-- {
-		full := len(w.rndv.attached) >= w.maxMappedKeys()
+func (rv *rndvState) trimMappedKeys() {
+	w := rv.w
+	for i, looks := len(rv.attached)-1, 0; i >= 0; i-- {
+		full := len(rv.attached) >= rv.maxMappedKeys()
 		if !full && looks == maxLooks {
 			return
 		}
-		a := w.rndv.attached[i]
+		a := rv.attached[i]
 		if a.use > 0 {
 			continue
 		}
 		looks++
 		if c, ok := w.mds[a.md].(uct.RkeyChecker); full || ok && c.RkeyAbandoned(a.key) {
-			w.forgetMappedKey(i)
+			rv.forgetMappedKey(i)
 		}
 	}
 }
 
 // forgetMappedKey takes a mapped key out of the list, and unmaps it when nobody
 // uses it.
-func (w *Worker) forgetMappedKey(i int) {
-	a := w.rndv.attached[i]
-	w.rndv.attached = slices.Delete(w.rndv.attached, i, i+1)
+func (rv *rndvState) forgetMappedKey(i int) {
+	a := rv.attached[i]
+	rv.attached = slices.Delete(rv.attached, i, i+1)
 	a.gone = true
-	w.unmapKey(a)
+	rv.unmapKey(a)
 }
 
 // forgetMappedKeys forgets those of an endpoint.
-func (w *Worker) forgetMappedKeys(ep *Endpoint) {
-	for i := len(w.rndv.attached) - 1; i >= 0; i-- {
-		if w.rndv.attached[i].ep == ep {
-			w.forgetMappedKey(i)
+func (rv *rndvState) forgetMappedKeys(ep *Endpoint) {
+	for i := len(rv.attached) - 1; i >= 0; i-- {
+		if rv.attached[i].ep == ep {
+			rv.forgetMappedKey(i)
 		}
 	}
 }
 
-func (w *Worker) unmapKey(a *mappedKey) {
+func (rv *rndvState) unmapKey(a *mappedKey) {
+	w := rv.w
 	if a.gone && a.use == 0 {
 		// It is a key of ours, released once.
 		_ = w.mds[a.md].ReleaseRkey(a.key)
@@ -248,5 +254,5 @@ func (r *Request) detach() {
 	a := r.fetch.attached
 	r.fetch.attached = nil
 	a.use--
-	r.w.unmapKey(a)
+	r.w.rndv.unmapKey(a)
 }

@@ -31,7 +31,8 @@ type fetchState struct {
 }
 
 // onRndvRTS receives an offer.
-func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rv.w
 	h, tail, err := proto.ParseRndvRTS(data)
 	if err != nil {
 		return w.logMalformed(err)
@@ -41,14 +42,14 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, ep) {
+	if w.admission.spoofed(src, ep) {
 		return nil
 	}
 	ep.offeredOver(src)
-	was := w.offerSource
-	w.offerSource = w.sourceOf(src)
-	defer func() { w.offerSource = was }()
-	take := w.rndv.offers[h.Op]
+	was := w.accounts.offerSource
+	w.accounts.offerSource = w.accounts.sourceOf(src)
+	defer func() { w.accounts.offerSource = was }()
+	take := rv.offers[h.Op]
 	if take == nil { // of a family that the context was made without
 		ep.refuseOffer(&h)
 		return nil
@@ -80,7 +81,8 @@ func (ep *Endpoint) refuseOffer(h *proto.RndvRTS) {
 
 // fetch gets the data of an offer that was matched. key is the packed key that
 // came with it, if one did.
-func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
+func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
+	w := rv.w
 	ep := w.endpoints.Get(uint64(h.EpID))
 	switch {
 	case ep == nil:
@@ -98,7 +100,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		r.finish(nil)
 		return
 	}
-	r.localID = w.requestIDs.Put(r)
+	r.localID = w.pool.requestIDs.Put(r)
 	if r.localID == 0 {
 		ep.sendATS(h.ReqID, h.Size, ucs.OK)
 		r.finish(ucs.ErrNoMemory)
@@ -122,7 +124,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		w.stats.RndvGet++
 		r.proto = rndvGet{}
 	case proto.ProtoAskPut:
-		f.target = r.exposeMemory(r.data.buf[:h.Size], w.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
+		f.target = r.exposeMemory(r.data.buf[:h.Size], w.rights.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
 		r.proto = rndvAsk{}
 	default:
 		r.proto = rndvAsk{}
@@ -139,7 +141,7 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 	case h.Address == 0:
 		offer = proto.OfferPlain
 	case len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach:
-		if r.fetch.attached = r.w.mapKey(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
+		if r.fetch.attached = r.w.rndv.mapKey(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
 			r.countAsk(class, proto.OfferKey, h.Size)
 			return proto.ProtoAttach
 		}
@@ -190,17 +192,18 @@ func (rndvAsk) pack(r *Request, dst []byte) int {
 }
 
 // onRndvData receives a part of a message.
-func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rv *rndvState) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rv.w
 	h, payload, err := proto.ParseRndvData(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.RecvReqID))
+	r := w.pool.requestIDs.Get(uint64(h.RecvReqID))
 	if !r.is(kindAsk) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	if h.Offset+len(payload) > r.fetch.size || !r.fetch.ranges.Add(h.Offset, len(payload)) {
@@ -215,17 +218,18 @@ func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 }
 
 // onRndvATP is told that the peer has written to the destination.
-func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rv *rndvState) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rv.w
 	h, err := proto.ParseRndvAck(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.ReqID))
+	r := w.pool.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindAsk) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	if err := h.Status.Err(); err != nil {

@@ -73,7 +73,7 @@ func (r *Request) newOffer() {
 // map its memory.
 func (r *Request) exposeOffer() {
 	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
-		r.offer.addr = r.exposeMemory(r.data.buf, r.w.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
+		r.offer.addr = r.exposeMemory(r.data.buf, r.w.rights.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
 	}
 	if r.region != nil && r.data.length > 0 {
 		r.offer.addr = memoryAddress(r.data.buf)
@@ -107,17 +107,18 @@ func (rndvOffer) pack(r *Request, dst []byte) int {
 }
 
 // onRndvRTR is told where data of ours shall go.
-func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rv.w
 	h, key, err := proto.ParseRndvRTR(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.SendReqID))
+	r := w.pool.requestIDs.Get(uint64(h.SendReqID))
 	if !r.is(kindOffer) && !r.is(kindWrite) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	o := r.offer
@@ -137,7 +138,7 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		p.addr = 0 // a destination cannot be written without a key
 	}
 	if o.asked.Prefix() == r.data.length {
-		w.requestIDs.Remove(r.localID) // nothing more can be asked for
+		w.pool.requestIDs.Remove(r.localID) // nothing more can be asked for
 		r.localID = 0
 	}
 	if r.region != nil {
@@ -339,17 +340,18 @@ func (r *Request) partSent(err error) {
 
 // onRndvATS is told that the receiver is done with a message of ours: it read
 // it, or does not want it.
-func (w *Worker) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (rv *rndvState) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rv.w
 	h, err := proto.ParseRndvAck(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.ReqID))
+	r := w.pool.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindOffer) {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	r.finish(h.Status.Err())

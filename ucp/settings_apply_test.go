@@ -22,7 +22,7 @@ import (
 // parsed is the worker's address.
 func (v *targetWorker) parsed() proto.WorkerAddress {
 	v.Helper()
-	a, _, err := proto.ParseAddress(v.address, proto.FormWorker)
+	a, _, err := proto.ParseAddress(v.own.address, proto.FormWorker)
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func TestAddressVersion(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			v := newTarget(t, "ADDRESS_VERSION", setting)
 			a := v.parsed()
-			if a.Version != want || v.emptyAddress().Version != want {
-				t.Errorf("version %v and %v without devices, want %v", a.Version, v.emptyAddress().Version, want)
+			if a.Version != want || v.own.emptyAddress().Version != want {
+				t.Errorf("version %v and %v without devices, want %v", a.Version, v.own.emptyAddress().Version, want)
 			}
 			seg := a.Devices[0].Ifaces[0].Attr.SegSize
 			if told := want == proto.AddressV2; (seg > 0) != told || seg > v.ifaces[0].attr.AM.MaxBcopy {
@@ -108,11 +108,11 @@ func TestProtocolList(t *testing.T) {
 func TestProtoSettings(t *testing.T) {
 	v := newTarget(t, "RNDV_PERF_DIFF", "5", "MULTI_LANE_MAX_RATIO", "2", "MIN_RNDV_CHUNK_SIZE", "1k", "MAX_RNDV_LANES", "7",
 		"MAX_EAGER_LANES", "3", "MAX_RMA_LANES", "5")
-	p := v.protoSettings(v.ifaces[0])
+	p := v.selection.protoSettings(v.ifaces[0])
 	if p.RndvBias != 0.05 || p.Spread != (proto.Spread{MaxRatio: 2, MinChunk: 1 << 10}) {
 		t.Errorf("bias %v, %+v", p.RndvBias, p.Spread)
 	}
-	if l := v.laneInput(v.selfPeer.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
+	if l := v.selection.laneInput(v.peers.selfPeer.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
 		t.Errorf("limits of the selection %+v", l)
 	}
 	for _, name := range []string{"MIN_RNDV_CHUNK_SIZE", "MIN_RMA_CHUNK_SIZE"} {
@@ -156,13 +156,13 @@ func TestSingleNetDevice(t *testing.T) {
 		if err := v.ctx.settings.NodeLocalID.ParseConfig(tc.id); err != nil {
 			t.Fatal(err)
 		}
-		if got := v.laneMap(c).bandwidth; !slices.Equal(got, tc.want) {
+		if got := v.selection.laneMap(c).bandwidth; !slices.Equal(got, tc.want) {
 			t.Errorf("one device %v, process %s: lanes %v, want %v", tc.single, tc.id, got, tc.want)
 		}
 	}
 	for via, want := range map[bool]uint8{false: 2, true: 1} {
 		v.ctx.settings.WireupByAM = via
-		if got := v.laneMap(c).wireup; got != want {
+		if got := v.selection.laneMap(c).wireup; got != want {
 			t.Errorf("wireup over the lane for messages %v: lane %d, want %d", via, got, want)
 		}
 	}
@@ -259,7 +259,7 @@ func TestPrintTransportTables(t *testing.T) {
 		logs := watchLog(t, tc.level)
 		ctx := targetContext(t, "PRINT_TRANSPORT_TABLES", tc.setting)
 		w := openTarget(t, ctx)
-		if _, err := w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
+		if _, err := w.NewEndpoint(EndpointParams{Address: w.own.address}); err != nil {
 			t.Fatal(err)
 		}
 		var transports, lanes bool

@@ -25,7 +25,7 @@ func neighbor(t *testing.T, settings ...string) *Worker {
 // exchangeBetween sends a message from one worker to another and waits for both ends.
 func exchangeBetween(t *testing.T, from, to *Worker, n int) {
 	t.Helper()
-	ep, err := from.NewEndpoint(EndpointParams{Address: to.address})
+	ep, err := from.NewEndpoint(EndpointParams{Address: to.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestResolveRemoteID(t *testing.T) {
 		{"auto", "0", ErrModePeer, false},
 	} {
 		w := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "RESOLVE_REMOTE_EP_ID", tc.setting, "KEEPALIVE_INTERVAL", tc.interval)
-		ep, err := w.NewEndpoint(EndpointParams{Address: neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo").address, ErrMode: tc.mode})
+		ep, err := w.NewEndpoint(EndpointParams{Address: neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo").own.address, ErrMode: tc.mode})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestForcedFlush(t *testing.T) {
 	for setting, want := range map[string]bool{"n": true, "y": false} {
 		w := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "RNDV_PUT_FORCE_FLUSH", setting, "RNDV_SCHEME", "put_zcopy")
 		other := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo")
-		ep, err := w.NewEndpoint(EndpointParams{Address: other.address})
+		ep, err := w.NewEndpoint(EndpointParams{Address: other.own.address})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestForcedFlush(t *testing.T) {
 func TestDeviceAtomics(t *testing.T) {
 	for mode, want := range map[string]bool{"guess": true, "cpu": true, "device": false} {
 		w, other := neighbor(t, "TLS", "posix", "ATOMIC_MODE", mode), neighbor(t, "TLS", "posix")
-		ep, err := w.NewEndpoint(EndpointParams{Address: other.address})
+		ep, err := w.NewEndpoint(EndpointParams{Address: other.own.address})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func (b *backlogs) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, 
 // TestBacklogOfListener: the setting reaches the connection manager.
 func TestBacklogOfListener(t *testing.T) {
 	w := neighbor(t, "TLS", "tcp", "LISTENER_BACKLOG", "3")
-	k := slices.IndexFunc(w.connManagers(), func(m manager) bool { return m.name == "tcp" })
+	k := slices.IndexFunc(w.conns.connManagers(), func(m manager) bool { return m.name == "tcp" })
 	b := &backlogs{ConnManager: w.conns.managers[k].uct}
 	w.conns.managers[k].uct = b
 	l, err := w.NewListener(ListenerParams{Addr: netip.MustParseAddrPort("127.0.0.1:0"), OnAccept: func(*Endpoint) {}})

@@ -53,20 +53,20 @@ type source struct {
 var _ uct.SourceUser = (*source)(nil)
 
 // sourceOf returns the source of a message.
-func (w *Worker) sourceOf(src *uct.Source) *source {
+func (at *accountTable) sourceOf(src *uct.Source) *source {
 	if src == nil {
-		return &w.unnamed
+		return &at.unnamed
 	}
 	if s, ok := src.User.(*source); ok {
 		return s
 	}
-	return w.newSource(src)
+	return at.newSource(src)
 }
 
-func (w *Worker) newSource(src *uct.Source) *source {
-	s := &source{w: w, uct: src}
+func (at *accountTable) newSource(src *uct.Source) *source {
+	s := &source{w: at.w, uct: src}
 	src.User = s
-	w.sources++
+	at.sources++
 	return s
 }
 
@@ -83,9 +83,9 @@ func (s *source) account() *account {
 //go:noinline
 func (s *source) findAccount() *account {
 	if s.uct == nil { // it is over, and was nobody's
-		return s.w.unnamed.charged
+		return s.w.accounts.unnamed.charged
 	}
-	s.w.accountOf(ledgerSource(s.uct)).add(s)
+	s.w.accounts.accountOf(ledgerSource(s.uct)).add(s)
 	return s.charged
 }
 
@@ -157,14 +157,14 @@ func (s *source) settle() {
 		p = s.account()
 	}
 	if p != nil && p.held < p.low {
-		p.resize(p.held + s.w.slack(p.held))
+		p.resize(p.held + s.w.accounts.slack(p.held))
 	}
 	if s.detached {
 		return
 	}
 	if s.ended && s.held == 0 && s.opened == 0 && s.replyBytes == 0 && s.fragments.head == nil {
 		s.detached = true
-		s.w.sources--
+		s.w.accounts.sources--
 		if p != nil {
 			p.remove(s)
 			s.charged = nil
@@ -205,10 +205,10 @@ func (ep *Endpoint) openedBy() *source {
 func (ep *Endpoint) chargeTo(from *source) {
 	b := ep.ensureCharge()
 	b.openedBy = from
-	ep.w.everOpened++
-	b.age = ep.w.everOpened
+	ep.w.wireups.everOpened++
+	b.age = ep.w.wireups.everOpened
 	link(&from.openings, b, (*endpointCharge).place)
-	ep.w.unexpected++
+	ep.w.wireups.unexpected++
 	from.opened++
 	p := from.account()
 	p.opened++
@@ -224,7 +224,7 @@ func (ep *Endpoint) uncharge() *source {
 	b := ep.charge
 	unlink(&from.openings, b, (*endpointCharge).place)
 	b.openedBy = nil
-	ep.w.unexpected--
+	ep.w.wireups.unexpected--
 	from.opened--
 	p := from.account()
 	p.opened--
@@ -258,9 +258,9 @@ func (s *source) bindPeer(p *peer) {
 	case q == nil, q == unknownPeer:
 		s.peer = p
 	case q != p && q.identity == p.identity && !q.trusted():
-		s.w.mergePeers(q, p)
+		s.w.peers.mergePeers(q, p)
 	case q != p && q.identity == p.identity && !p.trusted():
-		s.w.mergePeers(p, q)
+		s.w.peers.mergePeers(p, q)
 		p = q
 	}
 	p.lastSource = s
@@ -278,23 +278,24 @@ func (s *source) belongsToOther(p *peer) bool {
 // its place by such a message: ids of endpoints and requests are told to their peer
 // alone, and not used again, so that nobody comes by one in good faith. Messages that
 // are late name ids that are gone, and never come here.
-func (w *Worker) spoofed(src *uct.Source, ep *Endpoint) bool {
+func (ad *admission) spoofed(src *uct.Source, ep *Endpoint) bool {
 	if src == nil {
 		return false
 	}
 	if s, ok := src.User.(*source); ok && s.peer != nil && s.peer == ep.peer {
 		return false
 	}
-	return w.spoofedSlow(src, ep)
+	return ad.spoofedSlow(src, ep)
 }
 
 //go:noinline
-func (w *Worker) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
+func (ad *admission) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
+	w := ad.w
 	l, ok := src.Owner.(uct.SourceLocator)
 	if !ok && src.User == nil {
 		return false // it cannot be told
 	}
-	s, p := w.sourceOf(src), ep.peer.canonical()
+	s, p := w.accounts.sourceOf(src), ep.peer.canonical()
 	hostile := false
 	switch {
 	case p == nil: // the worker itself
@@ -308,7 +309,7 @@ func (w *Worker) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
 			return false
 		}
 		hostile = q != unknownPeer && q.uuid != p.uuid
-	case !ok, w.comesFrom(src, l, ep):
+	case !ok, ad.comesFrom(src, l, ep):
 		if ok {
 			s.peer = p
 		}
@@ -328,7 +329,8 @@ func (w *Worker) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
 // comesFrom reports whether a connection can be the peer's of an endpoint: it is one
 // that the endpoint sends over, or the process fits that holds it, or the address that
 // it comes from.
-func (w *Worker) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) bool {
+func (ad *admission) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) bool {
+	w := ad.w
 	for k := range ep.lanes {
 		if h, ok := ep.lanes[k].uct.(uct.SourceHolder); ok && h.Source() == src {
 			return true // we send over it
@@ -338,8 +340,8 @@ func (w *Worker) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) b
 	if !info.Addr.IsValid() || w.ctx.settings.CheckSource != config.Yes || ep.dest == nil || ep.dest.address == nil {
 		return true
 	}
-	d := addressValidator{w: w, from: w.sourceOf(src), connection: l, info: info}
-	if ep.process != 0 && info.Local && w.timeLookup(d.from, func() bool { return l.HeldBy(ep.process) }) {
+	d := addressValidator{w: w, from: w.accounts.sourceOf(src), connection: l, info: info}
+	if ep.process != 0 && info.Local && ad.timeLookup(d.from, func() bool { return l.HeldBy(ep.process) }) {
 		return true
 	}
 	found := false

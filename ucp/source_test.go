@@ -63,13 +63,13 @@ func (v *targetWorker) passOrphanTime() {
 	for a := v.eager.orphans.head; a != nil; a = a.next {
 		a.until = 0
 	}
-	v.expireOrphans()
+	v.eager.expireOrphans()
 }
 
 // checkEmpty: nothing is held for anybody.
 func (v *targetWorker) checkEmpty(conns ...*conn) {
 	v.Helper()
-	if n, bytes := len(v.eager.assemblies), v.held(); n != 0 || bytes != 0 || v.eager.orphans.head != nil {
+	if n, bytes := len(v.eager.assemblies), v.accounts.held(); n != 0 || bytes != 0 || v.eager.orphans.head != nil {
 		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.eager.orphans.head != nil)
 	}
 	for _, s := range v.allSources() {
@@ -86,7 +86,7 @@ func (v *targetWorker) checkEmpty(conns ...*conn) {
 
 // allSources are those that something is kept of.
 func (v *targetWorker) allSources() (list []*source) {
-	for _, p := range v.byLedger {
+	for _, p := range v.accounts.byLedger {
 		for s := p.sources; s != nil; s = s.next {
 			list = append(list, s)
 		}
@@ -100,29 +100,29 @@ func TestSenderDiesMidMessage(t *testing.T) {
 	for name, run := range map[string]func(v *targetWorker, c *conn) *Request{
 		"matched": func(v *targetWorker, c *conn) *Request {
 			r := v.post(1, 100)
-			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			return r
 		},
 		"matched between fragments": func(v *targetWorker, c *conn) *Request {
-			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			r := v.post(1, 100)
-			v.handle(v.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
+			v.handle(v.tag.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
 			return r
 		},
 		"truncated": func(v *targetWorker, c *conn) *Request {
 			r := v.post(1, 10)
-			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			if !errors.Is(r.Err(), ucs.ErrMessageTruncated) {
 				v.Errorf("a short receive: %v", r.Err())
 			}
 			return nil
 		},
 		"unexpected": func(v *targetWorker, c *conn) *Request {
-			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 			return nil
 		},
 		"without its first fragment": func(v *targetWorker, c *conn) *Request {
-			v.handle(v.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
+			v.handle(v.tag.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
 			return nil
 		},
 	} {
@@ -165,7 +165,7 @@ func (v *targetWorker) post(tag Tag, n int) *Request {
 func TestProbedMessageDies(t *testing.T) {
 	v := newTarget(t)
 	c := newConn()
-	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 	m, found := v.TagTake(1, FullMask)
 	if !found {
 		t.Fatal("the message is not found")
@@ -191,16 +191,16 @@ func TestFragmentsOutliveTheirConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.handle(v.onEagerFirst, a, first(1, 7, len(payload), payload[:4]))
+		v.handle(v.tag.onEagerFirst, a, first(1, 7, len(payload), payload[:4]))
 		if !late {
-			v.handle(v.onEagerMiddle, b, middle(7, 4, payload[4:6]))
+			v.handle(v.tag.onEagerMiddle, b, middle(7, 4, payload[4:6]))
 		}
 		a.Gone()
 		if late {
-			v.handle(v.onEagerMiddle, b, middle(7, 4, payload[4:6]))
+			v.handle(v.tag.onEagerMiddle, b, middle(7, 4, payload[4:6]))
 		}
 		v.passOrphanTime()
-		v.handle(v.onEagerMiddle, b, middle(7, 6, payload[6:]))
+		v.handle(v.tag.onEagerMiddle, b, middle(7, 6, payload[6:]))
 		if !r.Done() || r.Err() != nil || !bytes.Equal(buf, payload) {
 			t.Errorf("late %v: done %v, %v, %q", late, r.Done(), r.Err(), buf)
 		}
@@ -213,7 +213,7 @@ func TestOrphanTimer(t *testing.T) {
 	v := newTarget(t)
 	c := newConn()
 	r := v.post(1, 100)
-	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 	c.Gone()
 	if err := r.Wait(t.Context()); !errors.Is(err, ucs.ErrConnectionReset) {
 		t.Error(err)
@@ -228,14 +228,14 @@ func TestOrphansWithoutTimer(t *testing.T) {
 	v.log.Expect("no timer for incomplete messages")
 	c := newConn()
 	r := v.post(1, 100)
-	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
 	restore := noDescriptors(t)
 	c.Gone()
 	v.Progress()
 	if !v.eager.untimed || v.eager.timer != nil || r.Done() {
 		t.Fatalf("there is a timer, or the receive is done %v: the test tests nothing", r.Done())
 	}
-	if err := v.arm(); !errors.Is(err, ucs.ErrBusy) {
+	if err := v.wake.arm(); !errors.Is(err, ucs.ErrBusy) {
 		t.Errorf("asleep without a timer: %v", err)
 	}
 	v.eager.orphans.head.until = 0 // the time passes
@@ -246,7 +246,7 @@ func TestOrphansWithoutTimer(t *testing.T) {
 
 	again := v.post(1, 100)
 	c = newConn()
-	v.handle(v.onEagerFirst, c, first(1, 8, 100, make([]byte, 40)))
+	v.handle(v.tag.onEagerFirst, c, first(1, 8, 100, make([]byte, 40)))
 	c.Gone()
 	v.Progress()
 	restore()
@@ -266,13 +266,13 @@ func TestOffenderEvicted(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
-	v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 100)))
-	v.handle(v.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
-	v.handle(v.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
-	v.handle(v.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
+	v.handle(v.tag.onEagerOnly(), modest, eagerOnly(1, make([]byte, 100)))
+	v.handle(v.tag.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
+	v.handle(v.tag.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
+	v.handle(v.tag.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
 	fourth := v.post(4, 60_000) // this one is half received
 	v.fill(hog)
-	v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
+	v.handle(v.tag.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
 		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
 	}
@@ -285,7 +285,7 @@ func TestOffenderEvicted(t *testing.T) {
 		}
 	}
 	// The first fragment of a message whose others were thrown away.
-	if err := v.onEagerFirst(&modest.Source, first(5, 8, 60_000, make([]byte, 40)), nil); err != nil {
+	if err := v.tag.onEagerFirst(&modest.Source, first(5, 8, 60_000, make([]byte, 40)), nil); err != nil {
 		t.Error(err)
 	}
 	modest.Gone()
@@ -293,13 +293,13 @@ func TestOffenderEvicted(t *testing.T) {
 	if !errors.Is(fourth.Err(), ucs.ErrConnectionReset) {
 		t.Errorf("the receive of the hog's message: %v", fourth.Err())
 	}
-	v.dropMessages()
+	v.tag.dropMessages()
 	v.checkEmpty(hog, modest)
 	if v.Stats().Evicted != 1 {
 		t.Errorf("%d connections dropped", v.Stats().Evicted)
 	}
 	// One that exceeds the limit by itself.
-	if err := v.onEagerOnly()(&newConn().Source, eagerOnly(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.tag.onEagerOnly()(&newConn().Source, eagerOnly(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
 }
@@ -313,14 +313,14 @@ func TestEvictedWhileAdding(t *testing.T) {
 			v.log.Expect("dropping the connection that holds the most")
 			hog, other := newConn(), newConn()
 			if withFirst {
-				v.handle(v.onEagerFirst, hog, first(1, 7, 100_000, make([]byte, 8000)))
+				v.handle(v.tag.onEagerFirst, hog, first(1, 7, 100_000, make([]byte, 8000)))
 			} else {
-				v.handle(v.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
+				v.handle(v.tag.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
 			}
 			v.fill(hog)
 			if withFirst {
-				v.handle(v.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))
-			} else if err := v.onEagerFirst(&other.Source, first(1, 7, 100_000, make([]byte, 6000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+				v.handle(v.tag.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))
+			} else if err := v.tag.onEagerFirst(&other.Source, first(1, 7, 100_000, make([]byte, 6000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 				t.Errorf("the first fragment of a message that was thrown away: %v", err)
 			}
 			if hog.dropped == nil {
@@ -351,8 +351,8 @@ func TestEndpointsOfOffender(t *testing.T) {
 			t.Errorf("endpoint %d of a modest peer: %v", k, err)
 		}
 	}
-	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil || v.unexpected != 2 {
-		t.Fatalf("dropped %v and %v, %d endpoints of peers", hog.dropped, modest.dropped, v.unexpected)
+	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil || v.wireups.unexpected != 2 {
+		t.Fatalf("dropped %v and %v, %d endpoints of peers", hog.dropped, modest.dropped, v.wireups.unexpected)
 	}
 	if !strings.Contains(hog.dropped.Error(), "UCX_MAX_UNEXP_EPS=20") {
 		t.Errorf("%q does not name the setting", hog.dropped)

@@ -20,7 +20,7 @@ func (streamFamily) about() familyInfo {
 }
 
 func (streamFamily) handlers(w *Worker) []handler {
-	return []handler{{proto.IDStreamData, w.onStreamData}}
+	return []handler{{proto.IDStreamData, w.stream.onStreamData}}
 }
 
 // streamTables are an endpoint's decision tables for streams.
@@ -40,7 +40,7 @@ func (streamFamily) halt(w *Worker) { w.stream.on = false }
 // transport.
 func (streamFamily) stop(w *Worker) error {
 	for c := w.stream.lent; c != nil; c = w.stream.lent {
-		w.releaseChunk(c)
+		w.stream.releaseChunk(c)
 	}
 	w.stream.free = nil
 	return nil
@@ -117,6 +117,7 @@ type streamState struct {
 	free    *chunk    // idle ones
 	idle    int       // how many
 	most    int       // what a stream may hold before the reading of its connection stops
+	w       *Worker
 }
 
 // expect is told that a message of a peer is waited for. Whether of one that is not read
@@ -146,11 +147,11 @@ func (d StreamData) Release() {
 	if d.c == nil {
 		return
 	}
-	d.w.acquire()
+	d.w.owner.acquire()
 	if d.c.times == d.times {
-		d.w.releaseChunk(d.c)
+		d.w.stream.releaseChunk(d.c)
 	}
-	d.w.release()
+	d.w.owner.release()
 }
 
 // StreamRecvData takes the unread rest of the next packet of the peer's stream, without
@@ -164,9 +165,9 @@ func (ep *Endpoint) StreamRecvData() (StreamData, error) {
 		return StreamData{}, errMissing("Endpoint.StreamRecvData", ep == nil)
 	}
 	w := ep.w
-	w.acquire()
+	w.owner.acquire()
 	d, err := ep.streamData()
-	w.release()
+	w.owner.release()
 	return d, err
 }
 
@@ -194,9 +195,9 @@ func (ep *Endpoint) streamData() (StreamData, error) {
 }
 
 // releaseChunk takes back a chunk that the application has.
-func (w *Worker) releaseChunk(c *chunk) {
+func (ss *streamState) releaseChunk(c *chunk) {
 	if c.prev == nil {
-		w.stream.lent = c.next
+		ss.lent = c.next
 	} else {
 		c.prev.next = c.next
 	}
@@ -205,5 +206,5 @@ func (w *Worker) releaseChunk(c *chunk) {
 	}
 	c.prev, c.next = nil, nil
 	c.times++
-	w.putChunk(c)
+	ss.putChunk(c)
 }

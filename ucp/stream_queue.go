@@ -54,18 +54,19 @@ type chunk struct {
 // maxFreeChunks bounds the idle chunks of a worker.
 const maxFreeChunks = 4096
 
-func (w *Worker) newChunk() *chunk {
-	c := w.stream.free
+func (ss *streamState) newChunk() *chunk {
+	c := ss.free
 	if c == nil {
 		return new(chunk)
 	}
-	w.stream.free, c.next = c.next, nil
-	w.stream.idle--
+	ss.free, c.next = c.next, nil
+	ss.idle--
 	return c
 }
 
 // putChunk takes a chunk back with the memory it holds.
-func (w *Worker) putChunk(c *chunk) {
+func (ss *streamState) putChunk(c *chunk) {
+	w := ss.w
 	if c.desc != nil {
 		c.desc.Release()
 		c.desc = nil
@@ -75,9 +76,9 @@ func (w *Worker) putChunk(c *chunk) {
 		c.buf = nil
 	}
 	c.data = nil
-	if w.stream.idle < maxFreeChunks {
-		c.next, w.stream.free = w.stream.free, c
-		w.stream.idle++
+	if ss.idle < maxFreeChunks {
+		c.next, ss.free = ss.free, c
+		ss.idle++
 	}
 }
 
@@ -143,14 +144,14 @@ func (s *stream) take(n int) {
 	c.data = c.data[n:]
 	s.unread -= n
 	if len(c.data) == 0 {
-		s.ep.w.putChunk(s.pop())
+		s.ep.w.stream.putChunk(s.pop())
 	}
 }
 
 // discard throws away what is unread.
 func (s *stream) discard() {
 	for s.first != nil {
-		s.ep.w.putChunk(s.pop())
+		s.ep.w.stream.putChunk(s.pop())
 	}
 }
 
@@ -174,7 +175,7 @@ func (s *stream) repay(n int) {
 		unlink(&payer.streams, s, (*stream).place)
 	}
 	payer.give(n)
-	if s.stopped != nil && s.held <= s.ep.w.mostUnread()/2 {
+	if s.stopped != nil && s.held <= s.ep.w.stream.mostUnread()/2 {
 		s.goOn()
 	}
 }
@@ -204,7 +205,8 @@ func (s *stream) relist() {
 }
 
 // onStreamData receives bytes of a stream.
-func (w *Worker) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := ss.w
 	h, data, err := proto.ParseStreamData(data)
 	if err != nil {
 		return w.logMalformed(err)
@@ -214,7 +216,7 @@ func (w *Worker) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) er
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, ep) || len(data) == 0 {
+	if w.admission.spoofed(src, ep) || len(data) == 0 {
 		return nil
 	}
 	s := ep.streaming()
@@ -226,16 +228,16 @@ func (w *Worker) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) er
 			}
 			return nil
 		}
-		return s.feedFrom(w.sourceOf(src), data)
+		return s.feedFrom(w.accounts.sourceOf(src), data)
 	}
-	return s.keep(w.sourceOf(src), data, desc)
+	return s.keep(w.accounts.sourceOf(src), data, desc)
 }
 
 // feedFrom fills receives from a packet, and keeps a copy of what is left: the callbacks of
 // the receives may take it.
 func (s *stream) feedFrom(from *source, data []byte) error {
 	w := s.ep.w
-	c := w.newChunk()
+	c := w.stream.newChunk()
 	c.data = data
 	s.push(c)
 	s.borrowed = true
@@ -243,7 +245,7 @@ func (s *stream) feedFrom(from *source, data []byte) error {
 	var err error
 	if s.borrowed {
 		data = c.data
-		w.putChunk(s.pop())
+		w.stream.putChunk(s.pop())
 		err = s.keep(from, data, nil)
 	}
 	s.tell()
@@ -257,7 +259,7 @@ func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 	if s.charged != nil {
 		payer = s.charged
 	}
-	if err := w.charge(payer, chunkSize+len(data)); err != nil {
+	if err := w.accounts.charge(payer, chunkSize+len(data)); err != nil {
 		ep.overrun(err)
 		return err
 	}
@@ -267,11 +269,11 @@ func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 	if s.recvs.head != nil {
 		desc = nil // a receive may take it at once, before the transport has given it away
 	}
-	c := w.newChunk()
+	c := w.stream.newChunk()
 	kept := c.store(w, data, desc)
 	s.charge(payer, c.size)
 	s.push(c)
-	if s.held > minUnread && s.held > w.mostUnread() {
+	if s.held > minUnread && s.held > w.stream.mostUnread() {
 		s.stop(from)
 	}
 	if s.recvs.head != nil {

@@ -37,11 +37,11 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainStreamRecv() || !w.acquireFast() {
+	if p != nil && !p.plainStreamRecv() || !w.owner.acquireFast() {
 		return ep.streamRecv(buf, p)
 	}
 	n, r, err = ep.beginStreamRecv(buf, p)
-	w.release()
+	w.owner.release()
 	return n, r, err
 }
 
@@ -55,7 +55,7 @@ func (p *RequestParams) plainStreamRecv() bool {
 // streamRecv is StreamRecv in general.
 func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startStreamRecv).with(p)
 		c.ep, c.buf, c.state, c.rule = ep, buf, stateRecv|stateStream, &callStreamRecv
 		r, left, err := c.tryDelegate()
@@ -66,7 +66,7 @@ func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 		return n, r, err
 	}
 	n, r, err = ep.beginStreamRecv(buf, p)
-	w.release()
+	w.owner.release()
 	return n, r, err
 }
 
@@ -105,7 +105,7 @@ func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Requ
 	if ep.life.Refuses() {
 		return 0, nil, ucs.ErrNotConnected
 	}
-	r, err := w.useRequest(p)
+	r, err := w.pool.useRequest(p)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -132,7 +132,7 @@ func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Requ
 		err = ucs.ErrNoResource
 	}
 	if err != nil {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return 0, nil, err
 	}
 	w.stats.StreamRecvs++
@@ -232,7 +232,7 @@ func (s *stream) unpack(r *Request) {
 	}
 	c.data = c.data[n:]
 	if len(c.data) == 0 || s.ep.life.Refuses() {
-		w.putChunk(c)
+		w.stream.putChunk(c)
 	} else { // nobody is charged any more with what is left of it
 		s.unpop(c)
 		s.borrowed = borrowed
@@ -339,21 +339,22 @@ func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.StreamPoll", w == nil)
 	}
-	w.acquire()
-	n, err := w.pollStreams(list)
-	w.release()
+	w.owner.acquire()
+	n, err := w.stream.pollStreams(list)
+	w.owner.release()
 	return n, err
 }
 
-func (w *Worker) pollStreams(list []StreamReady) (n int, err error) {
-	if !w.stream.on {
+func (ss *streamState) pollStreams(list []StreamReady) (n int, err error) {
+	w := ss.w
+	if !ss.on {
 		return 0, w.lacks("StreamPoll", FeatureStream)
 	}
-	first := w.stream.ready
+	first := ss.ready
 	for s := first; s != nil && n < len(list); n++ {
 		list[n] = StreamReady{Endpoint: s.ep, UserData: s.ep.userData}
 		s = s.after
-		if w.stream.ready = s; s == first {
+		if ss.ready = s; s == first {
 			return n + 1, nil
 		}
 	}

@@ -29,35 +29,35 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errMissing("Endpoint.StreamSend", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainSend() || !w.acquireFast() {
+	if p != nil && !p.plainSend() || !w.owner.acquireFast() {
 		return ep.streamSend(buf, p)
 	}
 	if !ep.streamsShort(len(buf)) {
 		r, err := ep.describeStreamSend(buf, p)
-		w.release()
+		w.owner.release()
 		return r, err
 	}
-	r := w.spare // sendStreamShort, without another call
+	r := w.pool.spare // sendStreamShort, without another call
 	err := ep.ue.AMShort(uct.AMID(proto.IDStreamData), uint64(ep.remoteID), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
 		w.stats.StreamSends++
-		w.release()
+		w.owner.release()
 		return nil, nil
 	}
 	r, err = ep.sentStreamShort(err, buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
 // MaxStreamNow returns the largest number of bytes that StreamSend may send with
 // OpForceImmediate: in one packet, by copying. It is 0 while the endpoint is not connected.
 func (ep *Endpoint) MaxStreamNow() (n int) {
-	ep.w.acquireRead()
+	ep.w.owner.acquireRead()
 	if t := ep.cfg.stream.tables; t != nil && ep.needs&needLanes == 0 {
 		n = max(t.Table(proto.DataContig, 0).MaxCopied(), 0)
 	}
-	ep.w.releaseRead()
+	ep.w.owner.releaseRead()
 	return n
 }
 
@@ -70,14 +70,14 @@ func (ep *Endpoint) streamsShort(n int) bool {
 // streamSend is StreamSend in general.
 func (ep *Endpoint) streamSend(buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startStreamSend).with(p)
 		c.ep, c.buf, c.rule = ep, buf, &callStreamSend
 		c.detached = p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureStream != 0
 		return c.delegate()
 	}
 	r, err := ep.beginStreamSend(buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -88,7 +88,7 @@ func (ep *Endpoint) beginStreamSend(buf []byte, p *RequestParams) (*Request, err
 		return ep.describeStreamSend(buf, p)
 	}
 	w := ep.w
-	r := w.spare
+	r := w.pool.spare
 	err := ep.ue.AMShort(uct.AMID(proto.IDStreamData), uint64(ep.remoteID), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -228,11 +228,12 @@ const (
 )
 
 // mostUnread is what a stream may hold now before its connection is stopped.
-func (w *Worker) mostUnread() int {
-	if ledger.Total(ledger.Bytes) > int64(w.maxHeld/2) {
-		return min(w.stream.most, minUnread)
+func (ss *streamState) mostUnread() int {
+	w := ss.w
+	if ledger.Total(ledger.Bytes) > int64(w.accounts.maxHeld/2) {
+		return min(ss.most, minUnread)
 	}
-	return w.stream.most
+	return ss.most
 }
 
 // stop stops the reading of a connection, if it can be and nothing is expected from
@@ -270,10 +271,10 @@ func (s *stream) forgetStop() {
 
 // checkStopped goes on reading the connections of peers from which something is
 // expected, and returns their number.
-func (w *Worker) checkStopped() (n int) {
-	w.stream.look = false
-	for k := len(w.stream.stopped) - 1; k >= 0; k-- {
-		if s := w.stream.stopped[k]; s.ep.expects() {
+func (ss *streamState) checkStopped() (n int) {
+	ss.look = false
+	for k := len(ss.stopped) - 1; k >= 0; k-- {
+		if s := ss.stopped[k]; s.ep.expects() {
 			s.goOn()
 			n++
 		}

@@ -153,7 +153,7 @@ func TestFlushOfOneSide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w[1].arm(); req != nil && len(w[1].stream.stopped) > 0 && !errors.Is(err, ucs.ErrBusy) {
+		if err := w[1].wake.arm(); req != nil && len(w[1].stream.stopped) > 0 && !errors.Is(err, ucs.ErrBusy) {
 			t.Errorf("the worker may sleep: %v", err)
 		}
 		if !progressed(w, req.Done) {
@@ -226,12 +226,12 @@ func TestSenderOfStoppedStreamDies(t *testing.T) {
 // ended, and the end of the connection ends them all.
 func TestStopCounts(t *testing.T) {
 	v := newTarget(t, "STREAM_MAX_UNREAD", "100k", "MAX_UNEXP_BYTES", "10m")
-	other, err := v.NewEndpoint(EndpointParams{Address: v.address})
+	other, err := v.NewEndpoint(EndpointParams{Address: v.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := from("192.0.2.1")
-	src := v.sourceOf(&c.Source)
+	src := v.accounts.sourceOf(&c.Source)
 	fill := func(ep *Endpoint) {
 		t.Helper()
 		for range 30 {
@@ -269,13 +269,13 @@ func TestStopCounts(t *testing.T) {
 		t.Error("a connection that is over is waited for")
 	}
 	other.stream.discard()
-	if v.sources != 0 || v.held() != 0 {
-		t.Errorf("%d sources, %d bytes are left", v.sources, v.held())
+	if v.accounts.sources != 0 || v.accounts.held() != 0 {
+		t.Errorf("%d sources, %d bytes are left", v.accounts.sources, v.accounts.held())
 	}
 
 	// While an answer is expected nothing is stopped.
 	c = from("192.0.2.2")
-	src = v.sourceOf(&c.Source)
+	src = v.accounts.sourceOf(&c.Source)
 	v.ep.flushBegun()
 	fill(v.ep)
 	if c.paused {

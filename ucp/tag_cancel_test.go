@@ -16,7 +16,7 @@ func (v *targetWorker) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, 
 		v.Fatal(err)
 	}
 	b := proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: total, MsgID: id}.Append(nil)
-	if err := v.onEagerFirst(nil, append(b, bytes.Repeat([]byte{7}, n)...), nil); err != nil {
+	if err := v.tag.onEagerFirst(nil, append(b, bytes.Repeat([]byte{7}, n)...), nil); err != nil {
 		v.Fatal(err)
 	}
 	return r
@@ -26,7 +26,7 @@ func (v *targetWorker) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, 
 func (v *targetWorker) rest(id proto.MessageID, off, n int) {
 	v.Helper()
 	b := proto.EagerMiddle{MsgID: id, Offset: off}.Append(nil)
-	if err := v.onEagerMiddle(nil, append(b, bytes.Repeat([]byte{7}, n)...), nil); err != nil {
+	if err := v.tag.onEagerMiddle(nil, append(b, bytes.Repeat([]byte{7}, n)...), nil); err != nil {
 		v.Fatal(err)
 	}
 }
@@ -35,14 +35,14 @@ func (v *targetWorker) rest(id proto.MessageID, off, n int) {
 // does not come any more, or its worker ends.
 func TestDetachedLost(t *testing.T) {
 	for name, end := range map[string]func(v *targetWorker){
-		"its connection": func(v *targetWorker) { eagerFamily{}.evict(&v.unnamed, ucs.ErrExceedsLimit) },
+		"its connection": func(v *targetWorker) { eagerFamily{}.evict(&v.accounts.unnamed, ucs.ErrExceedsLimit) },
 		"its sender": func(v *targetWorker) {
-			v.orphanMessages(&v.unnamed.fragments)
+			v.eager.orphanMessages(&v.accounts.unnamed.fragments)
 			for a := v.eager.orphans.head; a != nil; a = v.eager.orphans.head {
-				v.abandonMessage(a)
+				v.eager.abandonMessage(a)
 			}
 		},
-		"the worker": func(v *targetWorker) { v.cancelAssemblies(); v.dropMessages() },
+		"the worker": func(v *targetWorker) { v.eager.cancelAssemblies(); v.tag.dropMessages() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newTarget(t)
@@ -70,9 +70,9 @@ func TestDetachedLost(t *testing.T) {
 // nobody has to give way for it.
 func TestDetachedTooMuch(t *testing.T) {
 	v := newTarget(t)
-	n := v.maxHeld + 1000
+	n := v.accounts.maxHeld + 1000
 	buf := make([]byte, n+10)
-	if err := v.onEagerOnly()(nil, make([]byte, 100), nil); err != nil { // somebody's
+	if err := v.tag.onEagerOnly()(nil, make([]byte, 100), nil); err != nil { // somebody's
 		t.Fatal(err)
 	}
 	r := v.halfReceived(1, 5, buf, n, n+10)
@@ -105,7 +105,7 @@ func TestDetachedSync(t *testing.T) {
 		EagerFirst: proto.EagerFirst{Tag: 1, TotalLen: 100, MsgID: 9}, EpID: v.ep.localID, ReqID: 33,
 	}.Append(nil)
 	before := v.Stats().Dropped // acknowledgements of 33, which is no request of ours
-	if err := v.onEagerSyncFirst(nil, append(b, make([]byte, 40)...), nil); err != nil {
+	if err := v.tag.onEagerSyncFirst(nil, append(b, make([]byte, 40)...), nil); err != nil {
 		t.Fatal(err)
 	}
 	v.Cancel(r)

@@ -202,9 +202,9 @@ func TestChosenTags(t *testing.T) {
 				tags = append(tags, tag)
 			}
 		}
-		v.maxHeld = 1 << 30
+		v.accounts.maxHeld = 1 << 30
 		for _, tag := range tags {
-			v.handle(v.onEagerOnly(), c, eagerOnly(tag, nil))
+			v.handle(v.tag.onEagerOnly(), c, eagerOnly(tag, nil))
 		}
 		longest := 0
 		for i := range v.tag.byTag {
@@ -217,6 +217,6 @@ func TestChosenTags(t *testing.T) {
 		if longest > n/8 {
 			t.Errorf("factor %#x: %d of %d messages share a bucket", other.factor, longest, n)
 		}
-		v.dropMessages()
+		v.tag.dropMessages()
 	}
 }

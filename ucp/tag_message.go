@@ -55,11 +55,12 @@ type TagMessage struct {
 const inlineBytes = 64
 
 // newMessage takes a message object from the worker's free list.
-func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
+func (ts *tagState) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
+	w := ts.w
 	var d *TagMessage
-	if n := len(w.tag.free); n > 0 {
-		d = w.tag.free[n-1]
-		w.tag.free = w.tag.free[:n-1]
+	if n := len(ts.free); n > 0 {
+		d = ts.free[n-1]
+		ts.free = ts.free[:n-1]
 	} else {
 		d = &TagMessage{w: w}
 	}
@@ -69,10 +70,10 @@ func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) 
 }
 
 // putMessage takes a message object back with the memory it holds.
-func (w *Worker) putMessage(d *TagMessage) {
+func (ts *tagState) putMessage(d *TagMessage) {
 	n := messageSize
 	if d.desc != nil || d.buf != nil || d.assembly != nil {
-		n += w.dropContents(d)
+		n += ts.dropContents(d)
 	}
 	if !d.owned {
 		d.from.give(n)
@@ -82,14 +83,15 @@ func (w *Worker) putMessage(d *TagMessage) {
 	if d.seen { // a message that was taken, so that it is never mistaken for the next one
 		return
 	}
-	if len(w.tag.free) < maxFreeMessages {
-		w.tag.free = append(w.tag.free, d)
+	if len(ts.free) < maxFreeMessages {
+		ts.free = append(ts.free, d)
 	}
 }
 
 // dropContents gives back the memory behind a message that has not all of it in
 // itself, and returns how much that was.
-func (w *Worker) dropContents(d *TagMessage) (n int) {
+func (ts *tagState) dropContents(d *TagMessage) (n int) {
+	w := ts.w
 	if d.desc != nil {
 		n = keeps(d.data, d.desc)
 		d.desc.Release()
@@ -170,22 +172,23 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 func (d *TagMessage) lose(err error) {
 	w, a := d.w, d.assembly
 	if !d.removed {
-		w.discardMessage(d)
+		w.tag.discardMessage(d)
 		return
 	}
-	w.forget(a)
+	w.eager.forget(a)
 	a.dropPieces()
 	a.err = err
 	d.own()
 }
 
 // discardMessage gives up an unexpected message.
-func (w *Worker) discardMessage(d *TagMessage) {
-	w.tag.removeUnexpected(d)
+func (ts *tagState) discardMessage(d *TagMessage) {
+	w := ts.w
+	ts.removeUnexpected(d)
 	if a := d.assembly; a != nil {
-		w.discard(a)
+		w.eager.discard(a)
 	}
-	w.putMessage(d)
+	ts.putMessage(d)
 }
 
 // Info returns the sender's tag and the length of the whole message. Both are the sender's
@@ -193,29 +196,30 @@ func (w *Worker) discardMessage(d *TagMessage) {
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
 // release takes a message back from the user.
-func (w *Worker) releaseMessage(d *TagMessage) {
+func (ts *tagState) releaseMessage(d *TagMessage) {
 	d.removed = false
-	w.tag.taken.remove(d, arrivalLinks)
+	ts.taken.remove(d, arrivalLinks)
 }
 
 // dropMessages gives up the messages nobody has received, those that were taken
 // too. Some are kept in
 // memory of a transport, which must have it back before it is closed.
-func (w *Worker) dropMessages() {
-	for d := w.tag.oldest(); d != nil; d = w.tag.oldest() {
-		w.discardMessage(d)
+func (ts *tagState) dropMessages() {
+	w := ts.w
+	for d := ts.oldest(); d != nil; d = ts.oldest() {
+		ts.discardMessage(d)
 	}
-	for d := w.tag.detached.head; d != nil; d = w.tag.detached.head {
-		w.tag.detached.remove(d, arrivalLinks)
-		w.discard(d.assembly)
-		w.putMessage(d)
+	for d := ts.detached.head; d != nil; d = ts.detached.head {
+		ts.detached.remove(d, arrivalLinks)
+		w.eager.discard(d.assembly)
+		ts.putMessage(d)
 	}
-	for d := w.tag.taken.head; d != nil; d = w.tag.taken.head {
-		w.releaseMessage(d)
+	for d := ts.taken.head; d != nil; d = ts.taken.head {
+		ts.releaseMessage(d)
 		if a := d.assembly; a != nil {
-			w.discard(a)
+			w.eager.discard(a)
 		}
-		w.putMessage(d)
+		ts.putMessage(d)
 	}
 }
 
@@ -228,13 +232,13 @@ func (w *Worker) dropMessages() {
 // are still to come. Until they have arrived it is the peer's claim, and may be up to 128
 // TiB: check it before you allocate memory.
 func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
-	w.acquire()
+	w.owner.acquire()
 	var info TagRecvInfo
-	d := w.probe(tag, mask)
+	d := w.tag.probe(tag, mask)
 	if d != nil {
 		info = d.Info()
 	}
-	w.release()
+	w.owner.release()
 	return info, d != nil
 }
 
@@ -243,24 +247,24 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 // application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES once the message
 // is complete.
 func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
-	w.acquire()
-	d := w.probe(tag, mask)
+	w.owner.acquire()
+	d := w.tag.probe(tag, mask)
 	if d != nil {
 		w.tag.removeUnexpected(d)
 		w.tag.taken.push(d, arrivalLinks)
 		d.removed, d.seen = true, true
 		d.own()
 	}
-	w.release()
+	w.owner.release()
 	return d, d != nil
 }
 
 // probe finds the message that a receive would get.
-func (w *Worker) probe(tag, mask Tag) *TagMessage {
-	if !w.tag.on {
+func (ts *tagState) probe(tag, mask Tag) *TagMessage {
+	if !ts.on {
 		return nil
 	}
-	return w.tag.findUnexpected(tag, mask)
+	return ts.findUnexpected(tag, mask)
 }
 
 // Recv receives the message, as Worker.TagRecv does. The message must not be used
@@ -271,9 +275,9 @@ func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errMissing("TagMessage.Recv", d == nil)
 	}
 	w := d.w
-	w.acquire()
+	w.owner.acquire()
 	r, err := d.recv(buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -284,18 +288,18 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, errNoMessage
 	}
 	w := d.w
-	r, err := w.useRecv(buf, p)
+	r, err := w.tag.useRecv(buf, p)
 	if err != nil {
 		return nil, err
 	}
 	if p != nil && p.Flags&OpForceImmediate != 0 && d.kind != messageEager {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
 	r.tag, r.mask = d.tag, FullMask
 	w.stats.TagRecvs++
-	w.releaseMessage(d)
-	w.receive(r, d)
+	w.tag.releaseMessage(d)
+	w.tag.receive(r, d)
 	return r.recvResult(p)
 }
 
@@ -308,40 +312,42 @@ func (d *TagMessage) Discard() {
 		return
 	}
 	w := d.w
-	w.acquire()
+	w.owner.acquire()
 	if d.removed {
-		w.discardTaken(d)
+		w.tag.discardTaken(d)
 	}
-	w.release()
+	w.owner.release()
 }
 
 // discardTaken gives up a message that was in the hands of the user.
-func (w *Worker) discardTaken(d *TagMessage) {
-	w.releaseMessage(d)
+func (ts *tagState) discardTaken(d *TagMessage) {
+	w := ts.w
+	ts.releaseMessage(d)
 	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {
 	case messageMulti:
 		a := d.assembly
-		w.putMessage(d)
+		ts.putMessage(d)
 		a.dropPieces()
 		a.owner, a.discard = nil, true // the rest is only counted
 		a.check(w)
 	case messageRndv:
-		was := w.offerSource
-		w.offerSource = from
-		w.forgoOffer(&d.rndv)
-		w.offerSource = was
-		w.putMessage(d)
+		was := w.accounts.offerSource
+		w.accounts.offerSource = from
+		ts.forgoOffer(&d.rndv)
+		w.accounts.offerSource = was
+		ts.putMessage(d)
 	default:
-		w.putMessage(d)
+		ts.putMessage(d)
 	}
 	if sync {
-		w.sendSyncAck(from, epID, reqID)
+		ts.sendSyncAck(from, epID, reqID)
 	}
 }
 
 // forgoOffer lets the sender of a message go on that nobody will fetch.
-func (w *Worker) forgoOffer(h *proto.RndvRTS) {
+func (ts *tagState) forgoOffer(h *proto.RndvRTS) {
+	w := ts.w
 	if ep := w.endpoints.Get(uint64(h.EpID)); ep != nil && ep.err == nil {
 		ep.sendATS(h.ReqID, h.Size, ucs.OK)
 	}

@@ -15,26 +15,26 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if w.missing() {
 		return nil, errMissing("Worker.TagRecv", w == nil)
 	}
-	if p != nil && !p.plainRecv() || !w.available() && !w.acquireSharedFast() {
-		return w.tagRecv(tag, mask, buf, p)
+	if p != nil && !p.plainRecv() || !w.owner.available() && !w.owner.acquireSharedFast() {
+		return w.tag.tagRecv(tag, mask, buf, p)
 	}
-	if w.freeRequests == nil || !w.tag.on {
-		return w.tagRecvOn(tag, mask, buf, p)
+	if w.pool.freeRequests == nil || !w.tag.on {
+		return w.tag.tagRecvOn(tag, mask, buf, p)
 	}
 	if !w.tag.empty() {
 		if d := w.tag.alone; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
 			w.stats.TagRecvs++
 			w.tag.alone = nil
-			w.gate |= gateInside // its sender may be told, who may be here
-			err := w.take(d, buf, p)
-			w.release()
+			w.owner.gate |= gateInside // its sender may be told, who may be here
+			err := w.tag.take(d, buf, p)
+			w.owner.release()
 			return nil, err
 		}
-		return w.tagRecvOn(tag, mask, buf, p)
+		return w.tag.tagRecvOn(tag, mask, buf, p)
 	}
-	r := w.freeRequests // postPlain, without another call
-	w.freeRequests = r.next
-	w.idleRequests--
+	r := w.pool.freeRequests // postPlain, without another call
+	w.pool.freeRequests = r.next
+	w.pool.idleRequests--
 	r.state = stateRecv | stateExpect
 	r.setLife(lifeInFlight)
 	if p != nil {
@@ -48,24 +48,26 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	} else {
 		w.tag.addExpected(r)
 	}
-	if w.multi {
-		w.releaseShared()
+	if w.owner.multi {
+		w.owner.releaseShared()
 	}
 	return r, nil
 }
 
 // tagRecvOn is tagRecv for who has taken his turn, if the worker is one that is shared.
-func (w *Worker) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.multi {
-		return w.tagRecv(tag, mask, buf, p)
+func (ts *tagState) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	w := ts.w
+	if !w.owner.multi {
+		return ts.tagRecv(tag, mask, buf, p)
 	}
-	r, err := w.beginTagRecv(tag, mask, buf, p)
-	w.releaseShared()
+	r, err := ts.beginTagRecv(tag, mask, buf, p)
+	w.owner.releaseShared()
 	return r, err
 }
 
 // take receives a message that is here whole, without a request.
-func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
+func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
+	w := ts.w
 	if len(d.data) > len(buf) {
 		err = ucs.ErrMessageTruncated
 		w.stats.Failed++
@@ -76,17 +78,18 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 		}
 	}
 	if d.sync {
-		w.sendSyncAck(d.from, d.epID, d.reqID)
+		ts.sendSyncAck(d.from, d.epID, d.reqID)
 	}
-	w.putMessage(d)
+	ts.putMessage(d)
 	return err
 }
 
 // postPlain posts a receive that asks for nothing unusual, and that no message waits for.
-func (w *Worker) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request {
-	r := w.freeRequests
-	w.freeRequests = r.next // getRequest, less what is set here or in the queue
-	w.idleRequests--
+func (ts *tagState) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request {
+	w := ts.w
+	r := w.pool.freeRequests
+	w.pool.freeRequests = r.next // getRequest, less what is set here or in the queue
+	w.pool.idleRequests--
 	r.state = stateRecv | stateExpect
 	r.setLife(lifeInFlight)
 	if p != nil {
@@ -95,98 +98,102 @@ func (w *Worker) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request
 	}
 	r.data.buf, r.data.length = buf, len(buf)
 	r.tag, r.mask = tag, mask
-	w.tag.addExpected(r)
+	ts.addExpected(r)
 	return r
 }
 
 // tagRecv is TagRecv in general.
-func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tryAcquire() {
+func (ts *tagState) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	w := ts.w
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startTagRecv).with(p)
 		c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv
 		return c.delegate()
 	}
-	r, err := w.beginTagRecv(tag, mask, buf, p)
-	w.release()
+	r, err := ts.beginTagRecv(tag, mask, buf, p)
+	w.owner.release()
 	return r, err
 }
 
-func startTagRecv(c *call) (*Request, error) { return c.w.beginTagRecv(c.tag, c.mask, c.buf, c.p) }
+func startTagRecv(c *call) (*Request, error) { return c.w.tag.beginTagRecv(c.tag, c.mask, c.buf, c.p) }
 
-func (w *Worker) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tag.on {
+func (ts *tagState) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	w := ts.w
+	if !ts.on {
 		return nil, w.lacks("TagRecv", FeatureTag)
 	}
-	if w.freeRequests == nil && w.promised == nil {
-		w.idle(w.nextRequest()) // now: its hook may receive, or send a message that matches
+	if w.pool.freeRequests == nil && w.pool.promised == nil {
+		w.pool.idle(w.pool.nextRequest()) // now: its hook may receive, or send a message that matches
 	}
-	d := w.tag.findUnexpected(tag, mask)
+	d := ts.findUnexpected(tag, mask)
 	switch plain := p == nil || p.plainRecv(); {
 	case !plain:
-	case d == nil && w.freeRequests != nil && w.promised == nil:
-		return w.postPlain(tag, mask, buf, p), nil
+	case d == nil && w.pool.freeRequests != nil && w.pool.promised == nil:
+		return ts.postPlain(tag, mask, buf, p), nil
 	case d != nil && d.kind == messageEager:
 		w.stats.TagRecvs++
-		w.tag.removeUnexpected(d)
-		return nil, w.take(d, buf, p)
+		ts.removeUnexpected(d)
+		return nil, ts.take(d, buf, p)
 	}
-	return w.describeTagRecv(tag, mask, buf, p, d)
+	return ts.describeTagRecv(tag, mask, buf, p, d)
 }
 
-func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
-	r, err := w.useRecv(buf, p)
+func (ts *tagState) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
+	w := ts.w
+	r, err := ts.useRecv(buf, p)
 	if err != nil {
 		return nil, err
 	}
 	r.tag, r.mask = tag, mask
 	if p != nil && p.Flags&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
 	if d == nil {
-		w.tag.addExpected(r)
+		ts.addExpected(r)
 		r.state &^= stateInCall
 		return r, nil
 	}
 	w.stats.TagRecvs++
-	w.tag.removeUnexpected(d)
-	w.receive(r, d)
+	ts.removeUnexpected(d)
+	ts.receive(r, d)
 	return r.recvResult(p)
 }
 
 // cancelPosted ends a receive that has not been matched.
-func (w *Worker) cancelPosted(r *Request) {
+func (ts *tagState) cancelPosted(r *Request) {
 	switch {
 	case r.state&stateDone != 0:
 	case r.state&stateStream != 0:
 		r.ep.stream.cancel(r)
 	case r.state&stateExpect != 0:
-		w.tag.removeExpected(r)
+		ts.removeExpected(r)
 		r.finish(ucs.ErrCanceled)
 	}
 }
 
 // cancelReceives ends the posted receives.
-func (w *Worker) cancelReceives() {
-	for i := range w.tag.exact {
-		for r := w.tag.exact[i].head; r != nil; r = w.tag.exact[i].head {
-			w.cancelPosted(r)
+func (ts *tagState) cancelReceives() {
+	for i := range ts.exact {
+		for r := ts.exact[i].head; r != nil; r = ts.exact[i].head {
+			ts.cancelPosted(r)
 		}
 	}
-	for r := w.tag.wild.head; r != nil; r = w.tag.wild.head {
-		w.cancelPosted(r)
+	for r := ts.wild.head; r != nil; r = ts.wild.head {
+		ts.cancelPosted(r)
 	}
 }
 
 // useRecv makes the request of a receive.
-func (w *Worker) useRecv(buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tag.on {
+func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
+	w := ts.w
+	if !ts.on {
 		return nil, w.lacks("TagRecv", FeatureTag)
 	}
 	if err := callTagRecv.check(buf, p); err != nil {
 		return nil, err
 	}
-	r, err := w.useRequest(p)
+	r, err := w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +203,7 @@ func (w *Worker) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 		return r, nil
 	}
 	if err := r.data.initRecv(buf, &p.Buffer); err != nil {
-		w.dropRequest(r)
+		w.pool.dropRequest(r)
 		return nil, err
 	}
 	return r, nil
@@ -213,30 +220,31 @@ func (r *Request) recvResult(p *RequestParams) (*Request, error) {
 }
 
 // receive gives an unexpected message to a receive.
-func (w *Worker) receive(r *Request, d *TagMessage) {
+func (ts *tagState) receive(r *Request, d *TagMessage) {
+	w := ts.w
 	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {
 	case messageEager:
 		r.deliver(d.tag, d.data)
-		w.putMessage(d)
+		ts.putMessage(d)
 	case messageMulti:
 		a := d.assembly
 		r.info = TagRecvInfo{SenderTag: d.tag, Length: d.total}
-		w.putMessage(d)
+		ts.putMessage(d)
 		a.attach(r)
 		a.check(w)
 	case messageRndv:
 		rts := d.rndv
 		w.rndv.key = append(w.rndv.key[:0], d.data...)
-		w.putMessage(d)
-		was := w.offerSource
-		w.offerSource = from
-		w.fetchTagged(r, &rts, w.rndv.key)
-		w.offerSource = was
+		ts.putMessage(d)
+		was := w.accounts.offerSource
+		w.accounts.offerSource = from
+		ts.fetchTagged(r, &rts, w.rndv.key)
+		w.accounts.offerSource = was
 		return
 	}
 	if sync {
-		w.sendSyncAck(from, epID, reqID)
+		ts.sendSyncAck(from, epID, reqID)
 	}
 }
 
@@ -277,39 +285,41 @@ func (r *Request) delivered() {
 // where it is written: in a copy of it, in a caller, the compiler puts nothing in line.
 //
 //go:noinline
-func (w *Worker) onEagerOnly() uct.AMHandler {
+func (ts *tagState) onEagerOnly() uct.AMHandler {
+	w := ts.w
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		h, payload, err := proto.ParseEagerOnly(data)
 		if err != nil {
 			return w.logMalformed(err)
 		}
-		r := w.tag.matchFirst(Tag(h.Tag)) // matchExpected, without another call
+		r := ts.matchFirst(Tag(h.Tag)) // matchExpected, without another call
 		if r == nil {
-			r = w.tag.searchExpected(Tag(h.Tag))
+			r = ts.searchExpected(Tag(h.Tag))
 		}
 		if r != nil {
 			r.deliver(Tag(h.Tag), payload)
 			return nil
 		}
-		_, err = w.keepMessage(w.sourceOf(src), Tag(h.Tag), payload, desc)
+		_, err = ts.keepMessage(w.accounts.sourceOf(src), Tag(h.Tag), payload, desc)
 		return err
 	}
 }
 
 // onEagerSyncOnly receives a message that came whole and whose sender waits for
 // the match.
-func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := ts.w
 	h, payload, err := proto.ParseEagerSyncOnly(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	from := w.sourceOf(src)
-	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+	from := w.accounts.sourceOf(src)
+	if r := ts.matchExpected(Tag(h.Tag)); r != nil {
 		r.deliver(Tag(h.Tag), payload) // its callback may end the connection
-		w.sendSyncAck(from, h.EpID, h.ReqID)
+		ts.sendSyncAck(from, h.EpID, h.ReqID)
 		return nil
 	}
-	d, err := w.keepMessage(from, Tag(h.Tag), payload, desc)
+	d, err := ts.keepMessage(from, Tag(h.Tag), payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	}
@@ -318,33 +328,34 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 
 // keepMessage stores a whole message until it is received. The error is the
 // handler's result.
-func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+func (ts *tagState) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+	w := ts.w
 	p, need := from.charged, messageSize+len(payload)
 	if p == nil || p.held+need > p.high {
-		if err := w.makeRoom(from, need); err != nil {
+		if err := w.accounts.makeRoom(from, need); err != nil {
 			return nil, err
 		}
 		p = from.charged
 	}
 	w.stats.Unexpected++
-	if n := len(w.tag.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // the same, without other calls
-		d := w.tag.free[n-1]
-		w.tag.free = w.tag.free[:n-1]
+	if n := len(ts.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // the same, without other calls
+		d := ts.free[n-1]
+		ts.free = ts.free[:n-1]
 		d.from, d.tag, d.kind, d.total = from, tag, messageEager, len(payload)
 		d.data = d.inline[:len(payload)]
 		copyMessage(d.data, payload)
 		from.held += messageSize
 		p.held += messageSize
-		if w.tag.empty() {
-			w.tag.alone = d
+		if ts.empty() {
+			ts.alone = d
 		} else {
-			w.tag.addUnexpected(d)
+			ts.addUnexpected(d)
 		}
 		return d, nil
 	}
-	d := w.newMessage(from, tag, messageEager, len(payload))
+	d := ts.newMessage(from, tag, messageEager, len(payload))
 	kept := d.keep(payload, desc)
-	w.tag.addUnexpected(d)
+	ts.addUnexpected(d)
 	if kept {
 		return d, ucs.InProgress
 	}
@@ -352,61 +363,64 @@ func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AM
 }
 
 // onEagerFirst receives the first fragment of a message.
-func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+func (ts *tagState) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := ts.w
 	h, payload, err := proto.ParseEagerFirst(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	_, err = w.firstFragment(w.sourceOf(src), &h, payload, desc)
+	_, err = ts.firstFragment(w.accounts.sourceOf(src), &h, payload, desc)
 	return err
 }
 
 // onEagerSyncFirst receives the first fragment of a message whose sender waits
 // for the match.
-func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+func (ts *tagState) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := ts.w
 	h, payload, err := proto.ParseEagerSyncFirst(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	d, err := w.firstFragment(w.sourceOf(src), &h.EagerFirst, payload, desc)
+	d, err := ts.firstFragment(w.accounts.sourceOf(src), &h.EagerFirst, payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	} else if err == nil {
-		w.sendSyncAck(w.sourceOf(src), h.EpID, h.ReqID)
+		ts.sendSyncAck(w.accounts.sourceOf(src), h.EpID, h.ReqID)
 	}
 	return err
 }
 
 // firstFragment matches a message. It returns the unexpected message if there
 // is no receive for it, and the handler's result.
-func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+	w := ts.w
 	a := w.eager.assemblies[taggedKey(h.MsgID)]
 	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
 		return nil, w.logMalformed(ucs.ErrIO)
 	}
 	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
-		if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+		if r := ts.matchExpected(Tag(h.Tag)); r != nil {
 			r.deliver(Tag(h.Tag), payload)
 			return nil, nil
 		}
-		return w.keepMessage(from, Tag(h.Tag), payload, desc)
+		return ts.keepMessage(from, Tag(h.Tag), payload, desc)
 	}
 	created := a == nil
 	if created {
 		var err error
-		if a, err = w.newAssembly(from, taggedKey(h.MsgID), h.TotalLen); err != nil {
+		if a, err = w.eager.newAssembly(from, taggedKey(h.MsgID), h.TotalLen); err != nil {
 			return nil, err
 		}
 	}
-	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+	if r := ts.matchExpected(Tag(h.Tag)); r != nil {
 		r.info = TagRecvInfo{SenderTag: Tag(h.Tag), Length: h.TotalLen}
 		a.attach(r)
 		return nil, a.add(from, 0, payload)
 	}
-	if err := w.charge(from, messageSize+len(payload)); err != nil {
+	if err := w.accounts.charge(from, messageSize+len(payload)); err != nil {
 		if created { // a message without its beginning would never be complete
-			w.forget(a)
-			w.putAssembly(a)
+			w.eager.forget(a)
+			w.eager.putAssembly(a)
 		}
 		return nil, err
 	}
@@ -414,29 +428,30 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 		return nil, w.logMalformed(ucs.ErrExceedsLimit)
 	}
 	w.stats.Unexpected++
-	d := w.newMessage(from, Tag(h.Tag), messageMulti, h.TotalLen)
+	d := ts.newMessage(from, Tag(h.Tag), messageMulti, h.TotalLen)
 	d.assembly, a.owner = a, d
-	w.tag.addUnexpected(d)
+	ts.addUnexpected(d)
 	return d, a.add(from, 0, payload)
 }
 
 // onEagerMiddle receives a later fragment.
-func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (ts *tagState) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := ts.w
 	h, payload, err := proto.ParseEagerMiddle(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	from := w.sourceOf(src)
+	from := w.accounts.sourceOf(src)
 	a := w.eager.assemblies[taggedKey(h.MsgID)]
 	created := a == nil
 	if created {
-		if a, err = w.newAssembly(from, taggedKey(h.MsgID), -1); err != nil {
+		if a, err = w.eager.newAssembly(from, taggedKey(h.MsgID), -1); err != nil {
 			return err
 		}
 	}
 	err = a.add(from, h.Offset, payload)
 	if err != nil && created {
-		w.forget(a)
+		w.eager.forget(a)
 	}
 	return err
 }
@@ -482,12 +497,13 @@ func (w *Worker) Cancel(r *Request) {
 	if r != nil {
 		r.checkLive()
 	}
-	w.acquire()
-	w.cancel(r)
-	w.release()
+	w.owner.acquire()
+	w.tag.cancel(r)
+	w.owner.release()
 }
 
-func (w *Worker) cancel(r *Request) {
+func (ts *tagState) cancel(r *Request) {
+	w := ts.w
 	if r != nil && r.w == w && r.state&(stateDone|stateNext) == stateNext {
 		r.finish(ucs.ErrCanceled)
 		return
@@ -499,37 +515,39 @@ func (w *Worker) cancel(r *Request) {
 	case r.state&stateDelegated != 0:
 		r.state |= stateUnwanted
 	case r.state&(stateExpect|stateStream) == 0:
-		w.cancelMatched(r)
+		ts.cancelMatched(r)
 	default:
-		w.cancelPosted(r)
+		ts.cancelPosted(r)
 	}
 }
 
 // cancelMatched ends the receive of a message in fragments of which some are missing, by
 // detaching the message. A receive of another message is left alone: data may be written
 // to its buffer by the peer, or by a device.
-func (w *Worker) cancelMatched(r *Request) {
+func (ts *tagState) cancelMatched(r *Request) {
+	w := ts.w
 	a := w.eager.assemblies[taggedKey(r.msgID)]
 	switch {
 	case a == nil || a.req != r:
-	case w.detach(a):
+	case ts.detach(a):
 		r.finish(ucs.ErrCanceled)
-	case a.list == &w.unnamed.fragments && !w.hasSenders(): // nothing will come any more
-		w.orphanMessages(&w.unnamed.fragments)
+	case a.list == &w.accounts.unnamed.fragments && !w.eager.hasSenders(): // nothing will come any more
+		w.eager.orphanMessages(&w.accounts.unnamed.fragments)
 	}
 }
 
 // detach takes the message away from its receive, and reports whether it did. It does
 // not where what has arrived cannot be read back, as from a generic datatype, or where
 // there is no room for it: no other message has to give way.
-func (w *Worker) detach(a *assembly) bool {
+func (ts *tagState) detach(a *assembly) bool {
+	w := ts.w
 	r, from := a.req, a.charged
-	if r.data.class == DatatypeGeneric || !from.account().reserve(messageSize+a.got, w.maxHeld) {
+	if r.data.class == DatatypeGeneric || !from.account().reserve(messageSize+a.got, w.accounts.maxHeld) {
 		return false
 	}
-	d := w.newMessage(from, r.info.SenderTag, messageMulti, a.total)
+	d := ts.newMessage(from, r.info.SenderTag, messageMulti, a.total)
 	d.assembly = a
-	w.tag.detached.push(d, arrivalLinks)
+	ts.detached.push(d, arrivalLinks)
 	a.ranges.Each(func(off, n int) bool {
 		b := w.buffers.Get(n)
 		b = b[:n]
@@ -558,7 +576,7 @@ func (d *detachedMessage) whole() {
 	w, m := d.w, d.message()
 	m.assembly.owner = m
 	if r := w.tag.matchExpected(m.tag); r != nil {
-		w.receive(r, m)
+		w.tag.receive(r, m)
 		return
 	}
 	w.stats.Unexpected++
@@ -568,6 +586,6 @@ func (d *detachedMessage) whole() {
 // lose implements assemblyOwner.
 func (d *detachedMessage) lose(error) {
 	w, m := d.w, d.message()
-	w.discard(m.assembly)
-	w.putMessage(m)
+	w.eager.discard(m.assembly)
+	w.tag.putMessage(m)
 }

@@ -14,12 +14,12 @@ func (tagFamily) about() familyInfo { return familyInfo{name: "tag", features: F
 
 func (tagFamily) handlers(w *Worker) []handler {
 	return []handler{
-		{proto.IDEagerOnly, w.onEagerOnly()},
-		{proto.IDEagerFirst, w.onEagerFirst},
-		{proto.IDEagerMiddle, w.onEagerMiddle},
-		{proto.IDEagerSyncOnly, w.onEagerSyncOnly},
-		{proto.IDEagerSyncFirst, w.onEagerSyncFirst},
-		{proto.IDEagerSyncAck, w.onEagerSyncAck},
+		{proto.IDEagerOnly, w.tag.onEagerOnly()},
+		{proto.IDEagerFirst, w.tag.onEagerFirst},
+		{proto.IDEagerMiddle, w.tag.onEagerMiddle},
+		{proto.IDEagerSyncOnly, w.tag.onEagerSyncOnly},
+		{proto.IDEagerSyncFirst, w.tag.onEagerSyncFirst},
+		{proto.IDEagerSyncAck, w.tag.onEagerSyncAck},
 	}
 }
 
@@ -36,6 +36,7 @@ type tagState struct {
 	taken    messageList   // messages in the hands of the user
 	detached messageList   // messages that are not whole and whose receives were canceled
 	free     []*TagMessage // idle objects
+	w        *Worker
 }
 
 func (tagFamily) start(w *Worker) { w.tag.on, w.tag.spread = true, newTagSpread() }
@@ -43,8 +44,8 @@ func (tagFamily) halt(w *Worker)  { w.tag.on = false }
 
 // stop ends the posted receives and gives up the messages nobody has received.
 func (tagFamily) stop(w *Worker) error {
-	w.cancelReceives()
-	w.dropMessages()
+	w.tag.cancelReceives()
+	w.tag.dropMessages()
 	w.tag.free = nil
 	return nil
 }
@@ -54,7 +55,7 @@ func (tagFamily) evict(s *source, _ error) {
 	w := s.w
 	w.tag.list()
 	for d := s.messages.head; d != nil; d = s.messages.head {
-		w.discardMessage(d)
+		w.tag.discardMessage(d)
 	}
 }
 
@@ -152,23 +153,23 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		return nil, errMissing("Endpoint.TagSend", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainSend() || !w.acquireFast() {
+	if p != nil && !p.plainSend() || !w.owner.acquireFast() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	if len(buf) > int(ep.short) {
 		r, err := ep.beginTagSend(tag, buf, p, &tagForm, 0)
-		w.release()
+		w.owner.release()
 		return r, err
 	}
-	r := w.spare // sendShort, without another call
+	r := w.pool.spare // sendShort, without another call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
-		w.release()
+		w.owner.release()
 		return nil, nil
 	}
 	r, err = ep.sentShort(err, tag, buf, p)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -184,14 +185,14 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 // tagSend is the call of a send of any kind.
 func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
-	if !w.tryAcquire() {
+	if !w.owner.tryAcquire() {
 		c := w.newCall(startTagSend).with(p)
 		c.ep, c.tag, c.buf, c.form, c.state, c.rule = ep, tag, buf, form, flags, &callTagSend
 		c.detached = form == &tagForm && p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureTag != 0
 		return c.delegate()
 	}
 	r, err := ep.beginTagSend(tag, buf, p, form, flags)
-	w.release()
+	w.owner.release()
 	return r, err
 }
 
@@ -210,7 +211,7 @@ func (ep *Endpoint) beginTagSend(tag Tag, buf []byte, p *RequestParams, form *me
 // sendShort sends a short message by one call of the transport, if it takes it now.
 func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	r := w.spare // used only if the send goes on after the call
+	r := w.pool.spare // used only if the send goes on after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -255,7 +256,8 @@ func (syncAck) pack(r *Request, dst []byte) int {
 
 // sendSyncAck acknowledges a synchronous message over the endpoint the sender
 // named, which from pays for if it has to wait. If that is gone nobody waits for it.
-func (w *Worker) sendSyncAck(from *source, id proto.EndpointID, req proto.RequestID) {
+func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.RequestID) {
+	w := ts.w
 	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
@@ -268,17 +270,18 @@ func (w *Worker) sendSyncAck(from *source, id proto.EndpointID, req proto.Reques
 }
 
 // onEagerSyncAck is told that a synchronous message was matched.
-func (w *Worker) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (ts *tagState) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := ts.w
 	h, err := proto.ParseEagerSyncAck(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	r := w.requestIDs.Get(uint64(h.ReqID))
+	r := w.pool.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindEager) || !r.form.acked {
 		w.stats.Dropped++
 		return nil
 	}
-	if w.spoofed(src, r.ep) {
+	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
 	r.acknowledged(h.Status.Err())
@@ -286,29 +289,32 @@ func (w *Worker) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) err
 }
 
 // offers takes the offers of tagged messages.
-func (tagFamily) offers(w *Worker) (proto.RndvOp, offerHandler) { return proto.RndvTag, w.onTagOffer }
+func (tagFamily) offers(w *Worker) (proto.RndvOp, offerHandler) {
+	return proto.RndvTag, w.tag.onTagOffer
+}
 
 // onTagOffer matches an offer with a receive, or keeps it until there is one.
-func (w *Worker) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) error {
+func (ts *tagState) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) error {
+	w := ts.w
 	tag := Tag(h.Header)
-	if r := w.tag.matchExpected(tag); r != nil {
-		w.fetchTagged(r, &h, key)
+	if r := ts.matchExpected(tag); r != nil {
+		ts.fetchTagged(r, &h, key)
 		return nil
 	}
 	if n := len(key); n == proto.MinRkeySize || n > maxOfferKey {
 		key = nil // it opens nothing, or nothing that is mapped
 	}
-	from := w.sourceOf(src)
-	if err := w.charge(from, messageSize+len(key)); err != nil {
+	from := w.accounts.sourceOf(src)
+	if err := w.accounts.charge(from, messageSize+len(key)); err != nil {
 		return err
 	}
 	w.stats.Unexpected++
-	d := w.newMessage(from, tag, messageRndv, h.Size)
+	d := ts.newMessage(from, tag, messageRndv, h.Size)
 	d.rndv, d.data = h, nil
 	if len(key) > 0 {
 		d.keep(key, nil)
 	}
-	w.tag.addUnexpected(d)
+	ts.addUnexpected(d)
 	return nil
 }
 
@@ -316,7 +322,8 @@ func (w *Worker) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) err
 const maxOfferKey = 2048
 
 // fetchTagged gets the data of an offer that a receive has matched.
-func (w *Worker) fetchTagged(r *Request, h *proto.RndvRTS, key []byte) {
+func (ts *tagState) fetchTagged(r *Request, h *proto.RndvRTS, key []byte) {
+	w := ts.w
 	r.info = TagRecvInfo{SenderTag: Tag(h.Header), Length: h.Size}
-	w.fetch(r, h, key)
+	w.rndv.fetch(r, h, key)
 }

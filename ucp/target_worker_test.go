@@ -86,7 +86,7 @@ func newTargetOf(t testing.TB, w *Worker, log *logtest.Log) *targetWorker {
 	t.Helper()
 	var err error
 	v := &targetWorker{TB: t, Worker: w, log: log}
-	if v.ep, err = w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
+	if v.ep, err = w.NewEndpoint(EndpointParams{Address: w.own.address}); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -96,12 +96,12 @@ func newTargetOf(t testing.TB, w *Worker, log *logtest.Log) *targetWorker {
 func (v *targetWorker) handlers() map[string]uct.AMHandler {
 	w := v.Worker
 	return map[string]uct.AMHandler{
-		"wireup": w.onWireup, "token": w.onToken,
-		"eager only": w.onEagerOnly(), "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
-		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
-		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,
-		"put": w.onPut, "get request": w.onGetReq, "get reply": w.onGetRep, "completion": w.onCompletion,
-		"atomic request": w.onAtomicReq, "atomic reply": w.onAtomicRep, "stream data": w.onStreamData,
+		"wireup": w.wireups.onWireup, "token": w.admission.onToken,
+		"eager only": w.tag.onEagerOnly(), "eager first": w.tag.onEagerFirst, "eager middle": w.tag.onEagerMiddle,
+		"sync only": w.tag.onEagerSyncOnly, "sync first": w.tag.onEagerSyncFirst, "sync ack": w.tag.onEagerSyncAck,
+		"rts": w.rndv.onRndvRTS, "rtr": w.rndv.onRndvRTR, "data": w.rndv.onRndvData, "ats": w.rndv.onRndvATS, "atp": w.rndv.onRndvATP,
+		"put": w.rma.onPut, "get request": w.rma.onGetReq, "get reply": w.rma.onGetRep, "completion": w.rma.onCompletion,
+		"atomic request": w.rma.onAtomicReq, "atomic reply": w.rma.onAtomicRep, "stream data": w.stream.onStreamData,
 	}
 }
 
@@ -190,7 +190,7 @@ func (v *targetWorker) unmatched(tag Tag) *Request {
 	}
 	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
 		v.tag.removeUnexpected(d)
-		v.putMessage(d)
+		v.tag.putMessage(d)
 	}
 	return req
 }
@@ -204,7 +204,7 @@ func (v *targetWorker) offer(n int) *Request {
 	}
 	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
 		v.tag.removeUnexpected(d)
-		v.putMessage(d)
+		v.tag.putMessage(d)
 	}
 	return req
 }
@@ -222,7 +222,7 @@ func (v *targetWorker) fetching(buf []byte) *Request {
 		v.Fatal(err)
 	}
 	rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: len(buf)}
-	if err := v.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
+	if err := v.rndv.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
 		v.Fatal(err)
 	}
 	v.stats.Dropped = 0 // the answer to a request that is not there

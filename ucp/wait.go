@@ -57,11 +57,11 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // waitingCall returns a call that will wait, unless that is refused.
 func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error) {
-	if w.multi {
-		if w.engine.Nested() {
+	if w.owner.multi {
+		if w.owner.engine.Nested() {
 			return nil, errWaitInside
 		}
-	} else if err := w.enterWait(); err != nil {
+	} else if err := w.wake.enterWait(); err != nil {
 		return nil, err
 	}
 	return w.newCall(start), nil
@@ -82,7 +82,7 @@ func (c *call) wait(ctx context.Context) error {
 // await is wait without giving back the description, which tells of the result. It must
 // not be given back if it is lost: the operation goes on with it.
 func (c *call) await(ctx context.Context) (lost bool, err error) {
-	if c.w.multi {
+	if c.w.owner.multi {
 		return c.waitShared(ctx)
 	}
 	return c.waitAlone(ctx)
@@ -95,11 +95,11 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	returns := false
 	defer func() {
 		if !returns && !w.abandoned() {
-			w.gate |= gateInside
+			w.owner.gate |= gateInside
 			c.endAbandoned()
-			w.gate &^= gateInside
+			w.owner.gate &^= gateInside
 		}
-		w.leaveWait()
+		w.wake.leaveWait()
 	}()
 	lost, err = c.waitEntered(ctx)
 	returns = true
@@ -110,9 +110,9 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	if c.start != nil {
-		w.acquire()
+		w.owner.acquire()
 		c.r, err = c.begin()
-		w.release()
+		w.owner.release()
 		if c.r == nil && (!c.awaitsEndpoints || err != nil) {
 			return false, err
 		}
@@ -150,13 +150,13 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 // of an operation that goes on.
 func (c *call) giveUpAlone(ctx context.Context, reason error) error {
 	w := c.w
-	w.acquire()
+	w.owner.acquire()
 	c.cancelFor(ctx, reason)
 	err := reason
 	if !c.r.Done() {
 		c.bound, err = c.outlive(reason)
 	}
-	w.release()
+	w.owner.release()
 	if c.bound {
 		err = w.progressUntil(context.Background(), c)
 	}
@@ -169,9 +169,9 @@ func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 	if c.isOver() {
 		return nil
 	}
-	w.acquire() // asleep too: nobody else may call it
+	w.owner.acquire() // asleep too: nobody else may call it
 	err := w.progressLoop(ctx, c)
-	w.release()
+	w.owner.release()
 	return err
 }
 
@@ -185,9 +185,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		if w.closed {
 			return w.closedFor("a call that waits")
 		}
-		w.gate &^= gateInside
+		w.owner.gate &^= gateInside
 		n := w.Progress()
-		w.gate |= gateInside
+		w.owner.gate |= gateInside
 		if c.unasked && !c.r.Done() {
 			c.mayGo()
 		}
@@ -206,9 +206,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 			step.take()
 			continue
 		}
-		err := w.arm()
+		err := w.wake.arm()
 		if err == nil {
-			err = w.park(ctx)
+			err = w.wake.park(ctx)
 		}
 		switch {
 		case err == nil:
@@ -241,25 +241,25 @@ func (w *Worker) Wait(ctx context.Context) error {
 	if w.missing() {
 		return errMissing("Worker.Wait", w == nil)
 	}
-	if w.multi {
+	if w.owner.multi {
 		return w.waitEvent(ctx)
 	}
-	if err := w.needWakeup(); err != nil {
+	if err := w.wake.needWakeup(); err != nil {
 		return err
 	}
-	if err := w.enterWait(); err != nil {
+	if err := w.wake.enterWait(); err != nil {
 		return err
 	}
-	defer w.leaveWait()
-	w.acquire()
-	err := w.arm()
+	defer w.wake.leaveWait()
+	w.owner.acquire()
+	err := w.wake.arm()
 	if err == nil {
-		if err = w.park(ctx); err == nil {
-			w.heard() // a Signal that has ended this wait ends no other
+		if err = w.wake.park(ctx); err == nil {
+			w.wake.heard() // a Signal that has ended this wait ends no other
 		}
 	} else if err == ucs.ErrBusy {
 		err = nil
 	}
-	w.release()
+	w.owner.release()
 	return err
 }

@@ -20,8 +20,8 @@ type waiter call
 // Do implements engine.Doer: it starts what a goroutine waits for that parks already.
 func (t *waiter) Do() {
 	c := (*call)(t)
-	e := c.w.engine
-	if err := c.w.misused(); err != nil {
+	e := c.w.owner.engine
+	if err := c.w.owner.misused(); err != nil {
 		e.End(&c.Waiter, err)
 	} else if over, err := c.carryOut(); over {
 		e.End(&c.Waiter, err)
@@ -35,19 +35,19 @@ func (c *call) waitShared(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	defer c.unwind()
 	c.Ready(c.kind())
-	if w.tryAcquireShared() {
+	if w.owner.tryAcquireShared() {
 		if over, err := c.carryOut(); over {
-			w.releaseShared()
+			w.owner.releaseShared()
 			return false, err
 		}
-		w.engine.Join(&c.Waiter)
+		w.owner.engine.Join(&c.Waiter)
 		return c.stay(ctx)
 	}
 	c.Of((*waiter)(c))
-	w.engine.Push(&c.Task)
-	if w.engine.Retake() {
-		w.beginShared() // which has carried it out
-		w.checkShared()
+	w.owner.engine.Push(&c.Task)
+	if w.owner.engine.Retake() {
+		w.owner.beginShared() // which has carried it out
+		w.owner.checkShared()
 		return c.stay(ctx)
 	}
 	return c.park(ctx)
@@ -62,13 +62,13 @@ func (c *call) unwind() {
 	}
 	if _, ok := v.(*CallbackPanic); ok {
 		w := c.w
-		w.waitShared()
+		w.owner.waitShared()
 		if c.Waits() { // [unwind]
 			c.endAbandoned()
 			c.detach()
 		}
-		w.engine.Leave(&c.Waiter)
-		w.releaseShared()
+		w.owner.engine.Leave(&c.Waiter)
+		w.owner.releaseShared()
 	}
 	panic(v)
 }
@@ -123,8 +123,8 @@ func (c *call) nothingStarted() (over bool, err error) {
 		w.endpointWaiters = append(w.endpointWaiters, c)
 		return false, nil
 	case c.event:
-		if err = w.needWakeup(); err == nil {
-			err = w.armAnew(uct.EventAny)
+		if err = w.wake.needWakeup(); err == nil {
+			err = w.wake.armAnew(uct.EventAny)
 		}
 		if err == ucs.ErrBusy {
 			return true, nil
@@ -146,10 +146,10 @@ func (c *call) park(ctx context.Context) (lost bool, err error) {
 		if c.Gone() {
 			return false, c.Err()
 		}
-		c.w.waitShared()
+		c.w.owner.waitShared()
 		return c.stay(ctx)
 	case <-ctx.Done(): // [canceled]
-		c.w.waitShared()
+		c.w.owner.waitShared()
 		return c.giveUp(ctx, ctx.Err())
 	}
 }
@@ -158,25 +158,25 @@ func (c *call) park(ctx context.Context) (lost bool, err error) {
 func (c *call) stay(ctx context.Context) (lost bool, err error) {
 	switch {
 	case c.Over():
-		c.w.engine.Leave(&c.Waiter)
+		c.w.owner.engine.Leave(&c.Waiter)
 		if !c.w.abandoned() {
 			c.w.uctw.Push()
 		}
-		c.w.releaseShared()
+		c.w.owner.releaseShared()
 		return false, c.Err()
 	case c.Leads() && c.event:
 		return c.leadForAny(ctx)
 	case c.Leads():
 		return c.lead(ctx)
 	}
-	c.w.releaseShared()
+	c.w.owner.releaseShared()
 	return c.park(ctx)
 }
 
 // lead progresses the worker for all who wait, until the call is over or ctx ends. It
 // begins and ends in a turn.
 func (c *call) lead(ctx context.Context) (lost bool, err error) {
-	w, e := c.w, c.w.engine
+	w, e := c.w, c.w.owner.engine
 	for round := 1; ; round++ {
 		n := 0
 		if !c.Over() {
@@ -207,17 +207,17 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		if others && step == backoffSpin {
 			step = backoffRest // who was woken runs before this one has more for him
 		}
-		w.releaseShared()
+		w.owner.releaseShared()
 		step.take()
-		w.waitShared()
+		w.owner.waitShared()
 	}
 }
 
 // sleep sleeps, as the leader, until the event set is readable or ctx ends, unless there is
 // something to do. It begins and ends in a turn, and sleeps in none.
 func (c *call) sleep(ctx context.Context) error {
-	w, e := c.w, c.w.engine
-	err := w.arm()
+	w, e := c.w, c.w.owner.engine
+	err := w.wake.arm()
 	e.Tell() // of what tasks have ended at the begin of this turn, or arming
 	if err == nil && c.Over() {
 		err = ucs.ErrBusy
@@ -226,10 +226,10 @@ func (c *call) sleep(ctx context.Context) error {
 		return err
 	}
 	e.Sleeps(true)
-	w.gate &^= gateInside
-	w.handOver()
-	err = w.park(ctx) // [slumber]
-	w.waitShared()
+	w.owner.gate &^= gateInside
+	w.owner.handOver()
+	err = w.wake.park(ctx) // [slumber]
+	w.owner.waitShared()
 	e.Sleeps(false)
 	return err
 }
@@ -244,8 +244,8 @@ func (c *call) leadForAny(ctx context.Context) (lost bool, err error) {
 	case err == ucs.ErrBusy:
 		err = nil
 	}
-	w.engine.Leave(&c.Waiter)
-	w.releaseShared()
+	w.owner.engine.Leave(&c.Waiter)
+	w.owner.releaseShared()
 	return false, err
 }
 
@@ -269,8 +269,8 @@ func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) 
 	} else {
 		lost = c.detach()
 	}
-	w.engine.Leave(&c.Waiter)
-	w.releaseShared()
+	w.owner.engine.Leave(&c.Waiter)
+	w.owner.releaseShared()
 	return lost, instead(err, reason, said)
 }
 

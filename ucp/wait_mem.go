@@ -41,34 +41,35 @@ func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
 	if n := len(mem); n != 4 && n != 8 || memoryAddress(mem)%uint64(n) != 0 {
 		return fmt.Errorf("ucp: WaitMem of %d bytes, wanted 4 or 8, aligned to their length: %w", n, ucs.ErrInvalidParam)
 	}
-	if w.multi {
-		if w.engine.Nested() {
+	if w.owner.multi {
+		if w.owner.engine.Nested() {
 			return errWaitInside
 		}
-	} else if err := w.enterWait(); err != nil {
+	} else if err := w.wake.enterWait(); err != nil {
 		return err
 	} else {
-		defer w.leaveWait()
+		defer w.wake.leaveWait()
 	}
-	return w.awaitWord(ctx, mem, old)
+	return w.wake.awaitWord(ctx, mem, old)
 }
 
-func (w *Worker) awaitWord(ctx context.Context, mem []byte, old uint64) error {
+func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
+	w := wk.w
 	p := backoff{rule: w.backoff.rule}
 	nap := minPollInterval
 	var seen uint64
 	for round := 1; !changed(mem, old); round++ {
-		if w.isClosed() {
+		if w.owner.isClosed() {
 			if round == 1 {
 				return w.closedFor("WaitMem")
 			}
 			return errClosedMeanwhile
 		}
-		if w.progressedSince(&seen) {
+		if wk.progressedSince(&seen) {
 			return nil
 		}
 		if w.Progress() > 0 {
-			w.progressedSince(&seen) // this round's news, which the caller looks for now
+			wk.progressedSince(&seen) // this round's news, which the caller looks for now
 			return nil
 		}
 		step := p.next(0)
@@ -81,7 +82,7 @@ func (w *Worker) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 			step.take()
 			continue
 		}
-		switch told, err := w.sleepFor(ctx, nap); {
+		switch told, err := wk.sleepFor(ctx, nap); {
 		case told:
 			return nil
 		case err == nil || ctx.Err() != nil:
@@ -97,20 +98,21 @@ func (w *Worker) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 
 // progressedSince reports whether there was a Signal, or in thread mode multi whether anybody has
 // progressed something since seen, which is updated: 0 is when a WaitMem was told last.
-func (w *Worker) progressedSince(seen *uint64) bool {
-	if !w.multi && !w.wake.signaled.Load() {
+func (wk *wakeup) progressedSince(seen *uint64) bool {
+	w := wk.w
+	if !w.owner.multi && !wk.signaled.Load() {
 		return false
 	}
-	w.acquire()
-	defer w.release()
-	told := w.heard()
-	if w.multi {
+	w.owner.acquire()
+	defer w.owner.release()
+	told := wk.heard()
+	if w.owner.multi {
 		if *seen == 0 {
-			*seen = max(1, w.wake.watched)
+			*seen = max(1, wk.watched)
 		}
-		now := w.engine.Tellings()
+		now := w.owner.engine.Tellings()
 		if told = told || now != *seen; told {
-			w.wake.watched = now
+			wk.watched = now
 		}
 		*seen = now
 	}
@@ -126,20 +128,21 @@ func changed(mem []byte, old uint64) bool {
 }
 
 // sleepFor sleeps for a time at most. It reports whether there was a Signal before it.
-func (w *Worker) sleepFor(ctx context.Context, d time.Duration) (told bool, err error) {
+func (wk *wakeup) sleepFor(ctx context.Context, d time.Duration) (told bool, err error) {
+	w := wk.w
 	short, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if w.multi { // whose event set is armed for those who wait for operations
+	if w.owner.multi { // whose event set is armed for those who wait for operations
 		<-short.Done()
 		return false, nil
 	}
-	w.acquire()
-	defer w.release()
-	if w.heard() {
+	w.owner.acquire()
+	defer w.owner.release()
+	if wk.heard() {
 		return true, nil
 	}
-	if err = w.armQuietly(); err == nil {
-		err = w.park(short)
+	if err = wk.armQuietly(); err == nil {
+		err = wk.park(short)
 	}
 	if short.Err() != nil {
 		return false, nil

@@ -18,7 +18,7 @@ func TestWaitMemOfPeers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ep, err := w.NewEndpoint(EndpointParams{Address: other.address})
+		ep, err := w.NewEndpoint(EndpointParams{Address: other.own.address})
 		if err != nil {
 			t.Fatal(err)
 		}

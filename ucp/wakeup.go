@@ -31,24 +31,26 @@ type wakeup struct {
 	bell    *event.Bell    // rung by Signal; guarded by mu, nil when closed
 	sleeper *event.Sleeper // guarded by mu
 
-	engine  *engine.Engine // in thread mode multi
-	watched uint64         // its tellings that a WaitMem has returned for
-	outside *bell          // in thread mode multi, for the application's poller
+	engine      *engine.Engine // in thread mode multi
+	watched     uint64         // its tellings that a WaitMem has returned for
+	outside     *bell          // in thread mode multi, for the application's poller
+	blockedCall atomic.Bool    // a call that waits is under way
+	w           *Worker
 }
 
 // open puts the bell into the worker's event set.
 func (k *wakeup) open(w *Worker) (err error) {
-	k.engine = w.engine
+	k.engine = w.owner.engine
 	if k.bell, err = event.NewBell(w.uctw.Events(), k); err != nil {
 		return fmt.Errorf("ucp: %w", err)
 	}
-	if w.multi && w.ctx.params.Features&FeatureWakeup != 0 {
+	if w.owner.multi && w.ctx.params.Features&FeatureWakeup != 0 {
 		if k.outside, err = newBell(w.uctw.EventFD()); err != nil {
 			return err
 		}
 	}
 	if w.params.Epoll != nil {
-		return w.params.Epoll.add(w.eventFD())
+		return w.params.Epoll.add(w.wake.eventFD())
 	}
 	return nil
 }
@@ -84,7 +86,8 @@ func (k *wakeup) close(w *Worker) {
 }
 
 // needWakeup refuses the wakeup calls of contexts without FeatureWakeup.
-func (w *Worker) needWakeup() error {
+func (wk *wakeup) needWakeup() error {
+	w := wk.w
 	if w.closed || w.ctx.params.Features&FeatureWakeup == 0 {
 		return w.lacks("EventFD, Arm or Wait", FeatureWakeup)
 	}
@@ -103,20 +106,21 @@ func (w *Worker) EventFD() (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.EventFD", w == nil)
 	}
-	w.acquireRead()
-	defer w.releaseRead()
-	if err := w.needWakeup(); err != nil {
+	w.owner.acquireRead()
+	defer w.owner.releaseRead()
+	if err := w.wake.needWakeup(); err != nil {
 		return -1, err
 	}
-	if fd := w.eventFD(); w.params.Epoll == nil && fd >= 0 {
+	if fd := w.wake.eventFD(); w.params.Epoll == nil && fd >= 0 {
 		return fd, nil
 	}
 	return -1, ucs.ErrUnsupported
 }
 
 // eventFD is the descriptor that the application sleeps on.
-func (w *Worker) eventFD() int {
-	if b := w.wake.outside; b != nil {
+func (wk *wakeup) eventFD() int {
+	w := wk.w
+	if b := wk.outside; b != nil {
 		return b.set
 	}
 	return w.uctw.EventFD()
@@ -131,58 +135,62 @@ func (w *Worker) Arm() error {
 	if w.missing() {
 		return errMissing("Worker.Arm", w == nil)
 	}
-	w.acquire()
+	w.owner.acquire()
 	w.wake.comeBack()
-	err := w.needWakeup()
+	err := w.wake.needWakeup()
 	if err == nil {
-		err = w.armAnew(w.wanted())
+		err = w.wake.armAnew(w.wake.wanted())
 	}
-	if w.multi && err == nil {
-		w.engine.Armed(true) // [armed]
+	if w.owner.multi && err == nil {
+		w.owner.engine.Armed(true) // [armed]
 	}
-	w.release()
+	w.owner.release()
 	return err
 }
 
 // armAnew is arm for the application, which takes note of what was signaled, and of what
 // others have brought about since it looked.
-func (w *Worker) armAnew(events uct.EventFlags) error {
-	told := w.heard()
-	if w.multi && w.engine.Untold() {
+func (wk *wakeup) armAnew(events uct.EventFlags) error {
+	w := wk.w
+	told := wk.heard()
+	if w.owner.multi && w.owner.engine.Untold() {
 		told = true
 	}
 	if told {
 		return ucs.ErrBusy
 	}
-	return w.armFor(events)
+	return wk.armFor(events)
 }
 
 // heard reports whether there was a Signal that the application has not been told of.
 // Only its own calls do that in thread mode multi: the leader hears of it by the
 // descriptor, and must not take it from who is about to look.
-func (w *Worker) heard() bool {
-	if !w.wake.signaled.Swap(false) { // [heard]
+func (wk *wakeup) heard() bool {
+	w := wk.w
+	if !wk.signaled.Swap(false) { // [heard]
 		return false
 	}
-	w.wake.HandleEvent(event.Read)
-	if w.multi {
-		w.engine.News()
+	wk.HandleEvent(event.Read)
+	if w.owner.multi {
+		w.owner.engine.News()
 	}
 	return true
 }
 
-func (w *Worker) arm() error {
-	if !w.multi && w.heard() {
+func (wk *wakeup) arm() error {
+	w := wk.w
+	if !w.owner.multi && wk.heard() {
 		return ucs.ErrBusy
 	}
-	return w.armQuietly()
+	return wk.armQuietly()
 }
 
 // armQuietly is arm for a caller that has looked for a Signal already.
-func (w *Worker) armQuietly() error { return w.armFor(uct.EventAny) }
+func (wk *wakeup) armQuietly() error { return wk.armFor(uct.EventAny) }
 
 // armFor is armQuietly for some events.
-func (w *Worker) armFor(events uct.EventFlags) error {
+func (wk *wakeup) armFor(events uct.EventFlags) error {
+	w := wk.w
 	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.departed != nil {
 		return ucs.ErrBusy
 	}
@@ -220,7 +228,7 @@ func (k *wakeup) signal() error {
 type sleepers Worker
 
 // Arm implements engine.Host.
-func (s *sleepers) Arm() (busy bool) { return (*Worker)(s).arm() == ucs.ErrBusy }
+func (s *sleepers) Arm() (busy bool) { return (*Worker)(s).wake.arm() == ucs.ErrBusy }
 
 // Rouse implements engine.Host.
 func (s *sleepers) Rouse() {
@@ -256,51 +264,54 @@ var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInva
 
 // enterWait makes sure that one goroutine at a time waits on the worker. Only the
 // one that does may look at the worker's state.
-func (w *Worker) enterWait() error {
-	if !w.blockedCall.CompareAndSwap(false, true) {
+func (wk *wakeup) enterWait() error {
+	w := wk.w
+	if !wk.blockedCall.CompareAndSwap(false, true) {
 		return fmt.Errorf("ucp: another goroutine, or the call that runs this callback, already waits on worker %s, in thread mode %v: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
-	if w.inCallback() {
-		w.leaveWait()
+	if w.owner.inCallback() {
+		wk.leaveWait()
 		return errWaitInside
 	}
-	if err := w.misused(); err != nil {
-		w.leaveWait()
+	if err := w.owner.misused(); err != nil {
+		wk.leaveWait()
 		panic(err)
 	}
 	return nil
 }
 
 // enterClose is enter for Close: it makes sure that nobody waits or begins to.
-func (w *Worker) enterClose() error {
+func (wk *wakeup) enterClose() error {
+	w := wk.w
 	busy := func(why string) error {
 		return fmt.Errorf("ucp: closing worker %s %s: %w", w.name, why, ucs.ErrBusy)
 	}
-	if !w.blockedCall.CompareAndSwap(false, true) {
+	if !wk.blockedCall.CompareAndSwap(false, true) {
 		return busy("while another goroutine, or the call that runs this callback, waits on it")
 	}
 	var err error
-	if w.inCallback() {
+	if w.owner.inCallback() {
 		err = busy("inside a callback")
 	} else if !w.closed {
-		err = w.acquireChecked()
+		err = w.owner.acquireChecked()
 	}
 	if err != nil || w.closed {
-		w.leaveWait()
+		wk.leaveWait()
 	}
 	return err
 }
 
-func (w *Worker) leaveWait() { w.blockedCall.Store(false) }
+func (wk *wakeup) leaveWait() { wk.blockedCall.Store(false) }
 
 // awake reports whether who waits for an operation is to stay awake: there is something to do,
 // or no descriptor left to sleep on.
 func awake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, syscall.EMFILE) }
 
 // park sleeps until something may be ready in the armed event set or ctx ends.
-func (w *Worker) park(ctx context.Context) error {
-	s, err := w.wake.openSleeper(w)
+func (wk *wakeup) park(ctx context.Context) error {
+	w := wk.w
+	s, err := wk.openSleeper(w)
 	if err != nil {
 		return err
 	}
@@ -383,7 +394,8 @@ const (
 )
 
 // wakesFor is what wakes a sleeper on the descriptor: all events of a direction that is asked for.
-func (w *Worker) wakesFor() (all WakeupEvents) {
+func (wk *wakeup) wakesFor() (all WakeupEvents) {
+	w := wk.w
 	switch e := w.params.Events & wakeupAll; {
 	case w.ctx.params.Features&FeatureWakeup == 0:
 		return 0
@@ -400,8 +412,9 @@ func (w *Worker) wakesFor() (all WakeupEvents) {
 }
 
 // wanted is what an Arm of the application asks the transports to wake for.
-func (w *Worker) wanted() (events uct.EventFlags) {
-	told := w.wakesFor()
+func (wk *wakeup) wanted() (events uct.EventFlags) {
+	w := wk.w
+	told := wk.wakesFor()
 	if told&wakeupSends != 0 {
 		events |= uct.EventSendComp
 	}

@@ -17,14 +17,22 @@ import (
 // needs the peer's id. The messages go over lanes of their own (laneMap.wireupLane)
 // and come over any connection of the peer, in any order with data.
 
+// wireupState makes the endpoints of a worker, those of peers and those of the application.
+type wireupState struct {
+	w          *Worker
+	opening    uint64 // uuid of the peer toward which an endpoint is being made: it gives no way
+	unexpected int    // endpoints that peers have opened and the application has not claimed
+	everOpened uint64 // endpoints that peers have ever opened
+}
+
 // wireupFamily is how the two sides of an endpoint get to know each other.
 type wireupFamily struct{ noFamily }
 
 func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
 
 func (wireupFamily) handlers(w *Worker) []handler {
-	w.replay = w.wireup
-	return []handler{{proto.IDWireup, w.onWireup}, {proto.IDEpClose, w.onEpClose}}
+	w.admission.replay = w.wireups.wireup
+	return []handler{{proto.IDWireup, w.wireups.onWireup}, {proto.IDEpClose, w.onEpClose}}
 }
 
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
@@ -33,7 +41,7 @@ func (wireupFamily) closed(ep *Endpoint) {
 	ep.unbindAccount()
 	if ep.peer != nil {
 		ep.peer.dropUnmatched(ep)
-		ep.w.endpointClosed(ep.peer, ep)
+		ep.w.peers.endpointClosed(ep.peer, ep)
 	}
 }
 
@@ -67,33 +75,35 @@ func (wireupFamily) evict(s *source, _ error) {
 func (wireupFamily) count(w *Worker, s *Stats) { s.Endpoints = w.endpoints.Len() }
 
 // onWireup receives wireup messages.
-func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (ws *wireupState) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := ws.w
 	w.stats.WireupRecvd++
-	return w.wireup(src, data)
+	return ws.wireup(src, data)
 }
 
 // wireup handles a wireup message, of which some are kept back and handled twice.
-func (w *Worker) wireup(src *uct.Source, data []byte) error {
+func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
+	w := ws.w
 	m, err := proto.ParseWireup(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
 	switch m.Type {
 	case proto.WireupPreRequest:
-		w.onPreRequest(src, &m, data)
+		w.conns.onPreRequest(src, &m, data)
 	case proto.WireupRequest:
 		if m.DstEp != 0 {
-			w.onConnRequest(src, &m, data)
+			w.conns.onConnRequest(src, &m, data)
 			return nil
 		}
-		return w.onWireupRequest(w.sourceOf(src), &m, data)
+		return ws.onWireupRequest(w.accounts.sourceOf(src), &m, data)
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.Get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
 			w.stats.Dropped++ // one reply to a request
 			return nil
 		}
-		if from := w.sourceOf(src); ep.peer != nil {
+		if from := w.accounts.sourceOf(src); ep.peer != nil {
 			// Who knows the id was sent it in the request, to the peer's address.
 			if m.Address.UUID != ep.peer.uuid || from.belongsToOther(ep.peer) {
 				w.refused(from, ledger.Claim)
@@ -109,17 +119,17 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 			return nil
 		}
 		if m.Type == proto.WireupReplyReconfig {
-			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
+			ep.sendWireup(proto.WireupAck, ep.remoteID, w.own.emptyAddress())
 		}
 	case proto.WireupEpCheck:
-		return w.onEpCheck(w.sourceOf(src), &m, data)
+		return ws.onEpCheck(w.accounts.sourceOf(src), &m, data)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
 			if ep.peer != nil && m.Address.UUID != ep.peer.uuid {
-				w.refused(w.sourceOf(src), ledger.Claim)
+				w.refused(w.accounts.sourceOf(src), ledger.Claim)
 				return nil
 			}
-			if w.spoofed(src, ep) {
+			if w.admission.spoofed(src, ep) {
 				return nil
 			}
 			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // it has never been one
@@ -129,7 +139,7 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 			ep.report(life.Removed, errEndGone)
 		}
 	case proto.WireupAck:
-		w.onWireupAck(src, &m)
+		ws.onWireupAck(src, &m)
 	default:
 		// Lane recovery is not spoken here; a peer that follows our announced release
 		// does not send it.
@@ -139,12 +149,13 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 }
 
 // onWireupRequest answers a peer that asks for our id. message is m as it came.
-func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) error {
+func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []byte) error {
+	w := ws.w
 	if m.SrcEp == 0 {
 		w.stats.Dropped++
 		return nil
 	}
-	q, err := w.admitRequest(from, m, message)
+	q, err := w.admission.admitRequest(from, m, message)
 	if err != nil || q.deferred {
 		return err
 	}
@@ -153,7 +164,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		sn ^= 1 // endpoints of one worker are paired two by two
 	}
 	if p == nil {
-		if ep := w.unansweredEndpoint(q.claimed, m); ep != nil {
+		if ep := w.admission.unansweredEndpoint(q.claimed, m); ep != nil {
 			ep.repeatRequest()
 		}
 	}
@@ -162,7 +173,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 			w.stats.Dropped++ // both have asked, and the peer's answer came before its request
 			return nil
 		}
-		return w.acceptEndpoint(from, m, q.claimed)
+		return ws.acceptEndpoint(from, m, q.claimed)
 	}
 	ep := p.unmatched[sn]
 	if ep.remoteID == m.SrcEp && ep.state&epUnconfirmed == 0 {
@@ -173,10 +184,10 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		// Two say that they are the peer's end of one pair. Both are answered, as C
 		// does, but who is right cannot be told.
 		p.contested = true
-		return w.acceptEndpoint(from, m, q.claimed)
+		return ws.acceptEndpoint(from, m, q.claimed)
 	}
 	if q.migrated { // the connection may be anybody's: the endpoint still waits for the peer
-		w.matched(from, ep, m, q.claimed)
+		ws.matched(from, ep, m, q.claimed)
 		ep.state |= epUnconfirmed
 		return nil
 	}
@@ -186,13 +197,13 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		ep.bindAccount(from.account().ledger.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
 			if ep.pair != nil {
-				w.sayRemoved(from, m, q.claimed, ep.errMode)
+				ws.sayRemoved(from, m, q.claimed, ep.errMode)
 			}
 			ep.fail(ep.unequal(m))
 			return nil
 		}
 	}
-	w.matched(from, ep, m, q.claimed)
+	ws.matched(from, ep, m, q.claimed)
 	return nil
 }
 
@@ -203,9 +214,10 @@ func (ep *Endpoint) unequal(m *proto.Wireup) error {
 
 // matched connects an endpoint with the peer's that a request is of. said is what of its
 // address is in doubt.
-func (w *Worker) matched(from *source, ep *Endpoint, m *proto.Wireup, said *proto.WorkerAddress) {
+func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said *proto.WorkerAddress) {
+	w := ws.w
 	if ep.pair != nil {
-		if err := w.matchedPairs(from, ep, m); err != nil {
+		if err := ws.matchedPairs(from, ep, m); err != nil {
 			ep.refusePairs(from, m, said, err)
 		}
 		return
@@ -214,7 +226,7 @@ func (w *Worker) matched(from *source, ep *Endpoint, m *proto.Wireup, said *prot
 	// the larger id does not wait for an answer, it has ours by this request.
 	reply := ep.state&epRequested == 0 || m.Address.UUID <= w.uuid
 	if reply {
-		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
+		ep.sendWireup(proto.WireupReply, m.SrcEp, w.own.emptyAddress())
 	}
 	ep.idConfirmed(m.SrcEp)
 }
@@ -222,19 +234,20 @@ func (w *Worker) matched(from *source, ep *Endpoint, m *proto.Wireup, said *prot
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
 // user may create it later and then gets this one. said is what of its address is in
 // doubt.
-func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
+func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
+	w := ws.w
 	if w.shuttingDown > 0 {
 		w.stats.Dropped++
 		return nil
 	}
-	if err := w.mayOpen(from); err != nil {
+	if err := w.accounts.mayOpen(from); err != nil {
 		return w.logMalformed(err)
 	}
-	p, _ := w.claimedPeer(from, &m.Address) // it may have gone with a connection that gave way
+	p, _ := w.admission.claimedPeer(from, &m.Address) // it may have gone with a connection that gave way
 	if p == nil {
-		p = w.newUntrustedPeer(&m.Address)
+		p = w.peers.newUntrustedPeer(&m.Address)
 	}
-	defer func() { w.releasePeer(p) }() // unless the endpoint is made
+	defer func() { w.peers.releasePeer(p) }() // unless the endpoint is made
 	addr, rules := &m.Address, laneRules{}
 	if addr.HasEnds() {
 		addr, rules.ends = addr.WithoutEnds(), addr
@@ -244,9 +257,9 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 	} else {
 		addr = p.keepAddress(addr)
 	}
-	ep, err := w.requesterEndpoint(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
+	ep, err := w.admission.requesterEndpoint(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
 	if err != nil {
-		return w.unreachableRequester(from, p, err)
+		return w.admission.unreachableRequester(from, p, err)
 	}
 	from.bindPeer(p)
 	p = p.canonical()
@@ -260,7 +273,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 		p.addUnmatched(ep)
 	}
 	if ep.pair == nil {
-		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
+		ep.sendWireup(proto.WireupReply, m.SrcEp, w.own.emptyAddress())
 	} else if err := ep.answerPairs(m); err != nil {
 		ep.refusePairs(from, m, said, err)
 		return nil
@@ -271,26 +284,27 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
-func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
+func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
+	w := ws.w
 	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
 		return nil
 	}
 	var q requester
-	if w.staleRequest(from, m) {
+	if w.admission.staleRequest(from, m) {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
-		w.keepLocalEntries(&m.Address) // he is answered by the way that he asks
+		w.admission.keepLocalEntries(&m.Address) // he is answered by the way that he asks
 	} else {
 		var err error
-		if q, err = w.admitRequest(from, m, message); err != nil || q.deferred {
+		if q, err = w.admission.admitRequest(from, m, message); err != nil || q.deferred {
 			return err
 		}
 	}
-	if err := w.mayOpen(from); err != nil {
+	if err := w.accounts.mayOpen(from); err != nil {
 		return w.logMalformed(err)
 	}
-	if err := w.sayRemoved(from, m, q.claimed, ErrModeNone); err != nil {
-		return w.unreachableRequester(from, q.peer, err)
+	if err := ws.sayRemoved(from, m, q.claimed, ErrModeNone); err != nil {
+		return w.admission.unreachableRequester(from, q.peer, err)
 	}
 	return nil
 }
@@ -328,7 +342,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 	m := proto.Wireup{Type: t, ErrMode: proto.ErrMode(ep.errMode), ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	size := wireupHeader
 	if len(addr.Devices) > 0 {
-		size += len(ep.w.address)
+		size += len(ep.w.own.address)
 	}
 	packed, err := m.Append(make([]byte, 0, size))
 	k := ep.wireupLane(t)
@@ -351,7 +365,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 // and attributes of the worker address: C 1.22.0 gives up when its choice of
 // lanes changes. That of lanes that are connected pairwise has these alone.
 func (ep *Endpoint) requestWireup() error {
-	err := ep.w.packAddress()
+	err := ep.w.own.packAddress()
 	if err != nil {
 		return err
 	}
@@ -367,7 +381,7 @@ func (ep *Endpoint) requestWireup() error {
 			return err
 		}
 	}
-	addr.Token = ep.w.tokenFor(ep.dest.address.UUID)
+	addr.Token = ep.w.admission.tokenFor(ep.dest.address.UUID)
 	var to proto.EndpointID // not known yet
 	if ep.conn() != nil {
 		to = ep.remoteID
@@ -400,14 +414,15 @@ func (ep *Endpoint) repeatRequest() {
 // sayRemoved tells a peer that there is no end here for its endpoint, and never will be. That
 // goes over an endpoint of its own, which stays until it has left; mode is that of the end
 // that there is not.
-func (w *Worker) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
-	ep, err := w.requesterEndpoint(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
+func (ws *wireupState) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
+	w := ws.w
+	ep, err := w.admission.requesterEndpoint(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
 	if err != nil {
 		return err
 	}
 	ep.chargeTo(from)
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
-	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
+	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.own.emptyAddress())
 	if r, err := ep.closeAsync(nil); err != nil {
 		ep.destroy(ucs.ErrCanceled)
 	} else {
@@ -420,7 +435,7 @@ func (w *Worker) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAdd
 // wait.
 func (ep *Endpoint) refusePairs(from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
 	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
-	if err := ep.w.sayRemoved(from, m, said, ep.errMode); err != nil {
+	if err := ep.w.wireups.sayRemoved(from, m, said, ep.errMode); err != nil {
 		ep.w.ctx.log.Debug("cannot notify the peer of the refusal", zap.Error(err))
 	}
 	ep.fail(err)

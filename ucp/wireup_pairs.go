@@ -101,7 +101,8 @@ func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
 
 // matchedPairs is told of the request of the peer of an endpoint that waits for it. The error
 // says that the lanes that it asks for cannot be had.
-func (w *Worker) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error {
+func (ws *wireupState) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error {
+	w := ws.w
 	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
 		ep.idConfirmed(m.SrcEp) // and ours is answered
 		return nil
@@ -175,15 +176,16 @@ func (ep *Endpoint) onPairReply(m *proto.Wireup) {
 		return
 	}
 	if fresh || p.conn != nil || m.Type == proto.WireupReplyReconfig {
-		ep.sendWireup(proto.WireupAck, ep.remoteID, ep.w.emptyAddress())
+		ep.sendWireup(proto.WireupAck, ep.remoteID, ep.w.own.emptyAddress())
 	}
 	ep.paired()
 }
 
 // onWireupAck is told that a peer has connected its ends.
-func (w *Worker) onWireupAck(src *uct.Source, m *proto.Wireup) {
+func (ws *wireupState) onWireupAck(src *uct.Source, m *proto.Wireup) {
+	w := ws.w
 	ep := w.endpoints.Get(uint64(m.DstEp))
-	if ep == nil || ep.pair == nil || !ep.pair.waits || w.spoofed(src, ep) {
+	if ep == nil || ep.pair == nil || !ep.pair.waits || w.admission.spoofed(src, ep) {
 		w.stats.Dropped++
 		return
 	}
@@ -219,7 +221,7 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 		}
 		return ep.pair.aux.iface == i && which == allLanes && ep.pair.conn == nil
 	}
-	a := ep.w.describe(has)
+	a := ep.w.own.describe(has)
 	err := ep.addEnds(&a, which, number)
 	for k := range ep.lanes {
 		if which&^ep.pair.lanes&(1<<k) != 0 {
@@ -338,8 +340,9 @@ func endOf(addr *proto.WorkerAddress, number uint8) (dev *proto.AddressDevice, a
 
 // withKept returns a choice with a lane without purpose added for each spare one that is
 // connected with an end in the address and that the choice has no use for.
-func (w *Worker) withKept(chosen proto.LaneConfig, addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) proto.LaneConfig {
-	in := w.laneInput(addr, mode, rules)
+func (ws *wireupState) withKept(chosen proto.LaneConfig, addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) proto.LaneConfig {
+	w := ws.w
+	in := w.selection.laneInput(addr, mode, rules)
 	chosen.Lanes = slices.Clip(chosen.Lanes)
 	for k := range rules.spare {
 		s := &rules.spare[k]

@@ -22,10 +22,10 @@ func (c connectedWith) LeadsTo(_, _, end []byte) bool { return string(end) == c.
 func TestLanesForEnds(t *testing.T) {
 	d := newDuo(t, "TLS", "tcp")
 	here, other := d.s.ifaces[0], *d.s.ifaces[0] // two devices that reach the peer
-	d.s.ifaces, d.s.locals = append(d.s.ifaces, &other), append(d.s.locals, d.s.locals[0])
-	defer func() { d.s.ifaces, d.s.locals = d.s.ifaces[:1], d.s.locals[:1] }()
+	d.s.ifaces, d.s.selection.locals = append(d.s.ifaces, &other), append(d.s.selection.locals, d.s.selection.locals[0])
+	defer func() { d.s.ifaces, d.s.selection.locals = d.s.ifaces[:1], d.s.selection.locals[:1] }()
 	choose := func(spare []lane, ends ...string) (proto.LaneConfig, error) {
-		addr := d.c.described.Clone()
+		addr := d.c.own.described.Clone()
 		addr.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
 			for k, e := range ends {
 				f.EpAddrs = append(f.EpAddrs, proto.AddressEp{Lane: uint8(k), Addr: []byte(e)})
@@ -33,11 +33,11 @@ func TestLanesForEnds(t *testing.T) {
 			return true
 		})
 		rules := laneRules{cm: true, ends: addr, spare: spare}
-		chosen, _, err := d.s.selectLanes(addr, ErrModePeer, rules)
+		chosen, _, err := d.s.selection.selectLanes(addr, ErrModePeer, rules)
 		if err != nil {
 			return chosen, err
 		}
-		return d.s.withKept(chosen, addr, ErrModePeer, &rules), nil
+		return d.s.wireups.withKept(chosen, addr, ErrModePeer, &rules), nil
 	}
 	at := func(i *iface, end string) []lane { return []lane{{iface: i, uct: connectedWith{end: end}}} }
 	for name, x := range map[string]struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -113,94 +112,65 @@ type WorkerAttr struct {
 type Worker struct {
 	_ noCopy
 
-	// What most calls look at, together.
-	gate          gate        // whether it may be called
-	multi         bool        // any goroutine may, at any time
-	reclaimWanted atomic.Bool // by another worker to give something back
-	rested        uint8       // the place in resting of the request that serves again next
-	idleRequests  int         // in freeRequests
-	freeRequests  *Request
-	spare         *Request             // lent to short sends
-	copying       requestList          // what is copied to or from it by us, a piece a round
-	dispatched    requestList          // finished in their dispatch, to be ended
-	resting       [quarantine]*Request // freed by the user
+	// What most calls look at, together: no other field may come between.
+	owner         ownership
+	reclaimWanted atomic.Bool // by another worker, to give something back
+	pool          requestPool
+	copying       requestList // what the CPU copies for, a piece a round
+	dispatched    requestList // finished in their dispatch, to be ended
 
 	ctx    *Context
 	params WorkerParams
 	name   string
 	uuid   uint64
 
-	uctw    *uct.Worker
-	ifaces  []*iface
-	mds     []uct.MemoryDomain // by index in the context
-	locals  []proto.LocalIface // ifaces, as selection sees them
-	guards  guards
-	scopers []scoper // domains that can tell peers apart
+	uctw   *uct.Worker
+	ifaces []*iface
+	mds    []uct.MemoryDomain // by index in the context
 
 	unopened []skippedResource // resources of the context that gave no interface
 
 	families []family // that the context was made for
-	workerState
 
-	madeRequests []*Request // only with a RequestCleanup hook
-	requestIDs   idtable.Table[Request]
-	pieceSize    int
+	pieceSize int
+	buffers   bufpool.Pool // for messages that nobody has received
+	endpoints idtable.Table[Endpoint]
+	retained  []*Endpoint // kept for peers that cannot say that they need them no longer, oldest first
 
-	byLedger         map[*ledger.Account]*account // who made the worker hold something
-	most             int                          // that there ever were
-	unnamed          source                       // of transports that do not tell connections apart
-	buffers          bufpool.Pool                 // for messages that nobody has received
-	queuedReplyBytes int                          // of answers that wait
-	sources          int                          // connections that there is something of
-	reserved         int                          // what the accounts are charged with for that
-	maxHeld          int                          // what those of the process may come to
-	stopReplyBytes   int                          // what a connection may owe us before its reading stops
-	maxReplyBytes    int                          // what it may owe us at all
-	unbound          int                          // endpoints of the user whose peers' accounts are not known
-	unboundSeen      int                          // untied when all of them were looked at
-	nextUnbound      int                          // slot of the endpoint to go on with
-	offerSource      *source                      // of the offer that is being handled
+	own       ownAddress
+	selection laneSelection
+	wireups   wireupState
+	conns     connState // endpoints by socket address
+	peers     peerTable
+	admission admission
+	accounts  accountTable
+	rights    memoryRights
+	wake      wakeup
 
-	opening         uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
-	roomWanted      atomic.Bool // another worker has no room for endpoints
-	evicting        bool        // ends are put off: a handler up the stack is in the middle of something
-	unreachableTold bool        // a peer that could not be answered was logged
-	mismatchTold    bool        // and one that would hang
+	usage       *usage      // of the decision tables, nil if nobody wants it
+	background  *background // progresses the worker while nobody else does
+	keep        keepalive
+	stats       Stats
+	dispatching *Request // is being tried again by its lane
 
-	endpoints       idtable.Table[Endpoint]
-	retained        []*Endpoint          // kept for peers that cannot say that they need them no longer, oldest first
-	byUUID          map[uint64]*identity // by uuid
-	idlePeers       []*identity          // to which no endpoint leads
-	selfPeer        peer                 // the worker itself, of which only the address is kept
-	lastDestination *destination         // of the endpoint made last
-	lastLanes       proto.LaneCache      // for that one
-	rates           map[ledger.Source]*requestRate
-	replay          func(src *uct.Source, message []byte) error // handles a request that was kept back
-	unexpected      int                                         // endpoints opened by peers
-	everOpened      uint64                                      // that there ever were
-	conns           connState                                   // by socket address
-	configs         map[string]*epConfig
-	usage           *usage              // of the decision tables, nil if nobody wants it
-	described       proto.WorkerAddress // what packAddress has found
-	address         Address             // that, packed for peers
-	wake            wakeup
-	background      *background // progresses it while nobody else does
-	keep            keepalive
-	stats           Stats
-	dispatching     *Request // is being tried again by its lane
-	shuttingDown    int      // calls of Shutdown: peers open no endpoints
+	shuttingDown    int // calls of Shutdown under way: peers open no endpoints
 	closed          bool
-	panicked        *CallbackPanic // of a function of the application, until the outermost call ends
-	blockedCall     atomic.Bool    // a call that waits is under way
-	backoff         backoff        // of those
-
-	// In thread mode multi.
-	engine          *engine.Engine      // whose turn it is
-	promised        *Request            // for the operation that is being started
-	spares          sync.Pool           // *Request, for calls that are left to others
-	detachedCalls   atomic.Int32        // of those, how many that nobody hears of are under way
+	backoff         backoff             // of blocking calls
+	detachedCalls   atomic.Int32        // delegated calls under way whose end nobody is told of
 	lostErrors      map[*Endpoint]error // of those, for the next flush
 	endpointWaiters []*call             // that wait for the last endpoint to be gone
+
+	workerState // the last, as it is large
+}
+
+// setUp tells the parts of a worker which one they belong to.
+func (w *Worker) setUp() {
+	for _, part := range []**Worker{
+		&w.owner.w, &w.pool.w, &w.own.w, &w.selection.w, &w.wireups.w, &w.conns.w, &w.peers.w, &w.admission.w,
+		&w.accounts.w, &w.rights.w, &w.wake.w, &w.tag.w, &w.am.w, &w.stream.w, &w.replies.w, &w.eager.w, &w.rndv.w, &w.rma.w,
+	} {
+		*part = w
+	}
 }
 
 // iface is an open transport resource of a worker.
@@ -253,21 +223,22 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		params:    p,
 		name:      entityName(p.Name, "ucp-worker", &workerSeq),
 		uuid:      newWorkerUUID(),
-		byUUID:    make(map[uint64]*identity),
-		configs:   make(map[string]*epConfig),
 		usage:     newUsage(&c.settings),
 		endpoints: idtable.Table[Endpoint]{Mark: proto.EndpointIDMark},
-		multi:     p.ThreadMode == ucs.ThreadModeMulti,
 	}
-	if w.multi {
-		w.engine = engine.New((*sleepers)(w))
-		w.gate = gateShared
+	w.setUp()
+	w.peers.byUUID = make(map[uint64]*identity)
+	w.selection.configs = make(map[string]*epConfig)
+	w.owner.multi = p.ThreadMode == ucs.ThreadModeMulti
+	if w.owner.multi {
+		w.owner.engine = engine.New((*sleepers)(w))
+		w.owner.gate = gateShared
 	}
-	w.unnamed.w = w
-	w.accountOf(ledger.Shared).add(&w.unnamed)
-	w.stopReplyBytes, w.maxReplyBytes = maxReplyBytes, replyMultiple*maxReplyBytes
+	w.accounts.unnamed.w = w
+	w.accounts.accountOf(ledger.Shared).add(&w.accounts.unnamed)
+	w.accounts.stopReplyBytes, w.accounts.maxReplyBytes = maxReplyBytes, replyMultiple*maxReplyBytes
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
-	w.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
+	w.accounts.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
 	w.backoff.rule = cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
@@ -282,14 +253,14 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		w.Close()
 		return nil, err
 	}
-	w.acquire()
-	w.spare = w.getRequest()
-	w.joinSiblings()
-	if w.panicked != nil { // in the hook for requests: nobody would close the worker
+	w.owner.acquire()
+	w.pool.spare = w.pool.getRequest()
+	w.accounts.joinSiblings()
+	if w.owner.panicked != nil { // in the hook for requests: nobody would close the worker
 		w.close()
 	}
 	w.background.start(w.round)
-	w.release()
+	w.owner.release()
 	return w, nil
 }
 
@@ -340,11 +311,11 @@ func (w *Worker) open() error {
 		return err
 	}
 	for _, i := range w.ifaces {
-		w.locals = append(w.locals, w.local(i))
-		w.guardedBy(i)
+		w.selection.locals = append(w.selection.locals, w.selection.local(i))
+		w.rights.guardedBy(i)
 	}
 	w.tellOpened()
-	return w.packAddress()
+	return w.own.packAddress()
 }
 
 // openIface opens one resource and sets its message handlers.
@@ -354,11 +325,11 @@ func (w *Worker) openIface(index int) error {
 		Transport:   r.Transport,
 		Device:      r.Device,
 		OnError:     endpointError,
-		Accept:      w.accept(),
+		Accept:      w.admission.accept(),
 		PeerRelease: uct.PeerRelease(w.ctx.peerRelease()),
 
-		Reclaim:      w.reclaim,
-		SenderExited: w.senderExited,
+		Reclaim:      w.accounts.reclaim,
+		SenderExited: w.eager.senderExited,
 	}, w.ctx.set)
 	if err != nil {
 		return err
@@ -405,7 +376,7 @@ func (w *Worker) setHandlers(i *iface) error {
 func (w *Worker) Attr() WorkerAttr {
 	return WorkerAttr{
 		ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid, UserData: w.params.UserData,
-		MaxAMHeader: w.am.maxHeader, Wakeup: w.wakesFor(),
+		MaxAMHeader: w.am.maxHeader, Wakeup: w.wake.wakesFor(),
 	}
 }
 
@@ -415,15 +386,15 @@ func (w *Worker) Attr() WorkerAttr {
 // also carries out operations that other goroutines have left, runs their callbacks, and
 // counts them as one event if any of them has ended.
 func (w *Worker) Progress() int {
-	if !w.outermost() {
+	if !w.owner.outermost() {
 		return w.occupied()
 	}
-	w.gate = gateInside
+	w.owner.gate = gateInside
 	n := w.uctw.Progress() // round, without another call
 	if w.unfinished() {
 		n += w.finishRound(n)
 	}
-	w.release()
+	w.owner.release()
 	return n
 }
 
@@ -431,30 +402,30 @@ func (w *Worker) Progress() int {
 //
 //go:noinline
 func (w *Worker) occupied() int {
-	if w.multi {
+	if w.owner.multi {
 		return w.progressShared()
 	}
-	w.checkGate()
-	w.raise()
+	w.owner.checkGate()
+	w.owner.raise()
 	return 0 // closed, or inside a callback
 }
 
 // progressShared is Progress in thread mode multi. Where another goroutine has the
 // worker that one progresses it, or its call will soon be over.
 func (w *Worker) progressShared() int {
-	if !w.acquireSharedFast() && !w.tryAcquireShared() {
+	if !w.owner.acquireSharedFast() && !w.owner.tryAcquireShared() {
 		return 0
 	}
 	n := 0
-	if w.gate == gateInside|gateShared { // not closed, and not inside a callback
+	if w.owner.gate == gateInside|gateShared { // not closed, and not inside a callback
 		if n = w.round(); n > 0 {
-			w.engine.News()
+			w.owner.engine.News()
 		}
-		if w.engine.Tell() && n == 0 {
+		if w.owner.engine.Tell() && n == 0 {
 			n = 1 // a call that was left to this one has ended something
 		}
 	}
-	w.releaseShared()
+	w.owner.releaseShared()
 	return n
 }
 
@@ -475,8 +446,8 @@ func (w *Worker) unfinished() bool {
 // finishRound does that; arrived is how much has happened in the round.
 func (w *Worker) finishRound(arrived int) (n int) {
 	if w.reclaimWanted.Load() {
-		w.reclaimAsked()
-		w.reclaimForOthers()
+		w.accounts.reclaimAsked()
+		w.accounts.reclaimForOthers()
 	}
 	if w.copying.head != nil {
 		w.copying.pop().run()
@@ -486,23 +457,23 @@ func (w *Worker) finishRound(arrived int) (n int) {
 		n += w.finishDispatched()
 	}
 	if w.eager.untimed {
-		n += w.expireOrphans()
+		n += w.eager.expireOrphans()
 	}
 	if w.conns.departed != nil {
-		n += w.endDeparted(arrived)
+		n += w.conns.endDeparted(arrived)
 	}
 	if w.stream.look {
-		n += w.checkStopped()
+		n += w.stream.checkStopped()
 	}
 	return n
 }
 
 // Stats returns the counters of the worker.
 func (w *Worker) Stats() Stats {
-	w.acquireRead()
-	defer w.releaseRead()
+	w.owner.acquireRead()
+	defer w.owner.releaseRead()
 	s := w.stats
-	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.held(), w.queuedReplyBytes, w.sources
+	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.accounts.held(), w.accounts.queuedReplyBytes, w.accounts.sources
 	for _, f := range w.families {
 		f.count(w, &s)
 	}
@@ -518,36 +489,36 @@ func (w *Worker) Close() error {
 	if w.missing() {
 		return errMissing("Worker.Close", w == nil)
 	}
-	if w.multi {
+	if w.owner.multi {
 		return w.closeShared()
 	}
-	if w.isClosed() {
+	if w.owner.isClosed() {
 		return nil
 	}
-	if err := w.enterClose(); err != nil || w.closed {
+	if err := w.wake.enterClose(); err != nil || w.closed {
 		return err
 	}
-	defer w.leaveWait()
+	defer w.wake.leaveWait()
 	err := w.close()
-	w.release()
+	w.owner.release()
 	return err
 }
 
 // closeShared is Close in thread mode multi.
 func (w *Worker) closeShared() error {
-	err := w.acquireChecked()
+	err := w.owner.acquireChecked()
 	if err != nil {
 		return err
 	}
 	switch {
 	case w.closed:
-	case w.gate.depth() != 0:
+	case w.owner.gate.depth() != 0:
 		err = fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
 	default:
 		err = w.close()
 	}
-	inside := w.gate.depth() != 0
-	w.releaseShared()
+	inside := w.owner.gate.depth() != 0
+	w.owner.releaseShared()
 	if !inside {
 		w.background.wait()
 	}
@@ -556,10 +527,10 @@ func (w *Worker) closeShared() error {
 
 // close is Close where the worker may be closed.
 func (w *Worker) close() error {
-	w.gate |= gateClosed
+	w.owner.gate |= gateClosed
 	w.closed = true // [close]
 	w.usage.print(w.ctx.log)
-	w.leaveSiblings()
+	w.accounts.leaveSiblings()
 	for _, f := range w.families {
 		f.halt(w)
 	}
@@ -576,9 +547,9 @@ func (w *Worker) close() error {
 			first = err
 		}
 	}
-	w.closeAccounts()
-	if w.multi {
-		w.engine.Close(errClosedMeanwhile)
+	w.accounts.closeAccounts()
+	if w.owner.multi {
+		w.owner.engine.Close(errClosedMeanwhile)
 	}
 	w.wake.close(w)
 	w.background.close()
@@ -588,12 +559,12 @@ func (w *Worker) close() error {
 		}
 	}
 	if fn := w.ctx.params.RequestCleanup; fn != nil {
-		for _, r := range w.madeRequests {
+		for _, r := range w.pool.madeRequests {
 			r.callHook(fn)
 		}
 	}
-	w.madeRequests, w.freeRequests, w.spare = nil, nil, nil
-	clear(w.resting[:])
+	w.pool.madeRequests, w.pool.freeRequests, w.pool.spare = nil, nil, nil
+	clear(w.pool.resting[:])
 	w.ctx.dropWorker()
 	return first
 }

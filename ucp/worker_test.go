@@ -40,6 +40,7 @@ func TestCheckReach(t *testing.T) {
 		{"self alone", []*iface{self}, "tcp", true},
 	} {
 		w := &Worker{ctx: ctx, ifaces: test.ifaces}
+		w.setUp()
 		var first error
 		if test.failed != "" {
 			w.unopened = []skippedResource{{name: test.failed + "/rxe0:1"}}
