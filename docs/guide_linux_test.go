@@ -403,7 +403,7 @@ func access(ctx context.Context, ep *ucp.Endpoint, address uint64, packed []byte
 	if err := ep.PutWait(ctx, []byte("hello"), address+8, key); err != nil {
 		return nil, err
 	}
-	if _, err := ep.FetchAdd64Wait(ctx, address, key, 1); err != nil {
+	if _, err := ucp.FetchAddWait[uint64](ctx, ep, address, key, 1); err != nil {
 		return nil, err
 	}
 	if err := ep.FlushWait(ctx); err != nil { // the put has taken effect there

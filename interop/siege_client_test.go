@@ -173,7 +173,7 @@ func (s *siegeVisitor) access(ctx context.Context) error {
 
 // count counts in a word of the server's.
 func (s *siegeVisitor) count(ctx context.Context) error {
-	old, err := s.ep.FetchAdd64Wait(ctx, s.word, s.key, 1)
+	old, err := ucp.FetchAddWait[uint64](ctx, s.ep, s.word, s.key, 1)
 	if err != nil {
 		return fmt.Errorf("fetch and add: %w", err)
 	}

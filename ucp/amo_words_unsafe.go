@@ -5,6 +5,7 @@ package ucp
 
 import "unsafe"
 
-func bytesOf32(p *uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), 4) }
+// wordSize is the size of a word in bytes, a constant of each type.
+func wordSize[T Word]() uintptr { return unsafe.Sizeof(*new(T)) }
 
-func bytesOf64(p *uint64) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), 8) }
+func bytesOf[T Word](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), wordSize[T]()) }

@@ -61,7 +61,7 @@
 //	                           fetched from its sender is waited for.
 //	AMMessage.RecvWait         data that is fetched from its sender is waited for.
 //	Endpoint.GetWait           the data is waited for.
-//	AtomicWait, FetchAdd64Wait not begun: not carried out, ucs.ErrCanceled. Otherwise it
+//	AtomicWait, FetchAddWait   not begun: not carried out, ucs.ErrCanceled. Otherwise it
 //	and similar calls          goes on, the error is the context's alone, and nothing is
 //	                           stored.
 //	Endpoint.StreamRecvWait    nothing has been received, the bytes stay in the stream.

@@ -214,7 +214,7 @@ func ExampleEndpoint_Put() {
 }
 
 // A word of the peer's memory counts for everybody who can open it.
-func ExampleEndpoint_FetchAdd64Wait() {
+func ExampleFetchAddWait() {
 	ctx, w, ep := openSelf(ucp.FeatureAMO64)
 	defer ctx.Close()
 	defer w.Close()
@@ -222,14 +222,14 @@ func ExampleEndpoint_FetchAdd64Wait() {
 	defer mem.Close()
 	defer key.Close()
 
-	if _, err := ep.AtomicAdd64(addr, key, 40, nil); err != nil { // nobody waits for it
+	if _, err := ucp.PostAdd[uint64](ep, addr, key, 40, nil); err != nil { // nobody waits for it
 		log.Fatal(err)
 	}
-	ticket, err := ep.FetchAdd64Wait(context.Background(), addr, key, 1)
+	ticket, err := ucp.FetchAddWait[uint64](context.Background(), ep, addr, key, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
-	was, err := ep.CompareSwap64Wait(context.Background(), addr, key, 41, 0)
+	was, err := ucp.CompareSwapWait[uint64](context.Background(), ep, addr, key, 41, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

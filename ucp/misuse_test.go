@@ -59,7 +59,7 @@ func TestMisuseIsNamed(t *testing.T) {
 		{func() error { _, err := w.TagRecvWait(bg, 1, 0, nil); return err }, []string{"TagRecv", "feature tag"}},
 		{func() error { return ep.PutWait(bg, nil, 0, nil) }, []string{"a put", "feature rma"}},
 		{func() error { return far.PutWait(bg, nil, 0, nil) }, []string{"a put", "nil", "UnpackRkey"}},
-		{func() error { _, err := far.FetchAdd64Wait(bg, 0, nil, 1); return err }, []string{"nil", "UnpackRkey"}},
+		{func() error { _, err := ucp.FetchAddWait[uint64](bg, far, 0, nil, 1); return err }, []string{"nil", "UnpackRkey"}},
 		{func() error { _, err := w.EventFD(); return err }, []string{"EventFD", "feature wakeup"}},
 		{w.Arm, []string{"Arm", "feature wakeup"}},
 		{w.Signal, []string{"Signal", "feature wakeup"}},

@@ -92,7 +92,7 @@ func TestAlone(t *testing.T) {
 		defer key.Close()
 		addr := mem.Attr().Address
 		for range 3 {
-			if _, err := ep.FetchAdd64Wait(t.Context(), addr+8, key, 2); err != nil {
+			if _, err := ucp.FetchAddWait[uint64](t.Context(), ep, addr+8, key, 2); err != nil {
 				t.Fatal(err)
 			}
 		}

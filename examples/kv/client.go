@@ -115,7 +115,7 @@ func (c *client) change(ctx context.Context, key, value string, agrees func(vers
 		if !agrees(found.version) {
 			return 0, errChanged
 		}
-		taken, err := c.ep.CompareSwap64Wait(ctx, at, c.key, found.version, found.version+1)
+		taken, err := ucp.CompareSwapWait[uint64](ctx, c.ep, at, c.key, found.version, found.version+1)
 		if err != nil {
 			return 0, err
 		}
@@ -136,7 +136,7 @@ func (c *client) write(ctx context.Context, at uint64, e entry) error {
 	if err := c.ep.FlushWait(ctx); err != nil {
 		return err
 	}
-	_, err := c.ep.FetchAdd64Wait(ctx, at, c.key, 1)
+	_, err := ucp.FetchAddWait[uint64](ctx, c.ep, at, c.key, 1)
 	return err
 }
 

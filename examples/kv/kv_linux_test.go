@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -169,7 +170,7 @@ func TestIdleServer(t *testing.T) {
 // lets it.
 func TestWriterThatStays(t *testing.T) {
 	c := dialed(t, started(t, 1))
-	if _, err := c.ep.CompareSwap64Wait(t.Context(), c.table.addr, c.key, 0, 1); err != nil {
+	if _, err := ucp.CompareSwapWait[uint64](t.Context(), c.ep, c.table.addr, c.key, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -138,10 +138,10 @@ func (s *sender) count() error {
 	v := s.rng.Uint64N(100)
 	s.added.Add(v)
 	if s.rng.IntN(2) == 0 {
-		_, err := s.ep.FetchAdd64Wait(s.ctx, s.mem.Attr().Address, s.key, v)
+		_, err := ucp.FetchAddWait[uint64](s.ctx, s.ep, s.mem.Attr().Address, s.key, v)
 		return err
 	}
-	req, err := s.ep.AtomicAdd64(s.mem.Attr().Address, s.key, v, nil)
+	req, err := ucp.PostAdd[uint64](s.ep, s.mem.Attr().Address, s.key, v, nil)
 	return s.wait(req, err)
 }
 
@@ -152,11 +152,11 @@ func (s *sender) fetch() error {
 	was, v := s.counter, s.rng.Uint64()
 	switch s.rng.IntN(4) {
 	case 0:
-		old, err = s.ep.Swap64Wait(s.ctx, s.at, s.key, v)
+		old, err = ucp.SwapWait[uint64](s.ctx, s.ep, s.at, s.key, v)
 	case 1:
-		old, err = s.ep.CompareSwap64Wait(s.ctx, s.at, s.key, was, v)
+		old, err = ucp.CompareSwapWait[uint64](s.ctx, s.ep, s.at, s.key, was, v)
 	case 2:
-		err = s.wait(s.ep.Swap64(s.at, s.key, v, &old, nil))
+		err = s.wait(ucp.Swap[uint64](s.ep, s.at, s.key, v, &old, nil))
 	default:
 		var b [8]byte
 		err = s.ep.AtomicWait(s.ctx, ucp.AtomicSwap, binary.NativeEndian.AppendUint64(nil, v), s.at, s.key, b[:])

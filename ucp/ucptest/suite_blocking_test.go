@@ -102,8 +102,8 @@ func testBlockingRefused(t *testing.T, tr transport) {
 				"put":          func(ctx context.Context) error { return ep.PutWait(ctx, buf, w.addr, w.key) },
 				"get":          func(ctx context.Context) error { return ep.GetWait(ctx, buf, w.addr, w.key) },
 				"atomic":       func(ctx context.Context) error { return ep.AtomicWait(ctx, ucp.AtomicAdd, buf, w.addr, w.key, nil) },
-				"fetch 32":     func(ctx context.Context) error { _, err := ep.FetchAdd32Wait(ctx, w.addr, w.key, 1); return err },
-				"fetch 64":     func(ctx context.Context) error { _, err := ep.Swap64Wait(ctx, w.addr, w.key, 1); return err },
+				"fetch 32":     func(ctx context.Context) error { _, err := ucp.FetchAddWait[uint32](ctx, ep, w.addr, w.key, 1); return err },
+				"fetch 64":     func(ctx context.Context) error { _, err := ucp.SwapWait[uint64](ctx, ep, w.addr, w.key, 1); return err },
 				"flush":        ep.FlushWait,
 				"worker flush": a.FlushWait,
 			} {
@@ -176,11 +176,11 @@ func testWords(t *testing.T, tr transport) {
 	}
 	holds := func(what string, want uint64) {
 		t.Helper()
-		got32, err := ep.FetchAdd32Wait(ctx, at32, w.key, 0)
+		got32, err := ucp.FetchAddWait[uint32](ctx, ep, at32, w.key, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got64, err := ep.FetchAdd64Wait(ctx, at64, w.key, 0)
+		got64, err := ucp.FetchAddWait[uint64](ctx, ep, at64, w.key, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,38 +194,38 @@ func testWords(t *testing.T, tr transport) {
 	const x = 0x0f0f_1111_ff00_0003
 	for _, c := range []struct {
 		name    string
-		post32  func(uint64, *ucp.Rkey, uint32, *ucp.RequestParams) (*ucp.Request, error)
-		post64  func(uint64, *ucp.Rkey, uint64, *ucp.RequestParams) (*ucp.Request, error)
-		fetch32 func(uint64, *ucp.Rkey, uint32, *uint32, *ucp.RequestParams) (*ucp.Request, error)
-		fetch64 func(uint64, *ucp.Rkey, uint64, *uint64, *ucp.RequestParams) (*ucp.Request, error)
-		wait32  func(context.Context, uint64, *ucp.Rkey, uint32) (uint32, error)
-		wait64  func(context.Context, uint64, *ucp.Rkey, uint64) (uint64, error)
+		post32  func(*ucp.Endpoint, uint64, *ucp.Rkey, uint32, *ucp.RequestParams) (*ucp.Request, error)
+		post64  func(*ucp.Endpoint, uint64, *ucp.Rkey, uint64, *ucp.RequestParams) (*ucp.Request, error)
+		fetch32 func(*ucp.Endpoint, uint64, *ucp.Rkey, uint32, *uint32, *ucp.RequestParams) (*ucp.Request, error)
+		fetch64 func(*ucp.Endpoint, uint64, *ucp.Rkey, uint64, *uint64, *ucp.RequestParams) (*ucp.Request, error)
+		wait32  func(context.Context, *ucp.Endpoint, uint64, *ucp.Rkey, uint32) (uint32, error)
+		wait64  func(context.Context, *ucp.Endpoint, uint64, *ucp.Rkey, uint64) (uint64, error)
 		becomes func(y uint64) uint64
 	}{
-		{"add", ep.AtomicAdd32, ep.AtomicAdd64, ep.FetchAdd32, ep.FetchAdd64, ep.FetchAdd32Wait, ep.FetchAdd64Wait, func(y uint64) uint64 { return y + x }},
-		{"and", ep.AtomicAnd32, ep.AtomicAnd64, ep.FetchAnd32, ep.FetchAnd64, ep.FetchAnd32Wait, ep.FetchAnd64Wait, func(y uint64) uint64 { return y & x }},
-		{"or", ep.AtomicOr32, ep.AtomicOr64, ep.FetchOr32, ep.FetchOr64, ep.FetchOr32Wait, ep.FetchOr64Wait, func(y uint64) uint64 { return y | x }},
-		{"xor", ep.AtomicXor32, ep.AtomicXor64, ep.FetchXor32, ep.FetchXor64, ep.FetchXor32Wait, ep.FetchXor64Wait, func(y uint64) uint64 { return y ^ x }},
-		{"swap", nil, nil, ep.Swap32, ep.Swap64, ep.Swap32Wait, ep.Swap64Wait, func(uint64) uint64 { return x }},
+		{"add", ucp.PostAdd[uint32], ucp.PostAdd[uint64], ucp.FetchAdd[uint32], ucp.FetchAdd[uint64], ucp.FetchAddWait[uint32], ucp.FetchAddWait[uint64], func(y uint64) uint64 { return y + x }},
+		{"and", ucp.PostAnd[uint32], ucp.PostAnd[uint64], ucp.FetchAnd[uint32], ucp.FetchAnd[uint64], ucp.FetchAndWait[uint32], ucp.FetchAndWait[uint64], func(y uint64) uint64 { return y & x }},
+		{"or", ucp.PostOr[uint32], ucp.PostOr[uint64], ucp.FetchOr[uint32], ucp.FetchOr[uint64], ucp.FetchOrWait[uint32], ucp.FetchOrWait[uint64], func(y uint64) uint64 { return y | x }},
+		{"xor", ucp.PostXor[uint32], ucp.PostXor[uint64], ucp.FetchXor[uint32], ucp.FetchXor[uint64], ucp.FetchXorWait[uint32], ucp.FetchXorWait[uint64], func(y uint64) uint64 { return y ^ x }},
+		{"swap", nil, nil, ucp.Swap[uint32], ucp.Swap[uint64], ucp.SwapWait[uint32], ucp.SwapWait[uint64], func(uint64) uint64 { return x }},
 	} {
 		if c.post32 != nil {
-			post(c.post32(at32, w.key, uint32(x&0xffff_ffff), nil))
-			post(c.post64(at64, w.key, x, nil))
+			post(c.post32(ep, at32, w.key, uint32(x&0xffff_ffff), nil))
+			post(c.post64(ep, at64, w.key, x, nil))
 			y = c.becomes(y)
 			holds(c.name, y)
 		}
 		old32, old64 := uint32(1), uint64(1)
 		var o outcome
 		p := &ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate}
-		r.must(c.fetch32(at32, w.key, uint32(x&0xffff_ffff), &old32, p))
-		r.must(c.fetch64(at64, w.key, x, &old64, p))
+		r.must(c.fetch32(ep, at32, w.key, uint32(x&0xffff_ffff), &old32, p))
+		r.must(c.fetch64(ep, at64, w.key, x, &old64, p))
 		if old32 != uint32(y) || old64 != y || o.calls != 2 {
 			t.Errorf("fetching %s: %#x and %#x were there, want %#x; %d callbacks", c.name, old32, old64, y, o.calls)
 		}
 		y = c.becomes(y)
 		holds("fetching "+c.name, y)
-		got32, err32 := c.wait32(ctx, at32, w.key, uint32(x&0xffff_ffff))
-		got64, err64 := c.wait64(ctx, at64, w.key, x)
+		got32, err32 := c.wait32(ctx, ep, at32, w.key, uint32(x&0xffff_ffff))
+		got64, err64 := c.wait64(ctx, ep, at64, w.key, x)
 		if got32 != uint32(y) || got64 != y || err32 != nil || err64 != nil {
 			t.Errorf("waiting for %s: %#x, %v and %#x, %v, want %#x", c.name, got32, err32, got64, err64, y)
 		}
@@ -236,8 +236,8 @@ func testWords(t *testing.T, tr transport) {
 		next := y + 77
 		var old32 uint32
 		var old64 uint64
-		r.must(ep.CompareSwap32(at32, w.key, uint32(compare), uint32(next), &old32, nil))
-		r.must(ep.CompareSwap64(at64, w.key, compare, next, &old64, nil))
+		r.must(ucp.CompareSwap[uint32](ep, at32, w.key, uint32(compare), uint32(next), &old32, nil))
+		r.must(ucp.CompareSwap[uint64](ep, at64, w.key, compare, next, &old64, nil))
 		if old32 != uint32(y) || old64 != y {
 			t.Errorf("compare-swap: %#x and %#x were there, want %#x", old32, old64, y)
 		}
@@ -246,8 +246,8 @@ func testWords(t *testing.T, tr transport) {
 		}
 		holds("compare-swap", y)
 		next = y + 78
-		got32, err32 := ep.CompareSwap32Wait(ctx, at32, w.key, uint32(y), uint32(next))
-		got64, err64 := ep.CompareSwap64Wait(ctx, at64, w.key, y, next)
+		got32, err32 := ucp.CompareSwapWait[uint32](ctx, ep, at32, w.key, uint32(y), uint32(next))
+		got64, err64 := ucp.CompareSwapWait[uint64](ctx, ep, at64, w.key, y, next)
 		if got32 != uint32(y) || got64 != y || err32 != nil || err64 != nil {
 			t.Errorf("waiting for compare-swap: %#x, %v and %#x, %v, want %#x", got32, err32, got64, err64, y)
 		}
@@ -268,18 +268,18 @@ func testWordParameters(t *testing.T, tr transport) {
 	var old32 uint32
 	var old64 uint64
 	for what, start := range map[string]func() (*ucp.Request, error){
-		"add 32 with a reply":     func() (*ucp.Request, error) { return ep.AtomicAdd32(at, w.key, 1, replies) },
-		"add 64 with a reply":     func() (*ucp.Request, error) { return ep.AtomicAdd64(at, w.key, 1, replies) },
-		"fetch 32 with another":   func() (*ucp.Request, error) { return ep.FetchAdd32(at, w.key, 1, &old32, replies) },
-		"fetch 64 with another":   func() (*ucp.Request, error) { return ep.FetchXor64(at, w.key, 1, &old64, replies) },
-		"fetch to nowhere":        func() (*ucp.Request, error) { return ep.FetchAdd64(at, w.key, 1, nil, nil) },
-		"swap to nowhere":         func() (*ucp.Request, error) { return ep.Swap32(at, w.key, 1, nil, nil) },
-		"compare-swap to nowhere": func() (*ucp.Request, error) { return ep.CompareSwap64(at, w.key, 1, 2, nil, nil) },
+		"add 32 with a reply":     func() (*ucp.Request, error) { return ucp.PostAdd[uint32](ep, at, w.key, 1, replies) },
+		"add 64 with a reply":     func() (*ucp.Request, error) { return ucp.PostAdd[uint64](ep, at, w.key, 1, replies) },
+		"fetch 32 with another":   func() (*ucp.Request, error) { return ucp.FetchAdd[uint32](ep, at, w.key, 1, &old32, replies) },
+		"fetch 64 with another":   func() (*ucp.Request, error) { return ucp.FetchXor[uint64](ep, at, w.key, 1, &old64, replies) },
+		"fetch to nowhere":        func() (*ucp.Request, error) { return ucp.FetchAdd[uint64](ep, at, w.key, 1, nil, nil) },
+		"swap to nowhere":         func() (*ucp.Request, error) { return ucp.Swap[uint32](ep, at, w.key, 1, nil, nil) },
+		"compare-swap to nowhere": func() (*ucp.Request, error) { return ucp.CompareSwap[uint64](ep, at, w.key, 1, 2, nil, nil) },
 		"a receive's callback": func() (*ucp.Request, error) {
-			return ep.AtomicOr64(at, w.key, 1, &ucp.RequestParams{OnTagRecv: new(outcome).onRecv})
+			return ucp.PostOr[uint64](ep, at, w.key, 1, &ucp.RequestParams{OnTagRecv: new(outcome).onRecv})
 		},
-		"misaligned":                func() (*ucp.Request, error) { return ep.AtomicOr64(at+4, w.key, 1, nil) },
-		"no key, with a value back": func() (*ucp.Request, error) { return ep.Swap64(at, nil, 1, &old64, nil) },
+		"misaligned":                func() (*ucp.Request, error) { return ucp.PostOr[uint64](ep, at+4, w.key, 1, nil) },
+		"no key, with a value back": func() (*ucp.Request, error) { return ucp.Swap[uint64](ep, at, nil, 1, &old64, nil) },
 	} {
 		if req, err := start(); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("%s: %v, %v", what, req, err)
@@ -308,13 +308,13 @@ func TestNoAllocationsBlocking(t *testing.T) {
 			r.allocatesNothing("flush", func() { must(ep.FlushWait(ctx)) })
 			r.allocatesNothing("worker flush", func() { must(a.FlushWait(ctx)) })
 			r.allocatesNothing("add", func() {
-				r.spin(ep.AtomicAdd64(at, w.key, 1, nil))
+				r.spin(ucp.PostAdd[uint64](ep, at, w.key, 1, nil))
 				must(ep.FlushWait(ctx))
 			})
-			r.allocatesNothing("fetch", func() { r.spin(ep.FetchAdd64(at, w.key, 1, &old, nil)) })
-			r.allocatesNothing("compare-swap", func() { r.spin(ep.CompareSwap64(at, w.key, 1, 2, &old, nil)) })
-			r.allocatesNothing("fetch 32 and wait", func() { _, err := ep.FetchOr32Wait(ctx, at, w.key, 1); must(err) })
-			r.allocatesNothing("compare-swap and wait", func() { _, err := ep.CompareSwap64Wait(ctx, at, w.key, 1, 2); must(err) })
+			r.allocatesNothing("fetch", func() { r.spin(ucp.FetchAdd[uint64](ep, at, w.key, 1, &old, nil)) })
+			r.allocatesNothing("compare-swap", func() { r.spin(ucp.CompareSwap[uint64](ep, at, w.key, 1, 2, &old, nil)) })
+			r.allocatesNothing("fetch 32 and wait", func() { _, err := ucp.FetchOrWait[uint32](ctx, ep, at, w.key, 1); must(err) })
+			r.allocatesNothing("compare-swap and wait", func() { _, err := ucp.CompareSwapWait[uint64](ctx, ep, at, w.key, 1, 2); must(err) })
 			for _, n := range []int{8, 8192, 100_000} {
 				src, buf := make([]byte, n), make([]byte, n)
 				r.allocatesNothing(sizeText("send", n), func() {

@@ -453,9 +453,9 @@ func testContextFetch(t *testing.T, tr transport) {
 	r.must(ep.Flush(nil))
 	for k := range 50 {
 		before := uint64(k)
-		switch old, err := ep.FetchAdd64Wait(newAfterLooks(k%2), w.addr&^7+8, w.key, 1); {
+		switch old, err := ucp.FetchAddWait[uint64](newAfterLooks(k%2), ep, w.addr&^7+8, w.key, 1); {
 		case errors.Is(err, ucs.ErrCanceled):
-			r.must(ep.AtomicAdd64(w.addr&^7+8, w.key, 1, nil))
+			r.must(ucp.PostAdd[uint64](ep, w.addr&^7+8, w.key, 1, nil))
 			r.must(ep.Flush(nil))
 		case err != nil || old != before:
 			t.Fatalf("%d, %v, want %d", old, err, before)
