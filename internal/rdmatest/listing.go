@@ -30,6 +30,15 @@ func ByDevice(text, prefix string) string {
 	if !strings.HasPrefix(strings.TrimLeft(parts[0], " \t"), prefix) {
 		first = 1
 	}
+	blank := make([]string, len(parts)) // lines between the parts, which stay where they are
+	for i, p := range parts {
+		parts[i] = strings.TrimRight(p, "\n")
+		blank[i] = p[len(parts[i]):]
+	}
 	slices.Sort(parts[first:])
-	return strings.Join(parts, "")
+	var b strings.Builder
+	for i, p := range parts {
+		b.WriteString(p + blank[i])
+	}
+	return b.String()
 }
