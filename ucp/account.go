@@ -399,7 +399,7 @@ func (at *accountTable) bindAccounts() {
 	}
 	look := func(ep *Endpoint) {
 		if ep.life.Mine() && ep.life.Stage != life.Gone && (ep.charge == nil || ep.charge.boundTo == nil) {
-			ep.bindToLanes()
+			at.bindToLanes(ep)
 		}
 	}
 	if at.unbound != at.unboundSeen {
@@ -414,11 +414,11 @@ func (at *accountTable) bindAccounts() {
 const fewEndpoints = 64
 
 // bindToLanes looks for the peer's account among the connections of the endpoint.
-func (ep *Endpoint) bindToLanes() {
+func (at *accountTable) bindToLanes(ep *Endpoint) {
 	for i := range ep.lanes {
 		if l, ok := ep.lanes[i].uct.(uct.SourceHolder); ok {
 			if src := l.Source(); src != nil {
-				ep.bindAccount(ledgerSource(src))
+				at.bindAccount(ep, ledgerSource(src))
 				return
 			}
 		}
@@ -426,8 +426,8 @@ func (ep *Endpoint) bindToLanes() {
 }
 
 // bindAccount notes that the application knows a source, by an endpoint that it has made.
-func (ep *Endpoint) bindAccount(who ledger.Source) {
-	if b := ep.ensureCharge(); b.boundTo == nil && ep.life.Stage != life.Gone {
+func (at *accountTable) bindAccount(ep *Endpoint, who ledger.Source) {
+	if b := at.ensureCharge(ep); b.boundTo == nil && ep.life.Stage != life.Gone {
 		b.boundTo = ledger.Open(who)
 		b.boundTo.Add(ledger.Known, 1)
 		ep.w.accounts.unbound--
@@ -435,7 +435,7 @@ func (ep *Endpoint) bindAccount(who ledger.Source) {
 }
 
 // unbindAccount ends that, with the endpoint.
-func (ep *Endpoint) unbindAccount() {
+func (at *accountTable) unbindAccount(ep *Endpoint) {
 	switch {
 	case !ep.life.Mine():
 	case ep.charge == nil || ep.charge.boundTo == nil:

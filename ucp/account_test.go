@@ -64,7 +64,7 @@ func (v *targetWorker) knows(c *sited) {
 	if err != nil {
 		v.Fatal(err)
 	}
-	ep.bindAccount(ledgerSource(&c.Source))
+	ep.w.accounts.bindAccount(ep, ledgerSource(&c.Source))
 }
 
 // brings lets a connection bring n messages of 1000 bytes with a tag, as far as they
@@ -303,7 +303,7 @@ func TestSourcesComeAndGo(t *testing.T) {
 		v.brings(c, 1, 2)
 		v.handle(v.tag.onEagerFirst, &c.conn, first(2, proto.MessageID(i), 100, make([]byte, 40)))
 		for b := c.User.(*source).openings; b != nil; b = c.User.(*source).openings {
-			b.ep.destroy(ucs.ErrCanceled) // as when its lane fails
+			b.ep.w.ends.destroy(b.ep, ucs.ErrCanceled) // as when its lane fails
 		}
 		if i%2 == 0 {
 			c.Gone()

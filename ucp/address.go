@@ -264,7 +264,7 @@ func (l *lane) addOther(a *proto.WorkerAddress) {
 }
 
 // wireupAddress is the worker's address for the endpoint's peer.
-func (ep *Endpoint) wireupAddress() proto.WorkerAddress {
+func (ws *wireupState) wireupAddress(ep *Endpoint) proto.WorkerAddress {
 	a := ep.w.own.described
 	for k := range ep.lanes {
 		ep.lanes[k].addOther(&a)

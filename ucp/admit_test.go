@@ -55,7 +55,7 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("who was allowed once", 0x17, peer.uuid, &peer.own.described)
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	if n := len(v.peers.byUUID); n != 0 {
 		t.Errorf("%d peers are remembered", n)
 	}
@@ -67,7 +67,7 @@ func TestClosed(t *testing.T) {
 	if v.asks(newLocated(loop, true), peer.uuid, 0, 0x19, &peer.own.described) != own {
 		t.Error("the peer of the application's endpoint is refused")
 	}
-	own.destroy(ucs.ErrCanceled)
+	own.w.ends.destroy(own, ucs.ErrCanceled)
 	refused("whose endpoint was closed", 0x1B, peer.uuid, &peer.own.described)
 	answers := func(what string, uuid uint64, want uint64) {
 		t.Helper()
@@ -160,7 +160,7 @@ func TestManyPeers(t *testing.T) {
 		if err := v.wireup(v.stranger(addr.UUID, 0)); err != nil {
 			t.Fatal(err)
 		}
-		ep.destroy(ucs.ErrCanceled)
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	}
 	if n := len(v.peers.byUUID); n > maxIdlePeers || len(v.peers.idlePeers) > maxIdlePeers {
 		t.Errorf("%d peers are remembered", n)

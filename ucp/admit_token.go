@@ -135,7 +135,7 @@ const (
 
 // firstStep says with which step a wireup message begins: questions that could have
 // something made for them are proved to peers that have a token.
-func (ep *Endpoint) firstStep(t proto.WireupType) uint8 {
+func (ws *wireupState) firstStep(ep *Endpoint, t proto.WireupType) uint8 {
 	asks := t == proto.WireupRequest || t == proto.WireupEpCheck
 	if asks && ep.dest.address.Token != nil {
 		return stepProof
@@ -144,7 +144,7 @@ func (ep *Endpoint) firstStep(t proto.WireupType) uint8 {
 }
 
 // sendProof sends the proof of a wireup message, unless that is done or not wanted.
-func (r *Request) sendProof() error {
+func (ad *admission) sendProof(r *Request) error {
 	if r.step != stepProof {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (r *Request) sendProof() error {
 }
 
 // packProof writes the proof of the wireup message of r.
-func (r *Request) packProof(dst []byte) int {
+func (ad *admission) packProof(r *Request, dst []byte) int {
 	to := r.ep.dest.address
 	proof := to.Token.Prove(to.UUID, r.w.uuid, r.data.buf)
 	return len(proof.Append(dst[:0]))

@@ -128,7 +128,7 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 			t.Errorf("%s: something was made", what)
 		}
 		for ep := v.toward(id); ep != nil; ep = v.toward(id) {
-			ep.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 		v.token.unnamed = nil
 	}
@@ -244,7 +244,7 @@ func TestTokenBygone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	ask(nil, proto.WireupEpCheck, a.uuid, true)
 	ask(nil, proto.WireupEpCheck, a.uuid+1, false)
 	ask(nil, proto.WireupRequest, a.uuid, false)

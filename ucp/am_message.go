@@ -187,7 +187,7 @@ func (m *AMMessage) unhold() {
 	if m.state&amHolds != 0 {
 		m.state &^= amHolds
 		m.ep.held--
-		m.ep.lookQuiet()
+		m.ep.w.ends.lookQuiet(m.ep)
 	}
 }
 
@@ -341,7 +341,7 @@ func (m *AMMessage) refuse(status ucs.Status) {
 	if ep := w.endpoints.Get(uint64(m.rndv.EpID)); ep != nil && ep.err == nil {
 		was := w.accounts.offerSource
 		w.accounts.offerSource = m.from
-		ep.sendATS(m.rndv.ReqID, m.rndv.Size, status)
+		ep.w.rndv.sendATS(ep, m.rndv.ReqID, m.rndv.Size, status)
 		w.accounts.offerSource = was
 	}
 }
@@ -480,7 +480,7 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 		w.rndv.fetch(r, &m.rndv, m.key)
 		w.accounts.offerSource = was
 	} else {
-		r.takeData(m.data)
+		r.w.am.takeData(r, m.data)
 	}
 	m.taken()
 	n := r.info.Length
@@ -503,7 +503,7 @@ func (m *AMMessage) taken() {
 }
 
 // takeData ends a receive with data that is here.
-func (r *Request) takeData(data []byte) {
+func (as *amState) takeData(r *Request, data []byte) {
 	if len(data) > r.data.length {
 		r.finish(ucs.ErrMessageTruncated)
 		return

@@ -144,7 +144,7 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 		return err
 	}
 	if a == nil || a.owner == nil { // new, or given up to make room
-		if a, err = ep.newParts(from, f.MsgID, f.TotalLen); err != nil {
+		if a, err = as.newParts(ep, from, f.MsgID, f.TotalLen); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,7 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 	a := w.eager.assemblies[assemblyKey{ep.localID, h.MsgID}]
 	created := a == nil
 	if created {
-		if a, err = ep.newParts(from, h.MsgID, -1); err != nil {
+		if a, err = as.newParts(ep, from, h.MsgID, -1); err != nil {
 			return err
 		}
 	}
@@ -196,7 +196,7 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 }
 
 // newParts begins a message in fragments.
-func (ep *Endpoint) newParts(from *source, id proto.MessageID, total int) (*assembly, error) {
+func (as *amState) newParts(ep *Endpoint, from *source, id proto.MessageID, total int) (*assembly, error) {
 	w := ep.w
 	if err := w.accounts.charge(from, assemblySize+amMessageSize); err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (ep *Endpoint) newParts(from *source, id proto.MessageID, total int) (*asse
 // whole implements assemblyOwner.
 func (m *AMMessage) whole() {
 	m.state |= amWhole
-	m.ep.handleParts()
+	m.ep.w.am.handleParts(m.ep)
 }
 
 // lose implements assemblyOwner. Somebody up the stack may be in the middle of something:
@@ -227,16 +227,16 @@ func (m *AMMessage) lose(error) {
 	ep := m.ep
 	ep.w.eager.discard(m.assembly)
 	m.drop()
-	ep.handleLater()
+	ep.w.am.handleLater(ep)
 }
 
 // handleParts gives the messages that are complete to their handlers, up to the first
 // that is not. What handlers bring about by sending to the own worker is left for later,
 // or there might be no end.
-func (ep *Endpoint) handleParts() {
+func (as *amState) handleParts(ep *Endpoint) {
 	f := ep.am
 	if f.handling { // up the stack
-		ep.handleLater()
+		as.handleLater(ep)
 		return
 	}
 	f.handling = true
@@ -256,7 +256,7 @@ func (ep *Endpoint) handleParts() {
 }
 
 // handleLater has that done in the next round of progress.
-func (ep *Endpoint) handleLater() {
+func (as *amState) handleLater(ep *Endpoint) {
 	m := ep.am.started.head
 	if ep.am.later || m == nil || m.state&amWhole == 0 || ep.life.Stage == life.Gone {
 		return
@@ -274,7 +274,7 @@ func (handleLater) progress(r *Request) error {
 	ep := r.ep
 	ep.am.later = false
 	r.finish(nil)
-	ep.handleParts()
+	ep.w.am.handleParts(ep)
 	return nil
 }
 

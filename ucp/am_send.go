@@ -31,7 +31,7 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 	}
 	w := ep.w
 	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.owner.acquireFast() {
-		return ep.amSend(id, header, buf, p)
+		return ep.w.am.amSend(ep, id, header, buf, p)
 	}
 	if len(buf) > int(ep.shortAM) {
 		r, err := ep.beginAMSend(id, nil, buf, p)
@@ -70,7 +70,7 @@ func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byt
 }
 
 // amSend is AMSend in general.
-func (ep *Endpoint) amSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+func (as *amState) amSend(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
 		if err := w.am.checkAMHeader(header); err != nil {
@@ -110,7 +110,7 @@ func (ep *Endpoint) beginAMSend(id uint16, header, buf []byte, p *RequestParams)
 		}
 		return ep.amSentShort(err, id, buf, p)
 	}
-	return ep.describeAMSend(id, header, buf, p)
+	return ep.w.am.describeAMSend(ep, id, header, buf, p)
 }
 
 // amSentShort goes on where the transport has not taken a short message, or not sent it
@@ -118,7 +118,7 @@ func (ep *Endpoint) beginAMSend(id uint16, header, buf []byte, p *RequestParams)
 func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if err != ucs.InProgress {
-		return ep.describeAMSend(id, nil, buf, p) // queues it, or says what is wrong
+		return ep.w.am.describeAMSend(ep, id, nil, buf, p) // queues it, or says what is wrong
 	}
 	r := w.pool.spare
 	w.pool.spare = w.pool.getRequest()
@@ -133,7 +133,7 @@ func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestPara
 	return r, nil
 }
 
-func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+func (as *amState) describeAMSend(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if !w.am.on {
 		return nil, w.lacks("AMSend", FeatureAM)
@@ -162,7 +162,7 @@ func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestPara
 		w.pool.dropRequest(r)
 		return nil, err
 	}
-	r.give(p.Memory)
+	r.w.rights.give(r, p.Memory)
 	if r.am == nil {
 		r.am = new(amRequest)
 	}
@@ -216,7 +216,7 @@ type tail struct {
 }
 
 // tailSize is how long a tail is.
-func (r *Request) tailSize(t *tail) int {
+func (as *amState) tailSize(r *Request, t *tail) int {
 	if t.headed {
 		return len(r.am.header) + t.footer
 	}
@@ -224,7 +224,7 @@ func (r *Request) tailSize(t *tail) int {
 }
 
 // putTail writes it.
-func (r *Request) putTail(t *tail, dst []byte) (n int) {
+func (as *amState) putTail(r *Request, t *tail, dst []byte) (n int) {
 	if t.headed {
 		n = copy(dst, r.am.header)
 	}
@@ -237,8 +237,8 @@ func (r *Request) putTail(t *tail, dst []byte) (n int) {
 // gatherTail adds the tail of a packet to the n entries of the request's list. The
 // footer of all packets but the first is the beginning of the first one's, so that one
 // piece of memory does for all.
-func (r *Request) gatherTail(n int, t *tail) int {
-	size := r.tailSize(t)
+func (as *amState) gatherTail(r *Request, n int, t *tail) int {
+	size := as.tailSize(r, t)
 	if size == 0 {
 		return n
 	}
@@ -246,7 +246,7 @@ func (r *Request) gatherTail(n int, t *tail) int {
 	if !t.headed {
 		start = len(r.am.header)
 	} else {
-		r.putTail(t, r.am.tail)
+		as.putTail(r, t, r.am.tail)
 	}
 	r.iov[n] = uct.IOV{Data: r.am.tail[start : start+size]}
 	return n + 1
@@ -254,7 +254,7 @@ func (r *Request) gatherTail(n int, t *tail) int {
 
 // fitsHeader refuses a header that does not fit into a packet for this peer, which may
 // take less than others.
-func (r *Request) fitsHeader() error {
+func (as *amState) fitsHeader(r *Request) error {
 	n := len(r.am.header)
 	if n == 0 {
 		return nil
@@ -268,13 +268,13 @@ func (r *Request) fitsHeader() error {
 
 // fitsKey reports whether the offer has room for the key of the memory that the message
 // is in.
-func (r *Request) fitsKey() bool {
+func (as *amState) fitsKey(r *Request) bool {
 	return proto.RndvRTSSize+len(r.region.Rkey)+len(r.am.header) <= r.ep.cfg.maxBcopy
 }
 
 // tailClass is the shape of the data where there has to be a place in the list for the
 // tail.
-func (r *Request) tailClass(c proto.DataClass) proto.DataClass {
+func (as *amState) tailClass(r *Request, c proto.DataClass) proto.DataClass {
 	if c == proto.DataIOV && len(r.data.list) >= r.ep.cfg.maxIOV {
 		return proto.DataGeneric
 	}
@@ -283,11 +283,11 @@ func (r *Request) tailClass(c proto.DataClass) proto.DataClass {
 
 // withTail is what becomes of the choice of a protocol for size bytes, headers
 // included. A message without copies gets the memory for its tail.
-func (r *Request) withTail(p proto.Protocol, tables *proto.MessageTables, size int) proto.Protocol {
+func (as *amState) withTail(r *Request, p proto.Protocol, tables *proto.MessageTables, size int) proto.Protocol {
 	switch {
 	case r.form.offered:
 		return proto.ProtoRndvAM
-	case p == proto.ProtoEagerShort && len(r.am.header) > 0, p.EagerZcopy() && !r.takeTail(p):
+	case p == proto.ProtoEagerShort && len(r.am.header) > 0, p.EagerZcopy() && !as.takeTail(r, p):
 		p = tables.Table(proto.DataGeneric, r.mode).Lookup(size)
 	}
 	if p.EagerMulti() && r.data.length == 0 { // it is the header that is long
@@ -297,12 +297,12 @@ func (r *Request) withTail(p proto.Protocol, tables *proto.MessageTables, size i
 }
 
 // takeTail takes the memory for the tail, if the transport takes one.
-func (r *Request) takeTail(p proto.Protocol) bool {
+func (as *amState) takeTail(r *Request, p proto.Protocol) bool {
 	packet := &r.form.only
 	if p.EagerMulti() {
 		packet = &r.form.first
 	}
-	n := r.tailSize(&packet.tail)
+	n := as.tailSize(r, &packet.tail)
 	if n == 0 {
 		return true
 	}
@@ -315,10 +315,10 @@ func (r *Request) takeTail(p proto.Protocol) bool {
 
 // tailHandles sees to it that a lane has a handle of the tail's memory, if it wants
 // one. The data comes first.
-func (r *Request) tailHandles(lane uint8) bool {
+func (as *amState) tailHandles(r *Request, lane uint8) bool {
 	if !r.form.active || len(r.am.tail) == 0 || !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
 		return true
 	}
 	md := r.w.mds[r.ep.lanes[lane].iface.md]
-	return md.Attr().Flags&uct.MDFlagNeedMemh == 0 || r.memory().register(md, r.am.tail, uct.AccessLocalRead)
+	return md.Attr().Flags&uct.MDFlagNeedMemh == 0 || r.w.rights.memory(r).register(md, r.am.tail, uct.AccessLocalRead)
 }

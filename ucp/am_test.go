@@ -106,7 +106,7 @@ func TestAMPartsOrder(t *testing.T) {
 	// Those of an endpoint that is closed are nobody's.
 	v.must(v.first(6, 4, []byte("6a"), ""))
 	v.must(v.middle(7, 2, []byte("7a")))
-	v.ep.destroy(ucs.ErrCanceled)
+	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
 	if n := v.Stats().UnexpectedBytes; n != held || len(v.eager.assemblies) != 0 {
 		t.Errorf("%d bytes and %d messages are held for nothing", n-held, len(v.eager.assemblies))
 	}
@@ -127,7 +127,7 @@ func TestAMPartsPlace(t *testing.T) {
 	if before > 40_000 {
 		t.Errorf("%d bytes are held for 10000", before)
 	}
-	v.ep.destroy(ucs.ErrCanceled)
+	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
 	v.handled()
 	if n := v.Stats().UnexpectedBytes; n != 0 {
 		t.Errorf("%d bytes are held for nothing", n)
@@ -408,7 +408,7 @@ func TestAMReplyHolds(t *testing.T) {
 	}
 	until(t, "the message", func() bool { return kept != nil && sent.Done() }, v, peer)
 	to := kept.Reply()
-	s := to.openedBy()
+	s := to.w.accounts.openedBy(to)
 	if s == nil {
 		t.Fatal("the endpoint is the application's")
 	}

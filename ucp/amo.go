@@ -73,17 +73,17 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	w := ep.w
 	if p == nil || len(operand) != 8 || len(p.ReplyBuffer) != 8 || op >= numAtomicOps || op == AtomicCompareSwap ||
 		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.owner.acquireFast() {
-		return ep.doAtomic(op, operand, raddr, key, p)
+		return ep.w.rma.doAtomic(ep, op, operand, raddr, key, p)
 	}
 	way := key.amo64
 	if way == nil || key.closed || !ep.ready() {
-		r, err := ep.beginAtomic(op, operand, raddr, key, p)
+		r, err := ep.w.rma.beginAtomic(ep, op, operand, raddr, key, p)
 		w.owner.release()
 		return r, err
 	}
 	r := w.pool.spare // as fetchDirect, without what only other operations need
 	r.proto = atomicDirect{}
-	a := &r.accessing().atomic
+	a := &r.w.rma.accessing(r).atomic
 	err := ep.lanes[way.lane].remote.Atomic64Fetch(transportOps[op], binary.NativeEndian.Uint64(operand), &a.old64, raddr, way.key, &r.comp)
 	if err == nil {
 		binary.NativeEndian.PutUint64(p.ReplyBuffer, a.old64)
@@ -92,23 +92,23 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 		w.owner.release()
 		return nil, nil
 	}
-	r, err = ep.fetched(err, op, operand, raddr, key, p)
+	r, err = ep.w.rma.fetched(ep, err, op, operand, raddr, key, p)
 	w.owner.release()
 	return r, err
 }
 
 // fetched goes on where the transport has not done the operation, or not yet.
-func (ep *Endpoint) fetched(err error, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) fetched(ep *Endpoint, err error, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.beginAtomic(op, operand, raddr, key, p) // queues it, or says what is wrong
+		return ep.w.rma.beginAtomic(ep, op, operand, raddr, key, p) // queues it, or says what is wrong
 	}
 	ep.w.stats.Atomics++
-	return ep.fetchStarted(op, operand, key, key.amo64, p), nil
+	return ep.w.rma.fetchStarted(ep, op, operand, key, key.amo64, p), nil
 }
 
 // doAtomic is Atomic in general.
-func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if err := ep.checkAtomic(op, operand, raddr, key, p); err != nil {
+func (rm *rmaState) doAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if err := rm.checkAtomic(ep, op, operand, raddr, key, p); err != nil {
 		return nil, err
 	}
 	w := ep.w
@@ -119,20 +119,20 @@ func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rke
 		c.detached = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
 		return c.delegate()
 	}
-	r, err := ep.beginAtomic(op, operand, raddr, key, p)
+	r, err := rm.beginAtomic(ep, op, operand, raddr, key, p)
 	w.owner.release()
 	return r, err
 }
 
 // startAtomic is the start of an operation that was left to others, or is waited for.
 func startAtomic(c *call) (*Request, error) {
-	if err := c.ep.checkAtomic(c.op, c.buf, c.raddr, c.key, c.p); err != nil {
+	if err := c.ep.w.rma.checkAtomic(c.ep, c.op, c.buf, c.raddr, c.key, c.p); err != nil {
 		return nil, err
 	}
-	return c.ep.beginAtomic(c.op, c.buf, c.raddr, c.key, c.p)
+	return c.ep.w.rma.beginAtomic(c.ep, c.op, c.buf, c.raddr, c.key, c.p)
 }
 
-func (ep *Endpoint) beginAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) beginAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if !key.opens(ep) {
 		return nil, ep.wrongKey("an atomic operation", key)
 	}
@@ -157,7 +157,7 @@ func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 		return nil, ep.post(op, operand, raddr, key, way, attr)
 	}
 	if reply != nil && way != nil && ep.ready() && p.plainAtomic() {
-		r, err := ep.fetchDirect(op, operand, raddr, key, way, p)
+		r, err := ep.w.rma.fetchDirect(ep, op, operand, raddr, key, way, p)
 		if err != ucs.ErrNoResource {
 			return r, err
 		}
@@ -166,7 +166,7 @@ func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if err != nil {
 		return nil, err
 	}
-	r.target(ep, key, raddr).atomic.set(op, operand, reply)
+	r.w.rma.target(r, ep, key, raddr).atomic.set(op, operand, reply)
 	r.data.initRecv(reply, nil)
 	r.op = atomicOperation{}
 	if attr&OpForceImmediate != 0 {
@@ -191,19 +191,19 @@ func (atomicOperation) choose(r *Request) (protocol, error) {
 	if a.atomic.size == 4 {
 		way = a.key.amo32
 	}
-	r.countAtomic(a.key.tables, int(a.atomic.size))
+	r.w.selection.countAtomic(r, a.key.tables, int(a.atomic.size))
 	switch {
 	case way != nil:
-		return atomicDirect{}, r.take(way)
+		return atomicDirect{}, r.w.rma.take(r, way)
 	case r.data.length == 0:
-		r.ep.markMessages()
+		r.ep.w.rma.markMessages(r.ep)
 		return atomicPost{}, nil
 	}
-	return atomicFetch{}, r.askedFor()
+	return atomicFetch{}, r.w.rma.askedFor(r)
 }
 
 // checkAtomic refuses what is no atomic operation, whatever the state of the endpoint.
-func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) error {
+func (rm *rmaState) checkAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) error {
 	feature := FeatureAMO64
 	if len(operand) == 4 {
 		feature = FeatureAMO32
@@ -278,12 +278,12 @@ func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, w
 		return ucs.ErrNoResource
 	}
 	r := ep.control(nil)
-	r.target(ep, key, raddr).atomic.set(op, operand, nil)
+	r.w.rma.target(r, ep, key, raddr).atomic.set(op, operand, nil)
 	r.data.initRecv(nil, nil) // no result
 	r.op = atomicOperation{}
 	if now {
 		r.proto = atomicPost{}
-		ep.markMessages()
+		ep.w.rma.markMessages(ep)
 		err := sendPost(r, uct.SendNow)
 		ep.w.pool.dropRequest(r)
 		return err
@@ -335,9 +335,9 @@ func (atomicDirect) completed(r *Request, err error) {
 
 // fetchDirect does an operation with result in the call if the transport does,
 // or lends it a request for the time after.
-func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
+func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
 	r := ep.w.pool.spare // used only if the operation goes on after the call
-	a := &r.accessing().atomic
+	a := &rm.accessing(r).atomic
 	a.set(op, operand, p.ReplyBuffer)
 	r.proto = atomicDirect{}
 	err := a.fetch(ep.lanes[way.lane].remote, raddr, way.key, &r.comp)
@@ -347,14 +347,14 @@ func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *
 		storeWord(p.ReplyBuffer, a.old())
 		return nil, nil
 	case ucs.InProgress:
-		return ep.fetchStarted(op, operand, key, way, p), nil
+		return rm.fetchStarted(ep, op, operand, key, way, p), nil
 	}
 	return nil, err
 }
 
 // fetchStarted lends the transport the spare request, for an operation that goes on
 // after the call.
-func (ep *Endpoint) fetchStarted(op AtomicOp, operand []byte, key *Rkey, way *rkeyWay, p *RequestParams) *Request {
+func (rm *rmaState) fetchStarted(ep *Endpoint, op AtomicOp, operand []byte, key *Rkey, way *rkeyWay, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
 	w.pool.spare = w.pool.getRequest()
@@ -395,7 +395,7 @@ func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
 		return nil, ucs.ErrNoResource
 	}
 	r.proto = atomicDirect{}
-	r.take(way)
+	r.w.rma.take(r, way)
 	if err := r.proto.progress(r); err != nil {
 		ep.w.pool.dropRequest(r)
 		return nil, err
@@ -430,7 +430,7 @@ func (atomicFetch) about() protocolInfo {
 	return protocolInfo{name: "fetching atomic by messages", kind: kindFetch, needs: needID | needFence}
 }
 
-func (atomicFetch) progress(r *Request) error { return r.ask(proto.IDAtomicReq) }
+func (atomicFetch) progress(r *Request) error { return r.w.rma.ask(r, proto.IDAtomicReq) }
 
 func (atomicFetch) pack(r *Request, dst []byte) int { return packAtomicReq(r, dst) }
 
@@ -470,7 +470,7 @@ func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) 
 	if h.ReqID != 0 && from.mayNotAsk() {
 		return w.logMalformed(errServing)
 	}
-	ep, mem, b, err := rm.target(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
+	ep, mem, b, err := rm.messageTarget(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
 	if err != nil {
 		return err
 	}
@@ -483,7 +483,7 @@ func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) 
 	}
 	r := ep.control(atomicReply{})
 	r.peerID = uint64(h.ReqID)
-	a := &r.accessing().atomic
+	a := &rm.accessing(r).atomic
 	a.size = h.Size
 	storeWord(a.packed[:h.Size], old)
 	rm.serve(from, ep, r, nil)
@@ -537,7 +537,7 @@ func (rm *rmaState) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) err
 		return w.logMalformed(errAtomicReply)
 	}
 	storeWord(r.data.buf, h.Value)
-	r.answered()
+	rm.answered(r)
 	return nil
 }
 

@@ -332,7 +332,7 @@ func (c *call) cancel() {
 	case c.use != memoryUnused && r.ep != nil && r.list == &r.ep.waiting: // it has not begun
 		r.abort(ucs.ErrCanceled)
 	case r.is(kindClose):
-		r.ep.giveUp()
+		r.ep.w.ends.giveUp(r.ep)
 	default:
 		c.w.tag.cancel(r)
 	}
@@ -359,7 +359,7 @@ func (c *call) cancelFor(ctx context.Context, reason error) {
 // written until then, and otherwise returns the error of the call.
 func (c *call) outlive(reason error) (stay bool, err error) {
 	switch {
-	case c.given || c.use <= memoryOwn || c.use == memoryRead && c.r.ownData():
+	case c.given || c.use <= memoryOwn || c.use == memoryRead && c.r.w.pool.ownData(c.r):
 		return false, reason
 	case c.use == memoryRead:
 		return false, fmt.Errorf("ucp: the operation goes on, and its buffer is in use until the endpoint is closed: %w: %w", ucs.InProgress, reason)
@@ -389,8 +389,8 @@ func (c *call) waitedFor(reason error) error {
 	if ep.state&epRequested == 0 || ep.remoteID != 0 || len(ep.lanes) == 0 {
 		return reason
 	}
-	return ep.nameIn(fmt.Errorf("the peer has not answered the wireup request over %s: its worker is not progressed, or refuses the request: %w",
-		ep.laneName(int(ep.cfg.lanes.wireup)), reason))
+	return ep.w.ends.nameIn(ep, fmt.Errorf("the peer has not answered the wireup request over %s: its worker is not progressed, or refuses the request: %w",
+		ep.w.selection.laneName(ep, int(ep.cfg.lanes.wireup)), reason))
 }
 
 // instead puts what was said of the reason in the place of the reason, in the error of a

@@ -34,7 +34,7 @@ func (ep *Endpoint) Close() error {
 	if err := ep.w.owner.acquireChecked(); err != nil {
 		return err
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	ep.w.owner.release()
 	return nil
 }
@@ -53,17 +53,17 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.Shutdown", ep == nil)
 	}
-	err := ep.endWith(ctx, startClose)
+	err := ep.w.ends.endWith(ep, ctx, startClose)
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	ep.w.owner.acquireRead()
 	defer ep.w.owner.releaseRead()
-	left := ep.leftBehind()
+	left := ep.w.ends.leftBehind(ep)
 	if left == 0 {
 		return err
 	}
-	return ep.nameIn(fmt.Errorf("%d operations that the peer has not answered are canceled: %w", left, ctx.Err()))
+	return ep.w.ends.nameIn(ep, fmt.Errorf("%d operations that the peer has not answered are canceled: %w", left, ctx.Err()))
 }
 
 // Shutdown shuts down all endpoints of the worker, including those that peers have opened,
@@ -109,8 +109,8 @@ func (w *Worker) stopWaiting(ctx context.Context) error {
 	w.owner.acquire()
 	endpoints, operations := w.endpoints.Len(), int32(0)
 	w.endpoints.Each(func(ep *Endpoint) {
-		ep.giveUp()
-		operations += ep.leftBehind()
+		ep.w.ends.giveUp(ep)
+		operations += ep.w.ends.leftBehind(ep)
 	})
 	w.owner.release()
 	return fmt.Errorf("ucp: worker %s: %d endpoints are left, %d operations that their peers have not answered are canceled: %w", w.name, endpoints, operations, ctx.Err())
@@ -125,11 +125,11 @@ func startLeaving(c *call) (*Request, error) {
 		w.endpoints.Each(func(ep *Endpoint) {
 			switch {
 			case ep.err != nil:
-				ep.destroy(ep.err)
+				ep.w.ends.destroy(ep, ep.err)
 			case ep.life.Closing():
 				ep.report(life.Leave, nil)
 			default:
-				if req, err := ep.startClosing(life.Leave, nil); err == nil {
+				if req, err := ep.w.ends.startClosing(ep, life.Leave, nil); err == nil {
 					req.free() // goes on, and nobody needs to know how it ends
 				}
 			}

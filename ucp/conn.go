@@ -89,7 +89,7 @@ type manager struct {
 }
 
 // disconnectManager ends the connection at once.
-func (ep *Endpoint) disconnectManager() {
+func (cs *connState) disconnectManager(ep *Endpoint) {
 	c := ep.conn()
 	if c == nil {
 		return
@@ -114,11 +114,11 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 	if err == nil {
 		err = errDisconnected
 	}
-	ep.reportQuietly(life.Left, err)
+	ep.w.conns.reportQuietly(ep, life.Left, err)
 }
 
 // reportQuietly reports an event when nothing arrives any more.
-func (ep *Endpoint) reportQuietly(ev life.Event, err error) {
+func (cs *connState) reportQuietly(ep *Endpoint, ev life.Event, err error) {
 	if n := ep.ensureExtra(); n.ending == nil {
 		n.ending = err
 	}
@@ -154,7 +154,7 @@ func (cs *connState) endDeparted(arrived int) (n int) {
 		case arrived > 0 && p.rounds > 0:
 			cs.departed = append(cs.departed, p)
 		default:
-			p.ep.report(p.event, p.ep.endError(p.err))
+			p.ep.report(p.event, p.ep.w.ends.endError(p.ep, p.err))
 			n++
 		}
 	}
@@ -205,7 +205,7 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoin
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
-	ep.setPeer(&peer{identity: new(identity)}) // who that is its first message says
+	ep.w.peers.setPeer(ep, &peer{identity: new(identity)}) // who that is its first message says
 	w.accounts.unbound++
 	for _, f := range w.families {
 		f.opened(ep)
@@ -225,9 +225,9 @@ var (
 
 // packConn writes what an endpoint says about itself and its lanes over a connection
 // manager. like is what the other side has said, nil for the client, which speaks first.
-func (ep *Endpoint) packConn(like *proto.CMData, number func(lane int) uint8) ([]byte, error) {
+func (cs *connState) packConn(ep *Endpoint, like *proto.CMData, number func(lane int) uint8) ([]byte, error) {
 	w := ep.w
-	addr, err := ep.laneAddress(allLanes, number)
+	addr, err := ep.w.wireups.laneAddress(ep, allLanes, number)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (ep *Endpoint) LocalAddr() (netip.AddrPort, error) {
 	if ep.missing() {
 		return netip.AddrPort{}, errMissing("Endpoint.LocalAddr", ep == nil)
 	}
-	return ep.socketAddr(uct.ConnEndpoint.LocalAddr, func(c *connection) netip.AddrPort { return c.local })
+	return ep.w.conns.socketAddr(ep, uct.ConnEndpoint.LocalAddr, func(c *connection) netip.AddrPort { return c.local })
 }
 
 // RemoteAddr returns the peer's socket address, under the conditions of LocalAddr.
@@ -288,7 +288,7 @@ func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
 	if ep.missing() {
 		return netip.AddrPort{}, errMissing("Endpoint.RemoteAddr", ep == nil)
 	}
-	return ep.socketAddr(uct.ConnEndpoint.RemoteAddr, func(c *connection) netip.AddrPort { return c.remote })
+	return ep.w.conns.socketAddr(ep, uct.ConnEndpoint.RemoteAddr, func(c *connection) netip.AddrPort { return c.remote })
 }
 
 // ServerID returns the EndpointParams.ClientID that the server of an endpoint made with
@@ -303,7 +303,7 @@ func (ep *Endpoint) ServerID() (id uint64) {
 	return id
 }
 
-func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said func(*connection) netip.AddrPort) (netip.AddrPort, error) {
+func (cs *connState) socketAddr(ep *Endpoint, of func(uct.ConnEndpoint) netip.AddrPort, said func(*connection) netip.AddrPort) (netip.AddrPort, error) {
 	ep.w.owner.acquireRead()
 	defer ep.w.owner.releaseRead()
 	if c := ep.conn(); c != nil {
@@ -316,7 +316,7 @@ func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said fu
 			return a, nil
 		}
 	}
-	return netip.AddrPort{}, ep.nameIn(fmt.Errorf("it has no socket address: %w", ucs.ErrNotConnected))
+	return netip.AddrPort{}, ep.w.ends.nameIn(ep, fmt.Errorf("it has no socket address: %w", ucs.ErrNotConnected))
 }
 
 // ConnectWait waits until the endpoint is connected: both ends have agreed on lanes, and
@@ -327,7 +327,7 @@ func (ep *Endpoint) ConnectWait(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.ConnectWait", ep == nil)
 	}
-	return ep.endWith(ctx, startReaching)
+	return ep.w.ends.endWith(ep, ctx, startReaching)
 }
 
 func startReaching(c *call) (*Request, error) {

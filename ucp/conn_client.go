@@ -24,8 +24,8 @@ func (cs *connState) dial(p *EndpointParams) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ep.tryManager(nil); err != nil {
-		ep.destroy(err)
+	if err := cs.tryManager(ep, nil); err != nil {
+		ep.w.ends.destroy(ep, err)
 		return nil, err
 	}
 	return ep, nil
@@ -33,7 +33,7 @@ func (cs *connState) dial(p *EndpointParams) (*Endpoint, error) {
 
 // tryManager connects by the next manager that there is; the error is why not, that of
 // the one before if there was one.
-func (ep *Endpoint) tryManager(before error) error {
+func (cs *connState) tryManager(ep *Endpoint, before error) error {
 	c := ep.pair.conn
 	list := ep.w.conns.connManagers()
 	err := before
@@ -74,12 +74,12 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	}
 	rules := laneRules{cm: true, local: a.LocalAddr.Addr(), device: a.Device, origin: uct.OriginManager}
 	for {
-		ep.closeLanes(false)
+		ep.w.ends.closeLanes(ep, false)
 		ep.setRefused(nil)
-		if err := ep.connectBy(&mirror, rules); err != nil {
+		if err := ep.w.wireups.connectBy(ep, &mirror, rules); err != nil {
 			return 0, err
 		}
-		packed, err := ep.packConn(nil, ep.pair.number)
+		packed, err := ep.w.conns.packConn(ep, nil, ep.pair.number)
 		switch {
 		case err != nil:
 			return 0, err
@@ -100,12 +100,12 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 	}
 	err := a.Err
 	if err == nil {
-		if err = ep.joinServer(&a); err != nil {
+		if err = ep.w.conns.joinServer(ep, &a); err != nil {
 			err = fmt.Errorf("connecting to %v: %w", c.remote, err)
 		}
 	} else if u.Close(); !errors.Is(err, ucs.ErrRejected) {
-		ep.closeLanes(false)
-		if err = ep.tryManager(err); err == nil {
+		ep.w.ends.closeLanes(ep, false)
+		if err = ep.w.conns.tryManager(ep, err); err == nil {
 			return
 		}
 	}
@@ -115,7 +115,7 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 }
 
 // joinServer connects the lanes with the ends that the server has made.
-func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
+func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
 	c := ep.pair.conn
 	d, err := parseConn(a.Private, a.RemoteDeviceAddr)
 	if err != nil {
@@ -124,17 +124,17 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 	if ErrMode(d.ErrMode) != ep.errMode && d.ErrMode <= proto.ErrModePeer {
 		return fmt.Errorf("the server's endpoint has error mode %d, this one %d: %w", d.ErrMode, ep.errMode, ucs.ErrUnsupported)
 	}
-	if err := ep.join(&d.Address, ep.pair.number, nil); err != nil {
+	if err := ep.w.wireups.join(ep, &d.Address, ep.pair.number, nil); err != nil {
 		return err
 	}
 	if err := c.uct.Notify(); err != nil {
 		return err
 	}
 	c.serverID = d.Address.ClientID
-	ep.connected(d.EpID)
+	ep.w.wireups.connected(ep, d.EpID)
 	c.stage = connShared
 	if c.all = ep.w.conns.followDevices(&d); !c.all {
-		ep.paired()
+		ep.w.wireups.paired(ep)
 	}
 	return nil
 }
@@ -142,11 +142,11 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 // replaceLanes chooses the lanes toward an address, where it is that of a request for the ends in
 // it. Those that lead there already are kept. If that for messages is none of them it carries
 // the wireup messages until the peer is done with them, too.
-func (ep *Endpoint) replaceLanes(addr, ends *proto.WorkerAddress, origin uct.Origin) error {
+func (cs *connState) replaceLanes(ep *Endpoint, addr, ends *proto.WorkerAddress, origin uct.Origin) error {
 	old, am := ep.lanes, ep.amLane()
 	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil, origin: origin}
 	ep.setRefused(nil)
-	if err := ep.connectBy(addr, rules); err != nil {
+	if err := ep.w.wireups.connectBy(ep, addr, rules); err != nil {
 		ep.lanes = old
 		return err
 	}
@@ -175,12 +175,12 @@ func (cs *connState) onPreRequest(src *uct.Source, m *proto.Wireup, message []by
 	if w.admission.deferRequest(from, &m.Address, message, false) {
 		return
 	}
-	if err := ep.replaceLanes(m.Address.Clone(), nil, from.origin()); err != nil {
+	if err := cs.replaceLanes(ep, m.Address.Clone(), nil, from.origin()); err != nil {
 		ep.fail(err)
 		return
 	}
 	ep.pair.conn.stage = connAgreeing
-	if err := ep.requestWireup(); err != nil {
+	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		ep.fail(err)
 	}
 }
@@ -198,9 +198,9 @@ func (cs *connState) onConnRequest(src *uct.Source, m *proto.Wireup, message []b
 		return
 	}
 	ep.pair.conn.stage = connAgreeing
-	err := ep.replaceLanes(m.Address.Clone(), &m.Address, from.origin())
+	err := cs.replaceLanes(ep, m.Address.Clone(), &m.Address, from.origin())
 	if err == nil {
-		err = ep.answerPairs(m)
+		err = ep.w.wireups.answerPairs(ep, m)
 	}
 	if err != nil {
 		ep.fail(err)

@@ -37,7 +37,7 @@ func TestStrayPreRequest(t *testing.T) {
 	}
 	all := d.s.own.describe(func(*iface) bool { return true })
 	for _, id := range []proto.EndpointID{d.back.remoteID, d.back.remoteID + 2, 0} {
-		if err := d.back.sendWireup(proto.WireupPreRequest, id, all); err != nil {
+		if err := d.back.w.wireups.sendWireup(d.back, proto.WireupPreRequest, id, all); err != nil {
 			t.Fatal(err)
 		}
 		d.progress(100)

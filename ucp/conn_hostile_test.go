@@ -513,7 +513,7 @@ func (d *duo) message(w, other *Worker, ep *Endpoint, f *forgery) []byte {
 			return true
 		})
 	case 6: // the ends that are there
-		if own, err := ep.laneAddress(allLanes, ep.pair.number); err == nil {
+		if own, err := ep.w.wireups.laneAddress(ep, allLanes, ep.pair.number); err == nil {
 			*a = own
 		}
 	}

@@ -15,7 +15,7 @@ func TestConnSharedMemory(t *testing.T) {
 		t.Fatal(d.there.Err(), d.back)
 	}
 	for what, ep := range map[string]*Endpoint{"client": d.there, "server": d.back} {
-		if am := ep.laneName(int(ep.amLane())); am != "posix/memory" {
+		if am := ep.w.selection.laneName(ep, int(ep.amLane())); am != "posix/memory" {
 			t.Errorf("the %s's lane for messages is %s", what, am)
 		}
 	}

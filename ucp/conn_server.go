@@ -34,16 +34,16 @@ func (cs *connState) answerCall(p *EndpointParams) (*Endpoint, error) {
 	ep, err := cs.newConnEndpoint(p, c)
 	if err == nil {
 		ep.life.Patient = true
-		if err = ep.acceptCall(req); err == nil {
+		if err = cs.acceptCall(ep, req); err == nil {
 			return ep, nil
 		}
-		ep.destroy(err)
+		ep.w.ends.destroy(ep, err)
 	}
 	req.uct.Reject() // unless it is consumed there
 	return nil, err
 }
 
-func (ep *Endpoint) acceptCall(req *ConnRequest) error {
+func (cs *connState) acceptCall(ep *Endpoint, req *ConnRequest) error {
 	c := ep.pair.conn
 	d := &req.data
 	if ErrMode(d.ErrMode) != ep.errMode && d.ErrMode <= proto.ErrModePeer {
@@ -60,19 +60,19 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 	}
 	c.device = req.uct.Device
 	rules := laneRules{cm: true, ends: &d.Address, local: req.uct.LocalAddr.Addr(), device: req.uct.Device, origin: uct.OriginManager, messages: d.Address.Flags&proto.AddressAMOnly != 0}
-	if err := ep.connectBy(d.Address.WithoutEnds(), rules); err != nil {
+	if err := ep.w.wireups.connectBy(ep, d.Address.WithoutEnds(), rules); err != nil {
 		return err
 	}
-	numbers, err := ep.match(&d.Address)
+	numbers, err := ep.w.wireups.match(ep, &d.Address)
 	if err != nil {
 		return err
 	}
 	theirs := func(lane int) uint8 { return numbers[lane] }
-	if err := ep.join(&d.Address, theirs, nil); err != nil {
+	if err := ep.w.wireups.join(ep, &d.Address, theirs, nil); err != nil {
 		return err
 	}
 	c.all = ep.w.conns.agreeDevices(d)
-	private, err := ep.packConn(d, theirs)
+	private, err := cs.packConn(ep, d, theirs)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 		c.uct = nil
 		return err
 	}
-	ep.connected(d.EpID)
+	ep.w.wireups.connected(ep, d.EpID)
 	return nil
 }
 
@@ -100,13 +100,13 @@ func (ep *Endpoint) onNotify(_ uct.ConnEndpoint, err error) {
 	}
 	c.stage = connShared
 	if !c.all {
-		ep.paired()
+		ep.w.wireups.paired(ep)
 		return
 	}
 	all := ep.w.own.describe(ep.offered)
-	err = ep.addEnds(&all, allLanes, ep.pair.number) // the client keeps what leads there
+	err = ep.w.wireups.addEnds(ep, &all, allLanes, ep.pair.number) // the client keeps what leads there
 	if err == nil {
-		err = ep.sendWireup(proto.WireupPreRequest, ep.remoteID, all)
+		err = ep.w.wireups.sendWireup(ep, proto.WireupPreRequest, ep.remoteID, all)
 	}
 	if err != nil {
 		ep.fail(err)

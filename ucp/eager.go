@@ -105,7 +105,7 @@ func sent(r *Request, err error) {
 }
 
 // acknowledged is told that the receiver has acknowledged a message.
-func (r *Request) acknowledged(err error) {
+func (es *eagerState) acknowledged(r *Request, err error) {
 	r.w.pool.requestIDs.Remove(r.localID)
 	r.localID = 0
 	r.state |= stateReply
@@ -146,9 +146,9 @@ type eagerZcopy struct{ eager }
 func (eagerZcopy) about() protocolInfo { return protocolInfo{name: "eager zero-copy", kind: kindEager} }
 
 func (eagerZcopy) progress(r *Request) error {
-	n, _ := r.data.gather(r.iovec(), 0, r.data.length)
-	n = r.gatherTail(n, &r.form.only.tail)
-	r.addHandles(n, r.ep.amLane())
+	n, _ := r.data.gather(r.w.rights.iovec(r), 0, r.data.length)
+	n = r.w.am.gatherTail(r, n, &r.form.only.tail)
+	r.w.rights.addHandles(r, n, r.ep.amLane())
 	err := r.ep.ue.AMZcopy(uct.AMID(r.form.only.id), r.hooks(), r.iov[:n], 0, &r.comp)
 	return singleSent(r, err, &r.w.stats.EagerZcopy)
 }
@@ -174,9 +174,9 @@ func packEager(r *Request, packet *packetForm, dst []byte) int {
 	if !r.form.active {
 		return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
 	}
-	end := min(len(dst), r.ep.cfg.maxBcopy) - r.tailSize(&packet.tail)
+	end := min(len(dst), r.ep.cfg.maxBcopy) - r.w.am.tailSize(r, &packet.tail)
 	n += r.packFragment(dst[:end], n, r.data.length-r.offset, r.offset)
-	return n + r.putTail(&packet.tail, dst[n:])
+	return n + r.w.am.putTail(r, &packet.tail, dst[n:])
 }
 
 // The protocols of eager messages in fragments.
@@ -190,7 +190,7 @@ func (eagerMultiBcopy) about() protocolInfo {
 
 func (eagerMultiBcopy) progress(r *Request) error {
 	for r.offset < r.data.length {
-		e := r.rail()
+		e := r.w.eager.rail(r)
 		r.frag = 0
 		r.comp.Count++
 		_, err := r.ep.lane(e.lane).AMBcopy(uct.AMID(r.form.fragment(r).id), r.hooks(), 0, &r.comp)
@@ -205,7 +205,7 @@ func (eagerMultiBcopy) progress(r *Request) error {
 }
 
 func (eagerMultiBcopy) pack(r *Request, dst []byte) int {
-	return packEager(r, r.form.fragment(r), dst[:min(len(dst), r.rail().bcopy)])
+	return packEager(r, r.form.fragment(r), dst[:min(len(dst), r.w.eager.rail(r).bcopy)])
 }
 
 // eagerMultiZcopy sends the fragments of a message from the user's memory.
@@ -217,20 +217,20 @@ func (eagerMultiZcopy) about() protocolInfo {
 
 func (eagerMultiZcopy) progress(r *Request) error {
 	for r.offset < r.data.length {
-		e := r.rail()
+		e := r.w.eager.rail(r)
 		if e.zcopy == 0 {
 			r.step++
 			continue
 		}
 		packet := r.form.fragment(r)
 		var n int
-		list, limit := r.iovec(), e.zcopy-packet.size
+		list, limit := r.w.rights.iovec(r), e.zcopy-packet.size
 		if r.form.active {
-			list, limit = list[:len(list)-1], limit-r.tailSize(&packet.tail)
+			list, limit = list[:len(list)-1], limit-r.w.am.tailSize(r, &packet.tail)
 		}
 		n, r.frag = r.data.gather(list, r.offset, limit)
-		n = r.gatherTail(n, &packet.tail)
-		r.addHandles(n, e.lane)
+		n = r.w.am.gatherTail(r, n, &packet.tail)
+		r.w.rights.addHandles(r, n, e.lane)
 		r.comp.Count++
 		err := r.ep.lane(e.lane).AMZcopy(uct.AMID(packet.id), r.hooks(), r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
@@ -319,7 +319,7 @@ func scaleRails(rails []eagerRail, speeds []float64, limit func(*eagerRail) *int
 
 // rail is the lane of the next fragment. The first one has a header that may take all of
 // what the lane does.
-func (r *Request) rail() eagerRail {
+func (es *eagerState) rail(r *Request) eagerRail {
 	c := r.ep.cfg
 	if int(r.step) >= len(c.eager) || r.form.oneLane {
 		r.step = 0
@@ -334,17 +334,17 @@ func (r *Request) rail() eagerRail {
 
 // eagerHandles sees to it that there are handles of a message for the lanes that a protocol
 // takes without copies.
-func (r *Request) eagerHandles(p proto.Protocol) bool {
+func (es *eagerState) eagerHandles(r *Request, p proto.Protocol) bool {
 	c := r.ep.cfg
 	if p != proto.ProtoEagerMultiZcopy {
-		return r.laneHandles(c.lanes.am, uct.AccessLocalRead) && r.tailHandles(c.lanes.am)
+		return r.w.rights.laneHandles(r, c.lanes.am, uct.AccessLocalRead) && r.w.am.tailHandles(r, c.lanes.am)
 	}
 	rails := c.eager
 	if r.form.oneLane {
 		rails = rails[:1]
 	}
 	for i := range rails {
-		if e := &rails[i]; (i == 0 || e.zcopy > 0) && !(r.laneHandles(e.lane, uct.AccessLocalRead) && r.tailHandles(e.lane)) {
+		if e := &rails[i]; (i == 0 || e.zcopy > 0) && !(r.w.rights.laneHandles(r, e.lane, uct.AccessLocalRead) && r.w.am.tailHandles(r, e.lane)) {
 			return false
 		}
 	}

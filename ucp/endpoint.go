@@ -166,18 +166,18 @@ func (ep *Endpoint) setRefused(lanes map[laneRoute]error) {
 
 // connected is called when the peer's id becomes known: what waited starts, in
 // order.
-func (ep *Endpoint) connected(id proto.EndpointID) {
+func (ws *wireupState) connected(ep *Endpoint, id proto.EndpointID) {
 	if ep.remoteID != 0 || id == 0 {
 		return
 	}
 	ep.remoteID = id
-	ep.idKnown()
+	ws.idKnown(ep)
 	ep.resolveNeed(needID)
 }
 
 // idKnown is told that the peer's id is known, or known for certain. Whether the peer's end is
 // one of this library, which is told how this one ends, the id says.
-func (ep *Endpoint) idKnown() {
+func (ws *wireupState) idKnown(ep *Endpoint) {
 	if ep.peer == nil {
 		return // it leads to itself
 	}
@@ -188,16 +188,16 @@ func (ep *Endpoint) idKnown() {
 
 // idConfirmed is connected where the peer itself has said its id, which may not be what
 // a migrated peer has said. Then that was not the peer.
-func (ep *Endpoint) idConfirmed(id proto.EndpointID) {
+func (ws *wireupState) idConfirmed(ep *Endpoint, id proto.EndpointID) {
 	if ep.state&epUnconfirmed != 0 {
 		ep.state &^= epUnconfirmed
 		if ep.remoteID != id {
 			ep.remoteID = id
 			ep.peer.ensureExtra().migratedAddr = netip.Addr{}
 		}
-		ep.idKnown()
+		ws.idKnown(ep)
 	}
-	ep.connected(id)
+	ws.connected(ep, id)
 }
 
 // setName keeps a name that was given.
@@ -237,11 +237,11 @@ type Transport struct {
 func (ep *Endpoint) Attr() EndpointAttr {
 	ep.w.owner.acquireRead()
 	defer ep.w.owner.releaseRead()
-	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), Peer: ep.peerInfo(), UserData: ep.userData}
+	return EndpointAttr{Name: ep.describe(), Transports: ep.w.selection.transports(ep), Peer: ep.w.peers.peerInfo(ep), UserData: ep.userData}
 }
 
 // transports lists the lanes of the endpoint.
-func (ep *Endpoint) transports() []Transport {
+func (ls *laneSelection) transports(ep *Endpoint) []Transport {
 	list := make([]Transport, 0, len(ep.lanes))
 	for i := range ep.lanes {
 		r := ep.lanes[i].iface.attr.Resource

@@ -21,6 +21,12 @@ import (
 // end, and the duties that each event brings. This file reports events to it and carries out
 // the duties. Other files call report; only report changes Endpoint.life.
 
+// endpointEnds carries out how the endpoints of a worker end, which package life decides.
+type endpointEnds struct {
+	w        *Worker
+	retained []*Endpoint // kept for peers that cannot say that they need them no longer, oldest first
+}
+
 // report applies an event to the life of the endpoint and carries out its duties. reason is
 // the cause of a loss or of a cancellation, nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
@@ -28,52 +34,52 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	next, owed := ep.life.Next(ev, ep.busy())
 	ep.life = next
 	if owed&life.Refuse != 0 {
-		ep.refuseOperations()
+		ep.w.ends.refuseOperations(ep)
 	}
 	if owed&life.Fail != 0 {
-		ep.endFailed(reason)
+		ep.w.ends.endFailed(ep, reason)
 		if ev == life.Removed && ep.life.Stage == life.Failed {
-			ep.closeLanes(false) // none of them tells that the peer has closed its own
+			ep.w.ends.closeLanes(ep, false) // none of them tells that the peer has closed its own
 		}
 	}
 	switch {
 	case owed&life.Cancel == 0:
 	case next.Stage == life.Gone:
-		ep.purge(cmp.Or(reason, error(ucs.ErrCanceled)))
+		ep.w.ends.purge(ep, cmp.Or(reason, error(ucs.ErrCanceled)))
 	default:
-		ep.cancelUnanswered()
+		ep.w.ends.cancelUnanswered(ep)
 	}
 	if owed&life.Flush != 0 {
-		ep.flushLanes()
+		ep.w.ends.flushLanes(ep)
 	}
 	if owed&life.TellReleased != 0 {
-		ep.tell(proto.EpReleased)
+		ep.w.ends.tell(ep, proto.EpReleased)
 	}
 	if owed&life.TellRemoved != 0 {
-		ep.tell(proto.EpRemoved)
+		ep.w.ends.tell(ep, proto.EpRemoved)
 	}
 	if owed&life.SayRemoved != 0 {
-		ep.say(proto.EpRemoved)
+		ep.w.ends.say(ep, proto.EpRemoved)
 	}
 	if owed&life.Await != 0 {
-		ep.awaitPeer()
+		ep.w.ends.awaitPeer(ep)
 	}
 	if owed&life.Disconnect != 0 {
-		ep.disconnect()
+		ep.w.ends.disconnect(ep)
 	}
 	if owed&life.CallHandler != 0 && ep.life.Stage == life.Failed && ep.errMode == ErrModePeer && ep.onError != nil {
 		ep.callError()
 	}
 	if owed&life.Release != 0 {
-		ep.release(owed&life.CloseDone != 0)
+		ep.w.ends.release(ep, owed&life.CloseDone != 0)
 	} else if owed&life.CloseDone != 0 {
-		ep.endClose(nil)
+		ep.w.ends.endClose(ep, nil)
 	}
 	if owed&life.Shelve != 0 {
 		ep.w.retain(ep)
 	}
 	if stage := ep.life.Stage; stage != was && (stage == life.Draining || stage == life.Serving) || owed == life.Cancel {
-		ep.lookQuiet()
+		ep.w.ends.lookQuiet(ep)
 	}
 }
 
@@ -85,7 +91,7 @@ func (ep *Endpoint) busy() bool {
 }
 
 // lookQuiet reports life.Quiet to an end that is being closed once it is not busy.
-func (ep *Endpoint) lookQuiet() {
+func (ee *endpointEnds) lookQuiet(ep *Endpoint) {
 	if ep.life.Stage != life.Open && ep.state&epPurging == 0 && !ep.busy() {
 		ep.report(life.Quiet, nil)
 	}
@@ -101,12 +107,12 @@ func (r *Request) bind(ep *Endpoint) {
 func (ep *Endpoint) unbind() {
 	ep.inFlight--
 	if ep.inFlight == 0 && ep.life.Stage != life.Open {
-		ep.lookQuiet()
+		ep.w.ends.lookQuiet(ep)
 	}
 }
 
 // refuseOperations lets no operation start from now on.
-func (ep *Endpoint) refuseOperations() {
+func (ee *endpointEnds) refuseOperations(ep *Endpoint) {
 	ep.short, ep.shortAM = -1, -1
 	for _, f := range ep.w.families {
 		f.closing(ep)
@@ -118,28 +124,28 @@ func (ep *Endpoint) refuseOperations() {
 func (ep *Endpoint) fail(err error) { ep.report(life.Lost, err) }
 
 // destroy releases the endpoint; what is still outstanding ends with err.
-func (ep *Endpoint) destroy(err error) { ep.report(life.Force, err) }
+func (ee *endpointEnds) destroy(ep *Endpoint, err error) { ep.report(life.Force, err) }
 
 // endFailed ends all operations because the peer is lost.
-func (ep *Endpoint) endFailed(err error) {
+func (ee *endpointEnds) endFailed(ep *Endpoint, err error) {
 	if ep.life.Closed && ep.inFlight == 0 { // hidden, and nothing is lost
-		ep.cancelLanes()
+		ee.cancelLanes(ep)
 		return
 	}
-	ep.err = ep.endError(err)
+	ep.err = ee.endError(ep, err)
 	ep.short, ep.shortAM = -1, -1
-	ep.markEnded()
+	ee.markEnded(ep)
 	ep.w.stats.Failures++
 	ep.w.ctx.log.Debug("endpoint failed", zap.Error(ep.err))
-	ep.purge(ep.err)
-	ep.cancelLanes()
+	ee.purge(ep, ep.err)
+	ee.cancelLanes(ep)
 }
 
 // purge ends all operations with err. Callbacks run.
-func (ep *Endpoint) purge(err error) {
+func (ee *endpointEnds) purge(ep *Endpoint, err error) {
 	was := ep.state & epPurging
 	ep.state |= epPurging
-	ep.purgeLanes(err)
+	ee.purgeLanes(ep, err)
 	ep.w.copying.endOf(ep, err)
 	ep.waiting.end(err)
 	ep.outstanding.end(err)
@@ -153,7 +159,7 @@ func (ep *Endpoint) purge(err error) {
 // cancelUnanswered cancels the operations that wait for the peer: for a match, an answer, or
 // the peer's id. Operations that need only the transport go on, as do receives whose data is
 // being fetched. What waits in a lane's queue ends there, in its turn.
-func (ep *Endpoint) cancelUnanswered() {
+func (ee *endpointEnds) cancelUnanswered(ep *Endpoint) {
 	was := ep.state & epPurging
 	ep.state |= epPurging
 	under := ep.inFlight
@@ -184,7 +190,7 @@ func (ep *Endpoint) cancelUnanswered() {
 }
 
 // purgeLanes ends the operations that wait in the queues of the lanes.
-func (ep *Endpoint) purgeLanes(err error) {
+func (ee *endpointEnds) purgeLanes(ep *Endpoint, err error) {
 	abort := func(p *uct.Pending) {
 		if h, ok := p.Owner.(*hooks); ok {
 			(*Request)(h).abort(err)
@@ -193,31 +199,31 @@ func (ep *Endpoint) purgeLanes(err error) {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		ep.lanes[i].uct.PendingPurge(abort)
 	}
-	ep.auxLane(auxNumber).PendingPurge(abort)
+	ep.w.selection.auxLane(ep, auxNumber).PendingPurge(abort)
 }
 
 // cancelLanes cancels the operations that the transports have accepted: a lane to a peer that
 // is gone may never notice, and never end them (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
-func (ep *Endpoint) cancelLanes() {
+func (ee *endpointEnds) cancelLanes(ep *Endpoint) {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed ends all by itself
 	}
-	_ = ep.auxLane(auxNumber).Flush(uct.FlushCancel, nil)
+	_ = ep.w.selection.auxLane(ep, auxNumber).Flush(uct.FlushCancel, nil)
 }
 
 // release releases everything that the endpoint holds, and ends a close that is under way.
-func (ep *Endpoint) release(closed bool) {
+func (ee *endpointEnds) release(ep *Endpoint, closed bool) {
 	w := ep.w
 	ep.short, ep.shortAM = -1, -1
 	linger := closed && ep.errMode == ErrModeNone && ep.conn() == nil
 	if ep.err == nil {
-		ep.purge(ucs.ErrCanceled) // operations that were started meanwhile, and flushes
+		ee.purge(ep, ucs.ErrCanceled) // operations that were started meanwhile, and flushes
 	}
-	ep.dropTimer()
-	ep.disconnectManager()
-	ep.closeLanes(linger)
+	ee.dropTimer(ep)
+	ep.w.conns.disconnectManager(ep)
+	ee.closeLanes(ep, linger)
 	w.endpoints.Remove(uint64(ep.localID))
-	ep.markEnded()
+	ee.markEnded(ep)
 	ep.takeError()
 	w.dropRetained(ep)
 	for _, f := range w.families {
@@ -231,7 +237,7 @@ func (ep *Endpoint) release(closed bool) {
 	default:
 		err = ucs.ErrCanceled
 	}
-	ep.endClose(err)
+	ee.endClose(ep, err)
 	if w.endpoints.Len() == 0 {
 		for _, c := range w.endpointWaiters {
 			w.owner.engine.End(&c.Waiter, nil)
@@ -241,7 +247,7 @@ func (ep *Endpoint) release(closed bool) {
 }
 
 // endClose ends the close that is under way, if one is.
-func (ep *Endpoint) endClose(err error) {
+func (ee *endpointEnds) endClose(ep *Endpoint, err error) {
 	n := ep.extra
 	if n == nil || n.closing == nil {
 		return
@@ -255,7 +261,7 @@ func (ep *Endpoint) endClose(err error) {
 }
 
 // leftBehind is the number of operations that a close has canceled instead of waiting.
-func (ep *Endpoint) leftBehind() int32 {
+func (ee *endpointEnds) leftBehind(ep *Endpoint) int32 {
 	if ep.extra == nil {
 		return 0
 	}
@@ -263,21 +269,21 @@ func (ep *Endpoint) leftBehind() int32 {
 }
 
 // giveUp cancels the operations that a close waits for. The close goes on.
-func (ep *Endpoint) giveUp() {
+func (ee *endpointEnds) giveUp(ep *Endpoint) {
 	if ep.life.Stage == life.Draining {
 		ep.report(life.GiveUp, nil)
 	}
 }
 
 // markEnded makes the calls of other goroutines on the endpoint return its error.
-func (ep *Endpoint) markEnded() {
+func (ee *endpointEnds) markEnded(ep *Endpoint) {
 	if ep.w.owner.multi {
 		atomic.StoreUint32(&ep.ended, 1)
 	}
 }
 
 // flushLanes starts the flush of a close.
-func (ep *Endpoint) flushLanes() {
+func (ee *endpointEnds) flushLanes(ep *Endpoint) {
 	r := ep.control(lastFlush{})
 	r.uncount()
 	r.step = 0
@@ -312,7 +318,7 @@ func (p lastFlush) release(r *Request) {
 }
 
 // tell sends the peer a message about this end, and reports life.Told when it has left.
-func (ep *Endpoint) tell(what proto.EpCloseKind) {
+func (ee *endpointEnds) tell(ep *Endpoint, what proto.EpCloseKind) {
 	r := ep.control(epClose{})
 	r.uncount()
 	r.step = uint8(what)
@@ -320,7 +326,7 @@ func (ep *Endpoint) tell(what proto.EpCloseKind) {
 }
 
 // say is tell without a report: the message is dropped unless the transport takes it now.
-func (ep *Endpoint) say(what proto.EpCloseKind) {
+func (ee *endpointEnds) say(ep *Endpoint, what proto.EpCloseKind) {
 	if ep.remoteID == 0 || ep.life.Deaf || len(ep.lanes) == 0 || ep.err != nil {
 		return
 	}
@@ -381,16 +387,16 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 // disconnect ends the connection of a connection manager: in good order, or at once if the
 // endpoint has failed. A connection that has ended, or was never made, brings no answer, and
 // life.Left is reported in the call.
-func (ep *Endpoint) disconnect() {
+func (ee *endpointEnds) disconnect(ep *Endpoint) {
 	c := ep.conn()
 	switch {
 	case c == nil:
 	case ep.life.Stage == life.Failed, ep.life.Stage == life.CloseWait:
-		ep.disconnectManager()
+		ep.w.conns.disconnectManager(ep)
 	case c.uct == nil || c.stage != connOpen:
 		ep.report(life.Left, nil)
 	default:
-		ep.say(proto.EpReleased)
+		ee.say(ep, proto.EpReleased)
 		ep.w.uctw.Push() // ahead of the end of the connection
 		if c.uct.Disconnect() != nil {
 			ep.report(life.Left, nil)
@@ -407,9 +413,9 @@ const closeGrace = 50 * time.Millisecond
 
 // awaitPeer waits partingTime for the peer to disconnect first, or for the application to
 // close.
-func (ep *Endpoint) awaitPeer() {
+func (ee *endpointEnds) awaitPeer(ep *Endpoint) {
 	waited := func() {
-		ep.dropTimer()
+		ee.dropTimer(ep)
 		ep.report(life.Waited, nil)
 	}
 	timer, err := ep.w.uctw.Timers().After(closeGrace, waited)
@@ -421,7 +427,7 @@ func (ep *Endpoint) awaitPeer() {
 }
 
 // dropTimer ends the wait of awaitPeer.
-func (ep *Endpoint) dropTimer() {
+func (ee *endpointEnds) dropTimer(ep *Endpoint) {
 	if n := ep.extra; n != nil && n.timer != nil {
 		n.timer.Stop()
 		n.timer = nil
@@ -434,17 +440,17 @@ const maxRetained = 128
 
 // retain keeps an end that the application has closed for its peer.
 func (w *Worker) retain(ep *Endpoint) {
-	w.retained = append(w.retained, ep)
-	if len(w.retained) > maxRetained {
-		w.retained[0].report(life.Evict, nil)
+	w.ends.retained = append(w.ends.retained, ep)
+	if len(w.ends.retained) > maxRetained {
+		w.ends.retained[0].report(life.Evict, nil)
 	}
 }
 
 // dropRetained removes an end that is being released.
 func (w *Worker) dropRetained(ep *Endpoint) {
-	for k, o := range w.retained {
+	for k, o := range w.ends.retained {
 		if o == ep {
-			w.retained = append(w.retained[:k], w.retained[k+1:]...)
+			w.ends.retained = append(w.ends.retained[:k], w.ends.retained[k+1:]...)
 			return
 		}
 	}
@@ -479,7 +485,7 @@ var (
 // the one that is told, while messages that came before it are still being received, too. One of
 // these may say that the peer has released its end: then the end of the connection, which was
 // noticed first, was an orderly one.
-func (ep *Endpoint) endError(cause error) error {
+func (ee *endpointEnds) endError(ep *Endpoint, cause error) error {
 	if ep.err != nil {
 		return ep.err
 	}
@@ -489,11 +495,11 @@ func (ep *Endpoint) endError(cause error) error {
 	if ep.life.Peer == life.PeerReleased && errors.Is(cause, ucs.ErrConnectionReset) {
 		cause = ucs.ErrPeerClosed
 	}
-	return ep.nameIn(cause)
+	return ee.nameIn(ep, cause)
 }
 
 // nameIn adds the name of the endpoint to an error.
-func (ep *Endpoint) nameIn(cause error) error {
+func (ee *endpointEnds) nameIn(ep *Endpoint, cause error) error {
 	if e, ok := cause.(*namedError); ok {
 		return e
 	}
@@ -502,7 +508,7 @@ func (ep *Endpoint) nameIn(cause error) error {
 
 // laneError is the error of an operation that a lane has refused or ended. A lane that fails
 // ends its operations before it tells of the failure.
-func (r *Request) laneError(err error) error {
+func (ee *endpointEnds) laneError(r *Request, err error) error {
 	ep := r.ep
 	switch {
 	case ep == nil:
@@ -513,9 +519,9 @@ func (r *Request) laneError(err error) error {
 		}
 		return err
 	case ofOperation(err):
-		return ep.nameIn(err)
+		return ep.w.ends.nameIn(ep, err)
 	}
-	return ep.endError(err)
+	return ep.w.ends.endError(ep, err)
 }
 
 // ofOperation reports whether an error of a lane is about one operation, and not the end of
@@ -535,11 +541,11 @@ func ofOperation(err error) bool {
 func endpointError(ue uct.Endpoint, userData any, err error) {
 	ep := userData.(*Endpoint)
 	switch c := ep.conn(); {
-	case ep.auxLost(ue), ep.retryOtherDevices(ue, err):
+	case ep.w.selection.auxLost(ep, ue), ep.w.wireups.retryOtherDevices(ep, ue, err):
 	case (c != nil && c.stage == connOpen || ep.life.Closing()) && errors.Is(err, ucs.ErrConnectionReset):
-		ep.reportQuietly(life.Lost, err)
+		ep.w.conns.reportQuietly(ep, life.Lost, err)
 	default:
-		ep.laneFailed(err)
+		ep.w.ends.laneFailed(ep, err)
 	}
 }
 
@@ -555,8 +561,8 @@ func endpointError(ue uct.Endpoint, userData any, err error) {
 // another: requests overtake each other, and an answer to the keepalive that there is no such
 // end takes an endpoint at one side only. There it is left to the peer's own keepalive, as
 // in C UCX always (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
-func (ep *Endpoint) laneFailed(err error) {
-	opener := ep.openedBy()
+func (ee *endpointEnds) laneFailed(ep *Endpoint, err error) {
+	opener := ep.w.accounts.openedBy(ep)
 	ep.fail(err)
 	switch {
 	case opener == nil || opener.uct == nil || opener.opened > 0 || opener.uct.Shared():

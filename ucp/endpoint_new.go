@@ -59,8 +59,8 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	}
 	switch {
 	case ep != nil:
-		ep.claim()
-		ep.reselectLanes(pr.address)
+		ws.claim(ep)
+		ws.reselectLanes(ep, pr.address)
 	case loopback:
 		if ep, err = ws.newEndpoint(w.peers.selfPeer.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 			w.peers.releasePeer(pr)
 			return nil, err
 		}
-		ep.setPeer(pr)
+		ep.w.peers.setPeer(ep, pr)
 		ep.connSN = sn
 	}
 	if pr != nil {
@@ -81,23 +81,23 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.setName(p.Name)
 	if loopback {
-		ep.connected(ep.localID)
-		if err = ep.joinSelf(); err != nil {
-			ep.destroy(err)
+		ws.connected(ep, ep.localID)
+		if err = ws.joinSelf(ep); err != nil {
+			ep.w.ends.destroy(ep, err)
 			return nil, err
 		}
 	} else if ep.remoteID == 0 {
 		pr.addUnmatched(ep)
-		if err = ep.askForPairs(); err == nil && ep.state&epRequested == 0 && ws.asksEarly(p.ErrMode) {
-			err = ep.requestWireup()
+		if err = ws.askForPairs(ep); err == nil && ep.state&epRequested == 0 && ws.asksEarly(p.ErrMode) {
+			err = ws.requestWireup(ep)
 		}
 		if err != nil {
-			ep.destroy(err)
+			ep.w.ends.destroy(ep, err)
 			return nil, err
 		}
 	} else if ep.errMode != p.ErrMode {
 		err := fmt.Errorf("ucp: the peer's endpoint has error mode %d, this one %d: %w", ep.errMode, p.ErrMode, ucs.ErrUnsupported)
-		ep.destroy(err)
+		ep.w.ends.destroy(ep, err)
 		return nil, err
 	}
 	return ep, nil
@@ -139,14 +139,14 @@ func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, st
 	w := ws.w
 	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, needs: needID}
 	ws.opening = addr.UUID
-	err := ep.connectBy(addr, rules)
+	err := ws.connectBy(ep, addr, rules)
 	ws.opening = 0
 	if err != nil {
 		return nil, err
 	}
 	id := w.endpoints.Put(ep)
 	if id == 0 {
-		ep.closeLanes(false)
+		ep.w.ends.closeLanes(ep, false)
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
@@ -160,12 +160,12 @@ func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, st
 // connect chooses the lanes toward an address and creates them, under the numbers
 // and for the purposes of the choice. What turns out not to work is left out, and
 // the choice made anew without it.
-func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
-	return ep.connectBy(addr, laneRules{})
+func (ws *wireupState) connect(ep *Endpoint, addr *proto.WorkerAddress) error {
+	return ws.connectBy(ep, addr, laneRules{})
 }
 
 // connectBy is connect by rules.
-func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error {
+func (ws *wireupState) connectBy(ep *Endpoint, addr *proto.WorkerAddress, rules laneRules) error {
 	w := ep.w
 	for {
 		rules.refused = ep.refused()
@@ -182,16 +182,16 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 		if rules.ends != nil {
 			chosen = w.wireups.withKept(chosen, addr, ep.errMode, &rules)
 		}
-		if route, err := ep.openLanes(addr, &chosen, &rules); err != nil {
-			ep.excludeDomain(route, err)
+		if route, err := ws.openLanes(ep, addr, &chosen, &rules); err != nil {
+			ws.excludeDomain(ep, route, err)
 			continue
 		}
-		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
+		plan := lanePlan{chosen: &chosen, maps: ep.w.selection.mappings(ep, addr)}
 		ep.cfg = w.selection.configFor(&plan)
 		ep.ue = ep.lanes[ep.amLane()].uct
 		ep.dest = w.peers.destinationOf(addr, chosen.Lanes, why)
-		if err := ep.pairLanes(addr, &chosen, &rules); err != nil {
-			ep.closeMade(&rules)
+		if err := ws.pairLanes(ep, addr, &chosen, &rules); err != nil {
+			ws.closeMade(ep, &rules)
 			return err
 		}
 		return nil
@@ -202,7 +202,7 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 // without it. No number of ours is of interest to the peer: those of lanes that are
 // connected pairwise are told to it, and where it has asked for one that we cannot make,
 // it hears that by the reply that does not have it.
-func (ep *Endpoint) excludeDomain(route laneRoute, err error) {
+func (ws *wireupState) excludeDomain(ep *Endpoint, route laneRoute, err error) {
 	n := ep.ensureExtra()
 	if n.refused == nil {
 		n.refused = make(map[laneRoute]error)
@@ -212,7 +212,7 @@ func (ep *Endpoint) excludeDomain(route laneRoute, err error) {
 
 // openLanes creates the lanes. If one cannot be, it closes those before and says
 // which, and why.
-func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) (laneRoute, error) {
+func (ws *wireupState) openLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) (laneRoute, error) {
 	w := ep.w
 	ep.lanes = make([]lane, 0, len(chosen.Lanes))
 	ep.process = 0
@@ -240,12 +240,12 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			}
 		}
 		if p, ok := n.uct.(uct.ProcessEndpoint); ok && err == nil {
-			if err = ep.bindProcess(p.Process()); err != nil && !reused {
+			if err = ep.w.selection.bindProcess(ep, p.Process()); err != nil && !reused {
 				n.uct.Close()
 			}
 		}
 		if err != nil {
-			ep.closeMade(rules)
+			ws.closeMade(ep, rules)
 			return laneRoute{l.Local, l.Remote}, err
 		}
 		ep.lanes = append(ep.lanes, n)
@@ -254,13 +254,13 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 }
 
 // closeMade closes the lanes that were made by rules, but none that was there before.
-func (ep *Endpoint) closeMade(rules *laneRules) {
+func (ws *wireupState) closeMade(ep *Endpoint, rules *laneRules) {
 	ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
-	ep.closeLanes(false)
+	ep.w.ends.closeLanes(ep, false)
 }
 
 // pairLanes is told of a choice whose lanes were made toward an address.
-func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
+func (ws *wireupState) pairLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
 	if chosen.Paired == 0 && !rules.cm {
 		return nil
 	}
@@ -280,11 +280,11 @@ func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 	if k := ep.cfg.lanes.wireup; rules.cm || p.lanes&(1<<k) == 0 {
 		return nil // it takes messages without a connection, or those before do
 	}
-	return ep.openAux(addr, rules)
+	return ws.openAux(ep, addr, rules)
 }
 
 // openAux makes the auxiliary lane.
-func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
+func (ws *wireupState) openAux(ep *Endpoint, addr *proto.WorkerAddress, rules *laneRules) error {
 	w := ep.w
 	answer := laneRules{refused: rules.refused, answer: true}
 	for {
@@ -311,13 +311,13 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 			ep.pair.aux, ep.pair.auxEntry = lane{iface: i, uct: ue, remote: refuse{}}, l.Remote
 			return nil
 		}
-		ep.excludeDomain(laneRoute{l.Local, l.Remote}, err)
+		ws.excludeDomain(ep, laneRoute{l.Local, l.Remote}, err)
 		answer.refused = ep.refused()
 	}
 }
 
 // claim makes an endpoint that a peer has opened the user's, for its transports, too.
-func (ep *Endpoint) claim() {
+func (ws *wireupState) claim(ep *Endpoint) {
 	ep.report(life.Claim, nil)
 	for i := range ep.lanes {
 		if c, ok := ep.lanes[i].uct.(uct.Claimer); ok {
@@ -333,14 +333,14 @@ func (ep *Endpoint) claim() {
 // leads to: requests name only what is needed, and not all of that is believed. It
 // keeps its id and the peer's. While something is on its way it keeps its lanes, too, and
 // those that were agreed on with the peer anyway.
-func (ep *Endpoint) reselectLanes(addr *proto.WorkerAddress) {
+func (ws *wireupState) reselectLanes(ep *Endpoint, addr *proto.WorkerAddress) {
 	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.dest.address)) || !ep.idle() {
 		return
 	}
 	lanes, ue, cfg, where, refused, process := ep.lanes, ep.ue, ep.cfg, ep.dest, ep.refused(), ep.process
 	ep.setRefused(nil)
 	ep.process = 0
-	if err := ep.connect(addr); err != nil {
+	if err := ws.connect(ep, addr); err != nil {
 		ep.w.ctx.log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
 		ep.lanes, ep.ue, ep.cfg, ep.dest, ep.process = lanes, ue, cfg, where, process
 		ep.setRefused(refused)

@@ -141,7 +141,7 @@ func TestEvictionKeepsPeer(t *testing.T) {
 		}
 	}
 	v.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy() != nil && v.peers.byUUID[ep.peer.uuid] != ep.peer.identity {
+		if ep.w.accounts.openedBy(ep) != nil && v.peers.byUUID[ep.peer.uuid] != ep.peer.identity {
 			t.Error("an endpoint of a peer that the worker does not know")
 		}
 	})
@@ -170,7 +170,7 @@ func TestCallbackOfEviction(t *testing.T) {
 			payload, got := bytes.Repeat([]byte{0xAB}, 6040), make([]byte, 6040)
 			send(v, other, payload, false)
 			v.fill(hog)
-			v.ep.chargeTo(v.accounts.sourceOf(&hog.Source)) // as one that the hog opened
+			v.ep.w.accounts.chargeTo(v.ep, v.accounts.sourceOf(&hog.Source)) // as one that the hog opened
 			v.ep.life.Stage = life.Serving
 			r := v.fetching(make([]byte, 1<<20))
 			var late *Request

@@ -83,18 +83,18 @@ type RejectedProtocol struct {
 func (ep *Endpoint) Explain() Explanation {
 	ep.w.owner.acquireRead()
 	defer ep.w.owner.releaseRead()
-	return ep.explain()
+	return ep.w.selection.explain(ep)
 }
 
-func (ep *Endpoint) explain() Explanation {
+func (ls *laneSelection) explain(ep *Endpoint) Explanation {
 	w := ep.w
 	e := Explanation{Endpoint: ep.describe()}
-	addr := ep.peerAddress()
+	addr := ls.peerAddress(ep)
 	e.Peer, e.Release = addr.UUID, addr.Release
 	if len(ep.lanes) > 0 {
 		e.Lanes = ep.cfg.chosen.Lines()
 	}
-	if trace := ep.reasons(addr); trace != nil {
+	if trace := ls.reasons(ep, addr); trace != nil {
 		for i := range trace.Steps {
 			e.Searches = append(e.Searches, laneSearch(&trace.Steps[i]))
 		}
@@ -143,7 +143,7 @@ func finite(t proto.Seconds) float64 {
 }
 
 // peerAddress is the address that the endpoint's lanes were chosen from.
-func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
+func (ls *laneSelection) peerAddress(ep *Endpoint) *proto.WorkerAddress {
 	if ep.peer != nil && ep.dest != nil {
 		return ep.dest.address
 	}
@@ -158,7 +158,7 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 // can be reached may have changed. The digest of the reasons, which the endpoint does
 // keep, shows whether these are those of the time when it was made; others are not
 // passed off as them.
-func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
+func (ls *laneSelection) reasons(ep *Endpoint, addr *proto.WorkerAddress) *proto.LaneTrace {
 	if _, trace, _ := ep.w.selection.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused(), cm: ep.conn() != nil, spare: ep.lanes}); trace.Digest() == ep.dest.reasons {
 		return &trace
 	}

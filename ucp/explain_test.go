@@ -27,7 +27,7 @@ func TestExplainOwnLanes(t *testing.T) {
 	if after.Searches != nil || !strings.Contains(after.String(), "cannot be told any more") {
 		t.Errorf("reasons of another choice:\n%s", after)
 	}
-	v.ep.destroy(ucs.ErrCanceled)
+	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
 	if closed := v.ep.Explain(); len(closed.Lanes) != 0 {
 		t.Errorf("a closed endpoint has lanes %q", closed.Lanes)
 	}
@@ -57,7 +57,7 @@ func TestExplainDoubted(t *testing.T) {
 		if len(e.Lanes) != 1 || !strings.Contains(e.Lanes[0], "tcp/lo") || len(e.Searches) == 0 {
 			t.Errorf("explained as\n%s", e)
 		}
-		ep.destroy(ucs.ErrCanceled)
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	})
 	if !found {
 		t.Error("there is no endpoint")

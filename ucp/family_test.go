@@ -175,12 +175,12 @@ func TestNewFamily(t *testing.T) {
 	if a, err := req.Attr(); err != nil || a.Info == "" {
 		t.Errorf("query: %+v, %v", a, err)
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	if err := req.Err(); err != ucs.ErrCanceled {
 		t.Errorf("after the end of the endpoint: %v", err)
 	}
 	req.Free()
-	other.destroy(ucs.ErrCanceled)
+	other.w.ends.destroy(other, ucs.ErrCanceled)
 	v.exchange()
 	s := echo.state[v.Worker]
 	if s.opened < 3 || s.closed < 2 || s.stopped {
@@ -199,7 +199,7 @@ func TestNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ep.destroy(ucs.ErrCanceled)
+	defer ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	ep.needs |= needLanes
 	ep.open()
 	src := []byte("in order")

@@ -142,17 +142,17 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 	if err := ep.takeError(); err != nil {
 		return nil, err
 	}
-	return ep.startFlush(p)
+	return ep.w.ends.startFlush(ep, p)
 }
 
 // startFlush starts a flush of the application's.
-func (ep *Endpoint) startFlush(p *RequestParams) (*Request, error) {
+func (ee *endpointEnds) startFlush(ep *Endpoint, p *RequestParams) (*Request, error) {
 	r, err := ep.w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
 	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return r.flushedNow(ep.flushNow())
+		return ee.flushedNow(r, ee.flushNow(ep))
 	}
 	r.toward(ep)
 	r.proto, r.step = flush{}, 0
@@ -190,7 +190,7 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return r.flushedNow(w.flushNow())
+		return r.w.ends.flushedNow(r, w.flushNow())
 	}
 	r.proto = workerFlush{}
 	var lost error
@@ -228,14 +228,14 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	if err := ep.w.owner.acquireChecked(); err != nil {
 		return nil, err
 	}
-	r, err := ep.closeAsync(p)
+	r, err := ep.w.ends.closeAsync(ep, p)
 	ep.w.owner.release()
 	return r, err
 }
 
-func startClose(c *call) (*Request, error) { return c.ep.closeAsync(c.p) }
+func startClose(c *call) (*Request, error) { return c.ep.w.ends.closeAsync(c.ep, c.p) }
 
-func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
+func (ee *endpointEnds) closeAsync(ep *Endpoint, p *RequestParams) (*Request, error) {
 	var flags CloseFlags
 	if err := callClose.check(nil, p); err != nil {
 		return nil, err
@@ -253,18 +253,18 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 		if ep.errMode == ErrModeNone {
 			return nil, fmt.Errorf("ucp: CloseAsync with CloseForce needs ErrModePeer, endpoint %s has ErrModeNone: %w", ep.describe(), ucs.ErrInvalidParam)
 		}
-		ep.destroy(ucs.ErrCanceled)
+		ee.destroy(ep, ucs.ErrCanceled)
 		return nil, nil
 	}
 	if ep.err != nil {
-		ep.destroy(ep.err)
+		ee.destroy(ep, ep.err)
 		return nil, nil
 	}
-	return ep.startClosing(life.Close, p)
+	return ee.startClosing(ep, life.Close, p)
 }
 
 // startClosing starts a flush close.
-func (ep *Endpoint) startClosing(how life.Event, p *RequestParams) (*Request, error) {
+func (ee *endpointEnds) startClosing(ep *Endpoint, how life.Event, p *RequestParams) (*Request, error) {
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
@@ -276,7 +276,7 @@ func (ep *Endpoint) startClosing(how life.Event, p *RequestParams) (*Request, er
 	r.state |= stateUncounted
 	ep.ensureExtra().closing = r
 	ep.report(how, nil)
-	ep.markEnded()
+	ee.markEnded(ep)
 	if ep.life.Stage == life.Draining {
 		ep.w.uctw.Push() // what was collected leaves, also if nobody progresses for a while
 	}
@@ -295,7 +295,7 @@ func (closeRequest) progress(*Request) error { return nil }
 // messages, is answered later, and then the next such flush has less to wait for.
 
 // flushNow flushes the endpoint, if that takes no waiting.
-func (ep *Endpoint) flushNow() error {
+func (ee *endpointEnds) flushNow(ep *Endpoint) error {
 	if len(ep.lanes) == 0 || ep.waiting.head != nil {
 		return ucs.ErrNoResource
 	}
@@ -317,7 +317,7 @@ func (ep *Endpoint) flushNow() error {
 // flushNow flushes all endpoints, if that takes no waiting.
 func (w *Worker) flushNow() (err error) {
 	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.err == nil && err == nil && ep.flushNow() != nil {
+		if ep.err == nil && err == nil && ep.w.ends.flushNow(ep) != nil {
 			err = ucs.ErrNoResource
 		}
 	})
@@ -332,7 +332,7 @@ func (w *Worker) flushNow() (err error) {
 }
 
 // flushedNow ends the request of a flush with OpForceImmediate in its call.
-func (r *Request) flushedNow(err error) (*Request, error) {
+func (ee *endpointEnds) flushedNow(r *Request, err error) (*Request, error) {
 	if err == ucs.ErrNoResource {
 		r.w.pool.dropRequest(r)
 		return nil, err

@@ -358,7 +358,7 @@ func (f *fuzzTarget) finish() {
 	}
 	// The endpoint may have been told that its peer is gone.
 	if f.ep.err != nil {
-		f.ep.destroy(ucs.ErrCanceled)
+		f.ep.w.ends.destroy(f.ep, ucs.ErrCanceled)
 		ep, err := f.NewEndpoint(EndpointParams{Address: f.own.address})
 		if err != nil {
 			f.Fatal(err)
@@ -382,7 +382,7 @@ func (f *fuzzTarget) leave() {
 		m.Release()
 	}
 	f.queue.Close()
-	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	w.endpoints.Each(func(ep *Endpoint) { ep.w.ends.destroy(ep, ucs.ErrCanceled) })
 	w.eager.cancelAssemblies()
 	w.tag.dropMessages()
 	streamFamily{}.stop(w) // what was taken and not given back

@@ -298,7 +298,7 @@ func TestMappedFailure(t *testing.T) {
 	if a.use != 0 || v.copying.head != nil {
 		t.Errorf("the memory is used %d times", a.use)
 	}
-	v.ep.destroy(ucs.ErrCanceled)
+	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
 	if a.key != nil {
 		t.Error("the memory is still attached")
 	}
@@ -376,7 +376,7 @@ func TestHostileAttachments(t *testing.T) {
 			t.Fatalf("%d attachments", len(v.rndv.attached))
 		}
 	}
-	v.ep.destroy(ucs.ErrCanceled)
+	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
 	if len(v.rndv.attached) != 0 {
 		t.Errorf("%d attachments of an endpoint that is closed", len(v.rndv.attached))
 	}

@@ -80,7 +80,7 @@ func TestPeerForgottenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	numberless.destroy(ucs.ErrCanceled)
+	numberless.w.ends.destroy(numberless, ucs.ErrCanceled)
 	if p := v.peers.byUUID[5]; p == nil || p != ep.peer.identity {
 		t.Error("the peer of an open endpoint is forgotten")
 	}

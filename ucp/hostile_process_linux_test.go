@@ -119,10 +119,10 @@ func TestAddressOfTwoProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { ep.destroy(ucs.ErrCanceled) })
+		t.Cleanup(func() { ep.w.ends.destroy(ep, ucs.ErrCanceled) })
 		var names []string
 		for i := range ep.lanes {
-			names = append(names, ep.laneName(i))
+			names = append(names, ep.w.selection.laneName(ep, i))
 		}
 		return ep, strings.Join(names, " ")
 	}

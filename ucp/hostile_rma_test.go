@@ -82,7 +82,7 @@ func (v *targetWorker) waiting(p protocol, buf []byte) *Request {
 		v.Fatal(err)
 	}
 	r.proto = p
-	r.target(v.ep, v.opened(), 0)
+	r.w.rma.target(r, v.ep, v.opened(), 0)
 	r.data.initRecv(buf, nil)
 	r.access.atomic.size = uint8(min(len(buf), 8))
 	r.localID = v.pool.requestIDs.Put(r)

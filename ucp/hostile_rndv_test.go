@@ -156,7 +156,7 @@ func TestHostileATP(t *testing.T) {
 			t.Errorf("%+v: done %v", ack, req.Done())
 		}
 		if !ended {
-			v.ep.destroy(ucs.ErrCanceled)
+			v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
 		}
 		if bad := ack.Status != ucs.OK; ended && bad && req.Err() == nil {
 			t.Errorf("%+v: success", ack)
@@ -217,5 +217,5 @@ func TestOfferForFailedEndpoint(t *testing.T) {
 	if !req.Done() {
 		t.Error("the receive goes on waiting for a message that was dropped")
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }

@@ -88,7 +88,7 @@ func TestEvictedStream(t *testing.T) {
 	hog := from("192.0.2.1")
 	src := v.accounts.sourceOf(&hog.Source)
 	for range 20 {
-		if err := ep.streaming().keep(src, make([]byte, 4000), nil); err != nil {
+		if err := ep.w.stream.streaming(ep).keep(src, make([]byte, 4000), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestEvictedWhileUnpacking(t *testing.T) {
 	c := from("192.0.2.1")
 	src := v.accounts.sourceOf(&c.Source)
 	for range 3 {
-		if err := v.ep.streaming().keep(src, make([]byte, 70), nil); err != nil {
+		if err := v.ep.w.stream.streaming(v.ep).keep(src, make([]byte, 70), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

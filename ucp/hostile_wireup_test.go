@@ -91,7 +91,7 @@ func TestRequestFromElsewhere(t *testing.T) {
 				}
 				v.endpoints.Each(func(ep *Endpoint) {
 					if ep != v.ep {
-						ep.destroy(ucs.ErrCanceled)
+						ep.w.ends.destroy(ep, ucs.ErrCanceled)
 					}
 				})
 			}
@@ -156,7 +156,7 @@ func TestHostileWireup(t *testing.T) {
 	}
 	v.endpoints.Each(func(ep *Endpoint) {
 		if ep != v.ep {
-			ep.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	})
 	if v.wireups.unexpected != 0 || len(v.peers.byUUID) != 0 {

@@ -63,7 +63,7 @@ func laneNames(ep *Endpoint) string {
 		return "none"
 	}
 	var names []string
-	for _, l := range ep.transports() {
+	for _, l := range ep.w.selection.transports(ep) {
 		names = append(names, l.Name)
 	}
 	slices.Sort(names)
@@ -118,12 +118,12 @@ func TestConfusedDeputyOver(t *testing.T) {
 			t.Errorf("%s: the kernel was asked %d times, want %d", what, by.asked, asked)
 		}
 		if ep != nil {
-			ep.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	}
 	all := &peer.own.described
 	honest := laneNames(v.asks(nil, 0xABC, proto.ConnSNNone, 3, all))
-	v.toward(3).destroy(ucs.ErrCanceled)
+	v.ends.destroy(v.toward(3), ucs.ErrCanceled)
 	held := func(p uct.Process) *located {
 		l := newLocated(loop, true)
 		l.holder = p
@@ -174,13 +174,13 @@ func TestNamesOfFiles(t *testing.T) {
 			t.Errorf("%s: %d claims", what, n)
 		}
 		if ep != nil {
-			ep.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	}
 	mine := v.process()
 	v.asks(nil, 0xABC, proto.ConnSNNone, 3, &peer.own.described)
 	honest := laneNames(v.toward(3))
-	v.toward(3).destroy(ucs.ErrCanceled)
+	v.ends.destroy(v.toward(3), ucs.ErrCanceled)
 	if !strings.Contains(honest, "posix") {
 		t.Fatalf("lanes over %s", honest)
 	}
@@ -211,7 +211,7 @@ func TestSlowPeers(t *testing.T) {
 			t.Errorf("lanes over %s, looked for %d and %d times", laneNames(ep), by.asked, by.listeners)
 		}
 		if ep != nil {
-			ep.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	}
 	try(askMost-1, 7, true)
@@ -382,7 +382,7 @@ func TestStolenUUID(t *testing.T) {
 			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.life.Mine() {
 				t.Error("the stranger is not kept apart")
 			}
-			if k := ep.peer.identity; k.nextSN != 1 || !ep.leadsTo(&peer.own.described) {
+			if k := ep.peer.identity; k.nextSN != 1 || !ep.w.peers.leadsTo(ep, &peer.own.described) {
 				t.Errorf("the next endpoint would have number %d", k.nextSN)
 			}
 			if !slices.Equal(entriesOf(ep.peer.address), entriesOf(&peer.own.described)) {
@@ -400,7 +400,7 @@ func TestStolenUUID(t *testing.T) {
 			}
 			v.endpoints.Each(func(ep *Endpoint) {
 				if ep != v.ep {
-					ep.destroy(ucs.ErrCanceled)
+					ep.w.ends.destroy(ep, ucs.ErrCanceled)
 				}
 			})
 			if k := v.peers.byUUID[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpointCount != 0 {
@@ -434,7 +434,7 @@ func TestStolenReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ep.requestWireup(); err != nil {
+	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		t.Fatal(err)
 	}
 	by := newLocated(loop, true)
@@ -473,7 +473,7 @@ func TestRequestBehindReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ep.requestWireup(); err != nil {
+	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		t.Fatal(err)
 	}
 	by := newLocated(loop, true)
@@ -495,7 +495,7 @@ func TestRequestBehindReply(t *testing.T) {
 	if opened, _, sent := request(1, peersID+2); opened != 1 || sent != 1 {
 		t.Errorf("another endpoint: %d opened, %d answers", opened, sent)
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	if opened, _, sent := request(0, peersID); opened != 1 || sent != 1 {
 		t.Errorf("without ours: %d opened, %d answers", opened, sent)
 	}
@@ -560,14 +560,14 @@ func TestMixedAddress(t *testing.T) {
 	mixed := evil.own.described.Clone()
 	mixed.Devices = append(mixed.Devices, peer.own.described.Clone().Devices...)
 	s := v.asks(newLocated(loop, true), peer.uuid, 0, evilID, mixed)
-	if s == nil || s.leadsTo(&peer.own.described) {
+	if s == nil || s.w.peers.leadsTo(s, &peer.own.described) {
 		t.Fatal("the stranger's endpoint does not lead to him: the test tests nothing")
 	}
 	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ep == s || ep.remoteID != 0 || !ep.leadsTo(&peer.own.described) {
+	if ep == s || ep.remoteID != 0 || !ep.w.peers.leadsTo(ep, &peer.own.described) {
 		t.Error("the application got the stranger's endpoint")
 	}
 	// Where the kernel says that another user listens, naming that does not help.

@@ -69,14 +69,14 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 		return errMissing("Endpoint.WriteInfo", ep == nil)
 	}
 	ep.w.owner.acquireRead()
-	text := ep.info()
+	text := ep.w.selection.info(ep)
 	ep.w.owner.releaseRead()
 	_, err := w.Write(text)
 	return err
 }
 
-func (ep *Endpoint) info() []byte {
-	e := ep.explain()
+func (ls *laneSelection) info(ep *Endpoint) []byte {
+	e := ep.w.selection.explain(ep)
 	var b bytes.Buffer
 	ew := errWriter{w: &b}
 	ew.printf("#\n# UCP endpoint \n#\n")
@@ -90,7 +90,7 @@ func (ep *Endpoint) info() []byte {
 	}
 	ew.printf("#\n")
 	if ep.w.tag.on {
-		owner := ep.w.ctx.name + " " + ep.placement()
+		owner := ep.w.ctx.name + " " + ep.w.selection.placement(ep)
 		for _, t := range ep.cfg.explain(ep.w, ep) {
 			for _, l := range t.Lines(owner) {
 				ew.printf("# %s\n", l)
@@ -103,7 +103,7 @@ func (ep *Endpoint) info() []byte {
 
 // placement says where the peer is: in the same worker, else on this host if a lane does not
 // leave it.
-func (ep *Endpoint) placement() string {
+func (ls *laneSelection) placement(ep *Endpoint) string {
 	if ep.peer == nil || ep.peer.uuid == ep.w.uuid {
 		return "self"
 	}

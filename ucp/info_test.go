@@ -35,7 +35,7 @@ func TestEvaluatePerf(t *testing.T) {
 		t.Errorf("longer than a duration: %v, %v", a.EstimatedTime, err)
 	}
 	v.ep.cfg.costs = costs
-	v.ep.destroy(ucs.ErrConnectionReset)
+	v.ep.w.ends.destroy(v.ep, ucs.ErrConnectionReset)
 	if _, err := v.ep.EvaluatePerf(PerfParams{}); err == nil {
 		t.Error("a closed endpoint has an estimate")
 	}

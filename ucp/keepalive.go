@@ -78,13 +78,13 @@ func (ep *Endpoint) keepalive() {
 	if ep.gone() != nil {
 		return
 	}
-	waits := ep.unanswered() // what is found out may change that
+	waits := ep.w.ends.unanswered(ep) // what is found out may change that
 	long := waits && ep.state&epWaiting != 0
 	ep.state &^= epWaiting
 	if waits {
 		ep.state |= epWaiting
 	}
-	early := ep.unacknowledged()
+	early := ep.w.ends.unacknowledged(ep)
 	if ep.gone() != nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (ep *Endpoint) keepalive() {
 		return
 	}
 	ep.state |= epChecking // one at a time: a peer may be stopped for long
-	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.wireupAddress()) != nil {
+	if ep.w.wireups.sendWireupBy(ep, checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.wireups.wireupAddress(ep)) != nil {
 		ep.state &^= epChecking
 	}
 }
@@ -118,7 +118,7 @@ const patience = 3
 // that nobody is there: so early none is asked. If the lane that brought the answer is gone,
 // and the peer has not said in all that time that it has it, it never will, and not each
 // transport tells that nobody has connected the other end.
-func (ep *Endpoint) unacknowledged() (early bool) {
+func (ee *endpointEnds) unacknowledged(ep *Endpoint) (early bool) {
 	p := ep.pair
 	if p == nil || !p.waits || p.conn != nil {
 		return false
@@ -134,7 +134,7 @@ func (ep *Endpoint) unacknowledged() (early bool) {
 }
 
 // unanswered reports whether something cannot end without a message of the peer.
-func (ep *Endpoint) unanswered() bool {
+func (ee *endpointEnds) unanswered(ep *Endpoint) bool {
 	return ep.outstanding.head != nil || ep.rma != nil && !ep.rma.idle()
 }
 

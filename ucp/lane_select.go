@@ -344,7 +344,7 @@ type mapping struct {
 // peer's with the same transport. C maps memory of domains that register any, as
 // xpmem, not of these: neither release packs their keys or looks for them
 // (local_md_flags in ucp_wireup_add_rma_bw_lanes).
-func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
+func (ls *laneSelection) mappings(ep *Endpoint, addr *proto.WorkerAddress) (list []mapping) {
 	const flags = uct.MDFlagNeedRkey | uct.MDFlagRkeyPtr
 	for local, i := range ep.w.ifaces {
 		if ep.w.mds[i.md].Attr().Flags&flags != flags {
@@ -352,7 +352,7 @@ func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 		}
 		addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 			at := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
-			if f.Transport != i.id || ep.refused()[laneRoute{local, n}] != nil || ep.reaches(i.uct, at) != nil {
+			if f.Transport != i.id || ep.refused()[laneRoute{local, n}] != nil || ls.reaches(ep, i.uct, at) != nil {
 				return true
 			}
 			k, ok := i.uct.(uct.KinFinder)
@@ -364,7 +364,7 @@ func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 }
 
 // reaches says whether an interface reaches the endpoint's peer at an address.
-func (ep *Endpoint) reaches(i uct.Iface, p uct.ReachableParams) error {
+func (ls *laneSelection) reaches(ep *Endpoint, i uct.Iface, p uct.ReachableParams) error {
 	f, ok := i.(uct.ProcessFinder)
 	if !ok {
 		return i.Reachable(p)
@@ -373,12 +373,12 @@ func (ep *Endpoint) reaches(i uct.Iface, p uct.ReachableParams) error {
 	if err != nil {
 		return err
 	}
-	return ep.bindProcess(process)
+	return ls.bindProcess(ep, process)
 }
 
 // bindProcess is told which process of this machine a lane leads to. All lead to the one
 // of the first: an address could name memory of somebody else besides its own.
-func (ep *Endpoint) bindProcess(p uct.Process) error {
+func (ls *laneSelection) bindProcess(ep *Endpoint, p uct.Process) error {
 	if ep.process == 0 {
 		ep.process = p
 	}

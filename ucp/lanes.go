@@ -73,7 +73,7 @@ func (ep *Endpoint) amLane() uint8 { return ep.cfg.lanes.am }
 // maxMessage is the longest message a lane takes, headers included.
 func (ep *Endpoint) maxMessage(k uint8) int {
 	if int(k) >= len(ep.lanes) {
-		return ep.auxMaxMessage(k)
+		return ep.w.selection.auxMaxMessage(ep, k)
 	}
 	l := &ep.cfg.chosen.Lanes[k]
 	n := ep.w.ifaces[l.Local].attr.AM.MaxBcopy
@@ -96,7 +96,7 @@ func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 	if int(k) < len(ep.lanes) {
 		return ep.lanes[k].uct
 	}
-	return ep.auxLane(k)
+	return ep.w.selection.auxLane(ep, k)
 }
 
 // remote is lane for access to the peer's memory.
@@ -108,7 +108,7 @@ func (ep *Endpoint) remote(k uint8) remote {
 }
 
 // laneName returns "transport/device" of a lane.
-func (ep *Endpoint) laneName(i int) string {
+func (ls *laneSelection) laneName(ep *Endpoint, i int) string {
 	if i >= len(ep.lanes) {
 		return "no lane"
 	}
@@ -116,7 +116,7 @@ func (ep *Endpoint) laneName(i int) string {
 }
 
 // closeLanes closes all, or leaves those to their transport that can linger.
-func (ep *Endpoint) closeLanes(linger bool) {
+func (ee *endpointEnds) closeLanes(ep *Endpoint, linger bool) {
 	for i := range ep.lanes {
 		if l, ok := ep.lanes[i].uct.(uct.Lingerer); ok && linger {
 			l.Linger()
@@ -125,7 +125,7 @@ func (ep *Endpoint) closeLanes(linger bool) {
 		}
 	}
 	ep.lanes, ep.ue = nil, refuse{}
-	ep.unpair()
+	ep.w.selection.unpair(ep)
 }
 
 // pairing is what an endpoint has besides some of whose lanes are connected pairwise.
@@ -161,7 +161,7 @@ func (ep *Endpoint) conn() *connection {
 const auxNumber = proto.NullLane - 1
 
 // auxLane is lane for numbers that no lane has.
-func (ep *Endpoint) auxLane(k uint8) uct.Endpoint {
+func (ls *laneSelection) auxLane(ep *Endpoint, k uint8) uct.Endpoint {
 	if p := ep.pair; p != nil && k == auxNumber && p.aux.uct != nil {
 		return p.aux.uct
 	}
@@ -169,7 +169,7 @@ func (ep *Endpoint) auxLane(k uint8) uct.Endpoint {
 }
 
 // auxMaxMessage is maxMessage for those.
-func (ep *Endpoint) auxMaxMessage(k uint8) int {
+func (ls *laneSelection) auxMaxMessage(ep *Endpoint, k uint8) int {
 	if p := ep.pair; p != nil && k == auxNumber && p.aux.uct != nil {
 		return p.aux.iface.attr.AM.MaxBcopy
 	}
@@ -177,8 +177,8 @@ func (ep *Endpoint) auxMaxMessage(k uint8) int {
 }
 
 // unpair is told that the lanes are closed.
-func (ep *Endpoint) unpair() {
-	ep.dropAux()
+func (ls *laneSelection) unpair(ep *Endpoint) {
+	ls.dropAux(ep)
 	if p := ep.pair; p != nil && p.conn != nil {
 		*p = pairing{conn: p.conn}
 		return
@@ -190,12 +190,12 @@ func (ep *Endpoint) unpair() {
 // not matter: a peer that has got the answer closes what it has no more use for, and its
 // acknowledgement comes over another lane, perhaps with messages that are here already.
 // The lanes are asked whether it is there.
-func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
+func (ls *laneSelection) auxLost(ep *Endpoint, ue uct.Endpoint) bool {
 	p := ep.pair
 	if p == nil || !p.waits || p.aux.uct != ue {
 		return false
 	}
-	ep.dropAux()
+	ls.dropAux(ep)
 	p.looked = 0
 	if p.conn != nil {
 		return true
@@ -209,7 +209,7 @@ func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
 }
 
 // dropAux closes the auxiliary lane, over which nobody will be told anything any more.
-func (ep *Endpoint) dropAux() {
+func (ls *laneSelection) dropAux(ep *Endpoint) {
 	p := ep.pair
 	if p == nil || p.aux.uct == nil {
 		return

@@ -18,7 +18,7 @@ func (s *shared) revive() {
 	s.owner.gate, s.owner.engine = gateShared, engine.New((*sleepers)(s.Worker))
 	s.wake.engine = s.owner.engine
 	if s.own.life.Stage == life.Gone {
-		s.own.closeLanes(false)
+		s.own.w.ends.closeLanes(s.own, false)
 		s.endpoints.Remove(uint64(s.own.localID))
 	}
 }

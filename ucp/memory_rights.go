@@ -44,7 +44,7 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	if err := m.live(); err != nil {
 		return err
 	}
-	m.region.Admit(ep.identity())
+	m.region.Admit(ep.w.rights.identity(ep))
 	for k := range ep.w.rights.scopers {
 		s := &ep.w.rights.scopers[k]
 		md := ep.w.mds[s.md]
@@ -63,7 +63,7 @@ func (m *Memory) Allow(ep *Endpoint) error {
 
 // identity stands for the endpoint's peer: whichever of its endpoints a message
 // names, it is the same.
-func (ep *Endpoint) identity() any {
+func (mr *memoryRights) identity(ep *Endpoint) any {
 	if ep.peer == nil {
 		return ep.w // the worker itself
 	}
@@ -125,7 +125,7 @@ func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHa
 // not write over that, as it comes from a place that its address does not name, it is
 // asked for messages: most peers write over the connection that they offer by, and would
 // lose it.
-func (ep *Endpoint) offeredOver(src *uct.Source) {
+func (mr *memoryRights) offeredOver(ep *Endpoint, src *uct.Source) {
 	if src == nil || ep.state&epNoRemoteWrite != 0 || ep.dest == nil {
 		return
 	}

@@ -77,10 +77,10 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 	r.msgID = 0
 	size := n // as far as it depends on the message how many packets it takes
 	if r.form.active {
-		if err := r.fitsHeader(); err != nil {
+		if err := r.w.am.fitsHeader(r); err != nil {
 			return nil, err
 		}
-		size, class = n+len(r.am.header), r.tailClass(class)
+		size, class = n+len(r.am.header), r.w.am.tailClass(r, class)
 	}
 	if class == proto.DataContig && n >= ep.cfg.mapFrom && (n >= unmappedFrom || ep.state&epUnmapped == 0) {
 		if r.region = w.ctx.table.FindMapped(memoryAddress(r.data.buf), n, ep.cfg.mapMDs); r.region != nil {
@@ -89,17 +89,17 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 	}
 	p := tables.Table(class, r.mode).Lookup(size)
 	if r.form.active {
-		p = r.withTail(p, tables, size)
+		p = r.w.am.withTail(r, p, tables, size)
 	}
-	if r.region != nil && (!p.Rendezvous() || r.form.active && !r.fitsKey()) {
+	if r.region != nil && (!p.Rendezvous() || r.form.active && !r.w.am.fitsKey(r)) {
 		r.region.Release()
 		r.region = nil
 	}
-	if p.EagerZcopy() && !r.eagerHandles(p) {
+	if p.EagerZcopy() && !r.w.eager.eagerHandles(r, p) {
 		class = proto.DataGeneric
 		p = tables.Table(class, r.mode).Lookup(size)
 	}
-	r.countMessage(tables, class, size)
+	r.w.selection.countMessage(r, tables, class, size)
 	switch {
 	case p == proto.ProtoNone:
 		return nil, ucs.ErrUnsupported
@@ -109,7 +109,7 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 		r.msgID = w.eager.nextID
 	}
 	if p.Rendezvous() {
-		r.newOffer()
+		r.w.rndv.newOffer(r)
 	}
 	if r.form.acked || p.Rendezvous() {
 		if r.localID = w.pool.requestIDs.Put(r); r.localID == 0 {
@@ -155,7 +155,7 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 		w.pool.dropRequest(r)
 		return nil, err
 	}
-	r.give(p.Memory)
+	r.w.rights.give(r, p.Memory)
 	return r, nil
 }
 
@@ -198,7 +198,7 @@ func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 		// What a transport has begun to write leaves without further ado.
 		err = nil
 		r.countSent(&ep.w.stats.EagerBcopy)
-		r.countMessage(r.form.tables(ep.cfg), r.class(), size)
+		r.w.selection.countMessage(r, r.form.tables(ep.cfg), r.class(), size)
 		if r.frag < r.data.length {
 			err = r.packedNothing(r.frag)
 		}

@@ -34,7 +34,7 @@ func TestMigratedPeerCorrected(t *testing.T) {
 			v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 			a := v.roaming(uuid)
 			ep, next := v.waits(a), v.waits(a)
-			if err := ep.requestWireup(); err != nil {
+			if err := ep.w.wireups.requestWireup(ep); err != nil {
 				t.Fatal(err)
 			}
 			thief := newLocated("192.0.2.66:4000", false)
@@ -51,8 +51,8 @@ func TestMigratedPeerCorrected(t *testing.T) {
 			if v.asks(newLocated("192.0.2.1:4000", false), uuid, 1, peersID+2, a) != next {
 				t.Error("the peer cannot come from elsewhere, as another one has")
 			}
-			ep.destroy(ucs.ErrCanceled)
-			next.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
+			next.w.ends.destroy(next, ucs.ErrCanceled)
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestMigratedPeerMode(t *testing.T) {
 	if ep.err != nil || ep.remoteID != 0 {
 		t.Errorf("the endpoint is with %#x (%v)", ep.remoteID, ep.err)
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
 // TestMigratedPeerToken: a worker with a token takes no migrated peer that has not proved that he has
@@ -85,7 +85,7 @@ func TestMigratedPeerToken(t *testing.T) {
 	if ep.remoteID != peersID {
 		t.Error("the peer is not connected")
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
 // TestRepeatedRequest: a request of an endpoint's peer that is not believed, as it comes
@@ -103,7 +103,7 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 	a := v.far(1, 7)
 	ep := v.waits(a)
-	if err := ep.requestWireup(); err != nil {
+	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		t.Fatal(err)
 	}
 	sent("another place", 1, 0, v.far(1, 8), 0)
@@ -119,15 +119,15 @@ func TestRepeatedRequest(t *testing.T) {
 	if err := v.says(newLocated("192.0.2.66:4000", false), proto.WireupReply, 1, 0, peersID, ep.localID, none); err != nil || ep.remoteID != peersID {
 		t.Errorf("the reply is not taken: %v", err)
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 
 	answers := v.far(1<<64-1, 7) // whatever comes of its own requests
 	ep = v.waits(answers)
-	if err := ep.requestWireup(); err != nil {
+	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		t.Fatal(err)
 	}
 	sent("a peer that replies", 1<<64-1, 0, answers, 0)
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
 // TestRequestTwice: the peer's request was not believed before the endpoint had asked.
@@ -150,6 +150,6 @@ func TestRequestTwice(t *testing.T) {
 		if got := v.stats.WireupSent - before; got != want {
 			t.Errorf("%d requests to %#x, want %d", got, uuid, want)
 		}
-		ep.destroy(ucs.ErrCanceled)
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	}
 }

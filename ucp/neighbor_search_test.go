@@ -88,7 +88,7 @@ func TestKeptBack(t *testing.T) {
 			t.Errorf("%v: endpoints to addresses of origins %v", kind, s.origins)
 		}
 		if ep := v.toward(peersID); ep != nil {
-			ep.destroy(ucs.ErrCanceled)
+			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	}
 }

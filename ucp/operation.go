@@ -174,7 +174,7 @@ func (r *Request) run() {
 			return
 		}
 		if err != ucs.ErrNoResource {
-			r.proto.abort(r, r.laneError(err))
+			r.proto.abort(r, r.w.ends.laneError(r, err))
 			return
 		}
 		err = r.ep.lane(r.lane).PendingAdd(&r.pend)
@@ -183,7 +183,7 @@ func (r *Request) run() {
 			return
 		}
 		if err != ucs.ErrBusy {
-			r.proto.abort(r, r.laneError(err))
+			r.proto.abort(r, r.w.ends.laneError(r, err))
 			return
 		}
 	}

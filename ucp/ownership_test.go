@@ -112,7 +112,7 @@ func TestForeignMessages(t *testing.T) {
 	if silent.asked > 0 {
 		t.Error("processes are looked up for somebody on another machine")
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
 // TestForeignDrops: a connection of another worker that uses what only the peer was
@@ -166,7 +166,7 @@ func TestForeignDrops(t *testing.T) {
 		late := newLocated(loop, true)
 		v.asks(late, evil.uuid, 2, evilID+6, &evil.own.described)
 		_ = v.rndv.onRndvATS(&late.Source, ats, nil)
-		ep.destroy(ucs.ErrCanceled)
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		_ = v.rndv.onRndvRTS(&late.Source, rts, nil)
 		_ = v.rndv.onRndvATS(&own.Source, ats, nil)
 		if late.dropped != nil || own.dropped != nil {
@@ -192,7 +192,7 @@ func TestMemoryOfPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ep := range []*Endpoint{ep, second, stranger} {
-		ep.connected(1)
+		ep.w.wireups.connected(ep, 1)
 	}
 	mem := make([]byte, 64)
 	m, err := v.ctx.MemMap(MemMapParams{Buffer: mem, Peers: []*Endpoint{ep}})
@@ -225,7 +225,7 @@ func TestMemoryOfPeers(t *testing.T) {
 		t.Errorf("key % x, %v", key, err)
 	}
 	for _, ep := range []*Endpoint{ep, second, stranger} {
-		ep.destroy(ucs.ErrCanceled)
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	}
 	if err := m.Allow(ep); err == nil {
 		t.Error("a closed endpoint is allowed")

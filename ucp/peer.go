@@ -251,7 +251,7 @@ func (k *identity) takeSN() uint16 {
 func (k *identity) returnSN(sn uint16) { k.nextSN = sn }
 
 // setPeer notes whose endpoint it is.
-func (ep *Endpoint) setPeer(p *peer) {
+func (pt *peerTable) setPeer(ep *Endpoint, p *peer) {
 	ep.peer = p
 	p.endpoints = append(p.endpoints, ep)
 	p.identity.endpointCount++
@@ -270,12 +270,12 @@ func (p *peer) hasEndpointTo(id proto.EndpointID) bool {
 // lanes lead where that address does.
 func (p *peer) takeUnmatched(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	ep := p.unmatched[sn]
-	if ep == nil || p.contested || ep.life.Mine() || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
+	if ep == nil || p.contested || ep.life.Mine() || sn == proto.ConnSNNone || !ep.w.peers.leadsTo(ep, addr) {
 		return nil
 	}
 	p.removeUnmatched(sn)
-	if from := ep.uncharge(); from != nil {
-		ep.bindAccount(from.account().ledger.Source())
+	if from := ep.w.accounts.uncharge(ep); from != nil {
+		ep.w.accounts.bindAccount(ep, from.account().ledger.Source())
 	}
 	return ep
 }
@@ -424,6 +424,6 @@ func (pt *peerTable) destinationOf(addr *proto.WorkerAddress, lanes []proto.Lane
 }
 
 // leadsTo reports whether an address has all that the endpoint's lanes lead to.
-func (ep *Endpoint) leadsTo(addr *proto.WorkerAddress) bool {
+func (pt *peerTable) leadsTo(ep *Endpoint, addr *proto.WorkerAddress) bool {
 	return !ep.dest.reversePath && contains(entriesOf(addr), ep.dest.lanes)
 }

@@ -41,7 +41,7 @@ func peerInfo(i uct.SourceInfo) PeerInfo {
 
 // peerInfo says who the peer of an endpoint is: by the connection that it spoke over
 // last, or else by the address that the endpoint leads to.
-func (ep *Endpoint) peerInfo() PeerInfo {
+func (pt *peerTable) peerInfo(ep *Endpoint) PeerInfo {
 	nobody := PeerInfo{User: PeerUser{UID: -1, GID: -1, PID: -1}}
 	if p := ep.peer.canonical(); p != nil && p.lastSource != nil {
 		if l := p.lastSource.locator(); l != nil {

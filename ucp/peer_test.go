@@ -30,7 +30,7 @@ func TestContestedNumber(t *testing.T) {
 			t.Error("the same is answered twice")
 		}
 		if !alone {
-			a.destroy(ucs.ErrCanceled) // and once more, when the number is free again
+			a.w.ends.destroy(a, ucs.ErrCanceled) // and once more, when the number is free again
 			a = v.asks(newLocated(loop, true), peer.uuid, 0, evilID+2, &peer.own.described)
 		}
 		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
@@ -40,7 +40,7 @@ func TestContestedNumber(t *testing.T) {
 		if adopted := ep == a; adopted != alone || alone == (ep.remoteID == 0) {
 			t.Errorf("alone %v: the endpoint is with %#x", alone, ep.remoteID)
 		}
-		ep.destroy(ucs.ErrCanceled)
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestStrangersOfOneName(t *testing.T) {
 		binary.BigEndian.PutUint16(a.Devices[0].Ifaces[0].Addr, uint16(1+k))
 		p := v.Worker.peers.newUntrustedPeer(a)
 		all = append(all, p)
-		new(Endpoint).setPeer(p)
+		v.peers.setPeer(new(Endpoint), p)
 		if found := v.peers.findPeer(0xABC, entriesOf(a)); (found == p) != (k < maxUntrustedPeers) {
 			t.Fatalf("stranger %d: found %v", k, found == p)
 		}
@@ -94,7 +94,7 @@ func TestJoin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ep.setPeer(p[k])
+			ep.w.peers.setPeer(ep, p[k])
 			ep.connSN = 2*sn + uint16(k)
 			p[k].addUnmatched(ep)
 			eps = append(eps, ep)
@@ -111,15 +111,15 @@ func TestJoin(t *testing.T) {
 		t.Errorf("%d endpoints of %d", len(p[1].unmatched), len(p[1].endpoints))
 	}
 	eps[4].state |= epRequested
-	if !eps[0].awaits() {
+	if !eps[0].w.replies.awaits(eps[0]) {
 		t.Error("what another endpoint waits for does not count")
 	}
 	eps[4].state &^= epRequested
-	if eps[0].awaits() {
+	if eps[0].w.replies.awaits(eps[0]) {
 		t.Error("nothing is waited for")
 	}
 	for _, k := range []int{2, 0, 5, 1, 4, 3} {
-		eps[k].destroy(ucs.ErrCanceled)
+		eps[k].w.ends.destroy(eps[k], ucs.ErrCanceled)
 	}
 	if len(v.peers.byUUID) != 0 {
 		t.Errorf("%d names are left", len(v.peers.byUUID))

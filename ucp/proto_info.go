@@ -111,14 +111,14 @@ func (u *usage) print(to *log.Logger) {
 }
 
 // countMessage counts the choice of a protocol for a message of n bytes.
-func (r *Request) countMessage(tables *proto.MessageTables, class proto.DataClass, n int) {
+func (ls *laneSelection) countMessage(r *Request, tables *proto.MessageTables, class proto.DataClass, n int) {
 	if u := r.w.usage; u != nil {
 		u.count(r.w, r.ep.cfg, tables.Table(class, r.mode), n, func() proto.TableInfo { return tables.Explain(class, r.mode) })
 	}
 }
 
 // countAccess counts the choice of a protocol for a put or get.
-func (r *Request) countAccess(t *proto.RMATables, table *proto.Table, class proto.DataClass) {
+func (ls *laneSelection) countAccess(r *Request, t *proto.RMATables, table *proto.Table, class proto.DataClass) {
 	if u := r.w.usage; u != nil {
 		u.count(r.w, r.ep.cfg, table, r.data.length, func() proto.TableInfo {
 			if table == t.Put(class) {
@@ -130,7 +130,7 @@ func (r *Request) countAccess(t *proto.RMATables, table *proto.Table, class prot
 }
 
 // countAtomic counts an atomic operation.
-func (r *Request) countAtomic(t *proto.RMATables, size int) {
+func (ls *laneSelection) countAtomic(r *Request, t *proto.RMATables, size int) {
 	if u := r.w.usage; u != nil {
 		type atomics struct {
 			tables *proto.RMATables
@@ -146,7 +146,7 @@ func (r *Request) countAtomic(t *proto.RMATables, size int) {
 }
 
 // countAsk counts the answer to an offer of n bytes.
-func (r *Request) countAsk(class proto.DataClass, offer proto.Offer, n int) {
+func (ls *laneSelection) countAsk(r *Request, class proto.DataClass, offer proto.Offer, n int) {
 	if u := r.w.usage; u != nil {
 		t := r.ep.cfg.rndv
 		u.count(r.w, r.ep.cfg, t.Ask(class, offer), n, func() proto.TableInfo { return t.ExplainAsk(class, offer) })
@@ -154,7 +154,7 @@ func (r *Request) countAsk(class proto.DataClass, offer proto.Offer, n int) {
 }
 
 // countAnswer counts the delivery of n bytes that were asked for.
-func (r *Request) countAnswer(class proto.DataClass, address bool, n int) {
+func (ls *laneSelection) countAnswer(r *Request, class proto.DataClass, address bool, n int) {
 	if u := r.w.usage; u != nil {
 		t := r.ep.cfg.rndv
 		u.count(r.w, r.ep.cfg, t.Answer(class, address), n, func() proto.TableInfo { return t.ExplainAnswer(class, address) })

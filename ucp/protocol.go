@@ -102,7 +102,7 @@ func (r *Request) hooks() *hooks { return (*hooks)(r) }
 func (h *hooks) Completed(c *uct.Completion) {
 	r, err := (*Request)(h), c.Err
 	if err != nil {
-		err = r.laneError(err)
+		err = r.w.ends.laneError(r, err)
 	}
 	r.proto.completed(r, err)
 }
@@ -137,7 +137,7 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 	switch {
 	case err == nil:
 	case err != ucs.ErrNoResource:
-		r.proto.abort(r, r.laneError(err))
+		r.proto.abort(r, r.w.ends.laneError(r, err))
 		err = nil
 	case r.lane != lane: // to queue there it must leave this queue first
 		r.state |= stateMoves

@@ -73,7 +73,7 @@ func TestRDMACM(t *testing.T) {
 			if !bytes.Equal(buf, data) {
 				t.Error("other data came")
 			}
-			if am := there.laneName(int(there.amLane())); am != c.device {
+			if am := there.w.selection.laneName(there, int(there.amLane())); am != c.device {
 				t.Errorf("over %s, want %s", am, c.device)
 			}
 			there.Close()

@@ -50,11 +50,11 @@ func (at *accountTable) reclaimHere() bool {
 	var gone, idle []*Endpoint
 	number := 0
 	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy() == nil || ep.held > 0 || ep.peer != nil && ep.peer.uuid == w.wireups.opening {
+		if at.openedBy(ep) == nil || ep.held > 0 || ep.peer != nil && ep.peer.uuid == w.wireups.opening {
 			return
 		}
 		number++
-		switch ended, quiet := ep.expendable(); {
+		switch ended, quiet := at.expendable(ep); {
 		case ended:
 			gone = append(gone, ep)
 		case quiet:
@@ -64,7 +64,7 @@ func (at *accountTable) reclaimHere() bool {
 	if gone == nil && idle != nil {
 		slices.SortFunc(idle, func(a, b *Endpoint) int { return cmp.Compare(a.charge.age, b.charge.age) })
 		gone = idle[:min(len(idle), 1+number/reclaimShare)]
-		if p := gone[0].openedBy().account(); p.ledger.Refuse(ledger.Evicted) {
+		if p := at.openedBy(gone[0]).account(); p.ledger.Refuse(ledger.Evicted) {
 			w.ctx.log.Warn("closing the oldest idle endpoints of peers to make room", zap.String("worker", w.name),
 				zap.Int("closed", len(gone)), zap.Int("of", number), zap.Error(errReclaimed))
 		}
@@ -80,7 +80,7 @@ func (at *accountTable) reclaimHere() bool {
 
 // expendable reports whether the peer is gone, or whether nothing is under way on the
 // endpoint that would be missed. Closing it has to give room.
-func (ep *Endpoint) expendable() (ended, quiet bool) {
+func (at *accountTable) expendable(ep *Endpoint) (ended, quiet bool) {
 	const busy = epRequested | epDraining | epChecking
 	quiet = ep.life.Stage == life.Serving && ep.state&busy == 0 && ep.flushes == 0 && ep.waiting.head == nil && ep.outstanding.head == nil &&
 		(ep.rma == nil || ep.rma.idle()) && (ep.am == nil || ep.am.started.head == nil && ep.am.early.head == nil) &&

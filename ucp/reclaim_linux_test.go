@@ -126,7 +126,7 @@ func TestReclaim(t *testing.T) {
 		t.Errorf("an operation has ended: %v", busy.Err())
 	}
 	c.Worker.owner.acquire()
-	c.Worker.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	c.Worker.endpoints.Each(func(ep *Endpoint) { ep.w.ends.destroy(ep, ucs.ErrCanceled) })
 	c.Worker.owner.release()
 	busy.Free()
 }

@@ -111,7 +111,7 @@ func (rs *replyState) dropSlowPeer(s *source, ep *Endpoint, err error) {
 
 // awaits reports whether the worker waits for something from the endpoint's peer, by
 // this or another endpoint.
-func (ep *Endpoint) awaits() bool {
+func (rs *replyState) awaits(ep *Endpoint) bool {
 	waits := ep.waitsForPeer()
 	if !waits && ep.peer != nil {
 		waits = slices.ContainsFunc(ep.peer.endpoints, (*Endpoint).waitsForPeer)
@@ -122,14 +122,14 @@ func (ep *Endpoint) awaits() bool {
 // waitsForPeer reports whether something of the endpoint waits for a message. Where both
 // have asked for the other's id only one request is answered: who has the id does not wait.
 func (ep *Endpoint) waitsForPeer() bool {
-	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epUnconfirmed != 0) || ep.unanswered()
+	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epUnconfirmed != 0) || ep.w.ends.unanswered(ep)
 }
 
 // stopFor stops the reading of a source because of what it owes, by answers or replies over
 // ep, if that can be and nothing is expected from there.
 func (s *source) stopFor(ep *Endpoint) bool {
 	p, ok := s.uct.Owner.(uct.SourcePauser)
-	if !ok || s.paused || ep.awaits() {
+	if !ok || s.paused || ep.w.replies.awaits(ep) {
 		return false
 	}
 	s.paused, s.resumeAt = true, s.unpromptedBytes()/2
@@ -176,8 +176,8 @@ func (replyFamily) about() familyInfo { return familyInfo{name: "replies"} }
 func (f replyFamily) start(w *Worker) { w.replies.accounting = f }
 
 // claimed and closed end the charging of replies over an endpoint.
-func (replyFamily) claimed(ep *Endpoint) { ep.forgiveReplies() }
-func (replyFamily) closed(ep *Endpoint)  { ep.forgiveReplies() }
+func (replyFamily) claimed(ep *Endpoint) { ep.w.replies.forgiveReplies(ep) }
+func (replyFamily) closed(ep *Endpoint)  { ep.w.replies.forgiveReplies(ep) }
 
 // replyAccounting is the interface to the accounts for the code of all kinds of requests.
 type replyAccounting interface {
@@ -237,17 +237,17 @@ func (r *Request) isReply() bool { return r.ep != nil && r.ep.charge.opened() }
 
 // mayHoldUpOthers reports whether the application has accepted the endpoint for a listener, and has
 // queues of active messages in which messages of other peers may wait.
-func (ep *Endpoint) mayHoldUpOthers() bool {
+func (rs *replyState) mayHoldUpOthers(ep *Endpoint) bool {
 	c := ep.conn()
 	return c != nil && !c.client && len(ep.w.am.queues) > 0
 }
 
 // inFlight charges a request that is in flight after its call, if it is a reply.
 func (replyFamily) inFlight(r *Request) {
-	if !r.isReply() && !r.ep.mayHoldUpOthers() || r.op == nil && !r.is(kindEager) || r.state&(stateCharged|stateDone) != 0 {
+	if !r.isReply() && !r.ep.w.replies.mayHoldUpOthers(r.ep) || r.op == nil && !r.is(kindEager) || r.state&(stateCharged|stateDone) != 0 {
 		return
 	}
-	b := r.ep.ensureCharge()
+	b := r.ep.w.accounts.ensureCharge(r.ep)
 	d := b.replies
 	if d == nil {
 		d = &replyCharge{ep: r.ep}
@@ -313,7 +313,7 @@ func (replyFamily) over(r *Request) {
 }
 
 // forgiveReplies ends the charging of replies: the endpoint is the application's now, or gone.
-func (ep *Endpoint) forgiveReplies() {
+func (rs *replyState) forgiveReplies(ep *Endpoint) {
 	if ep.charge == nil || ep.charge.replies == nil || ep.charge.replies.from == nil {
 		return
 	}
@@ -332,7 +332,7 @@ func (d *replyCharge) check() {
 	s, w := d.from, d.ep.w
 	limit, most := w.accounts.stopReplyBytes, w.accounts.maxReplyBytes
 	if s == nil {
-		if d.bytes > limit && !d.holding && d.ep.mayHoldUpOthers() {
+		if d.bytes > limit && !d.holding && d.ep.w.replies.mayHoldUpOthers(d.ep) {
 			d.hold(d.bytes / 2)
 		}
 		return
@@ -428,16 +428,16 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 		return r
 	}
 	f.inFlight(r) // if it is not charged yet
-	if r.releaseCaller() {
+	if r.w.replies.releaseCaller(r) {
 		return nil
 	}
-	if r.state&stateCharged != 0 && r.offersAnswer() {
+	if r.state&stateCharged != 0 && r.w.replies.offersAnswer(r) {
 		t := &c.w.replies
 		if !c.w.owner.multi {
 			t.caller = c
 		}
 		r.state |= stateAwaited
-		t.waits = append(t.waits, replyWait{r, r.progressMark()})
+		t.waits = append(t.waits, replyWait{r, r.w.replies.progressMark(r)})
 		c.w.replies.watchReplies()
 	}
 	return r
@@ -446,7 +446,7 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 // releaseCaller copies a reply that a call would wait for, if it can, and reports whether it has:
 // the reply is done for the caller. On an endpoint that was accepted, where replies are not
 // charged, the messages of the peer are held back until it has read as much.
-func (r *Request) releaseCaller() bool {
+func (rs *replyState) releaseCaller(r *Request) bool {
 	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.accounts.stopReplyBytes {
 		return false
 	}
@@ -455,18 +455,18 @@ func (r *Request) releaseCaller() bool {
 		return false
 	}
 	r.w.uctw.Push() // collected messages leave without progress
-	if !r.ownData() {
+	if !r.w.pool.ownData(r) {
 		return false
 	}
 	if d := r.ep.charge.replies; !paid && !d.holding {
 		d.hold(d.bytes - r.ackSize)
 	}
-	r.detachCaller()
+	rs.detachCaller(r)
 	return true
 }
 
 // detachCaller detaches a reply from its caller; it is freed at its end.
-func (r *Request) detachCaller() {
+func (rs *replyState) detachCaller(r *Request) {
 	r.state |= stateParams | stateFreed
 	r.onSend = endReleased
 }
@@ -480,12 +480,12 @@ func endReleased(r *Request, err error, _ any) {
 
 // offersAnswer reports whether the request offers the data of an active message to a peer
 // that has asked for an answer.
-func (r *Request) offersAnswer() bool {
+func (rs *replyState) offersAnswer(r *Request) bool {
 	return (r.is(kindOffer) || r.is(kindWrite)) && r.form.active && r.ep.held > 0
 }
 
 // progressMark measures the progress of a reply.
-func (r *Request) progressMark() int {
+func (rs *replyState) progressMark(r *Request) int {
 	n := r.offset + int(r.step)
 	if r.is(kindWrite) {
 		n += 1 + r.offer.sent
@@ -529,11 +529,11 @@ func (a *replyWait) look(w *Worker) {
 	if !w.owner.multi {
 		c = w.replies.caller
 	}
-	if c == nil || c.r != r || !r.isReply() && !r.ep.mayHoldUpOthers() {
+	if c == nil || c.r != r || !r.isReply() && !r.ep.w.replies.mayHoldUpOthers(r.ep) {
 		w.replies.remove(r) // no call waits, or it is not charged any more
 		return
 	}
-	if n := r.progressMark(); n != a.mark {
+	if n := r.w.replies.progressMark(r); n != a.mark {
 		a.mark = n
 		return
 	}
@@ -550,9 +550,9 @@ func (a *replyWait) look(w *Worker) {
 		d.hold(d.bytes - 1)
 	}
 	w.replies.remove(r)
-	if r.data.length <= w.accounts.stopReplyBytes && r.ownData() {
+	if r.data.length <= w.accounts.stopReplyBytes && r.w.pool.ownData(r) {
 		c.endEarly(nil)
-		r.detachCaller()
+		r.w.replies.detachCaller(r)
 		return
 	}
 	c.endEarly(fmt.Errorf("ucp: a reply of %d bytes that its peer does not receive delays others: it goes on, and its buffer is in use until the endpoint is closed: %w: %w",

@@ -42,7 +42,7 @@ const (
 
 // answer sends a small answer that r, a request of the library's, describes, or keeps
 // a record of it.
-func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
+func (rs *replyState) answer(ep *Endpoint, r *Request, kind answerKind, from *source) {
 	w := ep.w
 	if from.detached {
 		from = &w.accounts.unnamed
@@ -65,7 +65,7 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 	r.state &^= stateFreed
 	w.pool.dropRequest(r)
 	w.stats.Pending++
-	q := &ep.ensureCharge().answers
+	q := &ep.w.accounts.ensureCharge(ep).answers
 	q.push(rec)
 	from.addReplyBytes(answerSize)
 	if q.drain == nil {

@@ -265,10 +265,10 @@ func TestConnectedAwaitsNothing(t *testing.T) {
 		})
 	}
 	progressed(w, func() bool {
-		return ep[0].remoteID != 0 && ep[1].remoteID != 0 && !ep[0].unanswered() && !ep[1].unanswered()
+		return ep[0].remoteID != 0 && ep[1].remoteID != 0 && !ep[0].w.ends.unanswered(ep[0]) && !ep[1].w.ends.unanswered(ep[1])
 	})
 	for i := range ep {
-		if ep[i].awaits() {
+		if ep[i].w.replies.awaits(ep[i]) {
 			t.Errorf("worker %d waits for its peer, with state %b", i, ep[i].state)
 		}
 	}

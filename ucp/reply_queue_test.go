@@ -142,7 +142,7 @@ func TestUnreadAnswers(t *testing.T) {
 func TestAnswersOfFailed(t *testing.T) {
 	for _, end := range []func(ep *Endpoint){
 		func(ep *Endpoint) { ep.fail(ucs.ErrConnectionReset) },
-		func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) },
+		func(ep *Endpoint) { ep.w.ends.destroy(ep, ucs.ErrCanceled) },
 	} {
 		v := newServer(t)
 		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
@@ -248,7 +248,7 @@ func TestUnreadGets(t *testing.T) {
 			t.Fatalf("%v, dropped by %v", err, honest.dropped)
 		}
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	if s := v.Stats(); s.OwedBytes != 0 || v.rma.serving != 0 || hog.paused {
 		t.Errorf("%d bytes are owed, %d answers wait, paused %v", s.OwedBytes, v.rma.serving, hog.paused)
 	}

@@ -469,7 +469,7 @@ func (r *Request) Attr() (RequestAttr, error) {
 	}
 	switch {
 	case r.proto != nil && r.ep != nil:
-		a.Info = r.protocolName() + " " + r.ep.laneName(int(r.lane))
+		a.Info = r.protocolName() + " " + r.ep.w.selection.laneName(r.ep, int(r.lane))
 	case r.proto != nil || r.op != nil:
 		a.Info = r.protocolName()
 	case r.state&stateStream != 0:

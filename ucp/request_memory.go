@@ -22,7 +22,7 @@ type localHandle struct {
 }
 
 // memory returns the request's registrations.
-func (r *Request) memory() *requestMemory {
+func (mr *memoryRights) memory(r *Request) *requestMemory {
 	if r.mem == nil {
 		r.mem = new(requestMemory)
 	}
@@ -127,24 +127,24 @@ func (m *requestMemory) addTo(iov []uct.IOV, md uct.MemoryDomain) {
 
 // give notes registered memory that was given with an operation, if it really
 // holds the buffer.
-func (r *Request) give(m *Memory) {
+func (mr *memoryRights) give(r *Request, m *Memory) {
 	if m != nil && m.covers(r.w.ctx, &r.data) && m.use() {
-		r.memory().given = m
+		mr.memory(r).given = m
 	}
 }
 
 // handles sees to it that an operation has the handles that a domain, by its index
 // in the context, wants of what it sends or receives without copies. If it cannot
 // have them it must go another way.
-func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) bool {
+func (mr *memoryRights) handles(r *Request, md uct.MemoryDomain, index int, access uct.Access) bool {
 	if md.Attr().Flags&uct.MDFlagNeedMemh == 0 {
 		return true
 	}
-	m := r.memory()
+	m := mr.memory(r)
 	if m.has(md) {
 		return true
 	}
-	r.seekMemory(index)
+	mr.seekMemory(r, index)
 	if m.given != nil {
 		if h := m.given.handles[index]; h != nil {
 			m.handles = append(m.handles, localHandle{md: md, mem: h, borrowed: true})
@@ -165,7 +165,7 @@ func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) boo
 // seekMemory takes the registered memory that the buffer lies in, if none was given and it
 // is registered with a domain, by its index. Answers to peers do without: as long as one is
 // on its way the memory could not be closed.
-func (r *Request) seekMemory(index int) {
+func (mr *memoryRights) seekMemory(r *Request, index int) {
 	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 || r.is(kindAnswer) {
 		return
 	}
@@ -180,22 +180,22 @@ func (r *Request) seekMemory(index int) {
 }
 
 // laneHandles is handles for a lane.
-func (r *Request) laneHandles(lane uint8, access uct.Access) bool {
+func (mr *memoryRights) laneHandles(r *Request, lane uint8, access uct.Access) bool {
 	if !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
 		return true
 	}
 	md := r.ep.lanes[lane].iface.md
-	return r.handles(r.w.mds[md], md, access)
+	return mr.handles(r, r.w.mds[md], md, access)
 }
 
 // shareHandles is laneHandles for all lanes over which n bytes go.
-func (r *Request) shareHandles(lanes []memoryLane, shares *proto.LaneShares, n int, access uct.Access) bool {
+func (mr *memoryRights) shareHandles(r *Request, lanes []memoryLane, shares *proto.LaneShares, n int, access uct.Access) bool {
 	if !r.ep.cfg.needMemh {
 		return true
 	}
 	for step := range shares.Lanes() {
 		k, _, _ := shares.Part(step, n)
-		if !r.laneHandles(lanes[k].lane, access) {
+		if !mr.laneHandles(r, lanes[k].lane, access) {
 			return false
 		}
 	}
@@ -203,7 +203,7 @@ func (r *Request) shareHandles(lanes []memoryLane, shares *proto.LaneShares, n i
 }
 
 // addHandles completes the first n entries of the request's list for a lane.
-func (r *Request) addHandles(n int, lane uint8) {
+func (mr *memoryRights) addHandles(r *Request, n int, lane uint8) {
 	if r.mem == nil || len(r.mem.handles) == 0 || int(lane) >= len(r.ep.lanes) {
 		return
 	}
@@ -212,7 +212,7 @@ func (r *Request) addHandles(n int, lane uint8) {
 
 // iovec returns the request's scatter-gather list, as long as the transport
 // takes them.
-func (r *Request) iovec() []uct.IOV {
+func (mr *memoryRights) iovec(r *Request) []uct.IOV {
 	if n := r.ep.cfg.maxIOV; len(r.iov) < n {
 		r.iov = make([]uct.IOV, n)
 	}

@@ -41,19 +41,19 @@ func TestHandles(t *testing.T) {
 	list := [][]byte{make([]byte, 10), nil, make([]byte, 20), make([]byte, 30)}
 	for left := range 5 {
 		md := &fewHandles{left: left}
-		r := &Request{iov: make([]uct.IOV, 4)}
+		r := &Request{w: new(Worker), iov: make([]uct.IOV, 4)}
 		b := IOV(list...)
 		if err := r.data.initSend(nil, &b); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := r.handles(md, 0, uct.AccessLocalRead), left >= 3; got != want {
+		if got, want := r.w.rights.handles(r, md, 0, uct.AccessLocalRead), left >= 3; got != want {
 			t.Errorf("%d handles: %v, want %v", left, got, want)
 		} else if !got && md.live != 0 {
 			t.Errorf("%d handles: %d are left", left, md.live)
 		} else if got {
 			// From the middle of the first piece on.
 			n, _ := r.data.gather(r.iov, 5, 55)
-			r.memory().addTo(r.iov[:n], md)
+			r.w.rights.memory(r).addTo(r.iov[:n], md)
 			for i, e := range r.iov[:n] {
 				if e.Mem == nil || !within(e.Mem.Bytes(), e.Data) {
 					t.Errorf("entry %d of %d bytes has the handle %v", i, len(e.Data), e.Mem)
@@ -70,18 +70,18 @@ func TestHandles(t *testing.T) {
 	md := &fewHandles{}
 	mem := make([]byte, 100)
 	m := &Memory{buf: mem, handles: []uct.MemHandle{nil, plainHandle(mem)}}
-	r := &Request{iov: make([]uct.IOV, 1)}
+	r := &Request{w: new(Worker), iov: make([]uct.IOV, 1)}
 	if err := r.data.initSend(mem[10:20], nil); err != nil {
 		t.Fatal(err)
 	}
 	if m.use() {
-		r.memory().given = m
+		r.w.rights.memory(r).given = m
 	}
-	if !r.handles(md, 1, uct.AccessLocalRead) {
+	if !r.w.rights.handles(r, md, 1, uct.AccessLocalRead) {
 		t.Fatal("no handle")
 	}
 	n, _ := r.data.gather(r.iov, 0, 10)
-	r.memory().addTo(r.iov[:n], md)
+	r.w.rights.memory(r).addTo(r.iov[:n], md)
 	if r.iov[0].Mem == nil {
 		t.Error("the entry has no handle")
 	}

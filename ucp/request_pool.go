@@ -321,7 +321,7 @@ func unlink[T any](head **T, x *T, at func(*T) *links[T]) {
 
 // ownData copies the data of a send, and reports whether the caller's buffer is not used any
 // more. It is still used while the peer reads it, or a transport that cannot copy it.
-func (r *Request) ownData() bool {
+func (rp *requestPool) ownData(r *Request) bool {
 	if r.state&stateCopied != 0 {
 		return true
 	}
@@ -329,7 +329,7 @@ func (r *Request) ownData() bool {
 	if r.data.class != DatatypeContig {
 		return !rest
 	}
-	r.copyInstead()
+	rp.copyInstead(r)
 	switch r.proto.(type) {
 	case eagerShort, eagerBcopy, eagerMultiBcopy, streamMultiBcopy, rndvBcopy, putShort, putCopy, putMessages:
 	case rndvOffer:
@@ -362,13 +362,13 @@ func (r *Request) ownData() bool {
 
 // copyInstead makes a message that has not begun to leave go by copies: the registration of
 // the caller's buffer does not cover the copy.
-func (r *Request) copyInstead() {
+func (rp *requestPool) copyInstead(r *Request) {
 	if !r.mem.busy() || r.mem.given != nil || !r.pend.Queued() || r.offset > 0 || r.comp.Count > 1 {
 		return
 	}
 	switch r.proto.(type) {
 	case eagerZcopy:
-		if r.form.only.size+r.tailSize(&r.form.only.tail)+r.data.length > r.ep.cfg.maxBcopy {
+		if r.form.only.size+r.w.am.tailSize(r, &r.form.only.tail)+r.data.length > r.ep.cfg.maxBcopy {
 			return
 		}
 		r.proto = eagerBcopy{}

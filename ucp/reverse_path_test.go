@@ -97,7 +97,7 @@ func TestWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(tcpFrame(byte(proto.IDWireup), said))
-	if !ep.dest.reversePath || ep.leadsTo(addr) {
+	if !ep.dest.reversePath || ep.w.peers.leadsTo(ep, addr) {
 		t.Error("the endpoint leads to where the stranger says")
 	}
 	if _, err := v.rights.guards.put[0].register(make([]byte, 8), uct.AccessRemotePut, ep); err == nil {
@@ -115,7 +115,7 @@ func TestWayBack(t *testing.T) {
 	if mine == ep || mine.remoteID != 0 || mine.peer == ep.peer {
 		t.Error("the application got the stranger's endpoint")
 	}
-	mine.destroy(ucs.ErrCanceled)
+	mine.w.ends.destroy(mine, ucs.ErrCanceled)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestSaidDevices(t *testing.T) {
 	if !slices.Equal(ep.peer.entries, entriesOf(&peer.own.described)) {
 		t.Error("the other device is believed")
 	}
-	ep.destroy(ucs.ErrCanceled)
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
 // waits is an endpoint of the application that waits for the peer of an address. There
@@ -249,7 +249,7 @@ func (v *targetWorker) waits(a *proto.WorkerAddress) *Endpoint {
 	if err != nil {
 		v.Fatal(err)
 	}
-	ep.setPeer(p)
+	ep.w.peers.setPeer(ep, p)
 	ep.connSN = p.takeSN()
 	ep.report(life.Claim, nil)
 	v.accounts.unbound++
@@ -300,7 +300,7 @@ func TestMigratedPeer(t *testing.T) {
 				t.Error("an endpoint that the application has not asked for")
 			}
 			for _, ep := range eps {
-				ep.destroy(ucs.ErrCanceled)
+				ep.w.ends.destroy(ep, ucs.ErrCanceled)
 			}
 		})
 	}

@@ -62,12 +62,12 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 		return nil, errMissing("Endpoint.UnpackRkey", ep == nil)
 	}
 	ep.w.owner.acquire()
-	k, err := ep.unpackRkey(packed)
+	k, err := ep.w.rma.unpackRkey(ep, packed)
 	ep.w.owner.release()
 	return k, err
 }
 
-func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
+func (rm *rmaState) unpackRkey(ep *Endpoint, packed []byte) (*Rkey, error) {
 	if ep.w.ctx.params.Features&(FeatureRMA|FeatureAMO32|FeatureAMO64) == 0 {
 		return nil, fmt.Errorf("ucp: UnpackRkey needs FeatureRMA, FeatureAMO32 or FeatureAMO64: %w", ucs.ErrInvalidParam)
 	}
@@ -116,7 +116,7 @@ func (k *Rkey) resolve() error {
 
 // resolveKeys does that for the keys that were unpacked before there were lanes. One that
 // a lane has no use for is closed: what needs it fails.
-func (ep *Endpoint) resolveKeys() {
+func (rm *rmaState) resolveKeys(ep *Endpoint) {
 	for k := ep.w.rma.keys; k != nil; {
 		next := k.next
 		if k.ep == ep && k.tables == nil {
@@ -162,21 +162,21 @@ func (w *Worker) closeKeys() error {
 }
 
 // way is a lane as a way, without a key.
-func (ep *Endpoint) way(lane uint8) rkeyWay {
+func (rm *rmaState) way(ep *Endpoint, lane uint8) rkeyWay {
 	i := ep.lanes[lane].iface
 	return rkeyWay{lane: lane, mdIndex: uint8(i.md), md: ep.w.mds[i.md], attr: i.attr, name: i.attr.Resource.String()}
 }
 
 // addWay notes a lane if it opens the memory.
 func (k *Rkey) addWay(lane uint8) error {
-	way := k.ep.way(lane)
+	way := k.ep.w.rma.way(k.ep, lane)
 	md := way.md
 	blob, has := k.key.Key(k.ep.cfg.chosen.Lanes[lane].DstMD)
 	if md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
 		if !has {
 			return nil
 		}
-		key, err := k.ep.unpackKey(md, blob)
+		key, err := k.ep.w.rndv.unpackKey(k.ep, md, blob)
 		switch {
 		case errors.Is(err, ucs.ErrInvalidParam):
 			return fmt.Errorf("ucp: remote key for %s: %w", way.name, err)
@@ -192,7 +192,7 @@ func (k *Rkey) addWay(lane uint8) error {
 
 // choose decides which way each kind of operation takes.
 func (k *Rkey) choose() {
-	k.tables = k.ep.rmaTables(k)
+	k.tables = k.ep.w.rma.rmaTables(k.ep, k)
 	way := func(i int) *rkeyWay {
 		if i < 0 {
 			return nil
@@ -294,7 +294,7 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 			return b, err
 		}
 	}
-	return nil, k.ep.nameIn(fmt.Errorf("no lane maps the peer's memory: %w", ucs.ErrUnreachable))
+	return nil, k.ep.w.ends.nameIn(k.ep, fmt.Errorf("no lane maps the peer's memory: %w", ucs.ErrUnreachable))
 }
 
 // String returns the way that each kind of operation takes.

@@ -60,7 +60,12 @@ func (rmaFamily) purge(ep *Endpoint, err error) {
 	}
 }
 
-func (rmaFamily) explain(ep *Endpoint, _ *epConfig) []proto.TableInfo { return ep.explainRMA() }
+func (rmaFamily) explain(ep *Endpoint, _ *epConfig) []proto.TableInfo {
+	if ep == nil {
+		return nil
+	}
+	return ep.w.rma.explainRMA(ep)
+}
 
 // accessState is what a one-sided operation keeps.
 type accessState struct {
@@ -88,24 +93,26 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	}
 	w := ep.w
 	if !w.owner.tryAcquire() {
-		return ep.leaveAccess(startPut, &callPut, buf, raddr, key, p)
+		return ep.w.rma.leaveAccess(ep, startPut, &callPut, buf, raddr, key, p)
 	}
-	r, err := ep.beginPut(buf, raddr, key, p)
+	r, err := ep.w.rma.beginPut(ep, buf, raddr, key, p)
 	w.owner.release()
 	return r, err
 }
 
 // leaveAccess leaves a put or get to the goroutine that has the worker.
-func (ep *Endpoint) leaveAccess(start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) leaveAccess(ep *Endpoint, start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	c := ep.w.newCall(start).with(p)
 	c.ep, c.buf, c.raddr, c.key, c.rule = ep, buf, raddr, key, rule
 	return c.delegate()
 }
 
-func startPut(c *call) (*Request, error) { return c.ep.beginPut(c.buf, c.raddr, c.key, c.p) }
+func startPut(c *call) (*Request, error) {
+	return c.ep.w.rma.beginPut(c.ep, c.buf, c.raddr, c.key, c.p)
+}
 
 // beginPut starts a put; a short one is one call of the transport.
-func (ep *Endpoint) beginPut(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) beginPut(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plainSend()) {
 		way := key.putShort
@@ -123,9 +130,9 @@ func (ep *Endpoint) beginPut(buf []byte, raddr uint64, key *Rkey, p *RequestPara
 }
 
 func (ep *Endpoint) put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	r, err := ep.describeAccess(&callPut, buf, raddr, key, p)
+	r, err := ep.w.rma.describeAccess(ep, &callPut, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
-		return ep.accessNothing(r, err)
+		return ep.w.rma.accessNothing(ep, r, err)
 	}
 	ep.w.stats.Puts++
 	r.op = putOperation{}
@@ -148,23 +155,23 @@ func (putOperation) choose(r *Request) (protocol, error) {
 	}
 	class := r.class()
 	way := k.tables.Put(class).Lookup(r.data.length)
-	if way == proto.ProtoPutZcopy && !r.onRails(k.tables.PutRails(), uct.AccessLocalRead) {
+	if way == proto.ProtoPutZcopy && !r.w.rma.onRails(r, k.tables.PutRails(), uct.AccessLocalRead) {
 		class = proto.DataGeneric
 		way = k.tables.Put(class).Lookup(r.data.length)
 	}
-	r.countAccess(k.tables, k.tables.Put(class), class)
+	r.w.selection.countAccess(r, k.tables, k.tables.Put(class), class)
 	switch way {
 	case proto.ProtoPutShort:
-		r.split()
-		return putShort{}, r.take(k.putShort)
+		r.w.rma.split(r)
+		return putShort{}, r.w.rma.take(r, k.putShort)
 	case proto.ProtoPutBcopy:
-		r.split()
-		return putCopy{}, r.take(k.putBcopy)
+		r.w.rma.split(r)
+		return putCopy{}, r.w.rma.take(r, k.putBcopy)
 	case proto.ProtoPutZcopy:
-		return putZcopy{}, r.take(k.putZcopy)
+		return putZcopy{}, r.w.rma.take(r, k.putZcopy)
 	}
-	r.split()
-	r.ep.markMessages()
+	r.w.rma.split(r)
+	r.ep.w.rma.markMessages(r.ep)
 	return putMessages{}, nil
 }
 
@@ -178,20 +185,22 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	}
 	w := ep.w
 	if !w.owner.tryAcquire() {
-		return ep.leaveAccess(startGet, &callGet, buf, raddr, key, p)
+		return ep.w.rma.leaveAccess(ep, startGet, &callGet, buf, raddr, key, p)
 	}
-	r, err := ep.beginGet(buf, raddr, key, p)
+	r, err := ep.w.rma.beginGet(ep, buf, raddr, key, p)
 	w.owner.release()
 	return r, err
 }
 
-func startGet(c *call) (*Request, error) { return c.ep.beginGet(c.buf, c.raddr, c.key, c.p) }
+func startGet(c *call) (*Request, error) {
+	return c.ep.w.rma.beginGet(c.ep, c.buf, c.raddr, c.key, c.p)
+}
 
 // beginGet starts a get; a short one is one call of the transport.
-func (ep *Endpoint) beginGet(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) beginGet(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plainSend()) {
-		r, err := ep.getDirect(buf, raddr, key, p)
+		r, err := rm.getDirect(ep, buf, raddr, key, p)
 		if err != ucs.ErrNoResource {
 			return r, err
 		}
@@ -200,9 +209,9 @@ func (ep *Endpoint) beginGet(buf []byte, raddr uint64, key *Rkey, p *RequestPara
 }
 
 func (ep *Endpoint) get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	r, err := ep.describeAccess(&callGet, buf, raddr, key, p)
+	r, err := ep.w.rma.describeAccess(ep, &callGet, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
-		return ep.accessNothing(r, err)
+		return ep.w.rma.accessNothing(ep, r, err)
 	}
 	ep.w.stats.Gets++
 	r.op = getOperation{}
@@ -222,27 +231,27 @@ func (getOperation) choose(r *Request) (protocol, error) {
 	}
 	class := r.class()
 	way := k.tables.Get(class).Lookup(r.data.length)
-	if way == proto.ProtoGetZcopy && !r.onRails(k.tables.GetRails(), uct.AccessLocalWrite) {
+	if way == proto.ProtoGetZcopy && !r.w.rma.onRails(r, k.tables.GetRails(), uct.AccessLocalWrite) {
 		class = proto.DataGeneric
 		way = k.tables.Get(class).Lookup(r.data.length)
 	}
-	r.countAccess(k.tables, k.tables.Get(class), class)
+	r.w.selection.countAccess(r, k.tables, k.tables.Get(class), class)
 	switch way {
 	case proto.ProtoGetBcopy:
-		r.split()
-		return getCopy{}, r.take(k.getBcopy)
+		r.w.rma.split(r)
+		return getCopy{}, r.w.rma.take(r, k.getBcopy)
 	case proto.ProtoGetZcopy:
-		return getZcopy{}, r.take(k.getZcopy)
+		return getZcopy{}, r.w.rma.take(r, k.getZcopy)
 	}
-	return getMessages{}, r.askedFor()
+	return getMessages{}, r.w.rma.askedFor(r)
 }
 
 // getDirect reads in the call if the transport does, or lends it a request for
 // the time after.
-func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) getDirect(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w, way := ep.w, key.getBcopy
 	r := w.pool.spare // used only if the operation goes on after the call
-	a := r.accessing()
+	a := rm.accessing(r)
 	r.data.initRecv(buf, nil)
 	r.proto, a.arrived = getCopy{}, 0
 	err := ep.lanes[way.lane].remote.GetBcopy(r.hooks(), len(buf), raddr, way.key, &r.comp)
@@ -273,7 +282,7 @@ func (r *Request) adoptSpare(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestPa
 }
 
 // accessing returns the request's state of a one-sided operation.
-func (r *Request) accessing() *accessState {
+func (rm *rmaState) accessing(r *Request) *accessState {
 	if r.access == nil {
 		r.access = new(accessState)
 	}
@@ -281,9 +290,9 @@ func (r *Request) accessing() *accessState {
 }
 
 // target makes the request one on the peer's memory at addr.
-func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
+func (rm *rmaState) target(r *Request, ep *Endpoint, key *Rkey, addr uint64) *accessState {
 	ep.flow()
-	a := r.accessing()
+	a := rm.accessing(r)
 	if r.ep == nil { // one of the library's has its endpoint
 		r.bind(ep)
 	}
@@ -295,7 +304,7 @@ func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
 }
 
 // describeAccess checks the parameters of a put or get and makes its request.
-func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (rm *rmaState) describeAccess(ep *Endpoint, c *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if err := c.check(buf, p); err != nil {
 		return nil, err
@@ -337,14 +346,14 @@ func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *R
 		w.pool.dropRequest(r)
 		return nil, err
 	}
-	r.give(p.Memory)
-	r.target(ep, key, raddr)
+	r.w.rights.give(r, p.Memory)
+	rm.target(r, ep, key, raddr)
 	return r, nil
 }
 
 // accessNothing is the result of an operation on no bytes, or of one that was
 // refused.
-func (ep *Endpoint) accessNothing(r *Request, err error) (*Request, error) {
+func (rm *rmaState) accessNothing(ep *Endpoint, r *Request, err error) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +374,7 @@ func (ep *Endpoint) ready() bool {
 }
 
 // take sets the lane of a direct operation.
-func (r *Request) take(way *rkeyWay) error {
+func (rm *rmaState) take(r *Request, way *rkeyWay) error {
 	r.access.route, r.lane = way, way.lane
 	r.ep.markDirect()
 	return nil
@@ -378,15 +387,15 @@ func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 	switch short, bcopy := key.putShort, key.putBcopy; {
 	case !ep.ready():
 	case short != nil && r.data.class == DatatypeContig && n <= short.attr.Put.MaxShort:
-		r.take(short)
-		err = r.putShortPiece(n)
+		r.w.rma.take(r, short)
+		err = r.w.rma.putShortPiece(r, n)
 	case bcopy != nil && n <= bcopy.attr.Put.MaxBcopy:
 		r.proto = putCopy{}
-		r.take(bcopy)
+		r.w.rma.take(r, bcopy)
 		err = r.putCopyPiece(n)
 	case short == nil && bcopy == nil && ep.remoteID != 0 && n <= ep.cfg.maxBcopy-proto.PutSize:
 		r.proto = putMessages{}
-		ep.markMessages()
+		ep.w.rma.markMessages(ep)
 		err = sendPut(r, uct.SendNow)
 	}
 	ep.w.pool.dropRequest(r)
@@ -399,7 +408,7 @@ const never = math.MaxInt
 // rmaTables returns the tables for the memory of a key. Keys that the same lanes
 // open share them. A lane is taken for what the selection chose it for, and for
 // anything it is able to where nothing was chosen and it is that of messages.
-func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
+func (rm *rmaState) rmaTables(ep *Endpoint, k *Rkey) *proto.RMATables {
 	var lanes uint64
 	for i := range k.ways {
 		lanes |= 1 << k.ways[i].lane
@@ -463,8 +472,8 @@ func (rm *rmaState) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
 // explainRMA returns the tables for one-sided operations with their reasons: those
 // of the endpoint's keys, or without any those of a key that opens every lane. Keys have none
 // as long as there are no lanes.
-func (ep *Endpoint) explainRMA() []proto.TableInfo {
-	if ep == nil || len(ep.lanes) == 0 {
+func (rm *rmaState) explainRMA(ep *Endpoint) []proto.TableInfo {
+	if len(ep.lanes) == 0 {
 		return nil
 	}
 	var list []proto.TableInfo
@@ -483,9 +492,9 @@ func (ep *Endpoint) explainRMA() []proto.TableInfo {
 	if list == nil {
 		k := &Rkey{ep: ep}
 		for i := range ep.lanes {
-			k.ways = append(k.ways, ep.way(uint8(i)))
+			k.ways = append(k.ways, rm.way(ep, uint8(i)))
 		}
-		add(ep.rmaTables(k))
+		add(rm.rmaTables(ep, k))
 	}
 	return list
 }

@@ -12,7 +12,7 @@ import (
 type direct struct{ basics }
 
 // release ends the count of an operation in pieces.
-func (direct) release(r *Request) { r.unsplit() }
+func (direct) release(r *Request) { r.w.rma.unsplit(r) }
 
 // putShort writes a piece after the other, each in one short call.
 type putShort struct{ direct }
@@ -23,7 +23,7 @@ func (putShort) about() protocolInfo {
 
 func (putShort) progress(r *Request) error {
 	most := r.access.route.attr.Put.MaxShort
-	return r.inPieces(func(n int) error { return r.putShortPiece(min(n, most)) })
+	return r.w.rma.inPieces(r, func(n int) error { return r.w.rma.putShortPiece(r, min(n, most)) })
 }
 
 // putCopy writes a piece after the other, each copied into the transport's buffer.
@@ -33,7 +33,7 @@ func (putCopy) about() protocolInfo {
 	return protocolInfo{name: "put copy-in", kind: kindAccess, needs: needFence}
 }
 
-func (putCopy) progress(r *Request) error { return r.inPieces(r.putCopyPiece) }
+func (putCopy) progress(r *Request) error { return r.w.rma.inPieces(r, r.putCopyPiece) }
 
 // pack writes the piece at the request's offset.
 func (putCopy) pack(r *Request, dst []byte) int {
@@ -41,7 +41,7 @@ func (putCopy) pack(r *Request, dst []byte) int {
 }
 
 // putShortPiece writes the next n bytes in one call.
-func (r *Request) putShortPiece(n int) error {
+func (rm *rmaState) putShortPiece(r *Request, n int) error {
 	a := r.access
 	err := r.ep.remote(r.lane).PutShort(r.data.buf[r.offset:r.offset+n], a.addr+uint64(r.offset), a.route.key)
 	if err == nil {
@@ -75,10 +75,10 @@ func (putZcopy) about() protocolInfo {
 func (putZcopy) progress(r *Request) error {
 	a := r.access
 	for ; int(r.step) < a.shares.Lanes(); r.step++ {
-		end := r.takeRail()
+		end := r.w.rma.takeRail(r)
 		ue, l := r.ep.remote(r.lane), &a.route.attr.Put
 		for r.offset < end {
-			n := r.gatherFor(l, end)
+			n := r.w.rma.gatherFor(r, l, end)
 			r.comp.Count++
 			err := ue.PutZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
@@ -92,11 +92,11 @@ func (putZcopy) progress(r *Request) error {
 
 // onRails makes the request one over the lanes of the key that share it, if it has the
 // handles that they want.
-func (r *Request) onRails(shares *proto.LaneShares, access uct.Access) bool {
+func (rm *rmaState) onRails(r *Request, shares *proto.LaneShares, access uct.Access) bool {
 	ways := r.access.key.ways
 	for step := range shares.Lanes() {
 		i, from, to := shares.Part(step, r.data.length)
-		if from < to && !r.handles(ways[i].md, int(ways[i].mdIndex), access) {
+		if from < to && !r.w.rights.handles(r, ways[i].md, int(ways[i].mdIndex), access) {
 			return false
 		}
 	}
@@ -105,7 +105,7 @@ func (r *Request) onRails(shares *proto.LaneShares, access uct.Access) bool {
 }
 
 // takeRail takes the lane that is next and returns where its part ends.
-func (r *Request) takeRail() (end int) {
+func (rm *rmaState) takeRail(r *Request) (end int) {
 	a := r.access
 	i, _, end := a.shares.Part(int(r.step), r.data.length)
 	a.route, r.lane = &a.ways[i], a.ways[i].lane
@@ -114,8 +114,8 @@ func (r *Request) takeRail() (end int) {
 
 // gatherFor lists the memory of the next zero-copy call of a direct operation, up to an
 // end.
-func (r *Request) gatherFor(l *uct.RMALimits, end int) int {
-	list := r.iovec()
+func (rm *rmaState) gatherFor(r *Request, l *uct.RMALimits, end int) int {
+	list := r.w.rights.iovec(r)
 	var n int
 	n, r.frag = r.data.gather(list[:min(max(l.MaxIOV, 1), len(list))], r.offset, min(end-r.offset, l.MaxZcopy))
 	if r.mem != nil && len(r.mem.handles) > 0 {
@@ -170,10 +170,10 @@ func (getZcopy) about() protocolInfo {
 func (getZcopy) progress(r *Request) error {
 	a := r.access
 	for ; int(r.step) < a.shares.Lanes(); r.step++ {
-		end := r.takeRail()
+		end := r.w.rma.takeRail(r)
 		ue, l := r.ep.remote(r.lane), &a.route.attr.Get
 		for r.offset < end {
-			n := r.gatherFor(l, end)
+			n := r.w.rma.gatherFor(r, l, end)
 			r.comp.Count++
 			err := ue.GetZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
@@ -202,7 +202,7 @@ type copyFlow struct {
 
 // split counts an operation that will go on in pieces, before it starts: fences and
 // flushes must know of it.
-func (r *Request) split() {
+func (rm *rmaState) split(r *Request) {
 	if r.data.length <= copyPiece {
 		return
 	}
@@ -215,7 +215,7 @@ func (r *Request) split() {
 }
 
 // unsplit ends that, and lets flushes go on that waited for it.
-func (r *Request) unsplit() {
+func (rm *rmaState) unsplit(r *Request) {
 	if r.state&stateSplit != 0 {
 		r.state &^= stateSplit
 		r.ep.rma.copies.leave(r.access.epoch)
@@ -224,7 +224,7 @@ func (r *Request) unsplit() {
 
 // inPieces calls a function for the bytes that one round of progress may copy, up
 // to n in one call, and ends the operation behind the last.
-func (r *Request) inPieces(copyUpTo func(n int) error) error {
+func (rm *rmaState) inPieces(r *Request, copyUpTo func(n int) error) error {
 	for end := r.offset + copyPiece; r.offset < r.data.length; {
 		if r.offset >= end {
 			r.requeue()

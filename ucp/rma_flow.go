@@ -38,8 +38,8 @@ func (ep *Endpoint) flow() *rmaFlow {
 	return ep.rma
 }
 
-func (ep *Endpoint) markDirect()   { ep.flow().direct = true }
-func (ep *Endpoint) markMessages() { ep.flow().messages = true }
+func (ep *Endpoint) markDirect()               { ep.flow().direct = true }
+func (rm *rmaState) markMessages(ep *Endpoint) { ep.flow().messages = true }
 
 // reached reports whether count n has come to where it was at mark.
 func reached(n, mark uint32) bool { return int32(n-mark) >= 0 }
@@ -56,7 +56,7 @@ func (f *rmaFlow) idle() bool { return f.completed == f.posted && f.answered == 
 func (f *rmaFlow) advance() {
 	for r := f.flushing.head; r != nil && f.settled(r); r = f.flushing.head {
 		f.flushing.remove(r)
-		r.flushed(nil)
+		r.w.rma.flushed(r, nil)
 	}
 }
 
@@ -66,23 +66,23 @@ func (f *rmaFlow) advance() {
 func lanesFlushed(r *Request, err error) {
 	f := r.ep.rma
 	if err != nil || f == nil {
-		r.flushed(err)
+		r.w.rma.flushed(r, err)
 		return
 	}
 	r.flush.posted, r.flush.asked = f.posted, f.asked
 	if f.settled(r) {
-		r.flushed(nil)
+		r.w.rma.flushed(r, nil)
 		return
 	}
 	if err := r.ep.gone(); err != nil {
-		r.flushed(err)
+		r.w.rma.flushed(r, err)
 		return
 	}
 	f.flushing.push(r)
 }
 
 // flushed is told that nothing is left to wait for.
-func (r *Request) flushed(err error) { r.finish(err) }
+func (rm *rmaState) flushed(r *Request, err error) { r.finish(err) }
 
 // addCompletionOwed tells the peer that one of its puts or posted atomic operations
 // is done. What cannot leave at once is counted, not queued: a peer that does
@@ -188,12 +188,12 @@ func (w *Worker) Fence() error {
 		return errMissing("Worker.Fence", w == nil)
 	}
 	w.owner.acquire()
-	err := w.rma.fence()
+	err := w.rma.fenceAll()
 	w.owner.release()
 	return err
 }
 
-func (rm *rmaState) fence() error {
+func (rm *rmaState) fenceAll() error {
 	w := rm.w
 	if w.closed {
 		return w.closedFor("Fence")
@@ -203,18 +203,18 @@ func (rm *rmaState) fence() error {
 		if ep.err != nil || ep.rma == nil || ep.life.Stage == life.Gone {
 			return
 		}
-		if err := ep.fence(); err != nil && first == nil {
+		if err := rm.fenceEndpoint(ep); err != nil && first == nil {
 			first = err
 		}
 	})
 	return first
 }
 
-// fence orders the operations of an endpoint: at once, or if operations wait, whose
+// fenceEndpoint orders the operations of an endpoint: at once, or if operations wait, whose
 // ways are not known yet, behind them.
-func (ep *Endpoint) fence() error {
-	if ep.waiting.head == nil && !ep.fenceNeedsFlush() {
-		return ep.fenceLane()
+func (rm *rmaState) fenceEndpoint(ep *Endpoint) error {
+	if ep.waiting.head == nil && !rm.fenceNeedsFlush(ep) {
+		return rm.fenceLane(ep)
 	}
 	r := ep.control(nil)
 	r.op, r.step = fenceOperation{}, 0
@@ -228,7 +228,7 @@ type fenceOperation struct{}
 func (fenceOperation) name() string { return "fence" }
 
 func (fenceOperation) choose(r *Request) (protocol, error) {
-	if r.ep.fenceNeedsFlush() {
+	if r.ep.w.rma.fenceNeedsFlush(r.ep) {
 		return fence{}, nil
 	}
 	return plainFence{}, nil
@@ -240,7 +240,7 @@ type plainFence struct{ basics }
 func (plainFence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
 
 func (plainFence) progress(r *Request) error {
-	err := r.ep.fenceLane()
+	err := r.ep.w.rma.fenceLane(r.ep)
 	if err == nil {
 		r.finish(nil)
 	}
@@ -251,7 +251,7 @@ func (plainFence) progress(r *Request) error {
 // anything else starts: several connections keep no order, nor do writes that
 // messages may overtake. Nor do messages, which the peer's worker carries out, with what
 // reaches memory without it.
-func (ep *Endpoint) fenceNeedsFlush() bool {
+func (rm *rmaState) fenceNeedsFlush(ep *Endpoint) bool {
 	f := ep.flow()
 	if !f.direct && !f.messages {
 		return false
@@ -269,7 +269,7 @@ func (ep *Endpoint) fenceNeedsFlush() bool {
 
 // fenceLane orders what was started on the one connection there is. What waits in
 // its queue keeps its order anyway.
-func (ep *Endpoint) fenceLane() error {
+func (rm *rmaState) fenceLane(ep *Endpoint) error {
 	if f := ep.rma; !f.direct && !f.messages {
 		return nil
 	}

@@ -27,11 +27,11 @@ func (putMessages) about() protocolInfo {
 // progress sends what the transport takes, as far as that is not too much for one
 // round of progress.
 func (putMessages) progress(r *Request) error {
-	return r.inPieces(func(int) error { return sendPut(r, 0) })
+	return r.w.rma.inPieces(r, func(int) error { return sendPut(r, 0) })
 }
 
 // release ends the count of an operation in pieces.
-func (putMessages) release(r *Request) { r.unsplit() }
+func (putMessages) release(r *Request) { r.w.rma.unsplit(r) }
 
 // sendPut sends the piece at the request's offset. The message is a copy: it
 // does not matter when it leaves.
@@ -62,18 +62,18 @@ func (putMessages) pack(r *Request, dst []byte) int {
 }
 
 // askedFor gives an operation that the peer answers with data an id for that.
-func (r *Request) askedFor() error {
+func (rm *rmaState) askedFor(r *Request) error {
 	if r.localID = r.w.pool.requestIDs.Put(r); r.localID == 0 {
 		return ucs.ErrNoMemory
 	}
-	r.ep.markMessages()
+	r.ep.w.rma.markMessages(r.ep)
 	return nil
 }
 
 // ask sends a message that is answered with data and waits for that, in the
 // endpoint's list of outstanding requests. The data may arrive inside the call, so
 // nothing is done after it.
-func (r *Request) ask(id proto.AMID) error {
+func (rm *rmaState) ask(r *Request, id proto.AMID) error {
 	if r.list == nil {
 		r.await()
 	}
@@ -88,7 +88,7 @@ func (r *Request) ask(id proto.AMID) error {
 }
 
 // answered ends an operation whose answer is complete.
-func (r *Request) answered() {
+func (rm *rmaState) answered(r *Request) {
 	f := r.ep.flow()
 	f.answered++
 	r.finish(nil)
@@ -102,7 +102,7 @@ func (getMessages) about() protocolInfo {
 	return protocolInfo{name: "get by messages", kind: kindGet, needs: needID | needFence}
 }
 
-func (getMessages) progress(r *Request) error { return r.ask(proto.IDGetReq) }
+func (getMessages) progress(r *Request) error { return r.w.rma.ask(r, proto.IDGetReq) }
 
 func (getMessages) pack(r *Request, dst []byte) int {
 	return proto.GetReq{
@@ -135,7 +135,7 @@ func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 	}
 	r.data.unpackAt(payload, h.Offset) // does not fail: not a generic datatype
 	if a.arrived += len(payload); a.arrived == r.data.length {
-		r.answered()
+		rm.answered(r)
 	}
 	return nil
 }
@@ -161,10 +161,10 @@ const maxServing = 1 << 16
 // mayNotAsk reports whether too much is unanswered.
 func (s *source) mayNotAsk() bool { return s.replyBytes >= maxServing*requestSize }
 
-// target returns the endpoint that a message names, and the memory it is about,
+// messageTarget returns the endpoint that a message names, and the memory it is about,
 // acquired; the memory of no bytes is nil. A message for a closed endpoint is
 // refused too: its sender would wait for the answer for ever.
-func (rm *rmaState) target(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *regions.Region, []byte, error) {
+func (rm *rmaState) messageTarget(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *regions.Region, []byte, error) {
 	w := rm.w
 	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
@@ -177,10 +177,10 @@ func (rm *rmaState) target(src *uct.Source, id proto.EndpointID, addr uint64, n 
 	if n == 0 {
 		return ep, nil, nil, nil
 	}
-	r, b := w.ctx.table.Find(addr, n, want, ep.identity())
+	r, b := w.ctx.table.Find(addr, n, want, ep.w.rights.identity(ep))
 	if r == nil {
 		if src == nil {
-			ep.reject()
+			rm.reject(ep)
 		}
 		return nil, nil, nil, rm.denied(addr, n, want)
 	}
@@ -189,12 +189,12 @@ func (rm *rmaState) target(src *uct.Source, id proto.EndpointID, addr uint64, n 
 
 // reject tells the peer that its endpoint is of no use, where there is no
 // connection to drop: transports whose peers share a queue.
-func (ep *Endpoint) reject() {
+func (rm *rmaState) reject(ep *Endpoint) {
 	if ep.remoteID == 0 || ep.state&epRejected != 0 {
 		return
 	}
 	ep.state |= epRejected
-	ep.sendWireup(proto.WireupEpRemoved, ep.remoteID, ep.w.own.emptyAddress())
+	ep.w.wireups.sendWireup(ep, proto.WireupEpRemoved, ep.remoteID, ep.w.own.emptyAddress())
 }
 
 // denied is the error for an access to memory that is not registered for it.
@@ -222,7 +222,7 @@ func (rm *rmaState) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	ep, mem, dst, err := rm.target(source, h.EpID, h.Address, len(payload), uct.AccessRemotePut)
+	ep, mem, dst, err := rm.messageTarget(source, h.EpID, h.Address, len(payload), uct.AccessRemotePut)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (rm *rmaState) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	if from.mayNotAsk() {
 		return w.logMalformed(errServing)
 	}
-	ep, mem, src, err := rm.target(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
+	ep, mem, src, err := rm.messageTarget(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
 	if err != nil {
 		return err
 	}
@@ -303,10 +303,10 @@ func (getReply) progress(r *Request) error {
 	for first := true; first || r.offset < r.data.length; first = false {
 		r.comp.Count++
 		var err error
-		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
+		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.w.rights.laneHandles(r, r.ep.amLane(), uct.AccessLocalRead) {
 			var n int
-			n, r.frag = r.data.gather(r.iovec(), r.offset, c.maxZcopy-proto.GetRepSize)
-			r.addHandles(n, r.ep.amLane())
+			n, r.frag = r.data.gather(r.w.rights.iovec(r), r.offset, c.maxZcopy-proto.GetRepSize)
+			r.w.rights.addHandles(r, n, r.ep.amLane())
 			r.step = stepGathered
 			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDGetRep), r.hooks(), r.iov[:n], 0, &r.comp)
 		} else {

@@ -94,37 +94,37 @@ func (rndvATP) about() protocolInfo { return protocolInfo{name: "rndv atp"} }
 func (rndvATS) progress(r *Request) error { return r.sendControl(proto.IDRndvATS, 0) }
 func (rndvATP) progress(r *Request) error { return r.sendControl(proto.IDRndvATP, 0) }
 
-func (rndvATS) pack(r *Request, dst []byte) int { return r.packAck(dst) }
-func (rndvATP) pack(r *Request, dst []byte) int { return r.packAck(dst) }
+func (rndvATS) pack(r *Request, dst []byte) int { return r.w.rndv.packAck(r, dst) }
+func (rndvATP) pack(r *Request, dst []byte) int { return r.w.rndv.packAck(r, dst) }
 
-func (r *Request) packAck(dst []byte) int {
+func (rv *rndvState) packAck(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: r.ackStatus, Size: r.ackSize, HasSize: true}.Put(dst)
 }
 
 // sendATS ends a rendezvous of the peer's with the data taken, not wanted, or, by
 // status, not to be had.
-func (ep *Endpoint) sendATS(req proto.RequestID, size int, status ucs.Status) {
-	ep.sendAck(rndvATS{}, answerATS, req, size, status)
+func (rv *rndvState) sendATS(ep *Endpoint, req proto.RequestID, size int, status ucs.Status) {
+	rv.sendAck(ep, rndvATS{}, answerATS, req, size, status)
 }
 
 // sendAbort ends a rendezvous of ours with size bytes missing.
-func (ep *Endpoint) sendAbort(req proto.RequestID, size int) {
-	ep.sendAck(rndvATP{}, answerATP, req, size, ucs.ErrCanceled)
+func (rv *rndvState) sendAbort(ep *Endpoint, req proto.RequestID, size int) {
+	rv.sendAck(ep, rndvATP{}, answerATP, req, size, ucs.ErrCanceled)
 }
 
-func (ep *Endpoint) sendAck(p protocol, kind answerKind, req proto.RequestID, size int, status ucs.Status) {
+func (rv *rndvState) sendAck(ep *Endpoint, p protocol, kind answerKind, req proto.RequestID, size int, status ucs.Status) {
 	r := ep.control(p)
 	r.peerID, r.ackSize, r.ackStatus = uint64(req), size, status
-	ep.answer(r, kind, ep.answerSource())
+	ep.w.replies.answer(ep, r, kind, ep.w.replies.answerSource(ep))
 }
 
 // answerSource is who pays for an answer over the endpoint: who has just asked, or else who
 // opened it, as far as that is known.
-func (ep *Endpoint) answerSource() *source {
+func (rs *replyState) answerSource(ep *Endpoint) *source {
 	if s := ep.w.accounts.offerSource; s != nil {
 		return s
 	}
-	if s := ep.openedBy(); s != nil {
+	if s := ep.w.accounts.openedBy(ep); s != nil {
 		return s
 	}
 	return &ep.w.accounts.unnamed
@@ -175,14 +175,14 @@ func (rv *rndvState) messageKeys(c *epConfig) (k messageKeys) {
 
 // exposeMemory opens the request's memory to the peer, of domains with keys those that
 // are given, and returns its address, 0 if it stays closed.
-func (r *Request) exposeMemory(buf []byte, guards []guard, domains []uint8, access uct.Access) uint64 {
-	m := r.memory()
+func (rv *rndvState) exposeMemory(r *Request, buf []byte, guards []guard, domains []uint8, access uct.Access) uint64 {
+	m := r.w.rights.memory(r)
 	addr := m.expose(buf, guards, access, r.ep)
 	if addr == 0 {
 		return 0
 	}
 	if len(domains) > 0 {
-		r.seekMemory(int(domains[0]))
+		r.w.rights.seekMemory(r, int(domains[0]))
 	}
 	for _, md := range domains {
 		if !m.open(r.w.mds[md], md, buf, access) {
@@ -274,11 +274,11 @@ func anyKeyed(lanes []memoryLane) bool {
 }
 
 // keyOf is the key for a lane, nil where none is needed. It is valid until the next call.
-func (r *Request) keyOf(k *peerKeys, lanes []memoryLane, i int) *uct.Rkey {
+func (rv *rndvState) keyOf(r *Request, k *peerKeys, lanes []memoryLane, i int) *uct.Rkey {
 	if !lanes[i].keyed {
 		return nil
 	}
-	m := r.memory()
+	m := r.w.rights.memory(r)
 	m.rkey.Value = k[i]
 	return &m.rkey
 }

@@ -50,18 +50,18 @@ func (rndvPtr) progress(r *Request) error {
 	src, err := w.mds[a.md].RkeyPtr(a.key, f.source+uint64(r.offset), n)
 	var failed error // of the receiver's datatype
 	if err == nil {
-		failed, err = r.unpackMapped(src)
+		failed, err = r.w.rndv.unpackMapped(r, src)
 	}
 	r.offset += n
 	switch {
 	case failed != nil:
-		r.ep.sendATS(proto.RequestID(r.peerID), f.size, ucs.OK) // the sender is not to blame
+		r.ep.w.rndv.sendATS(r.ep, proto.RequestID(r.peerID), f.size, ucs.OK) // the sender is not to blame
 		r.finish(failed)
 	case err == nil && r.offset < f.size:
 		w.copying.unpop(r)
 	default:
-		r.detach()
-		r.fetched(err)
+		r.w.rndv.detach(r)
+		r.w.rndv.fetched(r, err)
 	}
 	return nil
 }
@@ -69,13 +69,13 @@ func (rndvPtr) progress(r *Request) error {
 // release ends the use of the mapping.
 func (rndvPtr) release(r *Request) {
 	if r.fetch.attached != nil {
-		r.detach()
+		r.w.rndv.detach(r)
 	}
 }
 
 // unpackMapped stores what is at src, memory of the peer, which may take it away
 // at any time. failed is the error of a datatype.
-func (r *Request) unpackMapped(src []byte) (failed, err error) {
+func (rv *rndvState) unpackMapped(r *Request, src []byte) (failed, err error) {
 	defer fault.End(fault.Begin(), mapped{}, src, &err)
 	return r.data.unpackAt(src, r.offset), nil
 }
@@ -93,7 +93,7 @@ func (mapped) Fault(addr uint64, mem []byte) error {
 
 // unpackKey unpacks a key that the peer sent. The bytes are untrusted. Where a key
 // could name memory of another process, it must be that of the peer's.
-func (ep *Endpoint) unpackKey(md uct.MemoryDomain, packed []byte) (*uct.Rkey, error) {
+func (rv *rndvState) unpackKey(ep *Endpoint, md uct.MemoryDomain, packed []byte) (*uct.Rkey, error) {
 	d, ok := md.(uct.ProcessKeys)
 	switch {
 	case !ok:
@@ -186,7 +186,7 @@ func (rv *rndvState) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mapp
 	// The peer may change the message that packed is in: what later keys are
 	// compared with must be what was mapped.
 	packed = bytes.Clone(packed)
-	key, err := ep.unpackKey(w.mds[md], packed)
+	key, err := rv.unpackKey(ep, w.mds[md], packed)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (rv *rndvState) unmapKey(a *mappedKey) {
 }
 
 // detach ends the use of a mapped key by r.
-func (r *Request) detach() {
+func (rv *rndvState) detach(r *Request) {
 	a := r.fetch.attached
 	r.fetch.attached = nil
 	a.use--

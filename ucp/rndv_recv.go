@@ -45,13 +45,13 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	if w.admission.spoofed(src, ep) {
 		return nil
 	}
-	ep.offeredOver(src)
+	ep.w.rights.offeredOver(ep, src)
 	was := w.accounts.offerSource
 	w.accounts.offerSource = w.accounts.sourceOf(src)
 	defer func() { w.accounts.offerSource = was }()
 	take := rv.offers[h.Op]
 	if take == nil { // of a family that the context was made without
-		ep.refuseOffer(&h)
+		rv.refuseOffer(ep, &h)
 		return nil
 	}
 	key, rest, err := h.SplitRTS(tail)
@@ -70,12 +70,12 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 // refuseOffer answers an offer of a kind that nobody here receives: its sender would
 // wait for ever. C ends the sender's request with the status of the ATS
 // (ucp_proto_rndv_ats_handler in src/ucp/rndv/rndv_ats.c).
-func (ep *Endpoint) refuseOffer(h *proto.RndvRTS) {
+func (rv *rndvState) refuseOffer(ep *Endpoint, h *proto.RndvRTS) {
 	ep.w.stats.Dropped++
 	ep.w.ctx.log.Debug("offer for an operation without a receiver here", zap.String("endpoint", ep.describe()),
 		zap.Int("bytes", h.Size), zap.Uint8("operation", uint8(h.Op)))
 	if ep.err == nil {
-		ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
+		rv.sendATS(ep, h.ReqID, h.Size, ucs.ErrUnsupported)
 	}
 }
 
@@ -92,17 +92,17 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		r.finish(ep.err)
 		return
 	case h.Size > r.data.length:
-		ep.sendATS(h.ReqID, h.Size, ucs.OK) // the sender is not to blame
+		rv.sendATS(ep, h.ReqID, h.Size, ucs.OK) // the sender is not to blame
 		r.finish(ucs.ErrMessageTruncated)
 		return
 	case h.Size == 0:
-		ep.sendATS(h.ReqID, 0, ucs.OK)
+		rv.sendATS(ep, h.ReqID, 0, ucs.OK)
 		r.finish(nil)
 		return
 	}
 	r.localID = w.pool.requestIDs.Put(r)
 	if r.localID == 0 {
-		ep.sendATS(h.ReqID, h.Size, ucs.OK)
+		rv.sendATS(ep, h.ReqID, h.Size, ucs.OK)
 		r.finish(ucs.ErrNoMemory)
 		return
 	}
@@ -116,7 +116,7 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	r.toward(ep)
 	r.peerID = uint64(h.ReqID)
 	r.offset, r.step = 0, 0
-	switch r.answerTo(h, key) {
+	switch rv.answerTo(r, h, key) {
 	case proto.ProtoAttach:
 		w.stats.RndvPtr++
 		r.proto = rndvPtr{}
@@ -124,7 +124,7 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		w.stats.RndvGet++
 		r.proto = rndvGet{}
 	case proto.ProtoAskPut:
-		f.target = r.exposeMemory(r.data.buf[:h.Size], w.rights.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
+		f.target = rv.exposeMemory(r, r.data.buf[:h.Size], w.rights.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
 		r.proto = rndvAsk{}
 	default:
 		r.proto = rndvAsk{}
@@ -134,7 +134,7 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 
 // answerTo decides what to do about an offer. If it is to be copied out of the
 // sender's memory, that is mapped.
-func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
+func (rv *rndvState) answerTo(r *Request, h *proto.RndvRTS, key []byte) proto.Protocol {
 	c, class := r.ep.cfg, r.class()
 	offer := proto.OfferAddress
 	switch {
@@ -142,7 +142,7 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 		offer = proto.OfferPlain
 	case len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach:
 		if r.fetch.attached = r.w.rndv.mapKey(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
-			r.countAsk(class, proto.OfferKey, h.Size)
+			r.w.selection.countAsk(r, class, proto.OfferKey, h.Size)
 			return proto.ProtoAttach
 		}
 	}
@@ -150,11 +150,11 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 		offer = proto.OfferPlain
 	}
 	p := c.rndv.Ask(class, offer).Lookup(h.Size)
-	if p == proto.ProtoRead && !r.shareHandles(c.get, c.rndv.GetShares(), h.Size, uct.AccessLocalWrite) {
+	if p == proto.ProtoRead && !r.w.rights.shareHandles(r, c.get, c.rndv.GetShares(), h.Size, uct.AccessLocalWrite) {
 		offer = proto.OfferPlain
 		p = c.rndv.Ask(class, offer).Lookup(h.Size)
 	}
-	r.countAsk(class, offer, h.Size)
+	r.w.selection.countAsk(r, class, offer, h.Size)
 	return p
 }
 
@@ -213,7 +213,7 @@ func (rv *rndvState) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) err
 		r.finish(err)
 		return nil
 	}
-	r.received(len(payload))
+	rv.received(r, len(payload))
 	return nil
 }
 
@@ -239,12 +239,12 @@ func (rv *rndvState) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	if !h.HasSize {
 		h.Size = r.fetch.size // an old peer: one ATP is all
 	}
-	r.received(h.Size)
+	rv.received(r, h.Size)
 	return nil
 }
 
 // received counts bytes that are in place.
-func (r *Request) received(n int) {
+func (rv *rndvState) received(r *Request, n int) {
 	f := r.fetch
 	f.arrived += min(n, f.size-f.arrived)
 	if f.arrived == f.size {
@@ -270,10 +270,10 @@ func (rndvGet) progress(r *Request) error {
 		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
-			n, r.frag = r.data.gather(r.iovec(), r.offset, min(end-r.offset, l.max))
-			r.addHandles(n, l.lane)
+			n, r.frag = r.data.gather(r.w.rights.iovec(r), r.offset, min(end-r.offset, l.max))
+			r.w.rights.addHandles(r, n, l.lane)
 			r.comp.Count++
-			err := ue.GetZcopy(r.iov[:n], f.source+uint64(r.offset), r.keyOf(&f.keys, c.get, k), &r.comp)
+			err := ue.GetZcopy(r.iov[:n], f.source+uint64(r.offset), r.w.rndv.keyOf(r, &f.keys, c.get, k), &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				if err == ucs.ErrNoResource {
 					return err
@@ -288,10 +288,10 @@ func (rndvGet) progress(r *Request) error {
 	return nil
 }
 
-func (rndvGet) completed(r *Request, err error) { r.fetched(err) }
+func (rndvGet) completed(r *Request, err error) { r.w.rndv.fetched(r, err) }
 
 // fetched is told that the data is here, or will not come.
-func (r *Request) fetched(err error) {
+func (rv *rndvState) fetched(r *Request, err error) {
 	if gone := r.ep.gone(); gone != nil {
 		if err == nil {
 			err = gone

@@ -51,7 +51,7 @@ func (rndvOffer) about() protocolInfo {
 func (rndvOffer) progress(r *Request) error {
 	if r.list == nil {
 		r.await()
-		r.exposeOffer()
+		r.w.rndv.exposeOffer(r)
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
@@ -61,7 +61,7 @@ func (rndvOffer) progress(r *Request) error {
 }
 
 // newOffer makes the request an offer that nobody has answered.
-func (r *Request) newOffer() {
+func (rv *rndvState) newOffer(r *Request) {
 	if r.offer == nil {
 		r.offer = new(offerState)
 	}
@@ -71,9 +71,9 @@ func (r *Request) newOffer() {
 
 // exposeOffer lets the peer at the data where a lane can read it, or the peer may
 // map its memory.
-func (r *Request) exposeOffer() {
+func (rv *rndvState) exposeOffer(r *Request) {
 	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
-		r.offer.addr = r.exposeMemory(r.data.buf, r.w.rights.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
+		r.offer.addr = rv.exposeMemory(r, r.data.buf, r.w.rights.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
 	}
 	if r.region != nil && r.data.length > 0 {
 		r.offer.addr = memoryAddress(r.data.buf)
@@ -148,12 +148,12 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 		o.parts = append(o.parts, p)
 		return nil
 	}
-	r.sendPart(p)
+	rv.sendPart(r, p)
 	return nil
 }
 
 // sendPart starts on what an RTR asked for.
-func (r *Request) sendPart(p part) {
+func (rv *rndvState) sendPart(r *Request, p part) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
@@ -161,12 +161,12 @@ func (r *Request) sendPart(p part) {
 	c := r.ep.cfg
 	class := r.class()
 	way := c.rndv.Answer(class, p.addr != 0).Lookup(p.n)
-	if way == proto.ProtoDataPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
-		way == proto.ProtoDataZcopy && !r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
+	if way == proto.ProtoDataPut && !r.w.rights.shareHandles(r, c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
+		way == proto.ProtoDataZcopy && !r.w.rights.laneHandles(r, r.ep.amLane(), uct.AccessLocalRead) {
 		class = proto.DataGeneric
 		way = c.rndv.Answer(class, p.addr != 0).Lookup(p.n)
 	}
-	r.countAnswer(class, p.addr != 0, p.n)
+	r.w.selection.countAnswer(r, class, p.addr != 0, p.n)
 	if way == proto.ProtoDataPut {
 		r.w.stats.RndvPut++
 	} else {
@@ -202,10 +202,10 @@ func (rndvPut) progress(r *Request) error {
 		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
-			n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(end-r.offset, l.max))
-			r.addHandles(n, l.lane)
+			n, r.frag = r.data.gather(r.w.rights.iovec(r), p.off+r.offset, min(end-r.offset, l.max))
+			r.w.rights.addHandles(r, n, l.lane)
 			r.comp.Count++
-			err := ue.PutZcopy(r.iov[:n], p.addr+uint64(r.offset), r.keyOf(&p.keys, c.put, k), &r.comp)
+			err := ue.PutZcopy(r.iov[:n], p.addr+uint64(r.offset), r.w.rndv.keyOf(r, &p.keys, c.put, k), &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func (rndvPut) progress(r *Request) error {
 // completed is told that all writes, and flushes, are done.
 func (rndvPut) completed(r *Request, err error) {
 	if err != nil || r.step == stepATP {
-		r.partSent(err)
+		r.w.rndv.partSent(r, err)
 		return
 	}
 	r.step = stepATP
@@ -265,8 +265,8 @@ func (rndvZcopy) progress(r *Request) error {
 	p := &r.offer.part
 	for first := true; first || r.offset < p.n; first = false {
 		var n int
-		n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(p.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
-		r.addHandles(n, r.ep.amLane())
+		n, r.frag = r.data.gather(r.w.rights.iovec(r), p.off+r.offset, min(p.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
+		r.w.rights.addHandles(r, n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r.hooks(), r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
@@ -277,7 +277,7 @@ func (rndvZcopy) progress(r *Request) error {
 	return nil
 }
 
-func (rndvZcopy) completed(r *Request, err error) { r.partSent(err) }
+func (rndvZcopy) completed(r *Request, err error) { r.w.rndv.partSent(r, err) }
 
 func (rndvZcopy) pack(r *Request, dst []byte) int { return packRndvHeader(r, dst) }
 
@@ -294,7 +294,7 @@ func (rndvBcopy) progress(r *Request) error {
 		accepted := err == nil || err == ucs.InProgress
 		if err := r.fragmentSent(err); err != nil {
 			if accepted { // the datatype gave up: the receiver must not wait for the rest
-				r.ep.sendAbort(p.reqID, p.n-r.offset)
+				r.ep.w.rndv.sendAbort(r.ep, p.reqID, p.n-r.offset)
 			}
 			return err
 		}
@@ -303,7 +303,7 @@ func (rndvBcopy) progress(r *Request) error {
 	return nil
 }
 
-func (rndvBcopy) completed(r *Request, err error) { r.partSent(err) }
+func (rndvBcopy) completed(r *Request, err error) { r.w.rndv.partSent(r, err) }
 
 func (rndvBcopy) pack(r *Request, dst []byte) int {
 	n := packRndvHeader(r, dst)
@@ -316,7 +316,7 @@ func packRndvHeader(r *Request, dst []byte) int {
 }
 
 // partSent is told that the transport is done with a part.
-func (r *Request) partSent(err error) {
+func (rv *rndvState) partSent(r *Request, err error) {
 	o := r.offer
 	o.sent += o.part.n
 	if err != nil || o.sent >= r.data.length {
@@ -327,7 +327,7 @@ func (r *Request) partSent(err error) {
 	if len(o.parts) > 0 {
 		p := o.parts[0]
 		o.parts = o.parts[1:]
-		r.sendPart(p)
+		rv.sendPart(r, p)
 		return
 	}
 	if err := r.ep.gone(); err != nil {

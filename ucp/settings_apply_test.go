@@ -208,7 +208,7 @@ func TestFenceMode(t *testing.T) {
 	for mode, want := range map[string]bool{"weak": false, "auto": false, "ep_based": false, "strong": true} {
 		v := newTarget(t, "FENCE_MODE", mode)
 		v.ep.flow().messages = true
-		if got := v.ep.fenceNeedsFlush(); got != want {
+		if got := v.ep.w.rma.fenceNeedsFlush(v.ep); got != want {
 			t.Errorf("%s: holds back %v, want %v", mode, got, want)
 		}
 	}

@@ -122,8 +122,8 @@ func TestDeviceAtomics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := &Rkey{ep: ep, ways: []rkeyWay{ep.way(ep.amLane())}}
-		if lane := ep.rmaTables(key).Routes().Atomic64; (lane >= 0) != want {
+		key := &Rkey{ep: ep, ways: []rkeyWay{ep.w.rma.way(ep, ep.amLane())}}
+		if lane := ep.w.rma.rmaTables(ep, key).Routes().Atomic64; (lane >= 0) != want {
 			t.Errorf("%s: lane %d", mode, lane)
 		}
 		if ep.cfg.chosen.Lanes[0].Types.Has(proto.LaneAMO) != want {

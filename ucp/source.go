@@ -186,7 +186,7 @@ type endpointCharge struct {
 }
 
 // ensureCharge returns what the endpoint is charged to.
-func (ep *Endpoint) ensureCharge() *endpointCharge {
+func (at *accountTable) ensureCharge(ep *Endpoint) *endpointCharge {
 	if ep.charge == nil {
 		ep.charge = &endpointCharge{ep: ep}
 	}
@@ -194,7 +194,7 @@ func (ep *Endpoint) ensureCharge() *endpointCharge {
 }
 
 // openedBy is who opened an endpoint that the user does not know of yet, or nil.
-func (ep *Endpoint) openedBy() *source {
+func (at *accountTable) openedBy(ep *Endpoint) *source {
 	if ep.charge == nil {
 		return nil
 	}
@@ -202,8 +202,8 @@ func (ep *Endpoint) openedBy() *source {
 }
 
 // chargeTo notes who opened an endpoint that the user does not know of yet.
-func (ep *Endpoint) chargeTo(from *source) {
-	b := ep.ensureCharge()
+func (at *accountTable) chargeTo(ep *Endpoint, from *source) {
+	b := at.ensureCharge(ep)
 	b.openedBy = from
 	ep.w.wireups.everOpened++
 	b.age = ep.w.wireups.everOpened
@@ -216,8 +216,8 @@ func (ep *Endpoint) chargeTo(from *source) {
 }
 
 // uncharge ends that, and returns who it was.
-func (ep *Endpoint) uncharge() *source {
-	from := ep.openedBy()
+func (at *accountTable) uncharge(ep *Endpoint) *source {
+	from := at.openedBy(ep)
 	if from == nil {
 		return nil
 	}

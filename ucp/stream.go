@@ -166,12 +166,12 @@ func (ep *Endpoint) StreamRecvData() (StreamData, error) {
 	}
 	w := ep.w
 	w.owner.acquire()
-	d, err := ep.streamData()
+	d, err := ep.w.stream.streamData(ep)
 	w.owner.release()
 	return d, err
 }
 
-func (ep *Endpoint) streamData() (StreamData, error) {
+func (ss *streamState) streamData(ep *Endpoint) (StreamData, error) {
 	w, s := ep.w, ep.stream
 	switch {
 	case !w.stream.on:

@@ -33,7 +33,7 @@ type stream struct {
 }
 
 // streaming returns the endpoint's stream.
-func (ep *Endpoint) streaming() *stream {
+func (ss *streamState) streaming(ep *Endpoint) *stream {
 	if ep.stream == nil {
 		ep.stream = &stream{ep: ep}
 	}
@@ -219,11 +219,11 @@ func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDe
 	if w.admission.spoofed(src, ep) || len(data) == 0 {
 		return nil
 	}
-	s := ep.streaming()
+	s := ss.streaming(ep)
 	if r := s.recvs.head; r != nil && s.first == nil && !s.feeding {
-		if r.data.class == DatatypeContig && r.portion(len(data)) == len(data) { // as feed does
+		if r.data.class == DatatypeContig && ss.portion(r, len(data)) == len(data) { // as feed does
 			cpu.Copy(r.data.buf[r.offset:], data)
-			if r.got(len(data)) {
+			if ss.got(r, len(data)) {
 				r.finish(nil)
 			}
 			return nil
@@ -260,7 +260,7 @@ func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 		payer = s.charged
 	}
 	if err := w.accounts.charge(payer, chunkSize+len(data)); err != nil {
-		ep.overrun(err)
+		ep.w.stream.overrun(ep, err)
 		return err
 	}
 	if ep.err != nil || ep.life.Stage == life.Gone {

@@ -38,9 +38,9 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 	}
 	w := ep.w
 	if p != nil && !p.plainStreamRecv() || !w.owner.acquireFast() {
-		return ep.streamRecv(buf, p)
+		return ep.w.stream.streamRecv(ep, buf, p)
 	}
-	n, r, err = ep.beginStreamRecv(buf, p)
+	n, r, err = ep.w.stream.beginStreamRecv(ep, buf, p)
 	w.owner.release()
 	return n, r, err
 }
@@ -53,7 +53,7 @@ func (p *RequestParams) plainStreamRecv() bool {
 }
 
 // streamRecv is StreamRecv in general.
-func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
+func (ss *streamState) streamRecv(ep *Endpoint, buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
 		c := w.newCall(startStreamRecv).with(p)
@@ -65,24 +65,24 @@ func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 		}
 		return n, r, err
 	}
-	n, r, err = ep.beginStreamRecv(buf, p)
+	n, r, err = ss.beginStreamRecv(ep, buf, p)
 	w.owner.release()
 	return n, r, err
 }
 
 func startStreamRecv(c *call) (r *Request, err error) {
-	c.info.Length, r, err = c.ep.beginStreamRecv(c.buf, c.p)
+	c.info.Length, r, err = c.ep.w.stream.beginStreamRecv(c.ep, c.buf, c.p)
 	return r, err
 }
 
-func (ep *Endpoint) beginStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
+func (ss *streamState) beginStreamRecv(ep *Endpoint, buf []byte, p *RequestParams) (int, *Request, error) {
 	w := ep.w
 	if !w.stream.on {
 		return 0, nil, w.lacks("StreamRecv", FeatureStream)
 	}
 	s := ep.stream
 	if s == nil || s.first == nil || s.recvs.head != nil || s.feeding || len(buf) == 0 || p != nil && !p.plainStreamRecv() {
-		return ep.describeStreamRecv(buf, p)
+		return ep.w.stream.describeStreamRecv(ep, buf, p)
 	}
 	w.stats.StreamRecvs++
 	n := 0
@@ -97,7 +97,7 @@ func (ep *Endpoint) beginStreamRecv(buf []byte, p *RequestParams) (int, *Request
 	return n, nil, nil
 }
 
-func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
+func (ss *streamState) describeStreamRecv(ep *Endpoint, buf []byte, p *RequestParams) (int, *Request, error) {
 	w := ep.w
 	if err := callStreamRecv.check(buf, p); err != nil {
 		return 0, nil, err
@@ -120,7 +120,7 @@ func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Requ
 	if p.StreamFlags&StreamRecvWaitAll != 0 {
 		r.state |= stateFull
 	}
-	s := ep.streaming()
+	s := ss.streaming(ep)
 	switch {
 	case err != nil:
 	case s.suffices(r):
@@ -161,11 +161,11 @@ func (s *stream) suffices(r *Request) bool {
 	case r.state&stateFull != 0:
 		return s.unread >= r.data.length
 	}
-	return r.portion(s.unread) > 0
+	return r.w.stream.portion(r, s.unread) > 0
 }
 
 // portion is how many of n bytes a receive takes now.
-func (r *Request) portion(n int) int {
+func (ss *streamState) portion(r *Request, n int) int {
 	n = min(n, r.data.length-r.offset)
 	if r.frag > 1 && r.state&stateFull == 0 {
 		n -= n % r.frag
@@ -175,7 +175,7 @@ func (r *Request) portion(n int) int {
 
 // got takes note of n bytes more, some at least. It reports whether that was all, and
 // takes the receive out of the queue if so.
-func (r *Request) got(n int) bool {
+func (ss *streamState) got(r *Request, n int) bool {
 	r.offset += n
 	r.info.Length = r.offset
 	if r.state&stateFull != 0 && r.offset < r.data.length {
@@ -200,7 +200,7 @@ func (s *stream) feed() {
 			s.unpack(r)
 			continue
 		}
-		n := r.portion(s.unread)
+		n := r.w.stream.portion(r, s.unread)
 		if n == 0 {
 			break
 		}
@@ -210,7 +210,7 @@ func (s *stream) feed() {
 			s.take(k)
 			left -= k
 		}
-		if r.got(n) {
+		if r.w.stream.got(r, n) {
 			s.ended.push(r)
 		}
 	}
@@ -223,7 +223,7 @@ func (s *stream) unpack(r *Request) {
 	w := s.ep.w
 	borrowed := s.borrowed
 	c := s.pop()
-	n := r.portion(len(c.data))
+	n := r.w.stream.portion(r, len(c.data))
 	s.recvs.remove(r)
 	err := r.data.unpackAt(c.data[:n], r.offset)
 	gone := s.ep.gone()
@@ -241,7 +241,7 @@ func (s *stream) unpack(r *Request) {
 	case err != nil:
 		r.err = err
 		s.ended.push(r)
-	case r.got(n):
+	case r.w.stream.got(r, n):
 		s.ended.push(r)
 	case gone != nil:
 		r.err = gone
@@ -292,7 +292,7 @@ func (ep *Endpoint) StreamRecvWait(ctx context.Context, buf []byte) (int, error)
 	if ep.missing() {
 		return 0, errMissing("Endpoint.StreamRecvWait", ep == nil)
 	}
-	return ep.streamRecvWait(ctx, buf, 0)
+	return ep.w.stream.streamRecvWait(ep, ctx, buf, 0)
 }
 
 // StreamRecvFullWait waits until buf is full. With an error, the first n bytes of buf have
@@ -302,10 +302,10 @@ func (ep *Endpoint) StreamRecvFullWait(ctx context.Context, buf []byte) (n int, 
 	if ep.missing() {
 		return 0, errMissing("Endpoint.StreamRecvFullWait", ep == nil)
 	}
-	return ep.streamRecvWait(ctx, buf, StreamRecvWaitAll)
+	return ep.w.stream.streamRecvWait(ep, ctx, buf, StreamRecvWaitAll)
 }
 
-func (ep *Endpoint) streamRecvWait(ctx context.Context, buf []byte, flags StreamRecvFlags) (int, error) {
+func (ss *streamState) streamRecvWait(ep *Endpoint, ctx context.Context, buf []byte, flags StreamRecvFlags) (int, error) {
 	c, err := ep.w.waitingCall(startStreamRecv)
 	if err != nil {
 		return 0, err

@@ -30,10 +30,10 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	w := ep.w
 	if p != nil && !p.plainSend() || !w.owner.acquireFast() {
-		return ep.streamSend(buf, p)
+		return ep.w.stream.streamSend(ep, buf, p)
 	}
 	if !ep.streamsShort(len(buf)) {
-		r, err := ep.describeStreamSend(buf, p)
+		r, err := ep.w.stream.describeStreamSend(ep, buf, p)
 		w.owner.release()
 		return r, err
 	}
@@ -68,7 +68,7 @@ func (ep *Endpoint) streamsShort(n int) bool {
 }
 
 // streamSend is StreamSend in general.
-func (ep *Endpoint) streamSend(buf []byte, p *RequestParams) (*Request, error) {
+func (ss *streamState) streamSend(ep *Endpoint, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
 		c := w.newCall(startStreamSend).with(p)
@@ -85,7 +85,7 @@ func startStreamSend(c *call) (*Request, error) { return c.ep.beginStreamSend(c.
 
 func (ep *Endpoint) beginStreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	if p != nil && !p.plainSend() || !ep.streamsShort(len(buf)) {
-		return ep.describeStreamSend(buf, p)
+		return ep.w.stream.describeStreamSend(ep, buf, p)
 	}
 	w := ep.w
 	r := w.pool.spare
@@ -101,12 +101,12 @@ func (ep *Endpoint) beginStreamSend(buf []byte, p *RequestParams) (*Request, err
 // sentStreamShort goes on where the transport has not taken it, or not sent it yet.
 func (ep *Endpoint) sentStreamShort(err error, buf []byte, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.describeStreamSend(buf, p) // queues it, or says what is wrong
+		return ep.w.stream.describeStreamSend(ep, buf, p) // queues it, or says what is wrong
 	}
 	return ep.shortGoes(&streamForm, p), nil
 }
 
-func (ep *Endpoint) describeStreamSend(buf []byte, p *RequestParams) (*Request, error) {
+func (ss *streamState) describeStreamSend(ep *Endpoint, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.w.ctx.params.Features&FeatureStream == 0 {
 		return nil, ep.w.lacks("StreamSend", FeatureStream)
 	}
@@ -169,16 +169,20 @@ type (
 	streamMultiZcopy struct{ eagerMultiZcopy }
 )
 
-func (p streamMultiBcopy) progress(r *Request) error { return r.inOnePiece(p.eagerMultiBcopy) }
-func (p streamMultiZcopy) progress(r *Request) error { return r.inOnePiece(p.eagerMultiZcopy) }
+func (p streamMultiBcopy) progress(r *Request) error {
+	return r.w.stream.inOnePiece(r, p.eagerMultiBcopy)
+}
+func (p streamMultiZcopy) progress(r *Request) error {
+	return r.w.stream.inOnePiece(r, p.eagerMultiZcopy)
+}
 
-func (streamMultiBcopy) release(r *Request) { r.pieceOver() }
-func (streamMultiZcopy) release(r *Request) { r.pieceOver() }
+func (streamMultiBcopy) release(r *Request) { r.w.stream.pieceOver(r) }
+func (streamMultiZcopy) release(r *Request) { r.w.stream.pieceOver(r) }
 
 // inOnePiece is the progress of a piece, which p does.
-func (r *Request) inOnePiece(p protocol) error {
+func (ss *streamState) inOnePiece(r *Request, p protocol) error {
 	ep := r.ep
-	s, last := ep.streaming(), ep.waiting.tail
+	s, last := ep.w.stream.streaming(ep), ep.waiting.tail
 	s.sending = r
 	ep.needs |= needStream
 	err := p.progress(r) // r may be over, and serve another operation
@@ -190,7 +194,7 @@ func (r *Request) inOnePiece(p protocol) error {
 }
 
 // pieceOver lets go on what has waited for the end of a piece.
-func (r *Request) pieceOver() {
+func (ss *streamState) pieceOver(r *Request) {
 	ep := r.ep
 	if s := ep.stream; s != nil && s.sending == r {
 		s.sending = nil
@@ -239,7 +243,7 @@ func (ss *streamState) mostUnread() int {
 // stop stops the reading of a connection, if it can be and nothing is expected from
 // there.
 func (s *stream) stop(from *source) {
-	if s.stopped != nil || from.uct == nil || s.ep.expects() {
+	if s.stopped != nil || from.uct == nil || s.ep.w.stream.expects(s.ep) {
 		return
 	}
 	p, ok := from.uct.Owner.(uct.SourcePauser)
@@ -274,7 +278,7 @@ func (s *stream) forgetStop() {
 func (ss *streamState) checkStopped() (n int) {
 	ss.look = false
 	for k := len(ss.stopped) - 1; k >= 0; k-- {
-		if s := ss.stopped[k]; s.ep.expects() {
+		if s := ss.stopped[k]; ss.expects(s.ep) {
 			s.goOn()
 			n++
 		}
@@ -284,7 +288,7 @@ func (ss *streamState) checkStopped() (n int) {
 
 // expects reports whether an answer of the endpoint's peer is expected, by this or
 // another endpoint: also one of its transport.
-func (ep *Endpoint) expects() bool {
+func (ss *streamState) expects(ep *Endpoint) bool {
 	if ep.peer == nil {
 		return ep.expectsAnswer()
 	}
@@ -294,10 +298,10 @@ func (ep *Endpoint) expects() bool {
 func (ep *Endpoint) expectsAnswer() bool { return ep.flushes > 0 || ep.waitsForPeer() }
 
 // overrun ends an endpoint whose stream does not fit any more.
-func (ep *Endpoint) overrun(err error) {
+func (ss *streamState) overrun(ep *Endpoint, err error) {
 	ep.w.ctx.log.Debug("a stream ends: no memory", zap.String("endpoint", ep.describe()), zap.Error(err))
 	if ep.peer != nil { // or it is this worker
-		ep.reject()
+		ep.w.rma.reject(ep)
 	}
 	ep.fail(err)
 }

@@ -235,7 +235,7 @@ func TestStopCounts(t *testing.T) {
 	fill := func(ep *Endpoint) {
 		t.Helper()
 		for range 30 {
-			if err := ep.streaming().keep(src, make([]byte, 4000), nil); err != nil {
+			if err := ep.w.stream.streaming(ep).keep(src, make([]byte, 4000), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -300,7 +300,7 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	w.stats.TagRecvs++
 	w.tag.releaseMessage(d)
 	w.tag.receive(r, d)
-	return r.recvResult(p)
+	return r.w.tag.recvResult(r, p)
 }
 
 var errNoMessage = fmt.Errorf("ucp: the message was received or discarded before: %w", ucs.ErrInvalidParam)
@@ -349,6 +349,6 @@ func (ts *tagState) discardTaken(d *TagMessage) {
 func (ts *tagState) forgoOffer(h *proto.RndvRTS) {
 	w := ts.w
 	if ep := w.endpoints.Get(uint64(h.EpID)); ep != nil && ep.err == nil {
-		ep.sendATS(h.ReqID, h.Size, ucs.OK)
+		ep.w.rndv.sendATS(ep, h.ReqID, h.Size, ucs.OK)
 	}
 }

@@ -157,7 +157,7 @@ func (ts *tagState) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams,
 	w.stats.TagRecvs++
 	ts.removeUnexpected(d)
 	ts.receive(r, d)
-	return r.recvResult(p)
+	return ts.recvResult(r, p)
 }
 
 // cancelPosted ends a receive that has not been matched.
@@ -210,7 +210,7 @@ func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 }
 
 // recvResult is result for receives: it also tells what an immediate one got.
-func (r *Request) recvResult(p *RequestParams) (*Request, error) {
+func (ts *tagState) recvResult(r *Request, p *RequestParams) (*Request, error) {
 	info := r.info
 	req, err := r.result()
 	if req == nil && err == nil && p != nil && p.TagInfo != nil {
@@ -225,7 +225,7 @@ func (ts *tagState) receive(r *Request, d *TagMessage) {
 	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {
 	case messageEager:
-		r.deliver(d.tag, d.data)
+		ts.deliver(r, d.tag, d.data)
 		ts.putMessage(d)
 	case messageMulti:
 		a := d.assembly
@@ -249,7 +249,7 @@ func (ts *tagState) receive(r *Request, d *TagMessage) {
 }
 
 // deliver completes a receive with a whole message.
-func (r *Request) deliver(tag Tag, data []byte) {
+func (ts *tagState) deliver(r *Request, tag Tag, data []byte) {
 	r.info = TagRecvInfo{SenderTag: tag, Length: len(data)}
 	switch {
 	case len(data) > r.data.length:
@@ -261,7 +261,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
 		if r.onTagRecv != nil || r.state&(stateFreed|stateWatched|stateUser) != 0 {
-			r.delivered()
+			ts.delivered(r)
 		} else {
 			r.setOver()
 		}
@@ -269,7 +269,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 }
 
 // delivered is leave for deliver, with little else than the callback.
-func (r *Request) delivered() {
+func (ts *tagState) delivered(r *Request) {
 	fn := r.onTagRecv
 	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched|stateUser) != 0 {
 		r.deliverResult(nil)
@@ -297,7 +297,7 @@ func (ts *tagState) onEagerOnly() uct.AMHandler {
 			r = ts.searchExpected(Tag(h.Tag))
 		}
 		if r != nil {
-			r.deliver(Tag(h.Tag), payload)
+			ts.deliver(r, Tag(h.Tag), payload)
 			return nil
 		}
 		_, err = ts.keepMessage(w.accounts.sourceOf(src), Tag(h.Tag), payload, desc)
@@ -315,7 +315,7 @@ func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDe
 	}
 	from := w.accounts.sourceOf(src)
 	if r := ts.matchExpected(Tag(h.Tag)); r != nil {
-		r.deliver(Tag(h.Tag), payload) // its callback may end the connection
+		ts.deliver(r, Tag(h.Tag), payload) // its callback may end the connection
 		ts.sendSyncAck(from, h.EpID, h.ReqID)
 		return nil
 	}
@@ -400,7 +400,7 @@ func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []b
 	}
 	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
 		if r := ts.matchExpected(Tag(h.Tag)); r != nil {
-			r.deliver(Tag(h.Tag), payload)
+			ts.deliver(r, Tag(h.Tag), payload)
 			return nil, nil
 		}
 		return ts.keepMessage(from, Tag(h.Tag), payload, desc)

@@ -154,7 +154,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	}
 	w := ep.w
 	if p != nil && !p.plainSend() || !w.owner.acquireFast() {
-		return ep.tagSend(tag, buf, p, &tagForm, 0)
+		return ep.w.tag.tagSend(ep, tag, buf, p, &tagForm, 0)
 	}
 	if len(buf) > int(ep.short) {
 		r, err := ep.beginTagSend(tag, buf, p, &tagForm, 0)
@@ -179,11 +179,11 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 	if ep.missing() {
 		return nil, errMissing("Endpoint.TagSendSync", ep == nil)
 	}
-	return ep.tagSend(tag, buf, p, &tagSyncForm, stateNoImm)
+	return ep.w.tag.tagSend(ep, tag, buf, p, &tagSyncForm, stateNoImm)
 }
 
 // tagSend is the call of a send of any kind.
-func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
+func (ts *tagState) tagSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
 		c := w.newCall(startTagSend).with(p)
@@ -205,7 +205,7 @@ func (ep *Endpoint) beginTagSend(tag Tag, buf []byte, p *RequestParams, form *me
 	if form == &tagForm && len(buf) <= int(ep.short) && (p == nil || p.plainSend()) {
 		return ep.sendShort(tag, buf, p)
 	}
-	return ep.describeTagSend(tag, buf, p, form, flags)
+	return ep.w.tag.describeTagSend(ep, tag, buf, p, form, flags)
 }
 
 // sendShort sends a short message by one call of the transport, if it takes it now.
@@ -223,12 +223,12 @@ func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, 
 // sentShort goes on where the transport has not taken it, or not sent it yet.
 func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.describeTagSend(tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
+		return ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
 	}
 	return ep.shortGoes(&tagForm, p), nil
 }
 
-func (ep *Endpoint) describeTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
+func (ts *tagState) describeTagSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	if ep.w.ctx.params.Features&FeatureTag == 0 {
 		return nil, ep.w.lacks("TagSend", FeatureTag)
 	}
@@ -266,7 +266,7 @@ func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.Req
 	w.stats.SyncAcks++
 	r := ep.control(syncAck{})
 	r.peerID = uint64(req)
-	ep.answer(r, answerSync, from)
+	ep.w.replies.answer(ep, r, answerSync, from)
 }
 
 // onEagerSyncAck is told that a synchronous message was matched.
@@ -284,7 +284,7 @@ func (ts *tagState) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) 
 	if w.admission.spoofed(src, r.ep) {
 		return nil
 	}
-	r.acknowledged(h.Status.Err())
+	r.w.eager.acknowledged(r, h.Status.Err())
 	return nil
 }
 

@@ -19,7 +19,7 @@ func (ep *Endpoint) TagSendWait(ctx context.Context, tag Tag, buf []byte) error 
 	if ep.missing() {
 		return errMissing("Endpoint.TagSendWait", ep == nil)
 	}
-	return ep.tagSendWait(ctx, tag, buf, &tagForm, 0)
+	return ep.w.tag.tagSendWait(ep, ctx, tag, buf, &tagForm, 0)
 }
 
 // TagSendSyncWait sends buf as TagSendSync does and waits until the receiver has matched
@@ -28,10 +28,10 @@ func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) er
 	if ep.missing() {
 		return errMissing("Endpoint.TagSendSyncWait", ep == nil)
 	}
-	return ep.tagSendWait(ctx, tag, buf, &tagSyncForm, stateNoImm)
+	return ep.w.tag.tagSendWait(ep, ctx, tag, buf, &tagSyncForm, stateNoImm)
 }
 
-func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *messageForm, flags requestState) error {
+func (ts *tagState) tagSendWait(ep *Endpoint, ctx context.Context, tag Tag, buf []byte, form *messageForm, flags requestState) error {
 	c, err := ep.w.waitingCall(startTagSend)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *
 	if ep.missing() {
 		return errMissing("Endpoint.PutWait", ep == nil)
 	}
-	return ep.accessWait(ctx, startPut, memoryRead, buf, raddr, key)
+	return ep.w.rma.accessWait(ep, ctx, startPut, memoryRead, buf, raddr, key)
 }
 
 // GetWait reads from the peer's memory as Get does and waits until the data is in buf. If
@@ -107,10 +107,10 @@ func (ep *Endpoint) GetWait(ctx context.Context, buf []byte, raddr uint64, key *
 	if ep.missing() {
 		return errMissing("Endpoint.GetWait", ep == nil)
 	}
-	return ep.accessWait(ctx, startGet, memoryWritten, buf, raddr, key)
+	return ep.w.rma.accessWait(ep, ctx, startGet, memoryWritten, buf, raddr, key)
 }
 
-func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request, error), use memoryUse, buf []byte, raddr uint64, key *Rkey) error {
+func (rm *rmaState) accessWait(ep *Endpoint, ctx context.Context, start func(*call) (*Request, error), use memoryUse, buf []byte, raddr uint64, key *Rkey) error {
 	c, err := ep.w.waitingCall(start)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (ep *Endpoint) FlushWait(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.FlushWait", ep == nil)
 	}
-	return ep.endWith(ctx, startFlush)
+	return ep.w.ends.endWith(ep, ctx, startFlush)
 }
 
 // FlushWait flushes every endpoint of the worker and waits until the flush is done.
@@ -171,7 +171,7 @@ func (w *Worker) FlushWait(ctx context.Context) error {
 }
 
 // endWith waits for a flush of some kind.
-func (ep *Endpoint) endWith(ctx context.Context, start func(*call) (*Request, error)) error {
+func (ee *endpointEnds) endWith(ep *Endpoint, ctx context.Context, start func(*call) (*Request, error)) error {
 	c, err := ep.w.waitingCall(start)
 	if err != nil {
 		return err

@@ -37,8 +37,8 @@ func (wireupFamily) handlers(w *Worker) []handler {
 
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
 func (wireupFamily) closed(ep *Endpoint) {
-	ep.uncharge()
-	ep.unbindAccount()
+	ep.w.accounts.uncharge(ep)
+	ep.w.accounts.unbindAccount(ep)
 	if ep.peer != nil {
 		ep.peer.dropUnmatched(ep)
 		ep.w.peers.endpointClosed(ep.peer, ep)
@@ -50,11 +50,11 @@ func (wireupFamily) provide(ep *Endpoint) error {
 	if ep.needs&needID == 0 || ep.state&epRequested != 0 || ep.conn() != nil {
 		return nil // it is told while the connection is made, if that is by socket address
 	}
-	if err := ep.requestWireup(); err != nil {
+	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		return err
 	}
 	if ep.state&epResend != 0 {
-		ep.repeatRequest()
+		ep.w.wireups.repeatRequest(ep)
 	}
 	return nil
 }
@@ -113,13 +113,13 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 			ep.peer.dropUnmatched(ep)
 		}
 		ep.state &^= epRequested
-		ep.idConfirmed(m.SrcEp)
+		ws.idConfirmed(ep, m.SrcEp)
 		if ep.pair != nil {
-			ep.onPairReply(&m)
+			ws.onPairReply(ep, &m)
 			return nil
 		}
 		if m.Type == proto.WireupReplyReconfig {
-			ep.sendWireup(proto.WireupAck, ep.remoteID, w.own.emptyAddress())
+			ws.sendWireup(ep, proto.WireupAck, ep.remoteID, w.own.emptyAddress())
 		}
 	case proto.WireupEpCheck:
 		return ws.onEpCheck(w.accounts.sourceOf(src), &m, data)
@@ -133,7 +133,7 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 				return nil
 			}
 			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // it has never been one
-				ep.fail(ep.unequal(&m))
+				ep.fail(ws.unequal(ep, &m))
 				return nil
 			}
 			ep.report(life.Removed, errEndGone)
@@ -165,7 +165,7 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	}
 	if p == nil {
 		if ep := w.admission.unansweredEndpoint(q.claimed, m); ep != nil {
-			ep.repeatRequest()
+			ws.repeatRequest(ep)
 		}
 	}
 	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
@@ -194,12 +194,12 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	from.bindPeer(p)
 	if ep.life.Mine() {
 		p.dropUnmatched(ep)
-		ep.bindAccount(from.account().ledger.Source())
+		ep.w.accounts.bindAccount(ep, from.account().ledger.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
 			if ep.pair != nil {
 				ws.sayRemoved(from, m, q.claimed, ep.errMode)
 			}
-			ep.fail(ep.unequal(m))
+			ep.fail(ws.unequal(ep, m))
 			return nil
 		}
 	}
@@ -208,7 +208,7 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 }
 
 // unequal is why an endpoint does not come together with the peer's that a message is of.
-func (ep *Endpoint) unequal(m *proto.Wireup) error {
+func (ws *wireupState) unequal(ep *Endpoint, m *proto.Wireup) error {
 	return fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported)
 }
 
@@ -218,7 +218,7 @@ func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said
 	w := ws.w
 	if ep.pair != nil {
 		if err := ws.matchedPairs(from, ep, m); err != nil {
-			ep.refusePairs(from, m, said, err)
+			ws.refusePairs(ep, from, m, said, err)
 		}
 		return
 	}
@@ -226,9 +226,9 @@ func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said
 	// the larger id does not wait for an answer, it has ours by this request.
 	reply := ep.state&epRequested == 0 || m.Address.UUID <= w.uuid
 	if reply {
-		ep.sendWireup(proto.WireupReply, m.SrcEp, w.own.emptyAddress())
+		ws.sendWireup(ep, proto.WireupReply, m.SrcEp, w.own.emptyAddress())
 	}
-	ep.idConfirmed(m.SrcEp)
+	ws.idConfirmed(ep, m.SrcEp)
 }
 
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
@@ -263,8 +263,8 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	}
 	from.bindPeer(p)
 	p = p.canonical()
-	ep.chargeTo(from)
-	ep.setPeer(p)
+	ep.w.accounts.chargeTo(ep, from)
+	ep.w.peers.setPeer(ep, p)
 	ep.connSN = m.ConnSN
 	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
 		ep.connSN ^= 1
@@ -273,12 +273,12 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 		p.addUnmatched(ep)
 	}
 	if ep.pair == nil {
-		ep.sendWireup(proto.WireupReply, m.SrcEp, w.own.emptyAddress())
-	} else if err := ep.answerPairs(m); err != nil {
-		ep.refusePairs(from, m, said, err)
+		ws.sendWireup(ep, proto.WireupReply, m.SrcEp, w.own.emptyAddress())
+	} else if err := ws.answerPairs(ep, m); err != nil {
+		ws.refusePairs(ep, from, m, said, err)
 		return nil
 	}
-	ep.connected(m.SrcEp)
+	ws.connected(ep, m.SrcEp)
 	return nil
 }
 
@@ -316,7 +316,7 @@ type wireupMessage struct{ basics }
 func (wireupMessage) about() protocolInfo { return protocolInfo{name: "wireup"} }
 
 func (wireupMessage) progress(r *Request) error {
-	if err := r.sendProof(); err != nil {
+	if err := r.w.admission.sendProof(r); err != nil {
 		return err
 	}
 	return r.sendControl(proto.IDWireup, uct.SendSignaled)
@@ -324,7 +324,7 @@ func (wireupMessage) progress(r *Request) error {
 
 func (wireupMessage) pack(r *Request, dst []byte) int {
 	if r.step == stepProof {
-		return r.packProof(dst)
+		return r.w.admission.packProof(r, dst)
 	}
 	return copy(dst, r.data.buf)
 }
@@ -334,29 +334,29 @@ const wireupHeader = 64
 
 // sendWireup sends one wireup message with the given address. The error says
 // that there is no way to; one of sending arrives like that of any message.
-func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
-	return ep.sendWireupBy(wireupMessage{}, t, dst, addr)
+func (ws *wireupState) sendWireup(ep *Endpoint, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
+	return ws.sendWireupBy(ep, wireupMessage{}, t, dst, addr)
 }
 
-func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
+func (ws *wireupState) sendWireupBy(ep *Endpoint, p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: proto.ErrMode(ep.errMode), ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	size := wireupHeader
 	if len(addr.Devices) > 0 {
 		size += len(ep.w.own.address)
 	}
 	packed, err := m.Append(make([]byte, 0, size))
-	k := ep.wireupLane(t)
+	k := ws.wireupLane(ep, t)
 	if most := ep.maxMessage(k); err == nil && len(packed) > most {
 		err = fmt.Errorf("%d bytes, the limit of a message is %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
-		err = ep.nameIn(fmt.Errorf("wireup message: %w", err))
+		err = ep.w.ends.nameIn(ep, fmt.Errorf("wireup message: %w", err))
 		ep.w.ctx.log.Debug("wireup message cannot be sent", zap.Error(err))
 		return err
 	}
 	ep.w.stats.WireupSent++
 	r := ep.control(p)
-	r.lane, r.data.buf, r.step = k, packed, ep.firstStep(t)
+	r.lane, r.data.buf, r.step = k, packed, ws.firstStep(ep, t)
 	r.run()
 	return nil
 }
@@ -364,7 +364,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 // requestWireup asks the peer for its id. The address has exactly the resources
 // and attributes of the worker address: C 1.22.0 gives up when its choice of
 // lanes changes. That of lanes that are connected pairwise has these alone.
-func (ep *Endpoint) requestWireup() error {
+func (ws *wireupState) requestWireup(ep *Endpoint) error {
 	err := ep.w.own.packAddress()
 	if err != nil {
 		return err
@@ -374,9 +374,9 @@ func (ep *Endpoint) requestWireup() error {
 		ep.report(life.Asked, nil)
 	}
 	ep.w.stream.expect()
-	addr := ep.wireupAddress()
+	addr := ws.wireupAddress(ep)
 	if ep.pair != nil {
-		if addr, err = ep.laneAddress(allLanes, ep.pair.number); err != nil {
+		if addr, err = ws.laneAddress(ep, allLanes, ep.pair.number); err != nil {
 			ep.state &^= epRequested
 			return err
 		}
@@ -386,7 +386,7 @@ func (ep *Endpoint) requestWireup() error {
 	if ep.conn() != nil {
 		to = ep.remoteID
 	}
-	if err = ep.sendWireup(proto.WireupRequest, to, addr); err != nil {
+	if err = ws.sendWireup(ep, proto.WireupRequest, to, addr); err != nil {
 		ep.state &^= epRequested
 	}
 	return err
@@ -394,7 +394,7 @@ func (ep *Endpoint) requestWireup() error {
 
 // repeatRequest does that once more; it is done twice at most. What was not done yet
 // will be done twice.
-func (ep *Endpoint) repeatRequest() {
+func (ws *wireupState) repeatRequest(ep *Endpoint) {
 	if ep.state&epRequested == 0 {
 		ep.state |= epResend
 		return
@@ -403,7 +403,7 @@ func (ep *Endpoint) repeatRequest() {
 		ep.state |= epResentTwice
 	}
 	ep.state |= epResent
-	if ep.requestWireup() != nil {
+	if ws.requestWireup(ep) != nil {
 		ep.state |= epRequested // the first one is on its way
 	}
 }
@@ -420,11 +420,11 @@ func (ws *wireupState) sayRemoved(from *source, m *proto.Wireup, said *proto.Wor
 	if err != nil {
 		return err
 	}
-	ep.chargeTo(from)
+	ep.w.accounts.chargeTo(ep, from)
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
-	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.own.emptyAddress())
-	if r, err := ep.closeAsync(nil); err != nil {
-		ep.destroy(ucs.ErrCanceled)
+	ws.sendWireup(ep, proto.WireupEpRemoved, m.SrcEp, w.own.emptyAddress())
+	if r, err := ep.w.ends.closeAsync(ep, nil); err != nil {
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	} else {
 		r.free()
 	}
@@ -433,7 +433,7 @@ func (ws *wireupState) sayRemoved(from *source, m *proto.Wireup, said *proto.Wor
 
 // refusePairs is told that the lanes that a peer asks for cannot be had. Its end would
 // wait.
-func (ep *Endpoint) refusePairs(from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
+func (ws *wireupState) refusePairs(ep *Endpoint, from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
 	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 	if err := ep.w.wireups.sayRemoved(from, m, said, ep.errMode); err != nil {
 		ep.w.ctx.log.Debug("cannot notify the peer of the refusal", zap.Error(err))

@@ -29,47 +29,47 @@ import (
 // connected already.
 
 // joinSelf connects the lanes of an endpoint that leads to itself.
-func (ep *Endpoint) joinSelf() error {
+func (ws *wireupState) joinSelf(ep *Endpoint) error {
 	if ep.pair == nil {
 		return nil
 	}
-	own, err := ep.laneAddress(ep.pair.lanes, ep.pair.number)
+	own, err := ws.laneAddress(ep, ep.pair.lanes, ep.pair.number)
 	if err == nil {
-		err = ep.join(&own, ep.pair.number, ep.dest.address)
+		err = ws.join(ep, &own, ep.pair.number, ep.dest.address)
 	}
 	if err == nil {
-		ep.paired()
+		ws.paired(ep)
 	}
 	return err
 }
 
 // askForPairs sends the request for lanes that are connected pairwise.
-func (ep *Endpoint) askForPairs() error {
+func (ws *wireupState) askForPairs(ep *Endpoint) error {
 	if ep.pair == nil || ep.state&epRequested != 0 {
 		return nil
 	}
-	return ep.requestWireup()
+	return ws.requestWireup(ep)
 }
 
 // paired is told that the lanes are connected at both ends.
-func (ep *Endpoint) paired() {
+func (ws *wireupState) paired(ep *Endpoint) {
 	ep.pair.waits, ep.pair.kept = false, 0
 	if c := ep.pair.conn; c != nil {
 		c.stage = connOpen
 	}
-	ep.closeAux()
+	ws.closeAux(ep)
 	for r := ep.waiting.head; r != nil; r = r.next {
 		r.lane = ep.amLane() // which may have another number now
 	}
-	ep.resolveKeys()
+	ep.w.rma.resolveKeys(ep)
 	ep.resolveNeed(needLanes)
 }
 
 // closeAux closes the auxiliary lane, as the others carry everything now. What waits for it
 // goes over that for messages: of two endpoints of one worker each answers the other, and may
 // have its own answer before it could send that.
-func (ep *Endpoint) closeAux() {
-	ep.auxLane(auxNumber).PendingPurge(func(p *uct.Pending) {
+func (ws *wireupState) closeAux(ep *Endpoint) {
+	ep.w.selection.auxLane(ep, auxNumber).PendingPurge(func(p *uct.Pending) {
 		if h, ok := p.Owner.(*hooks); ok {
 			r := (*Request)(h)
 			r.lane = ep.amLane()
@@ -77,26 +77,26 @@ func (ep *Endpoint) closeAux() {
 			ep.w.dispatched.push(r)
 		}
 	})
-	ep.dropAux()
+	ep.w.selection.dropAux(ep)
 }
 
 // answerPairs connects the lanes of an endpoint, which were chosen toward the address in a
 // request, with the ends that it names, and sends our own.
-func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
-	numbers, err := ep.match(&m.Address)
+func (ws *wireupState) answerPairs(ep *Endpoint, m *proto.Wireup) error {
+	numbers, err := ws.match(ep, &m.Address)
 	if err != nil {
 		return err
 	}
 	theirs := func(lane int) uint8 { return numbers[lane] }
-	if err := ep.join(&m.Address, theirs, &m.Address); err != nil {
+	if err := ws.join(ep, &m.Address, theirs, &m.Address); err != nil {
 		return err
 	}
-	own, err := ep.laneAddress(ep.pair.lanes, theirs)
+	own, err := ws.laneAddress(ep, ep.pair.lanes, theirs)
 	if err != nil {
 		return err
 	}
 	ep.pair.waits, ep.pair.looked = true, 0
-	return ep.sendWireup(proto.WireupReply, m.SrcEp, own)
+	return ws.sendWireup(ep, proto.WireupReply, m.SrcEp, own)
 }
 
 // matchedPairs is told of the request of the peer of an endpoint that waits for it. The error
@@ -104,17 +104,17 @@ func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
 func (ws *wireupState) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error {
 	w := ws.w
 	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
-		ep.idConfirmed(m.SrcEp) // and ours is answered
+		ws.idConfirmed(ep, m.SrcEp) // and ours is answered
 		return nil
 	}
-	ep.idConfirmed(m.SrcEp)
+	ws.idConfirmed(ep, m.SrcEp)
 	var err error
 	if m.Address.UUID != w.uuid { // one's own are all answered, and name the ends that there are
 		ep.state &^= epRequested // nobody will answer it
-		err = ep.rechooseLanes(&m.Address, from.origin())
+		err = ws.rechooseLanes(ep, &m.Address, from.origin())
 	}
 	if err == nil {
-		err = ep.answerPairs(m)
+		err = ws.answerPairs(ep, m)
 	}
 	return err
 }
@@ -123,14 +123,14 @@ func (ws *wireupState) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup)
 // them but a question that nobody answers. Those that are not connected pairwise are kept where
 // the new choice has them, too: the peer's end of one may be its lane for wireup and keepalive,
 // and would be left with an end that is closed here.
-func (ep *Endpoint) rechooseLanes(addr *proto.WorkerAddress, origin uct.Origin) error {
-	ep.purgeLanes(ucs.ErrCanceled)
-	made := ep.detachUnpaired()
-	ep.closeLanes(false)
+func (ws *wireupState) rechooseLanes(ep *Endpoint, addr *proto.WorkerAddress, origin uct.Origin) error {
+	ep.w.ends.purgeLanes(ep, ucs.ErrCanceled)
+	made := ws.detachUnpaired(ep)
+	ep.w.ends.closeLanes(ep, false)
 	ep.setRefused(nil)
-	err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr, made: made, origin: origin})
+	err := ws.connectBy(ep, addr.WithoutEnds(), laneRules{ends: addr, made: made, origin: origin})
 	for _, m := range made {
-		if !ep.has(m.uct) {
+		if !ws.has(ep, m.uct) {
 			m.uct.Close()
 		}
 	}
@@ -142,7 +142,7 @@ func (ep *Endpoint) rechooseLanes(addr *proto.WorkerAddress, origin uct.Origin) 
 
 // detachUnpaired takes the lanes that are not connected pairwise away from the endpoint, the
 // auxiliary one, too.
-func (ep *Endpoint) detachUnpaired() (made []madeLane) {
+func (ws *wireupState) detachUnpaired(ep *Endpoint) (made []madeLane) {
 	p := ep.pair
 	if p.aux.uct != nil {
 		dev, f := ep.dest.address.Entry(p.auxEntry)
@@ -163,22 +163,22 @@ func (ep *Endpoint) detachUnpaired() (made []madeLane) {
 }
 
 // has reports whether a transport's endpoint is one of the lanes.
-func (ep *Endpoint) has(ue uct.Endpoint) bool {
+func (ws *wireupState) has(ep *Endpoint, ue uct.Endpoint) bool {
 	return ep.pair != nil && ep.pair.aux.uct == ue || hasLane(ep.lanes, ue)
 }
 
 // onPairReply connects the lanes with the ends in a reply.
-func (ep *Endpoint) onPairReply(m *proto.Wireup) {
+func (ws *wireupState) onPairReply(ep *Endpoint, m *proto.Wireup) {
 	p := ep.pair
 	fresh := p.joined != p.lanes
-	if err := ep.join(&m.Address, ep.pair.number, ep.dest.address); err != nil {
+	if err := ws.join(ep, &m.Address, ep.pair.number, ep.dest.address); err != nil {
 		ep.fail(err)
 		return
 	}
 	if fresh || p.conn != nil || m.Type == proto.WireupReplyReconfig {
-		ep.sendWireup(proto.WireupAck, ep.remoteID, ep.w.own.emptyAddress())
+		ws.sendWireup(ep, proto.WireupAck, ep.remoteID, ep.w.own.emptyAddress())
 	}
-	ep.paired()
+	ws.paired(ep)
 }
 
 // onWireupAck is told that a peer has connected its ends.
@@ -189,14 +189,14 @@ func (ws *wireupState) onWireupAck(src *uct.Source, m *proto.Wireup) {
 		w.stats.Dropped++
 		return
 	}
-	ep.paired()
+	ws.paired(ep)
 }
 
 // The ends of lanes that are connected pairwise, and which belong together.
 
 // wireupLane is the lane of a wireup message: as long as the peer's end of the one for them
 // may not be connected one that was before, or the auxiliary one.
-func (ep *Endpoint) wireupLane(t proto.WireupType) uint8 {
+func (ws *wireupState) wireupLane(ep *Endpoint, t proto.WireupType) uint8 {
 	k := ep.cfg.lanes.wireupLane(t)
 	p := ep.pair
 	switch {
@@ -212,7 +212,7 @@ func (ep *Endpoint) wireupLane(t proto.WireupType) uint8 {
 // laneAddress describes lanes of the endpoint to its peer: those in which, and of these
 // the ends of the ones that are connected pairwise, under the numbers that number gives
 // them.
-func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (proto.WorkerAddress, error) {
+func (ws *wireupState) laneAddress(ep *Endpoint, which uint64, number func(lane int) uint8) (proto.WorkerAddress, error) {
 	has := func(i *iface) bool {
 		for k := range ep.lanes {
 			if which&(1<<k) != 0 && ep.lanes[k].iface == i {
@@ -222,7 +222,7 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 		return ep.pair.aux.iface == i && which == allLanes && ep.pair.conn == nil
 	}
 	a := ep.w.own.describe(has)
-	err := ep.addEnds(&a, which, number)
+	err := ws.addEnds(ep, &a, which, number)
 	for k := range ep.lanes {
 		if which&^ep.pair.lanes&(1<<k) != 0 {
 			ep.lanes[k].addOther(&a)
@@ -236,7 +236,7 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 
 // addEnds puts the ends of lanes into an address of the worker. A device is at the address at
 // which the peer reaches it.
-func (ep *Endpoint) addEnds(a *proto.WorkerAddress, which uint64, number func(lane int) uint8) (failed error) {
+func (ws *wireupState) addEnds(ep *Endpoint, a *proto.WorkerAddress, which uint64, number func(lane int) uint8) (failed error) {
 	a.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		for k := range ep.lanes {
 			if ep.pair.lanes&which&(1<<k) == 0 || ep.lanes[k].iface.index != f.RscIndex {
@@ -267,7 +267,7 @@ type laneNumbers [proto.MaxLanes]uint8
 
 // match finds which ends in the address of a request are for our lanes, which were chosen
 // toward it: those that they are connected with, of the others one after the other.
-func (ep *Endpoint) match(addr *proto.WorkerAddress) (numbers laneNumbers, err error) {
+func (ws *wireupState) match(ep *Endpoint, addr *proto.WorkerAddress) (numbers laneNumbers, err error) {
 	p := ep.pair
 	var taken uint64
 	for _, joined := range []bool{true, false} {
@@ -278,13 +278,13 @@ func (ep *Endpoint) match(addr *proto.WorkerAddress) (numbers laneNumbers, err e
 			}
 			dev, f := addr.Entry(int(p.entries[k]))
 			if f == nil {
-				return numbers, fmt.Errorf("ucp: the peer has no endpoint for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+				return numbers, fmt.Errorf("ucp: the peer has no endpoint for lane %s: %w", ep.w.selection.laneName(ep, k), ucs.ErrUnreachable)
 			}
 			e := slices.IndexFunc(f.EpAddrs, func(e proto.AddressEp) bool {
 				return e.Lane < proto.MaxLanes && taken&(1<<e.Lane) == 0 && (!joined || ep.lanes[k].leadsTo(dev, f, e.Addr))
 			})
 			if e < 0 {
-				return numbers, fmt.Errorf("ucp: the peer has no endpoint for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+				return numbers, fmt.Errorf("ucp: the peer has no endpoint for lane %s: %w", ep.w.selection.laneName(ep, k), ucs.ErrUnreachable)
 			}
 			numbers[k] = f.EpAddrs[e].Lane
 			taken |= 1 << numbers[k]
@@ -297,24 +297,24 @@ func (ep *Endpoint) match(addr *proto.WorkerAddress) (numbers laneNumbers, err e
 // ends must be where the lanes were chosen toward: to another place, of this machine say,
 // the peer may not send us. That is nil for data of a connection manager, which knows the
 // device, and where the addresses of interfaces may mean nothing (proto.FormCMBoth).
-func (ep *Endpoint) join(addr *proto.WorkerAddress, number func(lane int) uint8, chosen *proto.WorkerAddress) error {
+func (ws *wireupState) join(ep *Endpoint, addr *proto.WorkerAddress, number func(lane int) uint8, chosen *proto.WorkerAddress) error {
 	p := ep.pair
 	for rest := p.lanes &^ p.joined; rest != 0; rest &= rest - 1 {
 		k := bits.TrailingZeros64(rest)
 		dev, f, end := endOf(addr, number(k))
 		if end == nil {
-			return fmt.Errorf("ucp: the peer has made no endpoint for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+			return fmt.Errorf("ucp: the peer has made no endpoint for lane %s: %w", ep.w.selection.laneName(ep, k), ucs.ErrUnreachable)
 		}
 		var iface []byte
 		if chosen != nil {
 			iface = f.Addr
 			d, i := chosen.Entry(int(p.entries[k]))
 			if i == nil || i.Transport != f.Transport || !bytes.Equal(d.Addr, dev.Addr) || !bytes.Equal(i.Addr, f.Addr) {
-				return fmt.Errorf("ucp: the peer's endpoint for lane %s is at another interface: %w", ep.laneName(k), ucs.ErrInvalidAddr)
+				return fmt.Errorf("ucp: the peer's endpoint for lane %s is at another interface: %w", ep.w.selection.laneName(ep, k), ucs.ErrInvalidAddr)
 			}
 		}
 		if err := ep.lanes[k].uct.(uct.Paired).ConnectToEP(dev.Addr, iface, end); err != nil {
-			return fmt.Errorf("ucp: connecting lane %s: %w", ep.laneName(k), err)
+			return fmt.Errorf("ucp: connecting lane %s: %w", ep.w.selection.laneName(ep, k), err)
 		}
 		p.joined |= 1 << k
 	}

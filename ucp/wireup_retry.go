@@ -19,34 +19,34 @@ import (
 
 // retryOtherDevices is told that an endpoint of a transport has failed. It reports whether the
 // peer is asked by other devices of its address now.
-func (ep *Endpoint) retryOtherDevices(ue uct.Endpoint, cause error) bool {
+func (ws *wireupState) retryOtherDevices(ep *Endpoint, ue uct.Endpoint, cause error) bool {
 	if ep.pair == nil || ep.pair.conn != nil || ep.pair.waits || ep.remoteID != 0 || ep.err != nil || ep.needs&needLanes == 0 ||
 		ep.life.Stage != life.Open || ep.state&epRequested == 0 || !errors.Is(cause, ucs.ErrEndpointTimeout) {
 		return false
 	}
 	addr := ep.dest.address
-	if !ep.excludeDevice(addr, ep.entryOf(ue), cause) {
+	if !ws.excludeDevice(ep, addr, ws.entryOf(ep, ue), cause) {
 		return false
 	}
-	ep.purgeLanes(ucs.ErrCanceled) // nothing but the question
+	ep.w.ends.purgeLanes(ep, ucs.ErrCanceled) // nothing but the question
 	if ep.life.Stage != life.Open {
 		return true // by a callback
 	}
-	ep.closeLanes(false)
+	ep.w.ends.closeLanes(ep, false)
 	ep.state &^= epRequested | epResent | epResentTwice
-	if err := ep.connectBy(addr, laneRules{}); err != nil {
+	if err := ws.connectBy(ep, addr, laneRules{}); err != nil {
 		ep.w.ctx.log.Debug("no other device reaches the peer", zap.String("endpoint", ep.describe()), zap.Error(err))
 		return false
 	}
 	ep.w.ctx.log.Debug("wireup request goes over other devices", zap.String("endpoint", ep.describe()), zap.Error(cause))
-	if err := ep.requestWireup(); err != nil {
+	if err := ws.requestWireup(ep); err != nil {
 		return false
 	}
 	if ep.pair == nil { // nobody has to agree to these lanes
 		for r := ep.waiting.head; r != nil; r = r.next {
 			r.lane = ep.amLane()
 		}
-		ep.resolveKeys()
+		ep.w.rma.resolveKeys(ep)
 		ep.resolveNeed(needLanes)
 	}
 	return true
@@ -54,7 +54,7 @@ func (ep *Endpoint) retryOtherDevices(ue uct.Endpoint, cause error) bool {
 
 // entryOf is the entry of the address that an endpoint of a transport leads to, -1 if none
 // is known.
-func (ep *Endpoint) entryOf(ue uct.Endpoint) int {
+func (ws *wireupState) entryOf(ep *Endpoint, ue uct.Endpoint) int {
 	if ep.pair.aux.uct == ue {
 		return ep.pair.auxEntry
 	}
@@ -68,7 +68,7 @@ func (ep *Endpoint) entryOf(ue uct.Endpoint) int {
 
 // excludeDevice leaves out all ways to the device that an entry of the address is of, and
 // reports whether there are others.
-func (ep *Endpoint) excludeDevice(addr *proto.WorkerAddress, entry int, cause error) (others bool) {
+func (ws *wireupState) excludeDevice(ep *Endpoint, addr *proto.WorkerAddress, entry int, cause error) (others bool) {
 	gone, _ := addr.Entry(entry)
 	if gone == nil {
 		return false
@@ -79,7 +79,7 @@ func (ep *Endpoint) excludeDevice(addr *proto.WorkerAddress, entry int, cause er
 			return true
 		}
 		for local := range ep.w.ifaces {
-			ep.excludeDomain(laneRoute{local, n}, cause)
+			ws.excludeDomain(ep, laneRoute{local, n}, cause)
 		}
 		return true
 	})

@@ -135,11 +135,11 @@ type Worker struct {
 	pieceSize int
 	buffers   bufpool.Pool // for messages that nobody has received
 	endpoints idtable.Table[Endpoint]
-	retained  []*Endpoint // kept for peers that cannot say that they need them no longer, oldest first
 
 	own       ownAddress
 	selection laneSelection
 	wireups   wireupState
+	ends      endpointEnds
 	conns     connState // endpoints by socket address
 	peers     peerTable
 	admission admission
@@ -166,7 +166,7 @@ type Worker struct {
 // setUp tells the parts of a worker which one they belong to.
 func (w *Worker) setUp() {
 	for _, part := range []**Worker{
-		&w.owner.w, &w.pool.w, &w.own.w, &w.selection.w, &w.wireups.w, &w.conns.w, &w.peers.w, &w.admission.w,
+		&w.owner.w, &w.pool.w, &w.own.w, &w.selection.w, &w.wireups.w, &w.ends.w, &w.conns.w, &w.peers.w, &w.admission.w,
 		&w.accounts.w, &w.rights.w, &w.wake.w, &w.tag.w, &w.am.w, &w.stream.w, &w.replies.w, &w.eager.w, &w.rndv.w, &w.rma.w,
 	} {
 		*part = w
@@ -534,7 +534,7 @@ func (w *Worker) close() error {
 	for _, f := range w.families {
 		f.halt(w)
 	}
-	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	w.endpoints.Each(func(ep *Endpoint) { ep.w.ends.destroy(ep, ucs.ErrCanceled) })
 	w.finishDispatched()
 	var first error
 	for _, f := range w.families {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"go/ast"
 	"os"
 	"strings"
 	"testing"
@@ -118,4 +119,47 @@ func TestCheckRoom(t *testing.T) {
 			t.Errorf("%d files of %d: %q, %d; want %q, %d", tc.files, tc.limit, wrong, lowered.files, tc.want, tc.lowered)
 		}
 	}
+}
+
+// Methods of a type with very many are a sign that a part of it is missing: a value with
+// methods of its own, in a file named for it.
+var mostMethods = map[string]int{"Worker": 120, "Endpoint": 100, "Request": 50}
+
+func TestMethods(t *testing.T) {
+	methods := make(map[string]int)
+	for _, s := range sources(t) {
+		if s.test() || s.dir() != "ucp" {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[receiver(f)]++
+			}
+		}
+	}
+	for name, most := range mostMethods {
+		if n := methods[name]; n == 0 || n > most {
+			t.Errorf("ucp.%s has %d methods, and may have %d", name, n, most)
+		}
+	}
+	for name, n := range methods {
+		if most := mostMethods[name]; most == 0 && n > 60 {
+			t.Errorf("ucp.%s has %d methods: what are its parts?", name, n)
+		}
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	t := f.Recv.List[0].Type
+	if s, ok := t.(*ast.StarExpr); ok {
+		t = s.X
+	}
+	if i, ok := t.(*ast.IndexExpr); ok {
+		t = i.X
+	}
+	if id, ok := t.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
 }

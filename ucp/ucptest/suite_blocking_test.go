@@ -96,13 +96,16 @@ func testBlockingRefused(t *testing.T, tr transport) {
 			}
 			before := a.Stats()
 			for what, call := range map[string]func(context.Context) error{
-				"send":         func(ctx context.Context) error { return ep.TagSendWait(ctx, 2, buf) },
-				"sync send":    func(ctx context.Context) error { return ep.TagSendSyncWait(ctx, 2, buf) },
-				"receive":      func(ctx context.Context) error { _, err := a.TagRecvWait(ctx, 2, 0, buf); return err },
-				"put":          func(ctx context.Context) error { return ep.PutWait(ctx, buf, w.addr, w.key) },
-				"get":          func(ctx context.Context) error { return ep.GetWait(ctx, buf, w.addr, w.key) },
-				"atomic":       func(ctx context.Context) error { return ep.AtomicWait(ctx, ucp.AtomicAdd, buf, w.addr, w.key, nil) },
-				"fetch 32":     func(ctx context.Context) error { _, err := ucp.FetchAddWait[uint32](ctx, ep, w.addr, w.key, 1); return err },
+				"send":      func(ctx context.Context) error { return ep.TagSendWait(ctx, 2, buf) },
+				"sync send": func(ctx context.Context) error { return ep.TagSendSyncWait(ctx, 2, buf) },
+				"receive":   func(ctx context.Context) error { _, err := a.TagRecvWait(ctx, 2, 0, buf); return err },
+				"put":       func(ctx context.Context) error { return ep.PutWait(ctx, buf, w.addr, w.key) },
+				"get":       func(ctx context.Context) error { return ep.GetWait(ctx, buf, w.addr, w.key) },
+				"atomic":    func(ctx context.Context) error { return ep.AtomicWait(ctx, ucp.AtomicAdd, buf, w.addr, w.key, nil) },
+				"fetch 32": func(ctx context.Context) error {
+					_, err := ucp.FetchAddWait[uint32](ctx, ep, w.addr, w.key, 1)
+					return err
+				},
 				"fetch 64":     func(ctx context.Context) error { _, err := ucp.SwapWait[uint64](ctx, ep, w.addr, w.key, 1); return err },
 				"flush":        ep.FlushWait,
 				"worker flush": a.FlushWait,
