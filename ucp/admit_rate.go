@@ -106,6 +106,12 @@ func (ad *admission) checkRate(from *source) error {
 // askClock is the time; tests have their own.
 var askClock = monotonic
 
+// started is about when the program did.
+var started = time.Now()
+
+// monotonic is the time since the program started.
+func monotonic() time.Duration { return time.Since(started) }
+
 // timeLookup looks something up for a request, and charges who has asked with the time that
 // takes.
 func (ad *admission) timeLookup(from *source, look func() bool) bool {

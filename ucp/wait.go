@@ -3,6 +3,7 @@ package ucp
 import (
 	"context"
 
+	"github.com/ucx-go/ucx/ucp/internal/backoff"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -191,9 +192,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		if c.unasked && !c.r.Done() {
 			c.mayGo()
 		}
-		step := w.backoff.next(n)
+		step := w.backoff.Next(n)
 		if c.isOver() {
-			w.backoff.end()
+			w.backoff.End()
 			w.uctw.Push() // what answers the peer, who may be waiting
 			return nil
 		}
@@ -202,8 +203,8 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 				return err
 			}
 		}
-		if step != backoffSleep {
-			step.take()
+		if step != backoff.Sleep {
+			step.Take()
 			continue
 		}
 		err := w.wake.arm()
@@ -213,7 +214,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		switch {
 		case err == nil:
 		case awake(err) || c.bound:
-			backoffRest.take()
+			backoff.Rest.Take()
 		default:
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/ucx-go/ucx/ucp/internal/backoff"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -185,16 +186,16 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			}
 		}
 		e.Tell()
-		step := w.backoff.next(n)
+		step := w.backoff.Next(n)
 		if c.Over() {
-			w.backoff.end()
+			w.backoff.End()
 			return c.stay(ctx)
 		}
 		if (round%64 == 0 || n > 0 && c.r == nil) && ctx.Err() != nil {
 			return c.giveUp(ctx, ctx.Err())
 		}
 		others := e.Woken() > 0
-		if step == backoffSleep {
+		if step == backoff.Sleep {
 			err := c.sleep(ctx)
 			if err == nil {
 				continue
@@ -202,13 +203,13 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			if !awake(err) && !c.bound && !c.Over() {
 				return c.giveUp(ctx, err)
 			}
-			step = backoffRest
+			step = backoff.Rest
 		}
-		if others && step == backoffSpin {
-			step = backoffRest // who was woken runs before this one has more for him
+		if others && step == backoff.Spin {
+			step = backoff.Rest // who was woken runs before this one has more for him
 		}
 		w.owner.releaseShared()
-		step.take()
+		step.Take()
 		w.owner.waitShared()
 	}
 }

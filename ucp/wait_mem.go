@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/ucp/internal/backoff"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -55,7 +56,7 @@ func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
 
 func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 	w := wk.w
-	p := backoff{rule: w.backoff.rule}
+	p := w.backoff.Fresh()
 	nap := minPollInterval
 	var seen uint64
 	for round := 1; !changed(mem, old); round++ {
@@ -72,14 +73,14 @@ func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 			wk.progressedSince(&seen) // this round's news, which the caller looks for now
 			return nil
 		}
-		step := p.next(0)
-		if round%64 == 0 || step == backoffSleep {
+		step := p.Next(0)
+		if round%64 == 0 || step == backoff.Sleep {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}
-		if step != backoffSleep {
-			step.take()
+		if step != backoff.Sleep {
+			step.Take()
 			continue
 		}
 		switch told, err := wk.sleepFor(ctx, nap); {
@@ -87,7 +88,7 @@ func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 			return nil
 		case err == nil || ctx.Err() != nil:
 		case awake(err):
-			backoffRest.take()
+			backoff.Rest.Take()
 		default:
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/backoff"
 	"github.com/ucx-go/ucx/ucp/internal/bufpool"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
@@ -155,7 +156,7 @@ type Worker struct {
 
 	shuttingDown    int // calls of Shutdown under way: peers open no endpoints
 	closed          bool
-	backoff         backoff             // of blocking calls
+	backoff         backoff.Backoff     // of blocking calls
 	detachedCalls   atomic.Int32        // delegated calls under way whose end nobody is told of
 	lostErrors      map[*Endpoint]error // of those, for the next flush
 	endpointWaiters []*call             // that wait for the last endpoint to be gone
@@ -239,7 +240,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	w.accounts.stopReplyBytes, w.accounts.maxReplyBytes = maxReplyBytes, replyMultiple*maxReplyBytes
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
 	w.accounts.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
-	w.backoff.rule = cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))
+	w.backoff = backoff.New(backoff.Policy(cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))), monotonic)
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
 	}

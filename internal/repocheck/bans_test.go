@@ -67,7 +67,7 @@ var bans = []ban{
 	{
 		what:   []string{"time.Now", "time.Since", "time.Until"},
 		in:     []string{libraries},
-		except: []string{"internal/ledger", "internal/netlink/recent_linux.go", "ucs/event", "ucp/backoff.go", "ucpnet/listener.go", "ucpnet/patience.go", "uct/shm/cma/endpoint.go", "uct/shm/lease.go"},
+		except: []string{"internal/ledger", "internal/netlink/recent_linux.go", "ucs/event", "ucp/admit_rate.go", "ucpnet/listener.go", "ucpnet/patience.go", "uct/shm/cma/endpoint.go", "uct/shm/lease.go"},
 		why:    "the clock is read once a round, by uct.Worker.Now; a message reads none. Refusals do, not to be logged too often; and what a peer can make slow is timed",
 	},
 	{

@@ -1,0 +1,133 @@
+package backoff
+
+import (
+	"testing"
+	"time"
+)
+
+// trial is a wait: how long rounds take, and what brings the event about.
+type trial struct {
+	*Backoff
+	now time.Duration
+}
+
+func newTrial() *trial {
+	p := new(trial)
+	b := New(Adaptive, func() time.Duration { return p.now })
+	p.Backoff = &b
+	return p
+}
+
+// spent is what a wait has done.
+type spent struct{ spins, yields, sleeps int }
+
+// wait waits for an event that happens after so many spins or yields, or in the first
+// sleep. A yield takes as long as it takes others to use the CPU.
+func (p *trial) wait(spins, yields int, yield time.Duration) (s spent) {
+	const round = 100 * time.Nanosecond
+	for {
+		p.now += round
+		switch p.Next(0) {
+		case Spin, Rest:
+			if s.spins++; s.spins == spins {
+				p.Next(1)
+				return s
+			}
+		case Yield:
+			p.now += yield
+			if s.yields++; s.yields == yields {
+				p.Next(1)
+				return s
+			}
+		case Sleep:
+			s.sleeps++
+			p.Next(1)
+			return s
+		}
+	}
+}
+
+const notYet = 1 << 30
+
+// TestSpins: where the peer answers while we spin nothing else is done.
+func TestSpins(t *testing.T) {
+	p := newTrial()
+	for range 1000 {
+		if s := p.wait(100, notYet, 0); s != (spent{spins: 100}) {
+			t.Fatalf("%+v", s)
+		}
+	}
+}
+
+// TestGivesUp: a way that never pays is tried less and less, down to one wait in
+// maxSkips+1; when it pays again it is taken again.
+func TestGivesUp(t *testing.T) {
+	p := newTrial()
+	var tried int
+	const waits = 10 * (maxSkips + 1)
+	for range waits {
+		if s := p.wait(notYet, notYet, time.Microsecond); s.sleeps != 1 {
+			t.Fatalf("%+v", s)
+		} else if s.spins > 0 {
+			tried++
+		}
+	}
+	if tried > maxFailures+7+10 {
+		t.Errorf("spun in %d of %d waits in vain", tried, waits)
+	}
+	paid := 0
+	for range 3 * (maxSkips + 1) {
+		if s := p.wait(10, notYet, time.Microsecond); s.sleeps == 0 {
+			paid++
+		}
+	}
+	if paid < 2*(maxSkips+1) {
+		t.Errorf("spun in %d of %d waits in which it would have paid", paid, 3*(maxSkips+1))
+	}
+}
+
+// TestYields: a peer that shares our CPU answers as soon as we yield.
+func TestYields(t *testing.T) {
+	p := newTrial()
+	var s spent
+	for range 10 * (maxSkips + 1) {
+		s = p.wait(notYet, 1, 5*time.Microsecond)
+		if s.sleeps != 0 {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if s.spins > 0 && p.spin.skips < maxSkips {
+		t.Errorf("still spinning: %+v", s)
+	}
+}
+
+// TestBusyMachine: where a yield lets others use the CPU for long it is given up,
+// also if the event has happened meanwhile.
+func TestBusyMachine(t *testing.T) {
+	p := newTrial()
+	yields := 0
+	const waits = 10 * (maxSkips + 1)
+	for range waits {
+		yields += p.wait(notYet, 1, 3*time.Millisecond).yields
+	}
+	if yields > maxFailures+7+10 {
+		t.Errorf("%d yields in %d waits", yields, waits)
+	}
+}
+
+// TestPolicies: what is asked for is done.
+func TestPolicies(t *testing.T) {
+	p := newTrial()
+	p.Policy = CPU
+	for range 10 {
+		if s := p.wait(10, notYet, 0); s != (spent{sleeps: 1}) {
+			t.Fatalf("cpu: %+v", s)
+		}
+	}
+	p.Policy = Latency
+	for range 10 {
+		if s := p.wait(1_000_000, notYet, 0); s != (spent{spins: 1_000_000}) {
+			t.Fatalf("latency: %+v", s)
+		}
+	}
+}
