@@ -56,7 +56,7 @@ type account struct {
 	replyHigh  int // of those the account is charged with
 }
 
-// maxSlack and leastSlack bound what an account is charged with in advance.
+// maxSlack and minSlack bound what an account is charged with in advance.
 const (
 	maxSlack = 1 << 20
 	minSlack = 64 << 10
@@ -223,7 +223,7 @@ func (p *account) largestSource(k ledger.Kind) *source {
 // it looks at in its next round of progress.
 
 // autoHeld is UCX_MAX_UNEXP_BYTES=auto: a quarter of the memory there is, and not more
-// than mostAutoHeld.
+// than maxAutoHeld.
 func autoHeld() int {
 	if m := topo.Memory() / 4; m > 0 {
 		return int(min(m, maxAutoHeld))

@@ -284,7 +284,7 @@ func (handleLater) abort(r *Request, err error) {
 }
 
 // settle gets one piece of memory for the whole message as soon as so much of it is here
-// that the claim of the rest costs no more than other waste (mostWaste), and puts there
+// that the claim of the rest costs no more than other waste (maxWaste), and puts there
 // what has come. n more bytes are about to.
 func (m *AMMessage) settle(n int) error {
 	w, a := m.w, m.assembly

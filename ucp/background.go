@@ -134,7 +134,7 @@ func (b *background) lead() {
 }
 
 // sleep sleeps until the event set is readable, unless there is work, and reports whether it
-// slept. With nap set it sleeps for backgroundNap even then. The caller owns the worker; while
+// slept. With nap set it sleeps for backgroundInterval even then. The caller owns the worker; while
 // the goroutine sleeps no goroutine does.
 func (b *background) sleep(nap bool) bool {
 	w, e := b.w, b.w.owner.engine

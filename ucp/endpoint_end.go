@@ -411,7 +411,7 @@ func (ee *endpointEnds) disconnect(ep *Endpoint) {
 // peer has disconnected has the same time to close its end before the error handler is called.
 const closeGrace = 50 * time.Millisecond
 
-// awaitPeer waits partingTime for the peer to disconnect first, or for the application to
+// awaitPeer waits closeGrace for the peer to disconnect first, or for the application to
 // close.
 func (ee *endpointEnds) awaitPeer(ep *Endpoint) {
 	waited := func() {

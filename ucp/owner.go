@@ -7,11 +7,17 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Every call begins and ends here. In thread mode multi it takes a turn: while it has it
-// the worker is its goroutine's as it is in the other modes all the time
-// (internal/engine says how). Before anything else it carries out the calls that others
-// have left for it (call.go). Inside a function of the application the turn is that
-// of the call further up the stack.
+// Every call acquires the worker first and releases it last. In thread mode multi, where any
+// goroutine may call at any time, the engine (internal/engine) gives the worker to one goroutine
+// at a time, its owner; the owner first carries out the calls that others have delegated to it
+// (call.go). In the other modes the caller sees to it that there is one goroutine at a time, and
+// acquiring marks the worker busy, after checking that no other call is running. That mark is a
+// plain word, because an atomic one would cost more than a short message may: of two goroutines
+// that call at the same moment by mistake neither may notice, but later calls will. Calls that
+// only read (Attr, Stats, Explain) do not check it.
+//
+// A function of the application that a call runs may itself call the worker. The gate therefore
+// also counts such functions, and their calls belong to the ownership of the outermost call.
 
 // ownership says which goroutine uses a worker: the first words of the worker, which every
 // call looks at.
@@ -23,8 +29,8 @@ type ownership struct {
 	w        *Worker
 }
 
-// acquire begins a call. exit ends it: when nothing of the library is left on the
-// stack it panics if a function of the application has.
+// acquire begins a call, and release ends it. The end of the outermost call panics if a function
+// of the application has panicked.
 func (ow *ownership) acquire() {
 	if !ow.available() {
 		ow.acquireSlow()
@@ -43,8 +49,7 @@ func (ow *ownership) acquireSlow() {
 	ow.gate |= gateInside
 }
 
-// tryAcquire is enter for calls that can be left to others: it reports whether the call has
-// begun.
+// tryAcquire is acquire for calls that can be delegated: it reports whether the call has begun.
 func (ow *ownership) tryAcquire() bool {
 	if !ow.available() {
 		return ow.tryAcquireSlow()
@@ -62,7 +67,7 @@ func (ow *ownership) tryAcquireSlow() bool {
 	return true
 }
 
-// acquireFast is begin for short paths: it fails where anything is in the way.
+// acquireFast is tryAcquire for short paths. It fails where they have to go the long way.
 func (ow *ownership) acquireFast() bool {
 	if !ow.available() {
 		return ow.acquireSharedFast()
@@ -89,8 +94,8 @@ func (ow *ownership) releaseSlow() {
 	ow.raise()
 }
 
-// acquireRead is enter for calls that only read, which nothing refuses in the modes in which
-// the caller sees to it that nobody else is at it. unlook ends it.
+// acquireRead is acquire for calls that only read, and releaseRead ends them. In modes other than
+// multi nothing is checked.
 func (ow *ownership) acquireRead() {
 	if ow.multi {
 		ow.acquireShared()
@@ -103,7 +108,7 @@ func (ow *ownership) releaseRead() {
 	}
 }
 
-// acquireChecked is enter for calls that can be refused.
+// acquireChecked is acquire for calls that return an error where acquire panics.
 func (ow *ownership) acquireChecked() error {
 	if ow.multi {
 		ow.waitShared()
@@ -116,8 +121,7 @@ func (ow *ownership) acquireChecked() error {
 	return nil
 }
 
-// isClosed reports whether Close was called, for goroutines that may not look at
-// the worker.
+// isClosed reports whether Close was called, to goroutines that do not own the worker.
 //
 //go:norace
 func (ow *ownership) isClosed() bool {
@@ -126,13 +130,14 @@ func (ow *ownership) isClosed() bool {
 	return ow.gate&gateClosed != 0
 }
 
-// acquireShared begins a call, when the worker is free.
+// acquireShared waits for the worker and begins a call. All methods with Shared in their names
+// are for thread mode multi.
 func (ow *ownership) acquireShared() {
 	ow.waitShared()
 	ow.checkShared()
 }
 
-// waitShared is takeTurn for calls that look themselves whether the worker can be used.
+// waitShared is acquireShared for calls that check themselves whether the worker is usable.
 func (ow *ownership) waitShared() {
 	if !ow.engine.Try() {
 		if ow.engine.Nested() {
@@ -144,7 +149,7 @@ func (ow *ownership) waitShared() {
 	ow.beginShared()
 }
 
-// acquireSharedFast begins a call if that takes no time. It is tryTurn for short paths.
+// acquireSharedFast begins a call if nobody owns the worker. It is tryAcquireShared for short paths.
 //
 //go:noinline
 func (ow *ownership) acquireSharedFast() bool {
@@ -159,8 +164,8 @@ func (ow *ownership) acquireSharedFast() bool {
 	return true
 }
 
-// tryAcquireShared begins a call if the worker is free, or soon is. It is takeTurn for calls that
-// can be left to others.
+// tryAcquireShared begins a call if the worker is free, or becomes free soon. It is for calls that
+// can be delegated.
 func (ow *ownership) tryAcquireShared() bool {
 	if !ow.engine.Try() {
 		if ow.engine.Nested() {
@@ -176,7 +181,7 @@ func (ow *ownership) tryAcquireShared() bool {
 	return true
 }
 
-// beginShared is what comes before the call.
+// beginShared marks the worker busy and carries out what others have delegated.
 func (ow *ownership) beginShared() {
 	ow.gate |= gateInside
 	if ow.engine.Pending() { // [begin]
@@ -184,7 +189,7 @@ func (ow *ownership) beginShared() {
 	}
 }
 
-// checkShared panics, and ends the turn, if a callback has left the worker unusable.
+// checkShared panics, and releases the worker, if a callback has left it unusable.
 func (ow *ownership) checkShared() {
 	if ow.gate&gateAbandoned != 0 {
 		err := ow.misused()
@@ -201,14 +206,14 @@ func (ow *ownership) releaseShared() {
 		ow.releaseSharedSlow()
 		return
 	}
-	e.Free() // passOn, without other calls
+	e.Free() // as in handOver, which is a call more
 	if e.Pending() || e.Wanted() {
 		ow.afterRelease(nil)
 	}
 }
 
-// releaseSharedSlow is endTurn where there is something to see to: a panic, sleepers, a
-// function of the application that the call was made in.
+// releaseSharedSlow is releaseShared where there is a panic to pass on, a sleeper to wake, or a
+// function of the application that made the call.
 //
 //go:noinline
 func (ow *ownership) releaseSharedSlow() {
@@ -218,14 +223,14 @@ func (ow *ownership) releaseSharedSlow() {
 	}
 }
 
-// handOver gives the worker up, when nothing is left to do for others.
+// handOver releases the worker, and then carries out what was delegated meanwhile.
 func (ow *ownership) handOver() {
 	p := ow.caughtPanic()
 	ow.engine.Free()
 	ow.afterRelease(p)
 }
 
-// afterRelease does what others have left until the worker was given up.
+// afterRelease carries out what others delegated just before the worker was released.
 //
 //go:noinline
 func (ow *ownership) afterRelease(p *CallbackPanic) {
@@ -247,8 +252,7 @@ func (ow *ownership) afterRelease(p *CallbackPanic) {
 	e.GiveWay()
 }
 
-// push leaves a task to the goroutine that has the worker, or does it if nobody has it any
-// more.
+// push delegates a task to the owner, or carries it out if there is no owner any more.
 func (ow *ownership) push(t *engine.Task) {
 	ow.engine.Push(t)
 	if ow.engine.Retake() {
@@ -258,8 +262,8 @@ func (ow *ownership) push(t *engine.Task) {
 	}
 }
 
-// abandonShared is what is left to do when a callback has ended its goroutine, in the
-// middle of its turn: everybody is told.
+// abandonShared closes the engine when a callback has ended the goroutine that owned the worker:
+// all who wait get an error.
 func (ow *ownership) abandonShared() {
 	e := ow.engine
 	e.Return() // [lost]
@@ -273,17 +277,8 @@ func (ow *ownership) abandonShared() {
 	}
 }
 
-// A worker belongs to one goroutine at a time. Calls note that they are at it, and look
-// first whether one is. In thread mode multi they have made sure of it (below). In the
-// other modes the caller does, and what he gets wrong is not left to chance: the note is a
-// plain word, as anything else would cost more than a short message may, so two calls
-// that begin at the same moment can miss each other, the next ones will not. Calls that
-// only read (Attr, Stats, Explain) do not look there.
-//
-// While a function of the application runs the worker is free to be called, by the
-// same goroutine: the gate counts those functions, too.
-
-// gate says whether the worker may be called.
+// gate says whether the worker may be called: flags, and how many functions of the application
+// are on the stack.
 type gate uint32
 
 const (
@@ -297,29 +292,29 @@ const (
 	gateFlags      = gateDepth - 1 // all before
 )
 
-// depth is the number of functions, where it stands in the word.
+// depth is the number of functions on the stack, in units of gateDepth.
 func (g gate) depth() gate { return g &^ gateFlags }
 
-// available reports whether nothing is in the way of a call, and the worker is one of a
-// single goroutine. In race builds it looks without telling the detector: what it says
-// is better than a report of a race, and of a shared worker it is the same all the time.
+// available reports whether a call may begin at once: no other call is running, and the worker is
+// not in thread mode multi. The race detector is not told of the read: the panic that misuse leads
+// to says more than the detector would, and in thread mode multi the flag never changes.
 //
 //go:norace
 func (ow *ownership) available() bool { return ow.gate&gateFlags == 0 }
 
-// outermost reports whether moreover no call is under way further up the stack.
+// outermost is available that also wants no function of the application on the stack.
 //
 //go:norace
 func (ow *ownership) outermost() bool { return ow.gate == 0 }
 
-// raise panics with what was caught, if the call that ends is the outermost.
+// raise passes on a caught panic, if the call that ends is the outermost.
 func (ow *ownership) raise() {
 	if p := ow.caughtPanic(); p != nil {
 		panic(p)
 	}
 }
 
-// caughtPanic returns what the call that ends is to panic with.
+// caughtPanic returns what the call that ends has to panic with, nil if nothing.
 func (ow *ownership) caughtPanic() *CallbackPanic {
 	if ow.gate.depth() != 0 || ow.gate&gatePanicked == 0 {
 		return nil
@@ -337,7 +332,7 @@ func (ow *ownership) checkGate() {
 	}
 }
 
-// misused says why the worker cannot be called, if that is a mistake.
+// misused returns the error of a call that the application must not make now.
 //
 //go:norace
 func (ow *ownership) misused() error {
@@ -353,8 +348,8 @@ func (ow *ownership) misused() error {
 	return nil
 }
 
-// inCallback reports whether a function of the application is running, as far as
-// another goroutine can tell.
+// inCallback reports whether a function of the application is running, as far as a goroutine
+// that does not own the worker can tell.
 //
 //go:norace
 func (ow *ownership) inCallback() bool { return ow.gate.depth() != 0 }

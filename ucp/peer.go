@@ -32,7 +32,7 @@ type identity struct {
 	nextSN        uint16  // of the endpoint that the application creates next
 	idle          bool    // is in Worker.idlePeers
 	endpointCount int     // toward any of the peers
-	peers         []*peer // mostly one; of those that nobody vouches for maxStrangers
+	peers         []*peer // mostly one; of those that the application does not trust at most maxUntrustedPeers
 }
 
 // maxUntrustedPeers is how many go by a uuid, without that the application vouches for them,

@@ -151,7 +151,7 @@ func (s *source) unpromptedBytes() int { return s.replyBytes - s.askBytes }
 //     message of the peer is needed to end the replies;
 //   - messages of this peer stay in the queues of active messages, and those of other peers
 //     overtake them (am_aside.go);
-//   - at owedMultiple times the limit the connection is dropped, and the endpoint fails.
+//   - at replyMultiple times the limit the connection is dropped, and the endpoint fails.
 //
 // A call that waits until a reply has left does not wait for a peer that does not read: the
 // reply is copied (own_data.go). A reply that cannot be copied, because the peer itself reads

@@ -18,9 +18,9 @@ import (
 // Answers to one-sided operations with a result are requests: they must leave in the
 // order of what they answer, and most have data. Those of operations without one are
 // only counted (rmaFlow.completionsOwed). Records and requests are charged to the connection that
-// asked. One that owes more than maxOwed is not read any more until it owes half of
+// asked. One that owes more than maxReplyBytes is not read any more until it owes half of
 // that: so TCP tells the peer to stop. Where that is not possible, or if it owes far
-// more (owedMultiple), it is dropped, or the endpoint if there is no connection to
+// more (replyMultiple), it is dropped, or the endpoint if there is no connection to
 // drop.
 //
 // Two honest peers that flood each other do not stop for good. A worker stops reading
@@ -31,8 +31,8 @@ import (
 // which waits for answers and thus reads, takes those that are due first. What two
 // that do not stop can come to owe is no more than what they read meanwhile without
 // getting rid of the answers, which go first: what the buffers of a connection hold,
-// some MiB of requests, each of which costs about its size again. owedMultiple times
-// maxOwed is far above that.
+// some MiB of requests, each of which costs about its size again. replyMultiple times
+// maxReplyBytes is far above that.
 
 const (
 	maxReplyBytes = 16 << 20  // when the reading of a connection stops

@@ -118,7 +118,7 @@ type mappedKey struct {
 }
 
 const (
-	// minMappedKeys and mostAttachments bound those that a worker keeps without using
+	// minMappedKeys and maxMappedKeys bound those that a worker keeps without using
 	// them. In between there are two for each endpoint: to map memory anew for each
 	// message takes longer than any message that is offered.
 	minMappedKeys = 64

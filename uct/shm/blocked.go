@@ -13,7 +13,7 @@ import (
 // its receiver (notes.go). A receiver of C UCX tells nobody, and C does not sleep while it
 // waits for that: there we look, and sleep between looks for as long as nothing has moved
 // before. So a message that could go is late by no longer than it had been blocked
-// already, and than longestNap. A receiver that takes its messages steadily gives room
+// already, and than maxSleep. A receiver that takes its messages steadily gives room
 // back when half of the ring is free, and does not run out of messages meanwhile.
 const (
 	// patience is how long a blocked sender does not sleep, which would take about as

@@ -17,7 +17,7 @@ import (
 // application that has taken the descriptors: then the newcomer has to wait.
 //
 // A connection belongs to one worker's goroutine, and the crowd may be another
-// worker's. That is asked then (askOthers), and drops what there is too much of in its
+// worker's. That is asked then (askSiblings), and drops what there is too much of in its
 // next round of progress. Meanwhile limits are exceeded a little: by a sixteenth, and
 // up to the second of fileCeilings.
 
