@@ -15,65 +15,66 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// accountTable is what peers make a worker hold: the accounts that are charged with it, and the
-// limits that they are held to.
+// accountTable holds the accounts that a worker charges with what peers make it hold, and the
+// limits that apply to the accounts.
 type accountTable struct {
 	w        *Worker
 	byLedger map[*ledger.Account]*account
-	most     int    // accounts that there ever were
+	most     int    // the largest number of entries that byLedger has had
 	unnamed  source // of transports that do not tell connections apart
 	sources  int    // connections for which something is held
-	reserved int    // bytes that the accounts are charged with for sources
-	maxHeld  int    // bytes of messages that the accounts of the process may come to
+	reserved int    // bytes that the accounts of this worker are charged with, the sum of account.high
+	maxHeld  int    // limit in bytes of the messages of all accounts of the process
 
-	queuedReplyBytes int // of answers that wait for their transport
-	stopReplyBytes   int // unread replies of a connection at which it is not read any more
-	maxReplyBytes    int // unread replies that a connection may have at all
+	queuedReplyBytes int // bytes of answers and replies that wait for the transport
+	stopReplyBytes   int // bytes of unread replies at which the worker stops reading a connection
+	maxReplyBytes    int // bytes of unread replies at which the worker drops a connection
 
 	unbound     int // endpoints of the application whose peers' accounts are not known
-	unboundSeen int // value of unbound when all of them were looked at
-	nextUnbound int // slot of the endpoint to go on with
+	unboundSeen int // value of unbound after the last look at all of them
+	nextUnbound int // slot of the endpoint at which the next partial look begins
 
-	offerSource *source     // of the offer that is being handled
+	offerSource *source     // source of the offer that is being handled
 	roomWanted  atomic.Bool // another worker has no room for endpoints
-	evicting    bool        // ends are put off: a handler up the stack is in the middle of something
+	evicting    bool        // requests end later (Request.finish): a handler up the stack is in the middle of something
 }
 
-// account is an account of the process as one worker sees it: all connections to the
-// worker that come from one address, or from one user of this machine. Messages are
-// charged here, without atomic operations. The account is charged in advance, in
-// steps: with high, which is at least held but for what a last message took more than
-// was asked for. Whether there is room is decided when high has to grow.
+// account is the view that one worker has of an account of the process (ledger.Account). The
+// account covers all connections to the worker that come from one address, or from one user of
+// this machine. Messages are charged to held, without atomic operations. The ledger is charged in
+// advance and in steps, with high bytes. high is at least held, unless the last message took more
+// than was reserved for it. The limit is checked only when high has to grow.
 type account struct {
 	w       *Worker
 	ledger  *ledger.Account
-	sources *source // a list
+	sources *source // head of a list
 
 	held       int // bytes of unexpected messages
-	high, low  int // what the account is charged with; below low some is given back
-	opened     int // endpoints
-	replyBytes int // bytes of answers
-	replyHigh  int // of those the account is charged with
+	high, low  int // bytes that the ledger is charged with; when held is below low, some of high is given back
+	opened     int // endpoints that the peers have opened and the application has not claimed
+	replyBytes int // bytes of answers and replies that wait for the transport
+	replyHigh  int // bytes of answers and replies that the ledger is charged with
 }
 
-// maxSlack and minSlack bound what an account is charged with in advance.
+// maxSlack and minSlack bound in bytes what an account is charged with in advance.
 const (
 	maxSlack = 1 << 20
 	minSlack = 64 << 10
 )
 
-// slack is what an account that holds n bytes may be charged with in advance: little of
-// what it holds, and little of what there is.
+// slack returns how many bytes an account that holds n bytes may be charged with in advance: an
+// eighth of n and at least minSlack, but at most 1/256 of maxHeld and at most maxSlack.
 func (at *accountTable) slack(n int) int {
 	return min(max(n/8, minSlack), at.maxHeld/256, maxSlack)
 }
 
-// accountOf returns the account of an account, which the caller has to join.
+// accountOf returns the worker's account for a ledger source, and creates the account if there is
+// none. The caller has to add a source to a new account.
 func (at *accountTable) accountOf(who ledger.Source) *account {
 	w := at.w
 	a := ledger.Open(who)
 	if p := at.byLedger[a]; p != nil {
-		a.Close() // p has it open
+		a.Close() // p already has the ledger account open
 		return p
 	}
 	if at.byLedger == nil {
@@ -85,13 +86,13 @@ func (at *accountTable) accountOf(who ledger.Source) *account {
 	return p
 }
 
-// add makes p pay for a source.
+// add adds a source to the account, which is charged for the source from now on.
 func (p *account) add(s *source) {
 	s.charged = p
 	link(&p.sources, s, (*source).place)
 }
 
-// remove ends that. An account for nobody is forgotten.
+// remove removes a source from the account. An account without sources is closed.
 func (p *account) remove(s *source) {
 	unlink(&p.sources, s, (*source).place)
 	if p.sources == nil {
@@ -99,7 +100,7 @@ func (p *account) remove(s *source) {
 	}
 }
 
-// close gives back everything.
+// close gives back all that the account is charged with, and removes the account from its worker.
 func (p *account) close() {
 	w := p.w
 	p.resize(0)
@@ -118,7 +119,7 @@ func (p *account) close() {
 	}
 }
 
-// closeAccounts is for the end of the worker.
+// closeAccounts closes all accounts, at the end of the worker.
 func (at *accountTable) closeAccounts() {
 	for _, p := range at.byLedger {
 		for s := p.sources; s != nil; s = s.next {
@@ -128,19 +129,19 @@ func (at *accountTable) closeAccounts() {
 	}
 }
 
-// shrinkFrom is the number of entries from which a table is made anew when they are
-// gone.
+// shrinkFrom is the number of entries above which a map is replaced by a new one once its entries
+// are gone.
 const shrinkFrom = 1024
 
-// resize charges the account with high bytes.
+// resize sets the charge of the account to high bytes.
 func (p *account) resize(high int) {
 	p.ledger.Add(ledger.Bytes, int64(high-p.high))
 	p.w.accounts.reserved += high - p.high
 	p.high, p.low = high, high-4*p.w.accounts.slack(high)
 }
 
-// reserve charges the account for n bytes more, and some in advance, if the process
-// may hold them.
+// reserve charges the account for n more bytes, and for some in advance if there is room for
+// them. It reports whether the n bytes fit in limit, a limit in bytes for the whole process.
 func (p *account) reserve(n, limit int) bool {
 	need := p.held + n - p.high
 	if need <= 0 {
@@ -158,8 +159,8 @@ func (p *account) reserve(n, limit int) bool {
 	return true
 }
 
-// held is the memory of messages without a receive: our buffers, and message
-// objects with the transports' memory that they keep.
+// held returns the bytes of messages without a receive: buffers of the library, and message
+// objects with the memory of transports that they keep.
 func (at *accountTable) held() (n int) {
 	for _, p := range at.byLedger {
 		n += p.held
@@ -167,7 +168,7 @@ func (at *accountTable) held() (n int) {
 	return n
 }
 
-// trim gives back what is charged in advance to any account of the worker.
+// trim gives back what the accounts of the worker are charged with in advance.
 func (at *accountTable) trim() {
 	if at.reserved <= at.held() {
 		return
@@ -180,7 +181,7 @@ func (at *accountTable) trim() {
 	}
 }
 
-// amount is how much of a kind is held.
+// amount returns how much of a kind the account holds.
 func (p *account) amount(k ledger.Kind) int {
 	if k == ledger.Endpoints {
 		return p.opened
@@ -195,8 +196,9 @@ func (s *source) amount(k ledger.Kind) int {
 	return s.held
 }
 
-// largestSource returns the connection that holds most of a kind, nil if none that can
-// give way holds any. One that was evicted can still hold parts of messages of others.
+// largestSource returns the connection that holds most of a kind and can be evicted, nil if there
+// is none. A connection that was evicted before can still hold parts of messages of other
+// connections; such a connection is not returned.
 func (p *account) largestSource(k ledger.Kind) *source {
 	var hog *source
 	for s := p.sources; s != nil; s = s.next {
@@ -207,23 +209,23 @@ func (p *account) largestSource(k ledger.Kind) *source {
 	return hog
 }
 
-// Who gives way when a limit of the process is reached. Accounts are compared, not
-// connections: somebody with many of them has no more than somebody with one.
+// Which account is evicted when a limit of the process is reached. Accounts are compared, not
+// connections: a peer with many connections gets no more than a peer with one.
 //
-//   - Strangers, toward whom the application has no endpoint, give way before those
-//     that it knows, who keep what they have as long as strangers hold anything.
-//   - Among strangers, and when there are none among the others, the account that
-//     holds most gives way if it would still hold more than the one that asks; and of
-//     its connections the one that holds most.
-//   - Otherwise the one that asks is refused, and loses its connection; not if it holds
-//     less than an equal share. Then the limit is exceeded a little (overshoot), for
-//     those who would be locked out by what may not be thrown away.
+//   - Strangers, which are accounts to which the application has no endpoint, are evicted before
+//     known accounts. Known accounts keep what they have as long as strangers hold anything.
+//   - Among strangers, and among known accounts when there are no strangers, the offender is the
+//     account that holds most. If the offender holds more than the account that asks would hold
+//     with what it asks for, the offender's largest connection is evicted.
+//   - Otherwise the account that asks is refused, and loses its connection. An account that holds
+//     less than an equal share is not refused: the limit is exceeded a little (overshoot), for
+//     accounts that would be locked out by what may not be thrown away.
 //
-// Only the worker that has a connection can drop it. Others ask it to, by a flag that
-// it looks at in its next round of progress.
+// Only the worker that owns a connection can drop the connection. Other workers ask the owner to
+// do so, by a flag that the owner checks in its next round of progress.
 
-// autoHeld is UCX_MAX_UNEXP_BYTES=auto: a quarter of the memory there is, and not more
-// than maxAutoHeld.
+// autoHeld returns the limit in bytes for UCX_MAX_UNEXP_BYTES=auto: a quarter of the memory of
+// the machine, at most maxAutoHeld.
 func autoHeld() int {
 	if m := topo.Memory() / 4; m > 0 {
 		return int(min(m, maxAutoHeld))
@@ -233,12 +235,12 @@ func autoHeld() int {
 
 const maxAutoHeld = min(4<<30, math.MaxInt/2)
 
-// overshoot is by how much a limit may be exceeded.
+// overshoot returns by how much a limit may be exceeded.
 func overshoot(limit int) int { return limit / 16 }
 
-// charge reports whether n more bytes from s may be kept for receives that are
-// not posted. Beyond the limit, which protects the process, who holds most loses its
-// messages and its connection: by the error, if it is s.
+// charge makes sure that n more bytes from s may be kept for receives that are not posted. When
+// the limit of the process is reached, the account that holds most loses its messages and its
+// connection. If s itself is refused, charge returns an error, which drops the connection of s.
 func (at *accountTable) charge(s *source, n int) error {
 	if p := s.charged; p != nil && p.held+n <= p.high {
 		return nil
@@ -260,7 +262,7 @@ func (at *accountTable) makeRoom(s *source, n int) error {
 	})
 }
 
-// mayOpen reports whether s may open one more endpoint toward the worker.
+// mayOpen returns an error if s may not open one more endpoint toward the worker.
 func (at *accountTable) mayOpen(s *source) error {
 	w := at.w
 	limit := w.ctx.settings.MaxUnexpEps
@@ -274,7 +276,8 @@ func (at *accountTable) mayOpen(s *source) error {
 	})
 }
 
-// enforceLimit makes room for n more of something that s asks for, or refuses it.
+// enforceLimit makes room for n more of a kind that s asks for, or returns the error of the
+// refusal.
 func (at *accountTable) enforceLimit(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
 	w := at.w
 	at.bindAccounts()
@@ -285,7 +288,7 @@ func (at *accountTable) enforceLimit(s *source, k ledger.Kind, n, limit int, fit
 		}
 		who, most, strange := ledger.Greediest(k)
 		theirs := at.accountOfSource(who)
-		var hog *source // of this worker, that gives way
+		var hog *source // the connection of this worker that is evicted
 		switch {
 		case who == mine.Source():
 			hog = s.account().largestSource(k)
@@ -297,9 +300,9 @@ func (at *accountTable) enforceLimit(s *source, k ledger.Kind, n, limit int, fit
 				hog = theirs.largestSource(k)
 			}
 			if hog != nil && theirs == at.unnamed.charged && hog.amount(k) <= at.unnamed.amount(k) {
-				hog = nil // who holds most cannot be told
+				hog = nil // the connection that holds most cannot be told
 			}
-			if hog == nil || 2*int64(theirs.amount(k)) < most { // most of it is with others
+			if hog == nil || 2*int64(theirs.amount(k)) < most { // other workers hold most of it
 				if !asked && askSiblings(w) > 0 {
 					asked = true
 					if fits(limit + overshoot(limit)) {
@@ -311,7 +314,7 @@ func (at *accountTable) enforceLimit(s *source, k ledger.Kind, n, limit int, fit
 		if hog == nil {
 			break
 		}
-		at.evict(hog, say()) // each at most once
+		at.evict(hog, say()) // each connection at most once
 	}
 	if share := int64(limit) / int64(ledger.Number()+1); mine.Source() != ledger.Shared && mine.Of(k)+int64(n) <= share &&
 		fits(limit+overshoot(limit)) {
@@ -326,7 +329,7 @@ func (at *accountTable) enforceLimit(s *source, k ledger.Kind, n, limit int, fit
 	return err
 }
 
-// logRefusal counts that something was refused to a peer, and logs it now and then.
+// logRefusal counts a refusal to a peer, and logs some of the refusals.
 func (at *accountTable) logRefusal(who *ledger.Account, reason ledger.Reason, err error) {
 	w := at.w
 	w.stats.Refused++
@@ -335,14 +338,14 @@ func (at *accountTable) logRefusal(who *ledger.Account, reason ledger.Reason, er
 	}
 }
 
-// accountOfSource returns the account of an account if the worker has one.
+// accountOfSource returns the worker's account for a ledger source, nil if there is none.
 func (at *accountTable) accountOfSource(who ledger.Source) *account {
 	a := ledger.Open(who)
 	defer a.Close()
 	return at.byLedger[a]
 }
 
-// evict drops a connection and frees what it made the worker hold.
+// evict drops a connection and frees what the connection made the worker hold.
 func (at *accountTable) evict(s *source, reason error) {
 	w := at.w
 	if s.account().ledger.Refuse(ledger.Evicted) {
@@ -363,8 +366,9 @@ func (at *accountTable) evict(s *source, reason error) {
 	at.trim()
 }
 
-// reclaimAsked does what another worker has asked for: the greediest give way until there is
-// some room again, as far as they are here.
+// reclaimAsked does what another worker has asked for: it evicts connections of the accounts that
+// hold most until each total of the process is below its limit by overshoot. It stops at an
+// account of which this worker has no connection to evict.
 func (at *accountTable) reclaimAsked() {
 	w := at.w
 	w.reclaimWanted.Store(false)
@@ -390,8 +394,8 @@ func (at *accountTable) reclaimAsked() {
 	}
 }
 
-// bindAccounts finds out whom the application knows by the endpoints that it has made. It is
-// done when it matters, and what was found out is kept.
+// bindAccounts finds the accounts of the peers to which the application has made endpoints. It
+// runs only when that matters: at a limit, and for Worker.Peers. What it finds is kept.
 func (at *accountTable) bindAccounts() {
 	w := at.w
 	if at.unbound == 0 {
@@ -410,7 +414,8 @@ func (at *accountTable) bindAccounts() {
 	at.nextUnbound = w.endpoints.Some(at.nextUnbound, fewEndpoints, look)
 }
 
-// fewEndpoints are looked at each time among those of which nothing was found out.
+// fewEndpoints is how many endpoints bindAccounts looks at in one call when a look at all of them
+// found no account for the rest.
 const fewEndpoints = 64
 
 // bindToLanes looks for the peer's account among the connections of the endpoint.
@@ -425,7 +430,8 @@ func (at *accountTable) bindToLanes(ep *Endpoint) {
 	}
 }
 
-// bindAccount notes that the application knows a source, by an endpoint that it has made.
+// bindAccount records that the application knows a ledger source, by an endpoint that the
+// application has made.
 func (at *accountTable) bindAccount(ep *Endpoint, who ledger.Source) {
 	if b := at.ensureCharge(ep); b.boundTo == nil && ep.life.Stage != life.Gone {
 		b.boundTo = ledger.Open(who)
@@ -434,7 +440,7 @@ func (at *accountTable) bindAccount(ep *Endpoint, who ledger.Source) {
 	}
 }
 
-// unbindAccount ends that, with the endpoint.
+// unbindAccount undoes bindAccount at the end of the endpoint.
 func (at *accountTable) unbindAccount(ep *Endpoint) {
 	switch {
 	case !ep.life.Mine():
@@ -447,8 +453,8 @@ func (at *accountTable) unbindAccount(ep *Endpoint) {
 	}
 }
 
-// What peers make a process hold is limited for all its workers together. A worker that
-// needs what another one could give back asks for it.
+// What peers make a process hold is limited for all its workers together. A worker that needs
+// room asks its siblings, the other workers of the process, to give some back.
 
 // siblings are the workers of the process.
 var siblings struct {
@@ -456,8 +462,8 @@ var siblings struct {
 	workers map[*Worker]struct{}
 }
 
-// joinSiblings makes a worker one that others can ask to give something back; resign ends
-// that.
+// joinSiblings adds the worker to those that other workers can ask to give something back.
+// leaveSiblings removes the worker.
 func (at *accountTable) joinSiblings() {
 	w := at.w
 	siblings.Lock()
@@ -475,8 +481,8 @@ func (at *accountTable) leaveSiblings() {
 	siblings.Unlock()
 }
 
-// askSiblings asks the other workers to throw away what those hold who have to give
-// way, and returns their number.
+// askSiblings asks the other workers to evict connections of the accounts that hold most
+// (reclaimAsked), and returns the number of those workers.
 func askSiblings(w *Worker) int {
 	siblings.Lock()
 	defer siblings.Unlock()
@@ -493,8 +499,8 @@ func askSiblings(w *Worker) int {
 	return n
 }
 
-// askSiblingsForRoom asks the other workers to close endpoints that take what a transport has
-// no more of.
+// askSiblingsForRoom asks the other workers to close endpoints that use up what a transport has
+// run out of.
 func (at *accountTable) askSiblingsForRoom() {
 	w := at.w
 	siblings.Lock()

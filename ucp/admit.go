@@ -17,7 +17,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Who asks for an endpoint, or after one, and whether that is answered.
+// Admission control for wireup requests and endpoint checks.
 
 // admission decides which wireup requests a worker answers.
 type admission struct {
@@ -28,18 +28,19 @@ type admission struct {
 	mismatchTold    bool                                        // a peer that would hang was logged
 }
 
-// requester is who has sent a request, as far as that is believed.
+// requester is the sender of a request, as far as the request is verified.
 type requester struct {
-	peer     *peer                // nil for nobody that is known
-	claimed  *proto.WorkerAddress // what he has said of himself, nil if all of that is believed
-	migrated bool                 // he may be that peer, and may be anybody
-	deferred bool                 // the request is kept back
+	peer     *peer                // nil if the sender is not a known peer
+	claimed  *proto.WorkerAddress // the address that the sender claims, nil if the address is verified
+	migrated bool                 // the sender may be peer, and may be any other process
+	deferred bool                 // the request is deferred
 }
 
-// admitRequest decides whether to do what a peer asks for, in what order it costs: first how
-// often it has asked, then whether it has proved that it may, then whether the worker is
-// open to who it says it is, and only then whether it is that. It leaves in the address
-// what is believed. The error drops the connection.
+// admitRequest decides whether the worker does what a peer asks for. The checks run in the order
+// of their cost: how often the peer has asked, whether the peer has proved that it may ask,
+// whether the worker is open to the peer that the sender claims to be, and last whether the claim
+// is true. admitRequest leaves in m.Address only what is verified. The error drops the
+// connection.
 func (ad *admission) admitRequest(from *source, m *proto.Wireup, message []byte) (requester, error) {
 	again, proved := from.replaying(), false
 	if again {
@@ -70,7 +71,8 @@ func (ad *admission) admitRequest(from *source, m *proto.Wireup, message []byte)
 	return q, err
 }
 
-// notPeer counts that who asks has not the certificate of whom he says that he is.
+// notPeer counts, if so is set, that a sender does not have the certificate of the peer that it
+// claims to be.
 func (ad *admission) notPeer(from *source, so bool) {
 	w := ad.w
 	if so && w.refused(from, ledger.Claim) {
@@ -79,10 +81,10 @@ func (ad *admission) notPeer(from *source, so bool) {
 	}
 }
 
-// claimedPeer returns the peer that has sent a request: who goes by its uuid and has an
-// entry of its address, as far as that is believed; nil for nobody. Requests through
-// memory of ours are believed also if the application gave another part of the
-// peer's address. other says that the address is of a peer with another certificate.
+// claimedPeer returns the peer that has the uuid of an address and shares an entry with the
+// address, nil if there is none. A request through memory of this process is also accepted if the
+// application gave another part of the peer's address. other reports that the peer has another
+// certificate than the sender; p is then nil.
 func (ad *admission) claimedPeer(from *source, addr *proto.WorkerAddress) (p *peer, other bool) {
 	w := ad.w
 	p = w.peers.findPeer(addr.UUID, entriesOf(addr))
@@ -139,9 +141,9 @@ func (ad *admission) parseAllowed(a Address) (proto.WorkerAddress, error) {
 	return addr, err
 }
 
-// admit refuses requests of peers that the application does not vouch for, if that
-// is what it wants, or if they have not proved that they have its address. The error
-// drops the connection: the peer shall not wait.
+// admit refuses requests of peers that the application does not trust, if the worker is closed or
+// the peers have not proved that they have the worker's address. The error drops the connection,
+// so that the peer does not wait.
 func (ad *admission) admit(from *source, p *peer, proved bool) error {
 	w := ad.w
 	switch {
@@ -159,20 +161,20 @@ func (ad *admission) admit(from *source, p *peer, proved bool) error {
 	return err
 }
 
-// staleRequest reports whether a question whether an end still exists can be of a worker to
-// which the application had an endpoint: it came through memory of ours, with a uuid that
-// is remembered. Such a question is answered, whoever the worker is open to now. On a
-// connection a refusal says as much, as the connection ends; in memory nothing else
-// would, and the peer would wait for as long as this process lives. It needs no proof of
-// the token, as C UCX knows none. Who is somebody else and has seen the uuid is a process
-// of our user, and learns that there is no such endpoint.
+// staleRequest reports whether an endpoint check can come from a worker to which the application
+// had an endpoint: the message came through memory of this process, with a uuid that is
+// remembered. Such a check is answered, whichever peers the worker is open to now. On a
+// connection a refusal says as much, as the connection ends. In memory nothing else would, and
+// the peer would wait for as long as this process lives. The message needs no proof of the token,
+// as C UCX has no tokens. Any other process that has seen the uuid is a process of the same user,
+// and learns only that there is no such endpoint.
 func (ad *admission) staleRequest(from *source, m *proto.Wireup) bool {
 	w := ad.w
 	k := w.peers.byUUID[m.Address.UUID]
 	return from.uct == nil && k != nil && k.nextSN != 0
 }
 
-// keepLocalEntries leaves in an address what leads within the machine.
+// keepLocalEntries removes from an address all entries that lead out of the machine.
 func (ad *admission) keepLocalEntries(addr *proto.WorkerAddress) {
 	w := ad.w
 	for k := range addr.Devices {
@@ -183,16 +185,16 @@ func (ad *admission) keepLocalEntries(addr *proto.WorkerAddress) {
 	}
 }
 
-// certificate stands for whom a certificate names. Where the peer's was verified that is
-// its subject with the alternative names, so that a certificate may be renewed;
-// otherwise, and if there are no names, it is the key.
+// certificate identifies the holder of a TLS certificate. If the certificate was verified and has
+// names, it is the SHA-256 of the subject with the alternative names, so that a certificate may
+// be renewed. Otherwise it is the SHA-256 of the public key.
 type certificate [sha256.Size]byte
 
 // extensionSAN are the alternative names of a certificate's subject (RFC 5280, 4.2.1.6).
 var extensionSAN = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// certificateOf returns what the peer of a connection has proved; nil without TLS, and
-// for peers without a certificate.
+// certificateOf returns the certificate of the peer of a connection; nil without TLS, and for
+// peers without a certificate.
 func certificateOf(t *tls.ConnectionState) *certificate {
 	if t == nil || len(t.PeerCertificates) == 0 {
 		return nil
@@ -206,7 +208,7 @@ func certificateOf(t *tls.ConnectionState) *certificate {
 	return &p
 }
 
-// namesIn returns the names of a certificate, nil if it has none.
+// namesIn returns the subject and the alternative names of a certificate, nil if it has none.
 func namesIn(c *x509.Certificate) []byte {
 	var san []byte
 	for _, e := range c.Extensions {
@@ -220,7 +222,8 @@ func namesIn(c *x509.Certificate) []byte {
 	return append(bytes.Clone(c.RawSubject), san...)
 }
 
-// certificate is what the peer of a connection has proved. It is worked out once.
+// certificate returns the certificate of the connection's peer, nil if there is none. It is
+// determined once.
 func (s *source) certificate() *certificate {
 	l := s.locator()
 	if l == nil {
@@ -232,8 +235,9 @@ func (s *source) certificate() *certificate {
 	return s.peerCertificate
 }
 
-// provenBy reports whether a connection can be the peer's: who was heard with a
-// certificate is not somebody without it. What came through memory of ours is as good.
+// provenBy reports whether a connection can be the peer's. A peer that first connected with a
+// certificate does not come without that certificate. Messages through memory of this process
+// need no certificate.
 func (p *peer) provenBy(from *source) bool {
 	if p.certificate() == nil || from.locator() == nil {
 		return true

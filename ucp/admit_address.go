@@ -12,45 +12,48 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// validateAddress takes out of the address in a request what the connection it came on does
-// not bear out:
+// validateAddress removes from the address in a request what the connection of the request does
+// not verify:
 //
-//   - entries that lead to a process of this machine, unless the kernel says that this
-//     process holds the other end of the connection. The address could name any
-//     process, even this one: transports that access memory of processes would read
-//     and write it where the peer says.
-//   - entries that lead to an IP address, unless the connection comes from there, or
-//     from another address of one for whom the application vouches with both.
-//     Anybody else could send us to whom he wants, or to what listens on our own
-//     loopback device. A peer on this machine may have any address of this machine
-//     at which its user listens.
+//   - entries that lead to a process of this machine, unless the kernel says that this process
+//     holds the other end of the connection. The address could name any process, even this one:
+//     transports that access memory of processes would read and write the memory where the peer
+//     says.
+//   - entries that lead to an IP address, unless the connection comes from that address, or from
+//     another address of a peer that the application trusts with both addresses. Any other peer
+//     could direct this worker to an address of its choice, or to a listener on this machine's
+//     own loopback device. A peer on this machine may claim any address of this machine at which
+//     its user listens.
 //
-// Lanes that are connected pairwise (uct.Paired) may lead to other IP addresses, but for
-// those of this machine: a peer with several devices has made an end on each, and nothing
-// goes over such a lane unless whoever is at the other end has connected it with ours.
+// Lanes that are connected pairwise (uct.Paired) may lead to other IP addresses, except those of
+// this machine: a peer with several devices has made an endpoint on each device, and nothing goes
+// over such a lane unless the process at the other end has connected its endpoint with the
+// endpoint here.
 //
-// The process comes first: before the kernel ties it to the connection nothing is
-// opened that an entry names. Entries that do not say whose they are, files with names,
-// are left out unless another one has tied a process, and theirs turns out to be that.
+// The process is checked first: nothing that an entry names is opened before the kernel ties the
+// process to the connection. Entries that do not say which process they belong to, such as files
+// with names, are removed unless another entry has tied a process to the connection, and they
+// turn out to belong to that process.
 //
-// A peer with several devices is answered over the one that it asks by, and may send
-// over all. Nothing in its messages proves that it has the others: their owners would
-// have to be asked, and C UCX has no message for that.
+// A peer with several devices is answered over the device that it asks by, and may send over all
+// of them. Nothing in its messages proves that it has the others: the owners of the other
+// addresses would have to be asked, and C UCX has no message for that.
 //
-// What came through memory of ours is believed: only processes of our user can write
-// there, and they have other ways to our memory. So is what came over a transport
-// that does not know its peers. A user who opens an endpoint decides himself what
-// address to believe.
+// Messages through memory of this process are trusted: only processes of the same user can write
+// there, and they have other ways to this process's memory. So are messages over a transport that
+// does not know its peers. An application that opens an endpoint decides itself which address to
+// trust.
 //
-// It returns what the peer has said of itself, of transports with IP addresses, nil
-// if all of that is borne out.
+// validateAddress returns what the peer claims for transports with IP addresses, nil if all of
+// the address is verified.
 func (ad *admission) validateAddress(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
 	return ad.validateAddressOf(from, addr, false)
 }
 
-// validateAddressOf is validateAddress that leaves the IP addresses, if the application has accepted the peer:
-// then it is on one connection with it, may have several devices, and has made ends on each
-// that it names. Those of this machine are still the peer's only if its user listens there.
+// validateAddressOf is validateAddress. With accepted it keeps the IP addresses: the application
+// has accepted the peer, shares one connection with it, and the peer may have several devices and
+// has made endpoints on each that it names. IP addresses of this machine still count as the
+// peer's only if the peer's user listens there.
 func (ad *admission) validateAddressOf(from *source, addr *proto.WorkerAddress, accepted bool) (said *proto.WorkerAddress) {
 	w := ad.w
 	l := from.locator()
@@ -85,8 +88,8 @@ func (ad *admission) validateAddressOf(from *source, addr *proto.WorkerAddress, 
 	return said
 }
 
-// validEntries takes out of an address what is not of a transport with IP addresses, and
-// those where the peer cannot be: of this machine, if it is elsewhere.
+// validEntries removes from an address the entries of transports without IP addresses, and those
+// at which the peer cannot be: entries of this machine, if the peer is elsewhere.
 func (d *addressValidator) validEntries(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	for k := range addr.Devices {
 		dev := &addr.Devices[k]
@@ -104,36 +107,37 @@ func (d *addressValidator) validEntries(addr *proto.WorkerAddress) *proto.Worker
 	return addr
 }
 
-// entryVerdict is what is believed of an entry.
+// entryVerdict is the result of the check of an entry.
 type entryVerdict uint8
 
 const (
-	entryUnreachable entryVerdict = iota // from here, or not to the peer
-	entryUnknown                         // to what could be anybody's
+	entryUnreachable entryVerdict = iota // not reachable from here, or does not lead to the peer
+	entryUnknown                         // leads to an object that any process could own
 	entryValid
 )
 
-// addressValidator looks at the entries of one address.
+// addressValidator checks the entries of one address.
 type addressValidator struct {
 	w              *Worker
 	from           *source
 	connection     uct.SourceLocator
 	info           uct.SourceInfo
-	identity       *identity // who goes by the uuid of the address
+	identity       *identity // of the uuid in the address, nil if unknown
 	looked         []processLookup
 	listeners      []claimedListener
-	accepted       bool // by the application, from where it connects
-	exhausted      bool // looking has taken too long before
-	lookups        int  // entries whose process was looked for
-	heldByProcess  bool // a process holds the connection
-	processUnknown bool // the last entry does not say of which process it is
+	accepted       bool // the application has accepted the peer, whatever address it connects from
+	exhausted      bool // look-ups for the peer have taken too long before
+	lookups        int  // entries for whose process a look-up was made
+	heldByProcess  bool // an entry names a process that holds the connection
+	processUnknown bool // the last entry does not say which process it belongs to
 
-	otherProcess bool // an entry names a process that is another one
+	otherProcess bool // an entry names a process that does not hold the connection
 	addrMatches  bool // an entry has an IP address that can be the peer's
-	addrDiffers  bool // one has another
+	addrDiffers  bool // an entry has an IP address that cannot be the peer's
 }
 
-// claimedListener is an address of this machine, and whether the peer can be who listens there.
+// claimedListener is an address of this machine, and whether the peer can be the owner of the
+// listener there.
 type claimedListener struct {
 	at  netip.AddrPort
 	may bool
@@ -145,7 +149,7 @@ type processLookup struct {
 	holds   bool
 }
 
-// judge says what is believed of an entry.
+// judge returns the verdict on an entry of transport t.
 func (d *addressValidator) judge(p uct.ReachableParams, t proto.TransportID) (v entryVerdict) {
 	for _, i := range d.w.ifaces {
 		if i.id != t {
@@ -184,14 +188,14 @@ func (d *addressValidator) judge(p uct.ReachableParams, t proto.TransportID) (v 
 			return entryValid
 		default:
 			d.addrDiffers = true
-			return v // where it is does not depend on the interface
+			return v // the destination does not depend on the interface
 		}
 	}
 	return v
 }
 
-// mayHold reports whether to go on with an entry of a process, 0 if it does not say of
-// which one.
+// mayHold reports whether to go on with an entry of process p, 0 if the entry does not say which
+// process it belongs to.
 func (d *addressValidator) mayHold(p uct.Process) bool {
 	if p == 0 {
 		d.processUnknown = true
@@ -203,17 +207,17 @@ func (d *addressValidator) mayHold(p uct.Process) bool {
 	return holds
 }
 
-// contradicts reports whether the address says what no honest one does: that the peer is a
-// process that it is not, or that it is anywhere but where it is. A peer with several
-// devices names them all, and has the same addresses as this machine on those that
-// lead nowhere.
+// contradicts reports whether the address claims what no honest address does: that the peer is
+// another process than the one that holds the connection, or that the peer is anywhere but where
+// it is. A peer with several devices names all of them, and has the same addresses as this
+// machine on devices that lead nowhere.
 func (d *addressValidator) contradicts() bool {
 	return d.otherProcess && d.info.User.Known || d.addrDiffers && !d.addrMatches
 }
 
-// trusted reports whether the application has said that whoever is at an entry is
-// also where the connection comes from. Peers with several devices need not connect
-// from the one that they name: C UCX 1.13 leaves that to the routes of its machine.
+// trusted reports whether the application has given an address that has both this entry and the
+// IP address that the connection comes from. Peers with several devices need not connect from the
+// device that they name: C UCX 1.13 leaves that to the routes of its machine.
 func (d *addressValidator) trusted(p uct.ReachableParams, t proto.TransportID, here bool) bool {
 	if d.identity == nil || here { // within the machine the kernel is asked
 		return false
@@ -224,7 +228,8 @@ func (d *addressValidator) trusted(p uct.ReachableParams, t proto.TransportID, h
 	})
 }
 
-// comesFromOneOf reports whether a connection comes from the IP address of an entry.
+// comesFromOneOf reports whether the connection comes from the IP address of an entry of the
+// address.
 func (d *addressValidator) comesFromOneOf(addr *proto.WorkerAddress) (found bool) {
 	from := d.info.Addr.Addr().Unmap()
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
@@ -239,8 +244,8 @@ func (d *addressValidator) comesFromOneOf(addr *proto.WorkerAddress) (found bool
 	return found
 }
 
-// isAt reports whether an entry is of a transport with IP addresses, and the peer
-// can have that.
+// isAt reports whether an entry belongs to a transport with IP addresses and the peer can have
+// the entry's IP address.
 func (d *addressValidator) isAt(p uct.ReachableParams, t proto.TransportID) bool {
 	for _, i := range d.w.ifaces {
 		a, has := i.uct.(uct.AddrLocator)
@@ -254,8 +259,8 @@ func (d *addressValidator) isAt(p uct.ReachableParams, t proto.TransportID) bool
 	return false
 }
 
-// comesFrom reports whether the peer can be who listens at an address. here says that
-// it is one of this machine.
+// comesFrom reports whether the peer can be the listener at an address. here says that the
+// address is one of this machine.
 func (d *addressValidator) comesFrom(at netip.AddrPort, here bool) bool {
 	check := d.w.ctx.settings.CheckSource != config.No && !d.accepted
 	switch {
@@ -270,9 +275,9 @@ func (d *addressValidator) comesFrom(at netip.AddrPort, here bool) bool {
 	return at.Addr().Unmap() == d.info.Addr.Addr().Unmap()
 }
 
-// mayListen reports whether the peer can be who listens at an address of this machine.
-// The kernel is asked once for each, not for many, and not for who has made looking take
-// too long: what was not asked is not believed.
+// mayListen reports whether the peer can be the listener at an address of this machine. The
+// kernel is asked once for each address, for at most maxFound addresses, and not for peers whose
+// look-ups have taken too long. An address that was not asked about is not accepted.
 func (d *addressValidator) mayListen(c uct.ListenerChecker, at netip.AddrPort) bool {
 	for _, l := range d.listeners {
 		if l.at == at {
@@ -287,8 +292,8 @@ func (d *addressValidator) mayListen(c uct.ListenerChecker, at netip.AddrPort) b
 	return l.may
 }
 
-// holds reports whether a process has the other end of the connection. The kernel is
-// asked once for each.
+// holds reports whether a process holds the other end of the connection. The kernel is asked once
+// for each process, for at most maxProcesses.
 func (d *addressValidator) holds(p uct.Process) bool {
 	for _, l := range d.looked {
 		if l.process == p {
@@ -300,8 +305,8 @@ func (d *addressValidator) holds(p uct.Process) bool {
 	return l.holds
 }
 
-// mayFind reports whether to look for the process of one more entry: not for who is
-// elsewhere, not for ever, and not for who has made that take too long.
+// mayFind reports whether to look for the process of one more entry: only for peers on this
+// machine, for at most maxFound entries, and not for peers whose look-ups have taken too long.
 func (d *addressValidator) mayFind() bool {
 	if !d.info.Local || d.exhausted {
 		return false
@@ -310,17 +315,17 @@ func (d *addressValidator) mayFind() bool {
 	return d.lookups <= maxFound
 }
 
-// maxFound is how many entries within the machine are looked at, and how many listeners
-// here: each transport that there is has one of the first, each device one of the others.
+// maxFound is how many entries within the machine are looked up, and how many listeners on this
+// machine: each transport has one entry, each device has one listener.
 const maxFound = 8
 
-// maxProcesses is how many processes of an address are looked at. A peer is one.
+// maxProcesses is how many processes of an address are looked up. A peer is one process.
 const maxProcesses = 4
 
-// pairwise reports whether endpoints of an interface are connected with others only.
+// pairwise reports whether endpoints of the interface can only be connected with other endpoints.
 func (i *iface) pairwise() bool { return i.attr.Flags&uct.IfaceConnectToIface == 0 }
 
-// inside reports whether an interface's transport does not leave the machine.
+// inside reports whether the interface's transport stays within the machine.
 func (i *iface) inside() bool {
 	t := i.attr.Resource.Type
 	return t == uct.DeviceShared || t == uct.DeviceSelf

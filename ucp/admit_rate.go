@@ -10,50 +10,50 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What peers ask for makes the worker connect to somewhere. How often an address may
-// ask is bounded: a crowd that starts at once does not come near, and who asks on and
-// on is not read for as long as it takes to be within the rate again. Nothing is lost
-// by that. Only who comes with ever more connections has these closed, so that nobody
-// waits for an answer that does not come.
+// Rate limits for requests. A request of a peer makes the worker connect to an address. How often
+// a source may ask is bounded: many peers that start at once stay far below the bound, and a
+// source that asks on and on is not read for as long as it takes to be within the rate again.
+// Nothing is lost by that. Only a source that keeps opening more connections has them closed, so
+// that no peer waits for an answer that does not come.
 //
-// A process of this machine can make a request take long as well, by what it names in
-// its address, and by how much of it there is: descriptors, mappings, sockets. Who has
-// taken too much time by that is not looked for until it is made up for: he gets lanes
-// that need no look at processes, and his answers over the connection he asks on.
+// A process of this machine can also make a request take long, by what the process names in its
+// address and by how many descriptors, mappings and sockets it has. If look-ups for a source have
+// taken too much time, no more are made for the source until that time is made up for: the source
+// gets lanes that need no look-up of processes, and answers over the connection that it asks on.
 const (
-	askRate  = 4096     // requests in a second
-	askBurst = 16 << 10 // that may come at once
-	askDebt  = 64 << 10 // beyond it connections are closed that bring one
+	askRate  = 4096     // requests per second
+	askBurst = 16 << 10 // requests that may come at once
+	askDebt  = 64 << 10 // requests of debt beyond which a connection that brings a request is closed
 
 	askMost  = time.Second // what look-ups for requests of one source may take at once
-	askShare = 8           // and afterwards this part of the time
+	askShare = 8           // afterwards look-ups may take 1/askShare of the time
 )
 
-// maxRates is how many addresses are remembered before those are forgotten that have
-// not asked lately.
+// maxRates is how many sources are remembered before those are forgotten that have not asked
+// lately.
 const maxRates = 1024
 
-// requestRate is how much an address has asked.
+// requestRate is how much a source has asked.
 type requestRate struct {
-	tokens  float64       // requests that it may still make at once, negative in debt
-	updated time.Duration // when that was so
+	tokens  float64       // requests that the source may still make at once, negative in debt
+	updated time.Duration // time of tokens
 
-	lookups  timeBudget // on look-ups
-	searches timeBudget // on searches for ways that there are not
+	lookups  timeBudget // for look-ups
+	searches timeBudget // for searches for routes that do not exist
 }
 
-// timeBudget is time that was spent for somebody.
+// timeBudget is the time that was spent for a source.
 type timeBudget struct {
 	spent time.Duration
-	when  time.Duration // that was so, by askClock
+	when  time.Duration // time of spent, by askClock
 }
 
-// spentAt is what is left of it at a later time.
+// spentAt returns what is left of spent at a later time.
 func (s *timeBudget) spentAt(now time.Duration) time.Duration {
 	return max(s.spent-(now-s.when)/askShare, 0)
 }
 
-// add adds the time since something began; what was spent at the same time counts once.
+// add adds the time since began. Time that an earlier call has added already counts once.
 func (s *timeBudget) add(began time.Duration) {
 	now := askClock()
 	if began = max(began, s.when); now > began {
@@ -61,10 +61,10 @@ func (s *timeBudget) add(began time.Duration) {
 	}
 }
 
-// exhausted reports whether it is too much.
+// exhausted reports whether too much time was spent, at least askMost.
 func (s *timeBudget) exhausted() bool { return s.spent > 0 && s.spentAt(askClock()) >= askMost }
 
-// take counts a request, and returns how long the address is in debt.
+// take counts a request, and returns how long the source is in debt.
 func (r *requestRate) take(now time.Duration) time.Duration {
 	r.tokens = r.tokensAt(now) - 1
 	r.updated = now
@@ -74,13 +74,13 @@ func (r *requestRate) take(now time.Duration) time.Duration {
 	return time.Duration(-r.tokens / askRate * float64(time.Second))
 }
 
-// tokensAt is how much is left at a later time.
+// tokensAt returns the tokens at a later time.
 func (r *requestRate) tokensAt(now time.Duration) float64 {
 	return min(r.tokens+(now-r.updated).Seconds()*askRate, askBurst)
 }
 
-// checkRate counts a request of a peer. If there are too many the error drops the
-// connection.
+// checkRate counts a request of a peer. It pauses a source in debt. If the debt has reached
+// askDebt it returns an error, which drops the connection.
 func (ad *admission) checkRate(from *source) error {
 	w := ad.w
 	if from.locator() == nil {
@@ -103,17 +103,17 @@ func (ad *admission) checkRate(from *source) error {
 	return nil
 }
 
-// askClock is the time; tests have their own.
+// askClock returns the time; tests replace it.
 var askClock = monotonic
 
-// started is about when the program did.
+// started is about the time at which the program started.
 var started = time.Now()
 
-// monotonic is the time since the program started.
+// monotonic returns the time since the program started.
 func monotonic() time.Duration { return time.Since(started) }
 
-// timeLookup looks something up for a request, and charges who has asked with the time that
-// takes.
+// timeLookup runs a look-up for a request, and charges the source of the request with the time
+// that the look-up takes.
 func (ad *admission) timeLookup(from *source, look func() bool) bool {
 	r := ad.rates[from.account().ledger.Source()]
 	if r == nil {
@@ -141,7 +141,7 @@ func (ad *admission) newRate(who ledger.Source, now time.Duration) *requestRate 
 	}
 	r := &requestRate{tokens: askBurst, updated: now}
 	if len(ad.rates) >= 16*maxRates {
-		return r // they have all asked within the last seconds
+		return r // all remembered sources have asked within the last seconds
 	}
 	if ad.rates == nil {
 		ad.rates = make(map[ledger.Source]*requestRate)
@@ -150,7 +150,7 @@ func (ad *admission) newRate(who ledger.Source, now time.Duration) *requestRate 
 	return r
 }
 
-// pause reads nothing more of a connection for a while.
+// pause stops reading the connection for d, if the transport can do that.
 func (s *source) pause(d time.Duration) {
 	p, ok := s.uct.Owner.(uct.SourcePauser)
 	if !ok || s.rateLimited {
@@ -166,30 +166,31 @@ func (s *source) pause(d time.Duration) {
 	}
 }
 
-// A request names places, and for some of them the system has to ask the network who is
-// there (uct.WaySeeker). If they are made up nobody answers, and who waits for that does
-// nothing else meanwhile. So a request is kept back until all have been asked for, and
-// its source is not read meanwhile. Then it is heard once more, and what has not been found
-// is no lane. For whom too much time has gone into searches that were in vain nobody is
-// asked until that is made up for: he gets the lanes to where a way is known.
+// Deferred requests. A request names addresses, and some of them the system has to resolve on the
+// network (uct.WaySeeker). Nothing answers for an address that is made up, and a worker that
+// waited for the result would do nothing else meanwhile. So a request is deferred until all
+// addresses are resolved, and its source is not read meanwhile. Then the request is handled once
+// more, and an address that was not found gets no lane. If searches without a result have taken
+// too much time for a source, no more are made for the source until that time is made up for: the
+// source gets the lanes to resolved addresses.
 
-// deferredRequest is a request that is.
+// deferredRequest is a request that waits until its addresses are resolved.
 type deferredRequest struct {
 	from       *source
-	rate       *requestRate // also when its connection is closed meanwhile; nil: nobody
+	rate       *requestRate // of the source, used also after its connection is closed; nil: no time is charged
 	message    []byte
 	proved     bool
-	resolving  int // ways that are still
+	resolving  int // addresses that are still being resolved
 	began      time.Duration
-	unresolved bool // one was not found
-	replayed   bool // it is being heard once more
+	unresolved bool // an address was not found
+	replayed   bool // the request is being handled once more
 }
 
-// maxResolving is how many ways of a request are sought: each device there is has one.
+// maxResolving is how many addresses of a request are resolved: each device has one.
 const maxResolving = 8
 
-// origin is who has given the addresses in a message of a source. What came through memory of
-// ours is believed (Worker.validateAddress).
+// origin returns where the addresses in a message of the source come from. Messages through
+// memory of this process are trusted (admission.validateAddress).
 func (s *source) origin() uct.Origin {
 	if s.locator() == nil {
 		return uct.OriginApplication
@@ -197,10 +198,11 @@ func (s *source) origin() uct.Origin {
 	return uct.OriginPeer
 }
 
-// replaying reports whether the message of a source that is being handled was kept back.
+// replaying reports whether the message of the source that is being handled was deferred before.
 func (s *source) replaying() bool { return s.deferred != nil && s.deferred.replayed }
 
-// deferRequest has a request with this address heard later, if there is something to seek before.
+// deferRequest defers a request with this address if one of its entries has to be resolved, and
+// reports whether it has.
 func (ad *admission) deferRequest(from *source, addr *proto.WorkerAddress, message []byte, proved bool) bool {
 	w := ad.w
 	if from.deferred != nil || from.origin() != uct.OriginPeer {
@@ -231,7 +233,8 @@ func (ad *admission) deferRequest(from *source, addr *proto.WorkerAddress, messa
 	return true
 }
 
-// resolved is told that one of the ways was found, or that there is none.
+// resolved is called at the end of the search for one of the addresses. so says that the peer can
+// be reached there.
 func (k *deferredRequest) resolved(so bool) {
 	k.unresolved = k.unresolved || !so
 	if k.resolving--; k.resolving > 0 {
@@ -242,7 +245,7 @@ func (k *deferredRequest) resolved(so bool) {
 		k.rate.searches.add(k.began)
 	}
 	if s.uct == nil {
-		return // who has asked is gone
+		return // the connection of the requester is gone
 	}
 	k.replayed = true
 	err := s.w.admission.replay(s.uct, k.message)

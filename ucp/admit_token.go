@@ -14,17 +14,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A worker with a token has a random secret in its address, and takes requests only of
-// who proves that he has the address. The proof is a digest of the request under the
-// secret, in a message of its own that goes in front of the request over the same lane.
-// What is kept of it until then is that digest: whether it is right is found out when
-// the request comes. So there is no state of who has proved what, nothing that outlives
-// a request, and no difference between transports that know their peers apart and those
-// that do not. Messages that are no requests are not looked at.
+// Token mode. A worker with a token has a random secret in its address, and accepts requests only
+// from peers that prove that they have the address. The proof is a digest of the request under
+// the secret, in a message of its own that precedes the request on the same lane. The worker
+// keeps only that digest until the request comes; only then can the digest be verified. So the
+// worker has no record of which peers have proved what, nothing that outlives a request, and no
+// difference between transports that tell their peers apart and those that do not. Messages that
+// are not requests are not checked.
 //
-// What the application gave out holds the secret. What a request carries is a key that
-// was derived for its receiver, who needs it when he asks in turn whether the other end
-// still exists.
+// The address that the application gave out holds the secret. A request carries instead a key
+// that was derived for the receiver of the request. The receiver needs the key to ask in turn
+// whether the other end still exists.
 
 // TokenMode selects which peers may open endpoints to a worker: all peers, or those that
 // prove that they have its address.
@@ -84,22 +84,23 @@ type tokenState struct {
 	mode   TokenMode
 	secret *proto.Token // nil in TokenOff
 
-	// Proofs whose requests have not come yet, of transports that do not tell
-	// connections apart. Their peers are of our own user; the first give way, which
-	// are the oldest but for those that took the place of one that was used up.
+	// unnamed holds proofs whose requests have not come yet, from transports that do not tell
+	// connections apart. Their peers belong to the same user as this process. When the list is
+	// full the first proof is dropped. The first is the oldest, unless it was moved into the
+	// place of a proof that was used up.
 	unnamed []proto.TokenProof
 }
 
-// maxUnnamedProofs bounds them: peers that start at once may all have sent the proof and
-// wait for room for the request.
+// maxUnnamedProofs bounds tokenState.unnamed: peers that start at once may all have sent the
+// proof and wait for room for the request.
 const maxUnnamedProofs = 4096
 
-// tokenFamily is the proof of having the worker's address.
+// tokenFamily handles the proofs that peers have the worker's address.
 type tokenFamily struct{ noFamily }
 
 func (tokenFamily) about() familyInfo { return familyInfo{name: "token"} }
 
-// handlers receive no proofs where nobody can have a token.
+// handlers returns the handler of proofs, none for a worker without a token.
 func (tokenFamily) handlers(w *Worker) []handler {
 	if w.token.secret == nil {
 		return nil
@@ -107,7 +108,7 @@ func (tokenFamily) handlers(w *Worker) []handler {
 	return []handler{{proto.IDToken, w.admission.onToken}}
 }
 
-// start draws the secret. Of what the application and the setting say the stricter holds.
+// start creates the secret. The stricter of WorkerParams.Token and UCX_TOKEN holds.
 func (tokenFamily) start(w *Worker) {
 	w.token.mode = max(w.params.Token, TokenMode(w.ctx.settings.Token))
 	if w.token.mode == TokenOff {
@@ -117,7 +118,7 @@ func (tokenFamily) start(w *Worker) {
 	rand.Read(w.token.secret.Key[:]) // it never fails
 }
 
-// tokenFor is the token in requests to a worker.
+// tokenFor returns the token in requests to the worker with this uuid, nil without tokens.
 func (ad *admission) tokenFor(uuid uint64) *proto.Token {
 	w := ad.w
 	if w.token.secret == nil {
@@ -130,11 +131,11 @@ func (ad *admission) tokenFor(uuid uint64) *proto.Token {
 // The steps of a wireup message.
 const (
 	stepWireup uint8 = iota // the message itself
-	stepProof               // the proof, in front of it
+	stepProof               // the proof, before the message
 )
 
-// firstStep says with which step a wireup message begins: questions that could have
-// something made for them are proved to peers that have a token.
+// firstStep returns the step that a wireup message begins with. To a peer with a token, requests
+// and endpoint checks, for which the peer could make an endpoint, begin with the proof.
 func (ws *wireupState) firstStep(ep *Endpoint, t proto.WireupType) uint8 {
 	asks := t == proto.WireupRequest || t == proto.WireupEpCheck
 	if asks && ep.dest.address.Token != nil {
@@ -143,7 +144,7 @@ func (ws *wireupState) firstStep(ep *Endpoint, t proto.WireupType) uint8 {
 	return stepWireup
 }
 
-// sendProof sends the proof of a wireup message, unless that is done or not wanted.
+// sendProof sends the proof of a wireup message, unless it is sent already or not needed.
 func (ad *admission) sendProof(r *Request) error {
 	if r.step != stepProof {
 		return nil
@@ -172,7 +173,7 @@ func (ad *admission) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 	}
 	s := w.accounts.sourceOf(src)
 	if s.uct != nil {
-		s.proof = &proof // a second one takes the place of the first
+		s.proof = &proof // a second proof replaces the first
 		return nil
 	}
 	t := &w.token
@@ -183,9 +184,9 @@ func (ad *admission) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 	return nil
 }
 
-// proved reports whether a question of a peer was proved, or need not be. The error
-// says that without a proof it is none to look at; it drops the connection, for the peer
-// not to wait.
+// proved reports whether a request of a peer was proved or need not be. If an unproved request is
+// to be refused whichever peer it comes from, proved returns an error, which drops the
+// connection, so that the peer does not wait.
 func (ad *admission) proved(from *source, m *proto.Wireup, message []byte) (bool, error) {
 	w := ad.w
 	t := &w.token
@@ -198,7 +199,7 @@ func (ad *admission) proved(from *source, m *proto.Wireup, message []byte) (bool
 	return false, nil
 }
 
-// verify looks for the proof of a message, and uses it up: it is good for once.
+// verify looks for the proof of a message, and uses the proof up: a proof is valid once.
 func (t *tokenState) verify(from *source, worker, peer uint64, message []byte) bool {
 	if from.uct != nil {
 		proof := from.proof
@@ -227,7 +228,7 @@ func (t *tokenState) discard(from *source, worker, peer uint64, message []byte) 
 	t.verify(from, worker, peer, message)
 }
 
-// unproved refuses who has not proved that he has the address.
+// unproved returns the error for a peer that has not proved that it has the worker's address.
 func (ad *admission) unproved(from *source) error {
 	w := ad.w
 	err := fmt.Errorf("ucp: the peer has not proved that it has the worker's token: %w", ucs.ErrRejected)

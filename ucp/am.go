@@ -7,16 +7,16 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/bufpool"
 )
 
-// amFamily is active messages: each names a function of the receiver's that it is given
-// to. They travel as tagged messages do, in any of the ways of message.go; what their
-// packets look like is in am.go and am_send.go. What comes whole, in fragments
-// (am_recv.go) or as an offer goes to a handler (am_recv.go) or into a queue
-// (am_queue.go).
+// amFamily is the family of active messages. Each message names, by an id, a function of the
+// receiver that is called with it. Active messages travel as tagged messages do, in any of the
+// ways listed in message.go; am.go and am_send.go describe their packets. A message that arrives
+// in one packet, in fragments (am_recv.go) or as an offer goes to a handler (am_recv.go) or into
+// a queue (am_queue.go).
 type amFamily struct{ noFamily }
 
 func (amFamily) about() familyInfo { return familyInfo{name: "am", features: FeatureAM} }
 
-// handlers are asked for once for each interface that is opened.
+// handlers is called once for each interface that is opened.
 func (amFamily) handlers(w *Worker) []handler {
 	w.am.maxHeader = w.am.maxAMHeader()
 	return []handler{
@@ -30,8 +30,8 @@ func (amFamily) handlers(w *Worker) []handler {
 func (amFamily) start(w *Worker) { w.am.on = true }
 func (amFamily) halt(w *Worker)  { w.am.on = false }
 
-// stop gives up the messages in queues, and takes those that are in memory of transports
-// from who has them.
+// stop drops the messages in queues, and the kept messages in memory of a transport, which takes
+// that memory back.
 func (amFamily) stop(w *Worker) error {
 	for len(w.am.queues) > 0 {
 		w.am.queues[0].close()
@@ -43,7 +43,8 @@ func (amFamily) stop(w *Worker) error {
 	return nil
 }
 
-// evict gives up the messages in queues that came over a connection.
+// evict drops the messages in queues that came over the connection s, and gives up the fetches of
+// data that it has offered.
 func (amFamily) evict(s *source, _ error) {
 	for m := s.actives; m != nil; m = s.actives {
 		m.leaveQueue()
@@ -52,12 +53,12 @@ func (amFamily) evict(s *source, _ error) {
 	for _, q := range s.w.am.queues {
 		for _, a := range q.asides {
 			a.giveUpFetch(s)
-			q.makeReady(a) // it may be empty now
+			q.makeReady(a) // the aside may be empty now
 		}
 	}
 }
 
-// configure makes the decision tables.
+// configure makes the endpoint configuration's decision tables for active messages.
 func (amFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	const op = "active message by ucp_am_send_nbx"
 	size := func(p *packetForm) int { return p.size + p.footer }
@@ -71,7 +72,8 @@ func (amFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	c.shortAM = maxShort(c.am.plain)
 }
 
-// explain returns the tables for contiguous memory.
+// explain returns the decision tables for contiguous memory, and for mapped memory if the peer
+// may map memory of this process.
 func (amFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 	list := []proto.TableInfo{
 		c.am.plain.Explain(proto.DataContig, 0),
@@ -91,7 +93,7 @@ const (
 	// AMSendReply gives the receiver's handler an endpoint to reply on.
 	AMSendReply AMSendFlags = 1 << 0
 
-	// AMSendEager sends the data at once, whatever its length. It takes precedence over
+	// AMSendEager sends the data at once, whatever its length, and takes precedence over
 	// AMSendRndv.
 	AMSendEager AMSendFlags = 1 << 1
 
@@ -99,14 +101,16 @@ const (
 	// the data and fetches it.
 	AMSendRndv AMSendFlags = 1 << 2
 
-	// AMSendCopyHeader copies the header, so that it may be reused when the call returns.
+	// AMSendCopyHeader copies the header, so that the caller may reuse it when the call
+	// returns.
 	AMSendCopyHeader AMSendFlags = 1 << 3
 
 	amSendFlags = AMSendReply | AMSendEager | AMSendRndv | AMSendCopyHeader
 )
 
-// amForms are the forms of active messages: without and with an endpoint to answer on;
-// as their length says, eager, and offered.
+// amForms are the forms of active messages. The first index is 1 for messages that name an
+// endpoint to reply on. The second index is 0 where the length decides between eager and
+// rendezvous, 1 for always eager, 2 for always offered.
 var amForms = [2][3]messageForm{
 	{
 		newAMForm(false, false, func(c *epConfig) *proto.MessageTables { return c.am.plain }),
@@ -119,10 +123,10 @@ var amForms = [2][3]messageForm{
 	},
 }
 
-// plainAM is the form of most.
+// plainAM is the form of messages without flags.
 var plainAM = &amForms[0][0]
 
-// amFormOf is the form for flags of a caller.
+// amFormOf returns the form for the flags of a send.
 func amFormOf(flags AMSendFlags) *messageForm {
 	forms := &amForms[flags&AMSendReply]
 	switch {
@@ -134,8 +138,8 @@ func amFormOf(flags AMSendFlags) *messageForm {
 	return &forms[0]
 }
 
-// newAMForm makes a form. All fragments name the receiver's end of the connection, as do
-// single messages that can be answered.
+// newAMForm makes a form. All fragments carry the receiver's id of the endpoint, and so do single
+// messages that can be replied to.
 func newAMForm(reply, offered bool, tables func(*epConfig) *proto.MessageTables) messageForm {
 	f := messageForm{
 		name: "am",
@@ -159,8 +163,8 @@ func newAMForm(reply, offered bool, tables func(*epConfig) *proto.MessageTables)
 	return f
 }
 
-// amHeader is the header of the message. Of the flags only the one travels that the
-// receiver looks at.
+// amHeader is the header of the message. AMSendReply is the only flag in it, because the receiver
+// looks at no other.
 func amHeader(r *Request) proto.AMHeader {
 	return proto.AMHeader{ID: r.am.id, Flags: uint16(r.am.flags & AMSendReply), HeaderLen: uint32(len(r.am.header))}
 }
@@ -185,7 +189,7 @@ func putAMMiddleFooter(r *Request, dst []byte) int { return amMiddle(r).PutFoote
 // amTables are an endpoint's decision tables for active messages.
 type amTables struct {
 	plain, reply *proto.MessageTables
-	eagerOnly    [2]*proto.MessageTables // the same where nothing is offered, made when first used
+	eagerOnly    [2]*proto.MessageTables // plain and reply without rendezvous, made when first used
 }
 
 func (t *amTables) eager(k int, of *proto.MessageTables) *proto.MessageTables {
@@ -195,33 +199,33 @@ func (t *amTables) eager(k int, of *proto.MessageTables) *proto.MessageTables {
 	return t.eagerOnly[k]
 }
 
-// amEntry is what there is for an id.
+// amEntry is the receiver of the messages of an id: a handler or a queue.
 type amEntry struct {
 	fn    AMHandler
-	queue *AMQueue // instead
+	queue *AMQueue // if not nil, messages go here and fn is nil
 	flags AMHandlerFlags
 }
 
-// amState is what a worker keeps for active messages.
+// amState is the state of a worker for active messages.
 type amState struct {
 	on        bool
 	maxHeader int
-	table     [256]*[256]amEntry // by the halves of the id
+	table     [256]*[256]amEntry // indexed by the high byte of the id, then by the low byte
 
-	free     *AMMessage // idle objects
+	free     *AMMessage // idle message objects, linked by next
 	idle     int
 	rested   uint8
-	resting  [quarantine]*AMMessage // released lately
-	borrowed amList                 // kept, in memory of transports
+	resting  [quarantine]*AMMessage // released most recently, not reused yet
+	borrowed amList                 // kept messages whose data is in memory of a transport
 	queues   []*AMQueue
 
-	over   bool          // too much is kept of messages through shared memory
+	over   bool          // kept messages that came through shared memory exceed the limit
 	warned bool          // a message without handler was logged
-	warnAt time.Duration // when that may be again
+	warnAt time.Duration // earliest time of the next such log
 	w      *Worker
 }
 
-// set sets what there is for an id.
+// set sets the handler or queue for an id.
 func (s *amState) set(id uint16, e amEntry) {
 	t := s.table[id>>8]
 	if t == nil {
@@ -231,7 +235,7 @@ func (s *amState) set(id uint16, e amEntry) {
 	t[id&0xFF] = e
 }
 
-// find returns what there is for an id, nil if there is nothing.
+// find returns the handler or queue for an id, nil if there is neither.
 func (s *amState) find(id uint16) *amEntry {
 	t := s.table[id>>8]
 	if t == nil {
@@ -244,16 +248,16 @@ func (s *amState) find(id uint16) *amEntry {
 	return e
 }
 
-// amRequest is what a request keeps for the sending of an active message.
+// amRequest is the part of a request for the sending of an active message.
 type amRequest struct {
 	id     uint16
 	flags  AMSendFlags
-	header []byte // the user's, or what was copied of it
-	copied []byte // pooled memory behind that
-	tail   []byte // pooled memory of the tails of all packets, where they are not copied
+	header []byte // the application's header, or a copy of it
+	copied []byte // pooled memory of the copy, nil if header is the application's
+	tail   []byte // pooled memory of the tails of all packets, in zero-copy sends
 }
 
-// releaseHeader gives back the memory.
+// releaseHeader returns the pooled memory of header and tails.
 func (s *amRequest) releaseHeader(pool *bufpool.Pool) {
 	if s.copied != nil {
 		pool.Put(s.copied)
@@ -266,7 +270,7 @@ func (s *amRequest) releaseHeader(pool *bufpool.Pool) {
 	s.header = nil
 }
 
-// copyHeader makes the request independent of the user's header.
+// copyHeader replaces the application's header by a copy in pooled memory.
 func (s *amRequest) copyHeader(pool *bufpool.Pool) {
 	if len(s.header) > 0 && s.copied == nil {
 		s.copied = append(pool.Get(len(s.header)), s.header...)

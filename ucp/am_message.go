@@ -13,61 +13,61 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// AMMessage is an active message, as a handler gets it or as it leaves an AMQueue. It
+// AMMessage is an active message, as a handler gets it or as it leaves an AMQueue. The message
 // belongs to its worker's goroutine, or in ThreadModeMulti to the goroutine that holds it.
 //
-// A message is valid until its handler returns. A message that is kept, or taken from a
-// queue, belongs to the application until Release or Recv, or until the worker is closed.
-// Until then it is charged to the peer (UCX_MAX_UNEXP_BYTES), so release kept messages in
-// time. Afterwards the message must not be used, because its object is reused for other
-// messages. A use after release panics where it is detected, as with Request.Free;
-// detection is certain until 16 more messages have been released.
+// A message is valid until its handler returns. A message that is kept, or taken from a queue,
+// belongs to the application until Release or Recv, or until the worker is closed. Until then the
+// message is charged to the peer (UCX_MAX_UNEXP_BYTES), so release kept messages in time.
+// Afterwards the message must not be used, because its object is reused for other messages. A use
+// after release panics where it is detected, as with Request.Free; detection is certain until 16
+// more messages have been released.
 type AMMessage struct {
 	_ noCopy
 
 	w *Worker
 
-	state   amMessageState // written by who has the message, and inside the worker
-	handled bool           // its handler is running; not for who was given it by that
+	state   amMessageState // written by the holder of the message, and inside the worker
+	handled bool           // its handler is running; accessed inside the worker only, unlike state
 	id      uint16
 	header  []byte
 	data    []byte
-	length  int // of all data
+	length  int // of the data in bytes, wherever the data is
 
-	ep   *Endpoint // that leads to the sender, nil where the message does not say
+	ep   *Endpoint // leads to the sender, nil if the message names none
 	desc *uct.AMDesc
 	buf  []byte // pooled memory behind header and data
-	turn *bool  // whether a loop has it still, until its turn is over
+	turn *bool  // of AMQueue.All: whether the iteration still holds the message
 
-	rndv proto.RndvRTS // what was offered
-	key  []byte        // of the sender's memory
+	rndv proto.RndvRTS // the offer
+	key  []byte        // packed remote key of the sender's memory, in an offer
 
-	from     *source   // who pays, or is asked for it
-	charged  int       // what it pays
-	assembly *assembly // of a message in fragments
+	from     *source   // the connection that is charged, or whose account is checked
+	charged  int       // bytes that from is charged with for this message
+	assembly *assembly // of a message in fragments, until it is complete
 
 	list             *amList
 	prev, next       *AMMessage
-	links[AMMessage] // of those of one source in queues
+	links[AMMessage] // list of the queued messages of one source
 }
 
-// amMessageState is a set of flags.
+// amMessageState is a set of flags about a message.
 type amMessageState uint16
 
 const (
-	amLive     amMessageState = 1 << iota // somebody may use it
-	amKept                                // it stays when that returns
-	amReceived                            // the data was received, or asked for
+	amLive     amMessageState = 1 << iota // the application may use it
+	amKept                                // it stays valid after the handler returns
+	amReceived                            // Recv was called
 	amOffered                             // the data is at the sender
-	amReplies                             // it can be answered
-	amHolds                               // it is counted in Endpoint.held
-	amWhole                               // all fragments are here
-	amOwned                               // it has memory of its own since its handler runs
-	amAside                               // it is held back in its queue
-	amGivenUp                             // nobody wants the data that is being fetched
+	amReplies                             // the sender wants replies, on ep
+	amHolds                               // it is counted in held of its endpoint
+	amWhole                               // all fragments have arrived
+	amOwned                               // own has copied header, key or data into memory of the message
+	amAside                               // it is in an aside because its sender has too many unread replies
+	amGivenUp                             // it is dropped when the fetch of its data ends
 )
 
-// amMessageSize is what a message object is charged with.
+// amMessageSize is the charge for a message object, in bytes.
 const amMessageSize = 320
 
 // amList is a FIFO of messages with removal from the middle.
@@ -107,7 +107,7 @@ func (l *amList) remove(m *AMMessage) {
 	m.list, m.prev, m.next = nil, nil, nil
 }
 
-// newAM takes a message object from the worker's free list.
+// newAM takes a message object from the worker's free list, or makes one.
 func (as *amState) newAM() *AMMessage {
 	m := as.free
 	if m == nil {
@@ -121,8 +121,8 @@ func (as *amState) newAM() *AMMessage {
 // maxIdleAMs bounds the idle message objects of a worker.
 const maxIdleAMs = 4096
 
-// restAM takes an object back that refers to nothing. It lies idle for a while, so that
-// a use of it is found out.
+// restAM takes back a message object that refers to nothing. The object is not reused until 16
+// more have come back, so that a use after release is detected.
 func (as *amState) restAM(m *AMMessage) {
 	if !recycleRequests {
 		return
@@ -138,7 +138,8 @@ func (as *amState) restAM(m *AMMessage) {
 	}
 }
 
-// drop ends the life of a message: what it holds goes back to whom it is from.
+// drop ends the life of a message. The memory that the message holds goes back to the transport
+// or the pool, and the charge is taken off its source.
 func (m *AMMessage) drop() {
 	w := m.w
 	if m.list != nil {
@@ -160,13 +161,13 @@ func (m *AMMessage) drop() {
 	w.am.restAM(m)
 }
 
-// charge has the source pay n bytes for the message.
+// charge charges the message's source with n bytes more.
 func (m *AMMessage) charge(n int) {
 	m.charged += n
 	m.from.take(n)
 }
 
-// discharge ends that.
+// discharge takes the message's bytes off the charge of its source.
 func (m *AMMessage) discharge() {
 	if m.charged > 0 {
 		m.from.give(m.charged)
@@ -174,8 +175,8 @@ func (m *AMMessage) discharge() {
 	}
 }
 
-// hold keeps the endpoint that leads to the sender from giving way (wireupFamily.evict),
-// as the user may be about to answer.
+// hold keeps the endpoint that leads to the sender from being evicted (wireupFamily.evict),
+// because the application may be about to reply on it.
 func (m *AMMessage) hold() {
 	if m.ep != nil {
 		m.ep.held++
@@ -191,8 +192,9 @@ func (m *AMMessage) unhold() {
 	}
 }
 
-// own copies what the message refers to, if that is not its own, into memory of ours: the
-// data first, at a multiple of the alignment, then the header and the key.
+// own copies what the message refers to into memory of the message, unless the message has pooled
+// memory or a descriptor. The data comes first, at a multiple of the alignment, then the header
+// and the key.
 func (m *AMMessage) own() {
 	if m.buf != nil || m.desc != nil {
 		return
@@ -212,7 +214,8 @@ func (m *AMMessage) own() {
 	m.key = b[h : h+copy(b[h:], m.key)]
 }
 
-// alignedBuffer returns pooled memory, and n bytes of it at a multiple of the alignment.
+// alignedBuffer returns pooled memory buf, and b, n bytes of buf that start at a multiple of the
+// alignment (WorkerParams.AMAlignment).
 func (as *amState) alignedBuffer(n int) (buf, b []byte) {
 	w := as.w
 	buf = w.buffers.Get(n)
@@ -225,7 +228,8 @@ func (as *amState) alignedBuffer(n int) (buf, b []byte) {
 	return buf, buf[off : off+n : off+n]
 }
 
-// misaligned is how many bytes are missing to a multiple of the alignment.
+// misaligned returns the number of bytes from the start of b to the next multiple of the
+// alignment.
 func (as *amState) misaligned(b []byte) int {
 	w := as.w
 	if w.params.AMAlignment <= 1 {
@@ -234,14 +238,14 @@ func (as *amState) misaligned(b []byte) int {
 	return int(-memoryAddress(b) & uint64(w.params.AMAlignment-1))
 }
 
-// mustLive panics if the message is not the caller's any more.
+// mustLive panics if the application no longer holds the message.
 func (m *AMMessage) mustLive() {
 	if m.state&amLive == 0 {
 		panic(amUsedAfterRelease)
 	}
 }
 
-// amUsedAfterRelease is what the uses panic with, converted once.
+// amUsedAfterRelease is the panic value of a use after release, converted to an interface once.
 var amUsedAfterRelease any = "ucp: active message used after Release or Recv, or after its handler"
 
 // ID returns the id of the message.
@@ -250,15 +254,15 @@ func (m *AMMessage) ID() uint16 {
 	return m.id
 }
 
-// Header returns the sender's header. It is valid as long as the message.
+// Header returns the sender's header. The header is valid as long as the message.
 func (m *AMMessage) Header() []byte {
 	m.mustLive()
 	return m.header
 }
 
-// Data returns the data of the message, or nil while the data is still at the sender
-// (Offered). It is valid as long as the message and until Recv. Keep may move the data,
-// unless the handler was set with AMPersistentData.
+// Data returns the data of the message, or nil while the data is still at the sender (Offered).
+// The data is valid as long as the message, and until Recv. Keep may move the data, unless the
+// handler was set with AMPersistentData.
 func (m *AMMessage) Data() []byte {
 	m.mustLive()
 	return m.data
@@ -272,18 +276,18 @@ func (m *AMMessage) Len() int {
 	return m.length
 }
 
-// Offered reports whether the data is still at the sender. Recv fetches it.
+// Offered reports whether the data is still at the sender, from where Recv fetches it.
 func (m *AMMessage) Offered() bool {
 	m.mustLive()
 	return m.state&amOffered != 0
 }
 
 // Reply returns the endpoint to reply on, or nil unless the sender has set AMSendReply. The
-// endpoint belongs to the library and must not be closed, unless the application made it.
-// It stays open while the message is held; afterwards the library may close it when room is
-// needed (UCX_MAX_UNEXP_EPS). It ends with its peer. An application that replies later
-// makes an endpoint of its own. Replies that the peer does not read are bounded; see the
-// package comment.
+// endpoint belongs to the library and must not be closed, unless the application made it. The
+// endpoint stays open while the message is held; afterwards the library may close it when room is
+// needed (UCX_MAX_UNEXP_EPS). The endpoint ends with its peer. An application that replies later
+// makes an endpoint of its own. Replies that the peer does not read are bounded; see the package
+// comment.
 func (m *AMMessage) Reply() *Endpoint {
 	m.mustLive()
 	if m.state&amReplies == 0 {
@@ -308,7 +312,7 @@ func (m *AMMessage) Keep() {
 	}
 }
 
-// endTurn takes the message out of the hands of a loop.
+// endTurn ends the claim of a loop over AMQueue.All on the message: the loop does not release it.
 func (m *AMMessage) endTurn() {
 	if m.turn != nil {
 		*m.turn = false
@@ -332,7 +336,8 @@ func (m *AMMessage) Release() {
 	w.owner.release()
 }
 
-// refuse ends an offer whose data nobody wants.
+// refuse ends an offer whose data was neither received nor asked for: the sender's request ends
+// with status. Other messages are left alone.
 func (m *AMMessage) refuse(status ucs.Status) {
 	if m.state&(amOffered|amReceived) != amOffered {
 		return
@@ -348,13 +353,18 @@ func (m *AMMessage) refuse(status ucs.Status) {
 
 var errNoAM = fmt.Errorf("ucp: the active message was received or released before: %w", ucs.ErrInvalidParam)
 
-// Active messages that the application keeps count for the peers that have sent them until
-// they are given up, unlike tagged ones that it has asked for: a handler that never gives
-// up any must not let peers fill the memory. Where the budget of the process is used up
-// that way the connection of who sends more is dropped. Through shared memory, which does
-// not tell who sends, messages for handlers are dropped then, until something is given up.
+// Active messages that the application keeps stay charged to the peers that have sent them until
+// they are released. Tagged messages that the application has taken are not charged, because the
+// application has asked for them. A handler that never releases a message must not let peers fill
+// the memory.
+//
+// If kept messages exceed the budget of the process, the connection that sends more is dropped.
+// Shared memory does not tell which peer sends: there, messages for handlers are dropped until
+// something is released.
 
-// chargeKept charges a message that is the application's now, unless that is done.
+// chargeKept charges a message that now belongs to the application, unless it is charged already.
+// Over the limit the message's connection is dropped; a message without a connection makes the
+// worker drop later ones (amState.over).
 func (m *AMMessage) chargeKept() {
 	if m.charged > 0 {
 		return
@@ -374,7 +384,8 @@ func (m *AMMessage) chargeKept() {
 	}
 }
 
-// overfull reports whether a message cannot be handled, as too much is kept.
+// overfull reports whether a message that came without a connection cannot be handled, because
+// the application keeps too many messages. An offer is then refused with ucs.ErrNoMemory.
 func (m *AMMessage) overfull() bool {
 	w := m.w
 	if m.from.uct != nil {
@@ -391,7 +402,7 @@ func (m *AMMessage) overfull() bool {
 	return true
 }
 
-// callAMRecv says what belongs to the call.
+// callAMRecv says which flags and parameters a receive of an active message takes.
 var callAMRecv = callRule{"a receive of an active message", accessFlags, paramBuffer | paramOnAMRecv | paramRecvLength | paramMemoryType}
 
 // Recv receives the data: it fetches the data from the sender, or copies what has already
@@ -403,8 +414,7 @@ var callAMRecv = callRule{"a receive of an active message", accessFlags, paramBu
 // caller's. Within the handler Header, and Data if it has arrived, stay valid until the
 // handler returns. A second Recv gives ucs.ErrInvalidParam.
 //
-// The receive cannot be canceled. It ends at the latest when the endpoint to the sender
-// ends.
+// The receive cannot be canceled, and ends at the latest when the endpoint to the sender ends.
 func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	if m.missing() {
 		return nil, errMissing("AMMessage.Recv", m == nil)
@@ -416,10 +426,10 @@ func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	return r, err
 }
 
-// RecvWait receives the data as Recv does, waits until it is in buf and returns its length.
-// The receive cannot be canceled: if ctx ends while data is being fetched from the sender,
-// RecvWait still waits for it, until the endpoint to the sender ends. RecvWait must not be
-// called in a handler; call Keep there, and RecvWait afterwards.
+// RecvWait receives the data as Recv does, waits until the data is in buf, and returns its
+// length. The receive cannot be canceled: if ctx ends while data is being fetched from the
+// sender, RecvWait still waits for that data, until the endpoint to the sender ends. RecvWait
+// must not be called in a handler; call Keep there, and RecvWait afterwards.
 func (m *AMMessage) RecvWait(ctx context.Context, buf []byte) (int, error) {
 	if m.missing() {
 		return 0, errMissing("AMMessage.RecvWait", m == nil)
@@ -491,8 +501,8 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	return req, err
 }
 
-// taken ends the life of a message whose data was received or asked for. In the handler
-// that is when it returns.
+// taken ends the life of a message whose data was received or asked for, in a handler only when
+// the handler returns.
 func (m *AMMessage) taken() {
 	if m.handled {
 		m.state |= amReceived
@@ -502,7 +512,7 @@ func (m *AMMessage) taken() {
 	}
 }
 
-// takeData ends a receive with data that is here.
+// takeData ends a receive with data that has already arrived.
 func (as *amState) takeData(r *Request, data []byte) {
 	if len(data) > r.data.length {
 		r.finish(ucs.ErrMessageTruncated)

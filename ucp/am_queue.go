@@ -12,21 +12,21 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// AMQueue queues the active messages of an id, for goroutines that take one message after
-// the other instead of being called by a handler. Queued messages are charged to the
-// connections that brought them, like messages without a receive (UCX_MAX_UNEXP_BYTES). If
-// a peer does not read its replies, its messages stay in the queue until it does, and
-// messages of other peers overtake them (Stats.HeldBack). A queue belongs to its worker's
-// goroutine, or in ThreadModeMulti to any.
+// AMQueue queues the active messages of an id, for goroutines that take one message after the
+// other instead of being called by a handler. Queued messages are charged to the connections that
+// brought them, like messages without a receive (UCX_MAX_UNEXP_BYTES). If a peer does not read
+// its replies, its messages stay in the queue until it does, and messages of other peers overtake
+// them (Stats.HeldBack). A queue belongs to its worker's goroutine, or in ThreadModeMulti to any
+// goroutine.
 //
-// Messages leave the queue whole, unless AMQueueParams.Offers is set. Data that is still at
-// the sender is fetched first: the fetch starts when a caller asks for a message, and each
-// peer has at most one fetch in flight. Messages of other peers do not wait for it.
-// Messages of one peer come in the order in which they were sent. Over shared memory this
-// holds only for messages with AMSendReply, as others do not name their sender. A message
-// is dropped if its data cannot be fetched: because the sender or the endpoint to it is
-// gone, or because UCX_MAX_UNEXP_BYTES leaves no memory for it, in which case the sender's
-// request ends with ucs.ErrNoMemory.
+// Messages leave the queue whole, unless AMQueueParams.Offers is set. Data that is still at the
+// sender is fetched first: the fetch starts when a caller asks for a message, and each peer has
+// at most one fetch in flight. Messages of other peers do not wait for that fetch. Messages of
+// one peer come in the order in which they were sent. Over shared memory this holds only for
+// messages with AMSendReply, as others do not name their sender. A message is dropped if its data
+// cannot be fetched: because the sender or the endpoint to it is gone, or because
+// UCX_MAX_UNEXP_BYTES leaves no memory for it, in which case the sender's request ends with
+// ucs.ErrNoMemory.
 type AMQueue struct {
 	_ noCopy
 
@@ -34,14 +34,14 @@ type AMQueue struct {
 	id      uint16
 	maxData int // longest data that is fetched, -1 for a queue of offers
 	closed  bool
-	list    amList         // the oldest first
-	ready   []*aside       // with messages that go before those
-	asides  map[any]*aside // by the sender (AMMessage.sender)
+	list    amList         // oldest first
+	ready   []*aside       // to be looked at before list
+	asides  map[any]*aside // by sender (AMMessage.sender)
 	shared  int            // bytes being fetched from peers that share an account (sharedPart)
-	stalled []*aside       // with a message that there is no room for among those
-	waiters requestList    // of calls that wait for a message
-	taken   uint64         // messages
-	seen    uint64         // of those, when that was looked at (replyState)
+	stalled []*aside       // whose fetch waits until shared shrinks
+	waiters requestList    // calls that wait for a message
+	taken   uint64         // messages that have left the queue
+	seen    uint64         // value of taken when replyState last read it
 }
 
 // AMQueueParams are the parameters of Worker.NewAMQueue.
@@ -62,7 +62,7 @@ type AMQueueParams struct {
 // DefaultMaxData is the default of AMQueueParams.MaxData, in bytes.
 const DefaultMaxData = 64 << 20
 
-// NewAMQueue makes a queue of the active messages of an id. It replaces the handler of the
+// NewAMQueue makes a queue of the active messages of an id. The queue replaces the handler of the
 // id, if there is one.
 func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
 	if w.missing() {
@@ -113,7 +113,7 @@ func (q *AMQueue) Next(ctx context.Context) (*AMMessage, error) {
 	return m, err
 }
 
-// TryNext takes the oldest message out of the queue, if there is one. It does not progress
+// TryNext takes the oldest message out of the queue, if there is one. TryNext does not progress
 // the worker.
 func (q *AMQueue) TryNext() (*AMMessage, bool) {
 	if q.missing() {
@@ -134,7 +134,7 @@ func (q *AMQueue) TryNext() (*AMMessage, bool) {
 // ended or the queue was closed, is the last iteration.
 func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bool) {
 	return func(yield func(*AMMessage, error) bool) {
-		mine := false // nobody else may have the message
+		mine := false // the iteration holds the message: it was neither received, kept nor released
 		for {
 			m, err := q.Next(ctx)
 			if err != nil {
@@ -177,7 +177,7 @@ func (q *AMQueue) close() {
 	w.am.queues = slices.DeleteFunc(w.am.queues, func(o *AMQueue) bool { return o == q })
 	q.list.drop()
 	for _, a := range q.asides {
-		a.list.drop() // what is being fetched is dropped when that ends
+		a.list.drop() // a message that is being fetched is dropped when the fetch ends
 	}
 	q.ready, q.asides, q.stalled = nil, nil, nil
 	for r := q.waiters.head; r != nil; r = q.waiters.head {
@@ -200,7 +200,8 @@ func startNext(c *call) (*Request, error) {
 	return r, nil
 }
 
-// pop takes the oldest message out, for the user.
+// pop takes the oldest message that can leave the queue out of it, for the application. It
+// returns nil if there is none.
 func (q *AMQueue) pop() *AMMessage {
 	m := q.front()
 	if m == nil {
@@ -212,7 +213,7 @@ func (q *AMQueue) pop() *AMMessage {
 	return m
 }
 
-// give makes a message the user's, as if he had kept it.
+// give makes a message the application's, as if a handler had kept it.
 func (m *AMMessage) give() {
 	m.state |= amLive | amKept
 	m.w.stats.AMRecvs++
@@ -221,7 +222,8 @@ func (m *AMMessage) give() {
 	}
 }
 
-// take is given a message.
+// take queues a message that has arrived, or gives it to a waiting call. On an error the message
+// was dropped.
 func (q *AMQueue) take(m *AMMessage) error {
 	w := q.w
 	if r := q.waiters.head; r != nil && q.asides == nil && !q.delays(m) {
@@ -248,7 +250,7 @@ func (q *AMQueue) take(m *AMMessage) error {
 	return nil
 }
 
-// serve gives messages to the calls that wait for them.
+// serve gives messages to the calls that wait for them, until one of the two runs out.
 func (q *AMQueue) serve() {
 	for r := q.waiters.head; r != nil; r = q.waiters.head {
 		m := q.pop()
@@ -273,8 +275,8 @@ func (m *AMMessage) leaveQueue() {
 	unlink(&m.from.actives, m, (*AMMessage).place)
 }
 
-// peerReads goes on with the questions that a peer has asked, peerDropped drops those that
-// are held back.
+// peerReads continues with the queued messages of a peer that has read its replies. peerDropped
+// drops the queued messages of a peer that is about to be dropped because it does not read them.
 func (amFamily) peerReads(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
 		q.resume(ep.charge.replies)
@@ -285,12 +287,12 @@ func (amFamily) peerDropped(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
 		for _, a := range q.asides {
 			a.dropOf(ep.charge.replies)
-			q.makeReady(a) // it may be empty now
+			q.makeReady(a) // the aside may be empty now
 		}
 	}
 }
 
-// resume goes on with the messages of a peer that has read.
+// resume continues with the messages of a peer that has read its replies.
 func (q *AMQueue) resume(d *replyCharge) {
 	for _, a := range q.asides {
 		if m := a.list.head; m != nil && m.debt() == d {
@@ -300,26 +302,27 @@ func (q *AMQueue) resume(d *replyCharge) {
 	q.serve()
 }
 
-// drop gives up the messages of a list, which is one of a queue.
+// drop drops all messages of l, a list of a queue. Offers among them end with success for their
+// senders.
 func (l *amList) drop() {
 	for m := l.head; m != nil; m = l.head {
 		m.giveUp(ucs.OK)
 	}
 }
 
-// aside holds the messages of one peer that other messages overtake in a queue: those that are
-// held back because the peer has too many replies to read (reply_limit.go), or whose data is being
-// fetched, and what the peer has sent behind them. They stay in order. A message is moved there at
-// most once.
+// aside holds, in order, the messages of one peer that other messages of the queue may overtake:
+// a message that is held back because the peer has too many replies to read (reply_limit.go), or
+// whose data is being fetched, and the messages that the peer has sent after it. A message is
+// moved to an aside at most once.
 type aside struct {
 	sender   any
 	list     amList
 	ready    bool       // it is in AMQueue.ready
-	fetching *AMMessage // in front of the list, in no list itself
+	fetching *AMMessage // comes before those in list, is in no list itself
 	shared   int        // its part of AMQueue.shared
 }
 
-// debt returns the account of the endpoint that leads to the sender, nil if there is none.
+// debt returns the reply account of the endpoint that leads to the sender, nil if there is none.
 func (m *AMMessage) debt() *replyCharge {
 	if m.ep == nil || m.ep.charge == nil {
 		return nil
@@ -333,7 +336,8 @@ func (m *AMMessage) heldBack() bool {
 	return d != nil && d.holding
 }
 
-// sender is what messages of one peer have in common; nil where nobody knows who has sent it.
+// sender returns a key that the messages of one peer have in common: the connection, or else the
+// endpoint. It is nil if the sender is not known.
 func (m *AMMessage) sender() any {
 	switch {
 	case m.from.uct != nil:
@@ -344,13 +348,14 @@ func (m *AMMessage) sender() any {
 	return nil
 }
 
-// fetches reports whether the queue has to fetch the data of a message.
+// fetches reports whether the queue has to fetch the data of a message before the message can
+// leave it.
 func (q *AMQueue) fetches(m *AMMessage) bool { return q.maxData >= 0 && m.state&amOffered != 0 }
 
-// delays reports whether a message cannot leave the queue when it is the oldest.
+// delays reports whether a message cannot leave the queue even if it is the oldest.
 func (q *AMQueue) delays(m *AMMessage) bool { return q.fetches(m) || m.heldBack() }
 
-// front returns the next message to be taken, nil if there is none.
+// front returns the next message that can leave the queue, nil if there is none.
 func (q *AMQueue) front() *AMMessage {
 	m := q.list.head
 	if q.asides == nil && (m == nil || !q.delays(m)) {
@@ -359,8 +364,9 @@ func (q *AMQueue) front() *AMMessage {
 	return q.frontBeside()
 }
 
-// frontBeside is front for a queue with messages that are overtaken, or have to be. Messages
-// that are overtaken no longer come first.
+// frontBeside is front for a queue with asides, or whose oldest message has to be moved to one.
+// It looks at ready asides first. Then it moves messages at the front of the list to asides, if
+// they are delayed or their sender has an aside already.
 //
 //go:noinline
 func (q *AMQueue) frontBeside() *AMMessage {
@@ -404,8 +410,8 @@ func (q *AMQueue) makeReady(a *aside) {
 	}
 }
 
-// frontReady returns the next message of the asides that have one, and begins to fetch the data of
-// those that need that.
+// frontReady returns the next message that can leave from the ready asides, nil if there is none.
+// It starts the fetches of data that are due, and removes empty asides.
 func (q *AMQueue) frontReady() *AMMessage {
 	for len(q.ready) > 0 {
 		a := q.ready[0]
@@ -430,7 +436,7 @@ func (q *AMQueue) frontReady() *AMMessage {
 	return nil
 }
 
-// dropOf gives up the messages of an account.
+// dropOf drops the messages whose senders share the reply account d.
 func (a *aside) dropOf(d *replyCharge) {
 	for m := a.list.head; m != nil; {
 		next := m.next
@@ -441,15 +447,16 @@ func (a *aside) dropOf(d *replyCharge) {
 	}
 }
 
-// giveUp drops a message of a queue. The status is for its sender, if the data is still there.
+// giveUp drops a message of a queue. If the message is an offer, the sender's request ends with
+// status.
 func (m *AMMessage) giveUp(status ucs.Status) {
 	m.leaveQueue()
 	m.refuse(status)
 	m.drop()
 }
 
-// giveUpFetch takes a message that is being fetched for a source off its account. It is dropped when
-// the fetch ends.
+// giveUpFetch takes the message that is being fetched off the charge of s, if it came from s. The
+// message is dropped when the fetch ends.
 func (a *aside) giveUpFetch(s *source) {
 	if m := a.fetching; m != nil && m.from == s {
 		m.discharge()
@@ -457,12 +464,13 @@ func (a *aside) giveUpFetch(s *source) {
 	}
 }
 
-// sharedPart is the part of UCX_MAX_UNEXP_BYTES that a queue fetches at once from peers in shared
-// memory. They share one account, as nothing tells them apart, and one that offers data and never
-// gives it must not use that up.
+// sharedPart is the divisor of UCX_MAX_UNEXP_BYTES for the bytes that a queue fetches at once
+// from peers in shared memory. These peers share one account, because nothing tells them apart. A
+// peer that offers data and never sends it must not use up the whole account.
 const sharedPart = 4
 
-// mayFetch reports whether the first message of an aside may be fetched now, and reserves its part.
+// mayFetch reports whether the first message of an aside may be fetched now. If so, it reserves
+// the message's length in AMQueue.shared; if not, the aside is stalled.
 func (q *AMQueue) mayFetch(a *aside, m *AMMessage) bool {
 	if m.from.uct != nil {
 		return true
@@ -476,8 +484,8 @@ func (q *AMQueue) mayFetch(a *aside, m *AMMessage) bool {
 	return true
 }
 
-// endFetch takes the message out of an aside that was being fetched, and has those that were
-// stalled looked at again.
+// endFetch returns the message of an aside whose fetch has ended, frees its part of
+// AMQueue.shared, and has the queue look at the stalled asides again.
 func (q *AMQueue) endFetch(a *aside) *AMMessage {
 	m := a.fetching
 	a.fetching = nil
@@ -493,8 +501,8 @@ func (q *AMQueue) endFetch(a *aside) *AMMessage {
 	return m
 }
 
-// fetch begins to fetch the data of a message, the first of its peer's, into memory that the peer
-// pays for.
+// fetch starts to fetch the data of m, the first message of its aside, into memory that is
+// charged to the peer.
 func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	w := q.w
 	if m.length > q.maxData {
@@ -505,8 +513,8 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	if !q.mayFetch(a, m) {
 		return
 	}
-	m.leaveQueue() // making room may drop what is in queues
-	a.fetching = m // and may call the program
+	m.leaveQueue() // first: charge may evict messages that are in queues
+	a.fetching = m // first: charge may run callbacks of the application
 	if err := w.accounts.charge(m.from, m.length); err != nil || m.state&amGivenUp != 0 {
 		q.endFetch(a)
 		m.refuse(ucs.ErrNoMemory)
@@ -537,8 +545,9 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	}
 }
 
-// makeRoom gives the message memory for the data that is to be fetched. It is none of the worker's
-// pool: a peer can say that it has written data, and what was there before would be delivered.
+// makeRoom allocates memory for the data that is to be fetched. The memory is new, not from the
+// worker's pool: a peer can claim to have written the data without doing so, and the old contents
+// of pooled memory would be delivered.
 func (m *AMMessage) makeRoom() {
 	n := m.length
 	b := make([]byte, n+max(m.w.params.AMAlignment-1, 0))
@@ -550,7 +559,8 @@ func (m *AMMessage) makeRoom() {
 	m.charge(len(b))
 }
 
-// fetched puts a message whose data is here before those that its peer has sent behind it.
+// fetched ends a fetch. A message whose data has arrived goes to the front of its aside;
+// otherwise it is dropped.
 func (q *AMQueue) fetched(a *aside, err error) {
 	m := q.endFetch(a)
 	switch {

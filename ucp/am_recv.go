@@ -13,8 +13,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// onAMSingle is the handler of active messages that come whole. It is a function literal
-// for the reason that onEagerOnly is one.
+// onAMSingle returns the transport handler of active messages in one packet. The handler is a
+// function literal for the same reason as that of onEagerOnly.
 //
 //go:noinline
 func (as *amState) onAMSingle() uct.AMHandler {
@@ -28,7 +28,7 @@ func (as *amState) onAMSingle() uct.AMHandler {
 		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.over {
 			return w.am.arrived(w.accounts.sourceOf(src), nil, h, payload, header, desc)
 		}
-		from := w.accounts.sourceOf(src) // which may be gone when the handler returns
+		from := w.accounts.sourceOf(src) // now: src may be gone when the handler returns
 		m := w.am.newAM()
 		m.id, m.header, m.data, m.length = h.ID, header, payload, len(payload)
 		m.state, m.handled = amLive, true
@@ -37,13 +37,13 @@ func (as *amState) onAMSingle() uct.AMHandler {
 			m.from = from
 			return w.am.handled(m, err)
 		}
-		m.header, m.data, m.state, m.handled = nil, nil, 0, false // never kept, nor received
+		m.header, m.data, m.state, m.handled = nil, nil, 0, false // m was neither kept nor received
 		w.am.restAM(m)
 		return nil
 	}
 }
 
-// onAMSingleReply receives a message that came whole and can be answered.
+// onAMSingleReply receives a message in one packet that names an endpoint to reply on.
 func (as *amState) onAMSingleReply(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	w := as.w
 	h, f, payload, header, err := proto.ParseAMSingleReply(data)
@@ -58,8 +58,8 @@ func (as *amState) onAMSingleReply(src *uct.Source, data []byte, desc *uct.AMDes
 	return as.arrived(w.accounts.sourceOf(src), ep, h, payload, header, desc)
 }
 
-// amEndpoint returns the endpoint that a message names, nil if the message is to be
-// dropped.
+// amEndpoint returns the endpoint that a message names. It returns nil if the message is to be
+// dropped: the endpoint is unknown or has failed, or the message is spoofed.
 func (as *amState) amEndpoint(src *uct.Source, id proto.EndpointID) *Endpoint {
 	w := as.w
 	ep := w.endpoints.Get(uint64(id))
@@ -73,7 +73,7 @@ func (as *amState) amEndpoint(src *uct.Source, id proto.EndpointID) *Endpoint {
 	return ep
 }
 
-// arrived is given a message that came whole.
+// arrived delivers a message that has arrived whole, in one packet.
 func (as *amState) arrived(from *source, ep *Endpoint, h proto.AMHeader, payload, header []byte, desc *uct.AMDesc) error {
 	m := as.newAM()
 	m.describe(from, ep, h, len(payload))
@@ -81,7 +81,7 @@ func (as *amState) arrived(from *source, ep *Endpoint, h proto.AMHeader, payload
 	return as.deliver(m, desc)
 }
 
-// describe fills in who has sent the message, and what it says of itself.
+// describe fills in the source of the message, its endpoint, and what its header says.
 func (m *AMMessage) describe(from *source, ep *Endpoint, h proto.AMHeader, length int) {
 	m.from, m.ep, m.id, m.length = from, ep, h.ID, length
 	m.state = 0
@@ -90,15 +90,15 @@ func (m *AMMessage) describe(from *source, ep *Endpoint, h proto.AMHeader, lengt
 	}
 }
 
-// offers takes the offers of active messages.
+// offers returns the handler of offers of active messages.
 func (amFamily) offers(w *Worker) (proto.RndvOp, offerHandler) { return proto.RndvAM, w.am.onAMOffer }
 
-// onAMOffer gives a message whose data is at the sender to its handler. The endpoint was
-// looked at.
+// onAMOffer delivers a message whose data is still at the sender. The caller has checked the
+// endpoint that the offer names.
 func (as *amState) onAMOffer(src *uct.Source, h proto.RndvRTS, key, header []byte) error {
 	w := as.w
 	if n := len(key); n == proto.MinRkeySize || n > maxOfferKey {
-		key = nil // it opens nothing, or nothing that is mapped
+		key = nil // the key opens nothing, or nothing that is mapped
 	}
 	m := as.newAM()
 	m.describe(w.accounts.sourceOf(src), w.endpoints.Get(uint64(h.EpID)), proto.AMHeaderFromWord(h.Header), h.Size)
@@ -107,21 +107,21 @@ func (as *amState) onAMOffer(src *uct.Source, h proto.RndvRTS, key, header []byt
 	return as.deliver(m, nil)
 }
 
-// Active messages in fragments. Each fragment names the endpoint and the message. They
-// come in any order, and are kept as they come (assembly.go), from some point on in one
-// piece of memory for the whole message. Those of an endpoint are handled in the order
-// in which their first fragments came, as in C 1.22: one that is complete waits for
-// those before it. What came in one packet waits for nothing.
+// Active messages in fragments. Each fragment names the endpoint and the message. Fragments
+// arrive in any order. They are kept one by one at first (assembly.go), and from some point on in
+// one piece of memory for the whole message (settle). The messages of an endpoint are handled in
+// the order in which their first fragments arrived, as in C 1.22: a complete message waits for
+// those before it. A message in one packet waits for none.
 
-// amFlow is what an endpoint keeps for messages that are not complete, or not handled.
+// amFlow holds an endpoint's messages in fragments that are not complete, or not handled yet.
 type amFlow struct {
-	early    amList // of which the first fragment is not here
-	started  amList // the others, in the order of that
+	early    amList // messages whose first fragment has not arrived
+	started  amList // the others, in the order in which their first fragments arrived
 	handling bool
-	later    bool // it will be
+	later    bool // a control operation that calls handleParts is queued
 }
 
-// onAMFirst receives the first fragment of a message, or one in a single fragment.
+// onAMFirst receives the first fragment of a message, which may be the only one.
 func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	w := as.w
 	h, f, payload, header, err := proto.ParseAMFirst(data)
@@ -143,7 +143,7 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 	if err := w.accounts.charge(from, amMessageSize+len(header)); err != nil {
 		return err
 	}
-	if a == nil || a.owner == nil { // new, or given up to make room
+	if a == nil || a.owner == nil { // new, or discarded by charge to make room
 		if a, err = as.newParts(ep, from, f.MsgID, f.TotalLen); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 	return err
 }
 
-// newParts begins a message in fragments.
+// newParts begins a message in fragments, of total bytes, or -1 if the length is not known yet.
 func (as *amState) newParts(ep *Endpoint, from *source, id proto.MessageID, total int) (*assembly, error) {
 	w := ep.w
 	if err := w.accounts.charge(from, assemblySize+amMessageSize); err != nil {
@@ -215,14 +215,14 @@ func (as *amState) newParts(ep *Endpoint, from *source, id proto.MessageID, tota
 	return a, nil
 }
 
-// whole implements assemblyOwner.
+// whole implements assemblyOwner: it handles the complete messages of the endpoint that are due.
 func (m *AMMessage) whole() {
 	m.state |= amWhole
 	m.ep.w.am.handleParts(m.ep)
 }
 
-// lose implements assemblyOwner. Somebody up the stack may be in the middle of something:
-// those behind it are handled later.
+// lose implements assemblyOwner: it drops the message. The messages behind it are handled in the
+// next round of progress, because a caller up the stack may be in the middle of an operation.
 func (m *AMMessage) lose(error) {
 	ep := m.ep
 	ep.w.eager.discard(m.assembly)
@@ -230,12 +230,12 @@ func (m *AMMessage) lose(error) {
 	ep.w.am.handleLater(ep)
 }
 
-// handleParts gives the messages that are complete to their handlers, up to the first
-// that is not. What handlers bring about by sending to the own worker is left for later,
-// or there might be no end.
+// handleParts delivers the complete messages of an endpoint in order, up to the first that is not
+// complete. Messages that become complete meanwhile, because a handler sends to its own worker,
+// are left for the next round of progress; otherwise the loop might not end.
 func (as *amState) handleParts(ep *Endpoint) {
 	f := ep.am
-	if f.handling { // up the stack
+	if f.handling { // handleParts is running up the stack
 		as.handleLater(ep)
 		return
 	}
@@ -250,12 +250,13 @@ func (as *amState) handleParts(ep *Endpoint) {
 		}
 		f.started.remove(m)
 		m.joined()
-		_ = ep.w.am.deliver(m, nil) // whose memory is its own
+		_ = ep.w.am.deliver(m, nil) // the message has its own memory, so no desc is kept
 	}
 	f.handling = false
 }
 
-// handleLater has that done in the next round of progress.
+// handleLater has handleParts called in the next round of progress, if the first message is
+// complete.
 func (as *amState) handleLater(ep *Endpoint) {
 	m := ep.am.started.head
 	if ep.am.later || m == nil || m.state&amWhole == 0 || ep.life.Stage == life.Gone {
@@ -265,7 +266,7 @@ func (as *amState) handleLater(ep *Endpoint) {
 	ep.w.copying.push(ep.control(handleLater{}))
 }
 
-// handleLater sends nothing.
+// handleLater is a control operation that sends nothing: its progress calls handleParts.
 type handleLater struct{ basics }
 
 func (handleLater) about() protocolInfo { return protocolInfo{kind: kindControl} }
@@ -283,9 +284,9 @@ func (handleLater) abort(r *Request, err error) {
 	r.finish(err)
 }
 
-// settle gets one piece of memory for the whole message as soon as so much of it is here
-// that the claim of the rest costs no more than other waste (maxWaste), and puts there
-// what has come. n more bytes are about to.
+// settle gets one piece of memory for the whole message, and moves the kept fragments there, once
+// 1/maxWaste of the message has arrived: from then on, memory for the claimed length wastes no
+// more than other kept messages may. n is the number of bytes that are about to be added.
 func (m *AMMessage) settle(n int) error {
 	w, a := m.w, m.assembly
 	if a.place != nil || a.total < 0 || a.got+n < a.total/maxWaste {
@@ -294,7 +295,7 @@ func (m *AMMessage) settle(n int) error {
 	if err := w.accounts.charge(m.from, a.total); err != nil {
 		return err
 	}
-	if !a.discard { // to make room
+	if !a.discard { // unless charge has discarded it to make room
 		was := m.charged
 		m.join()
 		m.charge(amMessageSize + cap(m.buf))
@@ -305,7 +306,7 @@ func (m *AMMessage) settle(n int) error {
 	return nil
 }
 
-// join puts what has come of the message together.
+// join copies the fragments and the header of the message into one piece of memory.
 func (m *AMMessage) join() {
 	w, a := m.w, m.assembly
 	buf, b := w.am.alignedBuffer(m.length + len(m.header))
@@ -321,7 +322,8 @@ func (m *AMMessage) join() {
 	m.buf = buf
 }
 
-// joined takes a complete message from its assembly.
+// joined joins a complete message, frees its assembly and takes the message off the charge of its
+// source.
 func (m *AMMessage) joined() {
 	if m.assembly.place == nil {
 		m.join()
@@ -331,7 +333,7 @@ func (m *AMMessage) joined() {
 	m.discharge()
 }
 
-// purge gives up what has come of messages of an endpoint that has failed or is closed.
+// purge drops the messages in fragments of an endpoint that has failed or is closed.
 func (amFamily) purge(ep *Endpoint, _ error) {
 	f := ep.am
 	if f == nil {
@@ -345,11 +347,11 @@ func (amFamily) purge(ep *Endpoint, _ error) {
 	}
 }
 
-// AMHandler receives the active messages of an id. It is called once for each message, when
-// the message has arrived whole or its data is offered (AMMessage.Offered). Like callbacks,
-// it runs inside progress, on the goroutine that progresses the worker, or inside a send to
-// the same worker. It may start operations and receive the data; it must neither wait nor
-// progress. m is valid until the handler returns, unless the handler calls Keep.
+// AMHandler receives the active messages of an id. The handler is called once for each message,
+// when the message has arrived whole or its data is offered (AMMessage.Offered). Like callbacks,
+// the handler runs inside progress, on the goroutine that progresses the worker, or inside a send
+// to the same worker. The handler may start operations and receive the data; it must neither wait
+// nor progress the worker. m is valid until the handler returns, unless the handler calls Keep.
 //
 // The result applies to data that is still at the sender, if the handler has neither kept
 // the message nor received the data: nil ends the sender's request with success, an error
@@ -362,7 +364,7 @@ type AMHandlerFlags uint32
 
 // Flags of handlers, with C's bit numbers.
 const (
-	// AMWholeMessage asks for whole messages. Handlers always get whole messages, so it
+	// AMWholeMessage asks for whole messages. Handlers always get whole messages, so the flag
 	// changes nothing.
 	AMWholeMessage AMHandlerFlags = 1 << 0
 
@@ -384,10 +386,10 @@ type AMHandlerParams struct {
 // MaxAMAlignment is the largest WorkerParams.AMAlignment.
 const MaxAMAlignment = 1 << 20
 
-// SetAMHandler sets, replaces or removes the handler of an id, starting with the next
-// message. A message for an id without a handler is dropped and counted in
-// Stats.AMNoHandler. Its sender sees success, except for a message by rendezvous: that
-// request ends with ucs.ErrInvalidParam, as in C.
+// SetAMHandler sets, replaces or removes the handler of an id, starting with the next message. A
+// message for an id without a handler is dropped and counted in Stats.AMNoHandler. The sender of
+// such a message sees success, except for a message by rendezvous: that request ends with
+// ucs.ErrInvalidParam, as in C.
 func (w *Worker) SetAMHandler(p AMHandlerParams) error {
 	if w.missing() {
 		return errMissing("Worker.SetAMHandler", w == nil)
@@ -409,7 +411,7 @@ func (as *amState) setAMHandler(p *AMHandlerParams) error {
 	return nil
 }
 
-// unhandled counts a message for an id that has no handler, and logs it now and then.
+// unhandled counts a message for an id that has no handler, and logs it at most once a minute.
 //
 //go:noinline
 func (as *amState) unhandled(id uint16) {
@@ -421,8 +423,8 @@ func (as *amState) unhandled(id uint16) {
 	}
 }
 
-// handle runs a handler and sees to what it leaves. The error is the transport's
-// handler's: whether it keeps the memory.
+// handle runs a handler and then keeps or drops the message. The result is for the transport's
+// handler: ucs.InProgress if the message keeps the transport's memory.
 func (as *amState) handle(e *amEntry, m *AMMessage) error {
 	w := as.w
 	w.stats.AMRecvs++
@@ -433,7 +435,8 @@ func (as *amState) handle(e *amEntry, m *AMMessage) error {
 	return as.handled(m, err)
 }
 
-// handled sees to what a handler has left.
+// handled keeps or drops a message after its handler has returned err. Its result is that of
+// handle.
 func (as *amState) handled(m *AMMessage, err error) error {
 	m.handled = false
 	if m.state&amKept != 0 {
@@ -444,28 +447,32 @@ func (as *amState) handled(m *AMMessage, err error) error {
 		as.borrowed.push(m)
 		return ucs.InProgress
 	}
-	m.desc = nil // the transport's again
+	m.desc = nil // the transport keeps its memory
 	m.refuse(refusal(err))
 	m.drop()
 	return nil
 }
 
-// refusal is what the sender of an offer is told.
+// refusal returns the status that ends the sender's request if a handler returns err for an
+// offer.
 func refusal(err error) ucs.Status {
 	status := ucs.StatusOf(err)
-	if status > ucs.OK { // what is under way is no end
+	if status > ucs.OK { // positive statuses, like ucs.InProgress, do not end a request
 		return ucs.ErrInvalidParam
 	}
 	return status
 }
 
-// usable reports whether a message may be kept in the transport's memory.
+// usable reports whether a message may be kept in the transport's memory: there is a descriptor,
+// it is not larger than maxWaste times the data, and the data is aligned.
 func (as *amState) usable(data []byte, desc *uct.AMDesc) bool {
 	return desc != nil && desc.Size <= maxWaste*len(data) && as.misaligned(data) == 0
 }
 
-// deliver gives a message, whose memory is the caller's unless it is the message's own,
-// to its handler or its queue. The error is the transport's handler's.
+// deliver passes a message to its handler or its queue, or drops it. The memory of the message is
+// the caller's unless m.buf is set; desc is the transport's descriptor of that memory, nil if it
+// cannot be kept. The result is for the transport's handler: ucs.InProgress if desc is kept, nil
+// or an error if not.
 func (as *amState) deliver(m *AMMessage, desc *uct.AMDesc) error {
 	e := as.find(m.id)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// callAMSend says what belongs to the call.
+// callAMSend says which flags and parameters a send of an active message takes.
 var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory | paramAMFlags}
 
 // AMSend sends an active message: the handler for id at the peer's worker gets header, of
@@ -20,11 +20,10 @@ var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOn
 // the data. A message for an id without a handler is dropped without notice to the sender,
 // except that a rendezvous is refused with ucs.ErrInvalidParam.
 //
-// Messages of one endpoint that fit in one packet, and offers of data by rendezvous, are
-// handled in the order in which they were sent; in ThreadModeMulti this holds for the
-// messages of one goroutine. The same holds among messages of several packets. A message of
-// one packet that was sent after a message of several packets may be handled before it, as
-// in C 1.22.
+// Messages of one endpoint that fit in one packet, and offers of data by rendezvous, are handled
+// in the order in which they were sent; in ThreadModeMulti this holds for the messages of one
+// goroutine. The same holds among messages of several packets. A message of one packet that was
+// sent after a message of several packets may be handled before the latter, as in C 1.22.
 func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.AMSend", ep == nil)
@@ -38,7 +37,7 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 		w.owner.release()
 		return r, err
 	}
-	r := w.pool.spare // used only if the send goes on after the call
+	r := w.pool.spare // used only if the send is still in flight after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -69,7 +68,7 @@ func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byt
 	return c.wait(ctx)
 }
 
-// amSend is AMSend in general.
+// amSend is AMSend for all cases: if another goroutine owns the worker, the call is delegated.
 func (as *amState) amSend(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
@@ -84,7 +83,7 @@ func (as *amState) amSend(ep *Endpoint, id uint16, header, buf []byte, p *Reques
 		case p == nil || p.AMFlags&AMSendCopyHeader == 0:
 			c.header = header
 		default:
-			c.header = append(c.small[:0], header...) // which allocates if it is longer
+			c.header = append(c.small[:0], header...) // allocates if the header is longer than c.small
 		}
 		return c.delegate()
 	}
@@ -97,7 +96,7 @@ func startAMSend(c *call) (*Request, error) {
 	return c.ep.beginAMSend(c.amID, c.header, c.buf, c.p)
 }
 
-// beginAMSend starts a send of any kind.
+// beginAMSend starts a send of any kind. The caller owns the worker.
 func (ep *Endpoint) beginAMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if len(header) == 0 && len(buf) <= int(ep.shortAM) && (p == nil || p.plainSend()) {
 		w := ep.w
@@ -113,12 +112,12 @@ func (ep *Endpoint) beginAMSend(id uint16, header, buf []byte, p *RequestParams)
 	return ep.w.am.describeAMSend(ep, id, header, buf, p)
 }
 
-// amSentShort goes on where the transport has not taken a short message, or not sent it
-// yet.
+// amSentShort continues a short send for which the transport has returned err: ucs.InProgress if
+// the message is not sent yet, another error if the transport has not taken it.
 func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if err != ucs.InProgress {
-		return ep.w.am.describeAMSend(ep, id, nil, buf, p) // queues it, or says what is wrong
+		return ep.w.am.describeAMSend(ep, id, nil, buf, p) // queues the message, or returns the error of the call
 	}
 	r := w.pool.spare
 	w.pool.spare = w.pool.getRequest()
@@ -182,12 +181,13 @@ func (as *amState) checkAMHeader(header []byte) error {
 	return fmt.Errorf("ucp: header of %d bytes, the limit is %d: %w", len(header), as.maxHeader, ucs.ErrInvalidParam)
 }
 
-// maxAMHeader is the longest header that fits beside those of the library into a packet
-// of any transport of the worker: behind an offer with the keys of all domains, or in the
-// first fragment (ucp_worker_set_max_am_header in src/ucp/core/ucp_worker.c).
+// maxAMHeader returns the length, in bytes, of the longest header of an application that fits
+// into one packet of any transport of the worker: behind an offer with the keys of all memory
+// domains, and in the first fragment of a message (ucp_worker_set_max_am_header in
+// src/ucp/core/ucp_worker.c).
 func (as *amState) maxAMHeader() int {
 	w := as.w
-	offer := proto.RndvRTSSize + proto.MinRkeySize + 1 // where C says which device is near
+	offer := proto.RndvRTSSize + proto.MinRkeySize + 1 // 1 byte in which C UCX names the system device
 	for _, md := range w.mds {
 		offer += 1 + md.Attr().RkeyPackedSize
 	}
@@ -203,19 +203,19 @@ func (as *amState) maxAMHeader() int {
 	return max(most, 0)
 }
 
-// What stands behind the data of an active message: the user's header, in the first or
-// only packet, and then the footer of the packet. Where the data is not copied both go
-// as one more piece of memory behind it, as in C (ucp_am_eager_zcopy_add_footer in
-// src/ucp/am/eager.inl).
+// The tail of a packet, which is what stands behind the data of an active message: the
+// application's header, in the first or only packet, and then the footer of the packet. In
+// zero-copy sends both are one more entry of the list of memory, after the data, as in C
+// (ucp_am_eager_zcopy_add_footer in src/ucp/am/eager.inl).
 
-// tail is what comes behind the data of a kind of packet.
+// tail describes what stands behind the data in a kind of packet.
 type tail struct {
-	headed    bool // the user's header
-	footer    int  // bytes of the footer
+	headed    bool // the application's header is part of it
+	footer    int  // size of the footer in bytes
 	putFooter func(r *Request, dst []byte) int
 }
 
-// tailSize is how long a tail is.
+// tailSize returns the length of a tail in bytes.
 func (as *amState) tailSize(r *Request, t *tail) int {
 	if t.headed {
 		return len(r.am.header) + t.footer
@@ -223,7 +223,7 @@ func (as *amState) tailSize(r *Request, t *tail) int {
 	return t.footer
 }
 
-// putTail writes it.
+// putTail writes a tail at the start of dst and returns its length.
 func (as *amState) putTail(r *Request, t *tail, dst []byte) (n int) {
 	if t.headed {
 		n = copy(dst, r.am.header)
@@ -234,9 +234,9 @@ func (as *amState) putTail(r *Request, t *tail, dst []byte) (n int) {
 	return n
 }
 
-// gatherTail adds the tail of a packet to the n entries of the request's list. The
-// footer of all packets but the first is the beginning of the first one's, so that one
-// piece of memory does for all.
+// gatherTail adds the tail of a packet to the first n entries of the request's list of memory,
+// and returns the new number of entries. The footer of a later packet is the beginning of the
+// footer of the first one, so one piece of memory serves all packets.
 func (as *amState) gatherTail(r *Request, n int, t *tail) int {
 	size := as.tailSize(r, t)
 	if size == 0 {
@@ -252,8 +252,8 @@ func (as *amState) gatherTail(r *Request, n int, t *tail) int {
 	return n + 1
 }
 
-// fitsHeader refuses a header that does not fit into a packet for this peer, which may
-// take less than others.
+// fitsHeader refuses a header that does not fit into a packet for this peer, whose packets may be
+// smaller than those of other peers.
 func (as *amState) fitsHeader(r *Request) error {
 	n := len(r.am.header)
 	if n == 0 {
@@ -266,14 +266,14 @@ func (as *amState) fitsHeader(r *Request) error {
 	return nil
 }
 
-// fitsKey reports whether the offer has room for the key of the memory that the message
-// is in.
+// fitsKey reports whether an offer has room for the header and for the remote key of the memory
+// that holds the data.
 func (as *amState) fitsKey(r *Request) bool {
 	return proto.RndvRTSSize+len(r.region.Rkey)+len(r.am.header) <= r.ep.cfg.maxBcopy
 }
 
-// tailClass is the shape of the data where there has to be a place in the list for the
-// tail.
+// tailClass returns the data class of a message that needs one list entry for its tail:
+// DataGeneric if the application's list leaves none.
 func (as *amState) tailClass(r *Request, c proto.DataClass) proto.DataClass {
 	if c == proto.DataIOV && len(r.data.list) >= r.ep.cfg.maxIOV {
 		return proto.DataGeneric
@@ -281,8 +281,8 @@ func (as *amState) tailClass(r *Request, c proto.DataClass) proto.DataClass {
 	return c
 }
 
-// withTail is what becomes of the choice of a protocol for size bytes, headers
-// included. A message without copies gets the memory for its tail.
+// withTail corrects the protocol p that the tables have chosen for size bytes, which include the
+// header. For a zero-copy protocol it allocates the memory of the tail.
 func (as *amState) withTail(r *Request, p proto.Protocol, tables *proto.MessageTables, size int) proto.Protocol {
 	switch {
 	case r.form.offered:
@@ -290,13 +290,14 @@ func (as *amState) withTail(r *Request, p proto.Protocol, tables *proto.MessageT
 	case p == proto.ProtoEagerShort && len(r.am.header) > 0, p.EagerZcopy() && !as.takeTail(r, p):
 		p = tables.Table(proto.DataGeneric, r.mode).Lookup(size)
 	}
-	if p.EagerMulti() && r.data.length == 0 { // it is the header that is long
+	if p.EagerMulti() && r.data.length == 0 { // only the header is long: one packet is enough
 		return proto.ProtoEagerBcopy
 	}
 	return p
 }
 
-// takeTail takes the memory for the tail, if the transport takes one.
+// takeTail allocates the memory of the tail for the zero-copy protocol p. It reports false if the
+// transport takes too few list entries or too small packets for the tail.
 func (as *amState) takeTail(r *Request, p proto.Protocol) bool {
 	packet := &r.form.only
 	if p.EagerMulti() {
@@ -313,8 +314,8 @@ func (as *amState) takeTail(r *Request, p proto.Protocol) bool {
 	return true
 }
 
-// tailHandles sees to it that a lane has a handle of the tail's memory, if it wants
-// one. The data comes first.
+// tailHandles registers the memory of the tail for a lane whose transport needs memory handles,
+// and reports whether the lane can send it. The handles of the data must have been made before.
 func (as *amState) tailHandles(r *Request, lane uint8) bool {
 	if !r.form.active || len(r.am.tail) == 0 || !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
 		return true

@@ -14,46 +14,46 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// assembly puts a multi-fragment message together. Fragments come in any order,
-// even before the first one, which alone says what the message is and how long.
-// What arrives before there is a receive is kept in pieces: memory follows what
-// has arrived, never what a header claims.
+// assembly reassembles a message in fragments. Fragments arrive in any order, even before the
+// first one. Only the first fragment says what the message is and how long it is. What arrives
+// before there is a receive is kept in pieces, so memory use follows what has arrived, never the
+// length that a header claims.
 type assembly struct {
 	key     assemblyKey
-	req     *Request      // the receive, once there is one
-	owner   assemblyOwner // whoever keeps the message until then, nil for nobody
-	total   int           // -1 until the first fragment is here
+	req     *Request      // the matched receive, nil if there is none yet
+	owner   assemblyOwner // holds the message until there is a receive; nil if nothing does
+	total   int           // length of the message in bytes, -1 until the first fragment has arrived
 	got     int
 	ranges  rangeset.Set
 	pieces  []piece
-	place   []byte  // the owner's memory for all of it, when there is enough to deserve it
-	owned   bool    // the user has the message: nobody is charged with the pieces
-	discard bool    // the receive is over: the rest is only counted
-	err     error   // the rest will not come
-	charged *source // for the assembly itself
+	place   []byte  // the owner's memory for the whole message, once enough has arrived (AMMessage.settle)
+	owned   bool    // the application holds the message: the pieces are not charged
+	discard bool    // the message is given up: later fragments are only counted
+	err     error   // not nil: the missing fragments will not arrive
+	charged *source // the source charged with the assembly itself
 
-	// While fragments are missing, in a list: of the source that brought the last
-	// one, or of the orphans, until the given time.
+	// The list that holds the assembly while fragments are missing: that of the source that
+	// brought the last fragment, or that of the orphans, until the given time.
 	list       *assemblyList
 	prev, next *assembly
-	until      time.Duration // on the worker's clock
+	until      time.Duration // time on the worker's clock when an orphan is given up
 }
 
-// assemblyKey tells messages in fragments apart. The numbers of tagged messages are
-// the sending worker's, at random from the start; those of active messages count per
+// assemblyKey identifies a message in fragments. Message ids of tagged messages are given by the
+// sending worker, which starts at a random number; those of active messages are unique per
 // endpoint.
 type assemblyKey struct {
-	ep proto.EndpointID // ours, 0 for tagged messages
+	ep proto.EndpointID // the receiver's id, 0 for tagged messages
 	id proto.MessageID
 }
 
-// taggedKey names a tagged message in fragments: its number says it all, as it is
-// the sending worker's.
+// taggedKey returns the key of a tagged message in fragments. The message id alone identifies it,
+// because the sending worker gives that id.
 func taggedKey(id proto.MessageID) assemblyKey { return assemblyKey{ep: 0, id: id} }
 
-// assemblyOwner keeps a message that is not complete and that no receive has.
+// assemblyOwner holds a message that is not complete and that no receive has matched.
 type assemblyOwner interface {
-	// lose is told that the rest will not come, whole that all of it is here.
+	// lose is called when the missing fragments will not arrive, whole when all have arrived.
 	lose(err error)
 	whole()
 }
@@ -62,16 +62,16 @@ type assemblyOwner interface {
 type piece struct {
 	off  int
 	buf  []byte
-	from *source // which pays for it
+	from *source // charged with cap(buf)
 }
 
 // assemblyList is a FIFO of assemblies.
 type assemblyList struct {
 	head, tail *assembly
-	added      func() // if not nil, called with each that comes
+	added      func() // if not nil, called for each assembly that is added
 }
 
-// moveTo puts a at the end of l, or in no list if that is nil.
+// moveTo moves a to the end of l, or out of its list if l is nil.
 func (a *assembly) moveTo(l *assemblyList) {
 	if old := a.list; old != nil {
 		if a.prev == nil {
@@ -101,8 +101,8 @@ func (a *assembly) moveTo(l *assemblyList) {
 	}
 }
 
-// assemblySize is what a message under assembly is charged with: each costs a peer
-// one small packet.
+// assemblySize is the charge for a message under assembly, in bytes. Each costs a peer only one
+// small packet.
 const assemblySize = 200
 
 func (es *eagerState) newAssembly(from *source, key assemblyKey, total int) (*assembly, error) {
@@ -131,15 +131,15 @@ const (
 	maxFreePieces     = 1024
 )
 
-// forget takes a message that is complete, or never will be, out of those that
-// wait for fragments.
+// forget removes a message that is complete, or never will be, from the messages that wait for
+// fragments, and takes the assembly off the charge of its source.
 func (es *eagerState) forget(a *assembly) {
 	a.moveTo(nil)
 	if payer := a.charged; payer != nil {
 		a.charged = nil
 		payer.give(assemblySize)
 	}
-	if es.assemblies[a.key] == a { // or a later message has the id by now
+	if es.assemblies[a.key] == a { // otherwise a later message has the same key
 		delete(es.assemblies, a.key)
 		if es.most >= shrinkFrom && len(es.assemblies) == 0 { // maps do not shrink
 			es.assemblies, es.most = make(map[assemblyKey]*assembly), 0
@@ -147,7 +147,7 @@ func (es *eagerState) forget(a *assembly) {
 	}
 }
 
-// putAssembly takes back an assembly that nobody refers to any more.
+// putAssembly returns an assembly that nothing refers to any more to the free list.
 func (es *eagerState) putAssembly(a *assembly) {
 	if len(es.free) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
 		return
@@ -157,7 +157,8 @@ func (es *eagerState) putAssembly(a *assembly) {
 	es.free = append(es.free, a)
 }
 
-// setTotal is told the length by a first fragment that came late.
+// setTotal sets the length that a first fragment says when it has arrived after others. It
+// reports false if a kept fragment goes beyond that length.
 func (a *assembly) setTotal(total int) bool {
 	for _, p := range a.pieces {
 		if p.off+len(p.buf) > total {
@@ -168,8 +169,8 @@ func (a *assembly) setTotal(total int) bool {
 	return true
 }
 
-// add takes a fragment. It may be the last, so a must not be used after it. The
-// error is the handler's result.
+// add takes a fragment. The fragment may be the last one, so the caller must not use a
+// afterwards. The error is the result of the transport's handler.
 func (a *assembly) add(from *source, off int, data []byte) error {
 	w := from.w
 	if a.total >= 0 && off+len(data) > a.total || !a.ranges.Add(off, len(data)) {
@@ -185,7 +186,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 		if err := w.accounts.charge(from, len(data)); err != nil {
 			return err
 		}
-		if a.discard || a.err != nil { // to make room
+		if a.discard || a.err != nil { // given up by charge to make room
 			return nil
 		}
 		b := w.buffers.Get(len(data))
@@ -200,8 +201,8 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 	return nil
 }
 
-// attach gives the message to a receive, with what has arrived so far. A check or
-// another fragment must follow.
+// attach gives the message to a receive, with what has arrived so far. The caller must then call
+// check or add a fragment.
 func (a *assembly) attach(r *Request) {
 	a.req, a.owner = r, nil
 	r.msgID = a.key.id
@@ -216,7 +217,7 @@ func (a *assembly) attach(r *Request) {
 	a.dropPieces()
 }
 
-// dropPieces gives back the memory of what was kept.
+// dropPieces frees the memory of the kept fragments.
 func (a *assembly) dropPieces() {
 	for _, p := range a.pieces {
 		p.from.w.buffers.Put(p.buf)
@@ -228,7 +229,7 @@ func (a *assembly) dropPieces() {
 	a.pieces = a.pieces[:0]
 }
 
-// own takes the pieces of a complete message off the charge of who brought them.
+// own takes the pieces of a complete message off the charge of the sources that brought them.
 func (a *assembly) own() {
 	if a.owned {
 		return
@@ -239,29 +240,30 @@ func (a *assembly) own() {
 	}
 }
 
-// unpack stores a fragment in the user's memory.
+// unpack stores a fragment in the receive's buffer.
 func (a *assembly) unpack(off int, data []byte) {
-	if err := a.req.data.unpackAt(data, off); err != nil && a.req != nil { // the datatype may cancel
+	if err := a.req.data.unpackAt(data, off); err != nil && a.req != nil { // the datatype may have canceled the receive
 		a.end(err)
 	}
 }
 
-// end finishes the receive; later fragments are discarded.
+// end finishes the receive with err; later fragments are discarded.
 func (a *assembly) end(err error) {
 	r := a.req
 	a.req, a.discard = nil, true
 	r.finish(err)
 }
 
-// check finishes a message that is complete and belongs to somebody. The assembly
-// is over then.
+// check finishes a message that is complete, or whose rest will not arrive: it completes the
+// receive, or tells the owner. The caller must not use the assembly afterwards, except that an
+// owner keeps it.
 func (a *assembly) check(w *Worker) {
 	if a.got != a.total && a.err == nil {
 		return
 	}
 	w.eager.forget(a)
 	if a.req == nil && !a.discard {
-		a.owner.whole() // and keeps it
+		a.owner.whole() // the owner keeps a
 		return
 	}
 	if a.req != nil {
@@ -272,22 +274,22 @@ func (a *assembly) check(w *Worker) {
 
 // giveUp ends a message without a receive that will never be complete.
 func (es *eagerState) giveUp(a *assembly, err error) {
-	if a.owner == nil { // nobody has seen it, or its receive is over
+	if a.owner == nil { // its first fragment has not arrived, or its receive is over
 		es.discard(a)
 		return
 	}
 	a.owner.lose(err)
 }
 
-// discard gives up what has come of a message that no receive has. The assembly
-// is not used again: a handler up the stack may be at it.
+// discard drops what has arrived of a message that no receive has matched. The assembly does not
+// go to the free list, because a handler up the stack may be using it.
 func (es *eagerState) discard(a *assembly) {
 	es.forget(a)
 	a.dropPieces()
 	a.owner, a.place, a.discard = nil, nil, true
 }
 
-// cancelAssemblies gives up all messages that are not complete.
+// cancelAssemblies gives up all incomplete messages and cancels their receives.
 func (es *eagerState) cancelAssemblies() {
 	for _, a := range es.assemblies {
 		es.forget(a)
@@ -298,16 +300,16 @@ func (es *eagerState) cancelAssemblies() {
 	}
 }
 
-// Messages in shared memory do not say who sent them. When a process dies in the
-// middle of one in fragments, no connection ends, and which of the incomplete
-// messages was its own cannot be told as long as another process is there that may
-// have sent them: that one may be slow, or stopped. So what happens by itself is
-// only what is certain. As long as there are such messages, the transports are
-// asked every UCX_KEEPALIVE_INTERVAL whether a sender may be left, and as soon as one of
-// them knows that a process has exited. When none is left, the messages end like those of
-// a connection that is over. Until then Worker.Cancel ends their receives.
+// Messages in shared memory do not say which process sent them. If a process dies in the middle
+// of a message in fragments, no connection ends. Which of the incomplete messages came from that
+// process cannot be told as long as another possible sender exists, because the other sender may
+// be slow or stopped. So the library acts only on what is certain. While there are such messages,
+// the transports are asked whether a sender may be left, every UCX_KEEPALIVE_INTERVAL and as soon
+// as one of them learns that a process has exited. When no sender is left, the messages end like
+// those of a connection that has ended. Until then Worker.Cancel ends their receives.
 
-// watchSenders asks after an interval, if there is a message that needs it.
+// watchSenders starts the timer of lookForSenders, if there is an incomplete message of an
+// unknown sender.
 func (es *eagerState) watchSenders() {
 	w := es.w
 	if es.watching || w.accounts.unnamed.fragments.head == nil || w.closed {
@@ -328,8 +330,7 @@ func (es *eagerState) watchSenders() {
 	}
 }
 
-// lookForSenders gives up the incomplete messages of unknown senders if there are
-// no senders any more.
+// lookForSenders gives up the incomplete messages of unknown senders if no sender is left.
 func (es *eagerState) lookForSenders() {
 	w := es.w
 	es.watching = false
@@ -339,9 +340,10 @@ func (es *eagerState) lookForSenders() {
 	es.watchSenders()
 }
 
-// senderExited is told by a transport that a process has exited that may have sent
-// messages. Where no other transport could bring the rest of those that are not complete,
-// they end at once.
+// senderExited is called by a transport when a process has exited that may have sent messages. If
+// no sender is left, the incomplete messages of unknown senders become orphans. If moreover no
+// transport tells its senders apart, no other connection could bring the rest, and the messages
+// end at once.
 func (es *eagerState) senderExited() {
 	w := es.w
 	l := &w.accounts.unnamed.fragments
@@ -358,7 +360,8 @@ func (es *eagerState) senderExited() {
 	}
 }
 
-// allUnnamed reports whether no transport tells its senders apart.
+// allUnnamed reports whether no transport for messages, other than that of the worker to itself,
+// tells its senders apart.
 func (es *eagerState) allUnnamed() bool {
 	w := es.w
 	for _, i := range w.ifaces {
@@ -370,8 +373,8 @@ func (es *eagerState) allUnnamed() bool {
 	return true
 }
 
-// hasSenders reports whether a transport that does not name its senders may have
-// some left.
+// hasSenders reports whether a transport that does not tell its senders apart may have senders
+// left.
 func (es *eagerState) hasSenders() bool {
 	w := es.w
 	for _, i := range w.ifaces {
@@ -391,12 +394,13 @@ func (es *eagerState) hasSenders() bool {
 	return false
 }
 
-// orphanTime is how long the rest of a message may take after the end of the
-// connection that brought its last fragment. The fragments of one message may
-// travel over several connections, which do not end at once.
+// orphanTime is how long the rest of a message may take to arrive after the end of the connection
+// that brought its last fragment. The fragments of one message may travel over several
+// connections, which do not end at the same time.
 const orphanTime = time.Second
 
-// orphanMessages is called with the incomplete messages of a connection that is over.
+// orphanMessages makes orphans of l, the incomplete messages of a connection that has ended: they
+// are given up after orphanTime.
 func (es *eagerState) orphanMessages(l *assemblyList) {
 	w := es.w
 	if l.head == nil || w.closed {
@@ -410,9 +414,9 @@ func (es *eagerState) orphanMessages(l *assemblyList) {
 	es.watchOrphans()
 }
 
-// watchOrphans sees to it that the oldest orphan is looked at in time: by a
-// timer, or where there is no descriptor for one in every round of progress,
-// which also tries again to set it.
+// watchOrphans makes sure that the oldest orphan is looked at in time: by a timer, or in every
+// round of progress if no descriptor is left for a timer. Each such round also tries again to set
+// the timer.
 func (es *eagerState) watchOrphans() {
 	w := es.w
 	a := es.orphans.head
@@ -433,8 +437,7 @@ func (es *eagerState) watchOrphans() {
 	es.untimed = err != nil
 }
 
-// expireOrphans ends the messages whose rest has not come, and returns their
-// number.
+// expireOrphans ends the orphans whose time is over, and returns their number.
 func (es *eagerState) expireOrphans() int {
 	w := es.w
 	n := 0
@@ -449,8 +452,8 @@ func (es *eagerState) expireOrphans() int {
 
 var errTruncated = statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the connection broke in the middle of a message")
 
-// abandonMessage ends a message that will never be complete. Why is known of the connection that
-// began it.
+// abandonMessage ends a message that will never be complete. The error includes why the
+// connection that began the message has failed, if that is known.
 func (es *eagerState) abandonMessage(a *assembly) {
 	w := es.w
 	w.stats.Abandoned++

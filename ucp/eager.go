@@ -11,10 +11,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// The eager protocols: the message goes at once, in one packet or several.
+// The eager protocols: the data of a message is sent at once, in one packet or several.
 
-// eagerFamily is how messages travel that are not offered first, whatever they are
-// for, and how those in fragments are put together again (assembly.go).
+// eagerFamily is the family of the eager protocols, which send messages of all other families
+// without an offer, and of the reassembly of messages in fragments (assembly.go).
 type eagerFamily struct{ noFamily }
 
 func (eagerFamily) about() familyInfo { return familyInfo{name: "eager"} }
@@ -29,17 +29,17 @@ func (eagerFamily) protocols() []protocolEntry {
 	}
 }
 
-// eagerState is what a worker keeps for them.
+// eagerState is the state of a worker for eager messages.
 type eagerState struct {
-	nextID     proto.MessageID // of messages in fragments
+	nextID     proto.MessageID // id of the message in fragments that was sent last
 	assemblies map[assemblyKey]*assembly
-	most       int          // assemblies that there were
-	free       []*assembly  // idle objects
-	orphans    assemblyList // incomplete messages of connections that are over
-	timer      *event.Timer // for them
-	untimed    bool         // it could not be set: progress looks after them
-	senders    *event.Timer // for messages of nobody knows whom (assembly.go)
-	watching   bool         // it is set
+	most       int          // largest number of assemblies since the map was made
+	free       []*assembly  // idle assemblies
+	orphans    assemblyList // incomplete messages of connections that have ended
+	timer      *event.Timer // of the orphans
+	untimed    bool         // timer could not be set: progress looks at the orphans
+	senders    *event.Timer // timer for incomplete messages of unknown senders (assembly.go)
+	watching   bool         // senders is set
 	w          *Worker
 }
 
@@ -49,18 +49,19 @@ func (eagerFamily) start(w *Worker) {
 	w.accounts.unnamed.fragments.added = w.eager.watchSenders
 }
 
-// stop ends the receives of messages that are not complete.
+// stop cancels the receives of incomplete messages.
 func (eagerFamily) stop(w *Worker) error {
 	w.eager.cancelAssemblies()
 	w.eager.free = nil
 	return nil
 }
 
-// sourceGone looks after the messages whose rest may come another way.
+// sourceGone makes orphans of the incomplete messages of a connection that has ended, because
+// their rest may arrive over another connection.
 func (eagerFamily) sourceGone(s *source) { s.w.eager.orphanMessages(&s.fragments) }
 
-// evict gives up the messages that no receive has, and whose last fragment came
-// over a connection.
+// evict gives up the incomplete messages without a receive whose last fragment came over the
+// connection s, or of which s is charged with a fragment.
 func (eagerFamily) evict(s *source, reason error) {
 	for a := s.fragments.head; a != nil; {
 		next := a.next
@@ -72,7 +73,7 @@ func (eagerFamily) evict(s *source, reason error) {
 	if s.held == 0 {
 		return
 	}
-	// Parts that it brought of messages whose last part has come from elsewhere.
+	// Messages whose last fragment came from elsewhere, but of which s has brought fragments.
 	for _, a := range s.w.eager.assemblies {
 		if a.req == nil && slices.ContainsFunc(a.pieces, func(p piece) bool { return p.from == s }) {
 			s.w.eager.giveUp(a, reason)
@@ -80,19 +81,21 @@ func (eagerFamily) evict(s *source, reason error) {
 	}
 }
 
-// eager is what they have in common.
+// eager is the common part of the eager protocols.
 type eager struct{ basics }
 
-// completed is told that all bytes of the message have left.
+// completed is called when all bytes of the message have left.
 func (eager) completed(r *Request, err error) { sent(r, err) }
 
-// sent is told that all bytes of an eager message have left.
+// sent is called when all bytes of an eager message have left, or with the error of the
+// transport. If the receiver acknowledges the message, the request ends only when the
+// acknowledgement has arrived.
 func sent(r *Request, err error) {
 	if err != nil || !r.form.acked {
 		r.finish(err)
 		return
 	}
-	if err := r.ep.gone(); err != nil { // inside the call that delivered it
+	if err := r.ep.gone(); err != nil { // the endpoint ended inside the call that delivered the message
 		r.finish(err)
 		return
 	}
@@ -104,7 +107,8 @@ func sent(r *Request, err error) {
 	r.await()
 }
 
-// acknowledged is told that the receiver has acknowledged a message.
+// acknowledged is called when the receiver has acknowledged a message; err is the status in the
+// acknowledgement.
 func (es *eagerState) acknowledged(r *Request, err error) {
 	r.w.pool.requestIDs.Remove(r.localID)
 	r.localID = 0
@@ -115,7 +119,7 @@ func (es *eagerState) acknowledged(r *Request, err error) {
 	}
 }
 
-// eagerShort sends a short message that could not go at once.
+// eagerShort sends a short message that could not be sent inside the call.
 type eagerShort struct{ eager }
 
 func (eagerShort) about() protocolInfo { return protocolInfo{name: "eager short", kind: kindEager} }
@@ -125,7 +129,7 @@ func (eagerShort) progress(r *Request) error {
 	return singleSent(r, err, &r.w.stats.EagerShort)
 }
 
-// eagerBcopy sends a message in one copied packet.
+// eagerBcopy sends a message in one packet, copied into the transport's buffer.
 type eagerBcopy struct{ eager }
 
 func (eagerBcopy) about() protocolInfo { return protocolInfo{name: "eager copy-in", kind: kindEager} }
@@ -133,14 +137,14 @@ func (eagerBcopy) about() protocolInfo { return protocolInfo{name: "eager copy-i
 func (eagerBcopy) progress(r *Request) error {
 	_, err := r.ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), 0, &r.comp)
 	if (err == nil || err == ucs.InProgress) && r.frag < r.data.length {
-		r.comp.Fail(r.packedNothing(r.frag)) // what there was is on its way
+		r.comp.Fail(r.packedNothing(r.frag)) // the packet is sent with the bytes that the datatype has packed
 	}
 	return singleSent(r, err, &r.w.stats.EagerBcopy)
 }
 
 func (eagerBcopy) pack(r *Request, dst []byte) int { return packEager(r, &r.form.only, dst) }
 
-// eagerZcopy sends a message in one packet from the user's memory.
+// eagerZcopy sends a message in one packet from the application's memory, without a copy.
 type eagerZcopy struct{ eager }
 
 func (eagerZcopy) about() protocolInfo { return protocolInfo{name: "eager zero-copy", kind: kindEager} }
@@ -155,8 +159,8 @@ func (eagerZcopy) progress(r *Request) error {
 
 func (eagerZcopy) pack(r *Request, dst []byte) int { return r.form.only.put(r, dst) }
 
-// singleSent turns the result of the one transport call of a protocol into the
-// result of its progress.
+// singleSent converts the result of the single transport call of a protocol into the result of
+// its progress.
 func singleSent(r *Request, err error, counter *uint64) error {
 	if err != nil && err != ucs.InProgress {
 		return err
@@ -168,7 +172,8 @@ func singleSent(r *Request, err error, counter *uint64) error {
 	return nil
 }
 
-// packEager writes header and payload of the packet at the request's offset.
+// packEager writes header, payload and tail of the packet at the request's offset, and returns
+// its length.
 func packEager(r *Request, packet *packetForm, dst []byte) int {
 	n := packet.put(r, dst)
 	if !r.form.active {
@@ -179,9 +184,9 @@ func packEager(r *Request, packet *packetForm, dst []byte) int {
 	return n + r.w.am.putTail(r, &packet.tail, dst[n:])
 }
 
-// The protocols of eager messages in fragments.
+// The eager protocols of messages in fragments.
 
-// eagerMultiBcopy sends the fragments of a message, copied.
+// eagerMultiBcopy sends the fragments of a message, copied into the transport's buffers.
 type eagerMultiBcopy struct{ eager }
 
 func (eagerMultiBcopy) about() protocolInfo {
@@ -208,7 +213,7 @@ func (eagerMultiBcopy) pack(r *Request, dst []byte) int {
 	return packEager(r, r.form.fragment(r), dst[:min(len(dst), r.w.eager.rail(r).bcopy)])
 }
 
-// eagerMultiZcopy sends the fragments of a message from the user's memory.
+// eagerMultiZcopy sends the fragments of a message from the application's memory.
 type eagerMultiZcopy struct{ eager }
 
 func (eagerMultiZcopy) about() protocolInfo {
@@ -245,22 +250,23 @@ func (eagerMultiZcopy) progress(r *Request) error {
 
 func (eagerMultiZcopy) pack(r *Request, dst []byte) int { return r.form.fragment(r).put(r, dst) }
 
-// The fragments of an eager message may go over several lanes in turn (UCX_MAX_EAGER_RAILS):
-// the first, which is matched in order, over the lane of messages, the others over it and
-// those that were chosen for the purpose. A receiver puts fragments together in any order,
-// but for those of streams, which have nothing but their order on one lane.
+// The fragments of an eager message may go over several lanes in turn (UCX_MAX_EAGER_RAILS). The
+// first fragment, which is matched in order, goes over the AM lane; the others go over the AM
+// lane and the AM bandwidth lanes. A receiver reassembles fragments in any order. Streams are the
+// exception: their packets carry nothing but bytes, so the order on one lane is all there is, and
+// they use the AM lane only.
 
-// eagerRail is a lane that takes fragments.
+// eagerRail is a lane that carries fragments.
 type eagerRail struct {
 	lane         uint8
-	bcopy, zcopy int // longest fragment, headers included; 0: it takes none without a copy
+	bcopy, zcopy int // longest fragment in bytes, headers included; zcopy 0: the lane takes no fragments without a copy
 }
 
-// minRail is the least that a lane has to take at once to be of use.
+// minRail is the shortest fragment limit, in bytes, of a lane that is used for fragments.
 const minRail = 512
 
-// eagerRails are the lanes for fragments, that of messages first, with the others in the
-// input of the cost model. Faster ones get longer fragments (ucp_proto_multi_init in
+// eagerRails returns the lanes for fragments, the AM lane first, and adds the others to the input
+// of the cost model. Faster lanes get longer fragments (ucp_proto_multi_init in
 // src/ucp/proto/proto_multi.c).
 func (es *eagerState) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail {
 	w := es.w
@@ -299,10 +305,12 @@ func (es *eagerState) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail 
 	return rails
 }
 
-// speed is the bandwidth of a lane in numbers that can be divided.
+// speed returns the bandwidth of a lane, limited to the range from 1 to 1e15 so that it can be
+// divided.
 func speed(l *proto.LanePerf) float64 { return math.Min(math.Max(l.Bandwidth, 1), 1e15) }
 
-// scaleRails shortens the fragments of slow lanes, so that all take as long.
+// scaleRails shortens the fragments of slow lanes, so that a fragment takes equally long on all
+// lanes.
 func scaleRails(rails []eagerRail, speeds []float64, limit func(*eagerRail) *int) {
 	longest := 0.0
 	for i := range rails {
@@ -317,8 +325,8 @@ func scaleRails(rails []eagerRail, speeds []float64, limit func(*eagerRail) *int
 	}
 }
 
-// rail is the lane of the next fragment. The first one has a header that may take all of
-// what the lane does.
+// rail returns the lane of the next fragment. The header of the first fragment may take up to the
+// whole packet limit of the lane, so the first fragment is not shortened.
 func (es *eagerState) rail(r *Request) eagerRail {
 	c := r.ep.cfg
 	if int(r.step) >= len(c.eager) || r.form.oneLane {
@@ -332,8 +340,8 @@ func (es *eagerState) rail(r *Request) eagerRail {
 	return e
 }
 
-// eagerHandles sees to it that there are handles of a message for the lanes that a protocol
-// takes without copies.
+// eagerHandles makes sure that there are memory handles of a message for the lanes that a
+// zero-copy protocol uses. It reports false if the message must take another protocol.
 func (es *eagerState) eagerHandles(r *Request, p proto.Protocol) bool {
 	c := r.ep.cfg
 	if p != proto.ProtoEagerMultiZcopy {

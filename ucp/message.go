@@ -6,53 +6,54 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A message, whatever it is for, takes one of these ways, by length:
+// A message of any family is sent in one of these ways, which its length decides:
 //
 //	short        inline, behind a header of 8 bytes
 //	bcopy        copied into the transport's buffer
-//	zcopy        header and user memory in one transport call
+//	zcopy        header and application memory in one transport call
 //	multi        first fragment and middles, each bcopy or zcopy
 //	rendezvous   an offer; the receiver says where the data goes (rndv_send.go)
 //
-// All first packets of an endpoint go over one lane and in order. The protocols
-// know no tags: what the packets of a kind of message look like is its form.
+// The first packets of all messages of an endpoint go over one lane and in order. The protocols
+// know nothing of tags: the form of a message describes what its packets look like.
 
-// messageForm is what the messages of an operation look like on the wire.
+// messageForm describes what the messages of an operation look like on the wire.
 type messageForm struct {
-	name string // of the operation
+	name string // name of the operation
 
 	only, first, middle packetForm
 
-	// word is the header of a short message, which has one of 8 bytes.
+	// word returns the 8-byte header of a short message.
 	word func(r *Request) uint64
 
-	// offer is what an offer says about the message besides its data.
+	// offer returns what an offer says about the message besides its data.
 	offer func(r *Request) (op proto.RndvOp, header uint64)
 
-	// sends is the counter of such messages, nil for tagged ones: those are the others.
+	// sends returns the counter of such messages. It is nil for tagged messages, which are
+	// counted as the remainder (tagFamily.count).
 	sends func(s *Stats) *uint64
 
-	// tables are the endpoint's decision tables for such messages.
+	// tables returns the endpoint's decision tables for such messages.
 	tables func(c *epConfig) *proto.MessageTables
 
-	acked      bool  // over when the receiver has acknowledged it
-	offered    bool  // offered first, whatever its length
-	oneLane    bool  // all packets go over the lane of messages, whose order they need
-	active     bool  // an active message: the user's header is part of it (am_send.go)
-	needs      needs // besides those of the protocol
-	partsNeeds needs // besides these, of a message in fragments
+	acked      bool  // the send is complete when the receiver has acknowledged the message
+	offered    bool  // always by rendezvous, whatever the length
+	oneLane    bool  // all packets go over the AM lane, because they need its order
+	active     bool  // an active message: the application's header is part of it (am_send.go)
+	needs      needs // what a send needs besides the needs of its protocol
+	partsNeeds needs // what a message in fragments needs besides
 }
 
-// packetForm is a kind of packet: its id, and who writes the header.
+// packetForm describes a kind of packet: its id, its header and its tail.
 type packetForm struct {
 	id   proto.AMID
-	size int // of the header, in bytes
+	size int // size of the header in bytes
 	put  func(r *Request, dst []byte) int
 
-	tail // what comes behind the data
+	tail // what stands behind the data
 }
 
-// fragment is the form of the packet at the request's offset.
+// fragment returns the form of the packet at the request's offset.
 func (f *messageForm) fragment(r *Request) *packetForm {
 	if r.offset > 0 {
 		return &f.middle
@@ -65,17 +66,18 @@ type sendMessage struct{}
 
 func (sendMessage) name() string { return "send" }
 
-// unmappedFrom is from where on messages are offered to peers that could map them, and
-// do not: they may have had no descriptors, or no right to look at this process.
+// unmappedFrom is the length, in bytes, from which messages in mapped memory are offered even to
+// a peer that has asked for data which it could have copied out of such memory (epUnmapped). The
+// peer may have had no file descriptors, or no right to look at this process.
 const unmappedFrom = 64 << 10
 
-// choose looks the protocol up. A message in memory that the peer may map, and
-// that is offered, keeps that in place.
+// choose looks up the protocol in the decision tables. If the message is in memory that the peer
+// may map, and is offered, choose keeps a reference to that memory.
 func (sendMessage) choose(r *Request) (protocol, error) {
 	w, ep, n := r.w, r.ep, r.data.length
 	tables, class := r.form.tables(ep.cfg), r.class()
 	r.msgID = 0
-	size := n // as far as it depends on the message how many packets it takes
+	size := n // bytes of the message that count for the number of packets
 	if r.form.active {
 		if err := r.w.am.fitsHeader(r); err != nil {
 			return nil, err
@@ -131,7 +133,7 @@ func (ep *Endpoint) sendMessage(r *Request, form *messageForm, flags OpFlags) (*
 	return r.result()
 }
 
-// describeSend makes the request of a send of any form.
+// describeSend checks the parameters of a send of any form and makes its request.
 func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if err := ep.usable(); err != nil {
@@ -159,8 +161,8 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 	return r, nil
 }
 
-// shortGoes makes a request of a short send that the transport has taken, and that
-// goes on after the call with the completion of the spare request.
+// shortGoes returns the request of a short send that the transport has taken, but that is still
+// in flight after the call. The request is the spare one, whose completion the transport has.
 func (ep *Endpoint) shortGoes(form *messageForm, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
@@ -175,14 +177,14 @@ func (ep *Endpoint) shortGoes(form *messageForm, p *RequestParams) *Request {
 	return r
 }
 
-// sendMessageNow sends in one step or not at all.
+// sendMessageNow sends a message in one step inside the call, or returns ucs.ErrNoResource.
 func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
 	size := r.data.length
 	if r.form.active {
 		size += len(r.am.header)
 	}
-	p := proto.ProtoRndvAM // whatever, before there are lanes
+	p := proto.ProtoRndvAM // any protocol that cannot be used now, until there are lanes
 	if ep.needs&needLanes == 0 {
 		p = r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(size)
 	}
@@ -195,7 +197,7 @@ func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 		_, err = ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), uct.SendNow, nil)
 	}
 	if err == nil || err == ucs.InProgress {
-		// What a transport has begun to write leaves without further ado.
+		// A packet that a transport has begun to write leaves without further calls.
 		err = nil
 		r.countSent(&ep.w.stats.EagerBcopy)
 		r.w.selection.countMessage(r, r.form.tables(ep.cfg), r.class(), size)

@@ -8,25 +8,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// copyPiece is the most that is copied while nothing else goes on.
+// copyPiece is the largest number of bytes that one round of progress copies for an operation, so
+// that other operations go on.
 const copyPiece = cpu.Piece
 
 // copyMessage is cpu.Copy for a whole message, to memory that has room for it.
 func copyMessage(dst, src []byte) {
-	if len(src) == 8 { // as costs no call
+	if len(src) == 8 { // the common length, without a call
 		*(*[8]byte)(dst) = [8]byte(src)
 		return
 	}
 	cpu.Copy(dst, src)
 }
 
-// payload is the user's memory of one operation, as a run of packed bytes that
-// can be read or written in fragments at any offset.
+// payload is the memory of one operation, as a sequence of packed bytes that can be read or
+// written in fragments at any offset. The memory belongs to the application.
 type payload struct {
-	w      *Worker // whose operation it is, nil of none
+	w      *Worker // the worker of the operation, nil if there is none
 	class  DatatypeClass
-	piece  int32  // of the list: position of the last access, fragments mostly come in order
-	length int    // bytes to send, or room to receive into
+	piece  int32  // index in list of the last access; fragments mostly arrive in order
+	length int    // number of bytes to send, or room to receive in bytes
 	buf    []byte // DatatypeContig
 	list   [][]byte
 	state  state // DatatypeGeneric: a PackState to be sent, an UnpackState to receive into
@@ -34,10 +35,10 @@ type payload struct {
 	pieceOff int // offset of piece in the packed bytes
 }
 
-// initSend prepares b, or buf where b is zero or nil, as a source.
+// initSend prepares b as the source of an operation, or buf if b is nil or zero.
 func (p *payload) initSend(buf []byte, b *Buffer) error { return p.init(buf, b, true) }
 
-// initRecv prepares b, or buf where b is zero or nil, as a destination.
+// initRecv prepares b as the destination of an operation, or buf if b is nil or zero.
 func (p *payload) initRecv(buf []byte, b *Buffer) error { return p.init(buf, b, false) }
 
 func (p *payload) init(buf []byte, b *Buffer, send bool) error {
@@ -55,7 +56,7 @@ func (p *payload) init(buf []byte, b *Buffer, send bool) error {
 	return p.startUnpack(b)
 }
 
-// startPack begins the packing of a generic datatype.
+// startPack starts the packing of a generic datatype.
 func (p *payload) startPack(b *Buffer) error {
 	st, err := p.w.startPack(b)
 	if err != nil {
@@ -74,7 +75,7 @@ func (p *payload) startPack(b *Buffer) error {
 	return nil
 }
 
-// startUnpack begins the unpacking of a generic datatype.
+// startUnpack starts the unpacking of a generic datatype.
 func (p *payload) startUnpack(b *Buffer) error {
 	st, err := p.w.startUnpack(b)
 	if err != nil {
@@ -106,10 +107,10 @@ func (p *payload) initMemory(b *Buffer) error {
 	return nil
 }
 
-// finish ends a datatype state and forgets the user's memory. It is idempotent.
+// finish finishes the state of a datatype and forgets the application's memory. It is idempotent.
 func (p *payload) finish() {
 	if p.class == DatatypeContig {
-		p.buf = nil // all that a contiguous payload sets but its length
+		p.buf = nil // the only field besides length that a contiguous payload sets
 		return
 	}
 	if p.state != nil {
@@ -118,8 +119,8 @@ func (p *payload) finish() {
 	*p = payload{w: p.w}
 }
 
-// packAt copies packed bytes from offset on into dst and returns how many. Less
-// than asked for before the end means that a generic datatype gave up.
+// packAt copies packed bytes from offset off on into dst, and returns how many. If it returns
+// fewer than asked for before the end, a generic datatype has failed to pack.
 func (p *payload) packAt(dst []byte, off int) int {
 	switch p.class {
 	case DatatypeContig:
@@ -144,7 +145,7 @@ func (p *payload) packAt(dst []byte, off int) int {
 	}
 }
 
-// unpackAt stores src at offset off. The caller has checked that it fits.
+// unpackAt stores src at offset off. The caller has checked that src fits.
 func (p *payload) unpackAt(src []byte, off int) error {
 	switch p.class {
 	case DatatypeContig:
@@ -161,9 +162,9 @@ func (p *payload) unpackAt(src []byte, off int) error {
 	}
 }
 
-// gather lists the memory of up to limit packed bytes from offset on, in at most
-// len(dst) entries. It returns the entries used and the bytes they cover. It is
-// for contiguous memory and lists only.
+// gather lists the memory of up to limit packed bytes from offset off on, in at most len(dst)
+// entries. It returns the number of entries used and of the bytes that they cover. It must not be
+// called for generic datatypes.
 func (p *payload) gather(dst []uct.IOV, off, limit int) (entries, n int) {
 	limit = min(limit, p.length-off)
 	if p.class == DatatypeContig {
@@ -180,7 +181,8 @@ func (p *payload) gather(dst []uct.IOV, off, limit int) (entries, n int) {
 	return entries, n
 }
 
-// seek makes piece the list entry that holds offset off; false at the end.
+// seek sets piece to the index of the list entry that holds offset off. It returns false at the
+// end.
 func (p *payload) seek(off int) bool {
 	if off < p.pieceOff {
 		p.piece, p.pieceOff = 0, 0
@@ -244,7 +246,7 @@ func (b *Buffer) IsZero() bool { return !b.set }
 func (b *Buffer) Class() DatatypeClass { return b.class }
 
 // PackedSize returns the number of bytes that the buffer takes in a message. For a generic
-// datatype it starts and finishes a packing.
+// datatype PackedSize starts and finishes a packing.
 func (b *Buffer) PackedSize() (int, error) {
 	var p payload
 	if err := p.initSend(nil, b); err != nil {
@@ -271,13 +273,12 @@ type GenericOps interface {
 
 // PackState is one packing in progress.
 type PackState interface {
-	// PackedSize returns the number of bytes of the whole packed message. It does not
+	// PackedSize returns the number of bytes of the whole packed message, which does not
 	// change.
 	PackedSize() int
 
-	// Pack writes bytes of the packed message from offset on and returns the number
-	// written. It may write fewer than len(dst) bytes; to write none before the end is an
-	// error.
+	// Pack writes bytes of the packed message from offset on and returns the number written.
+	// Pack may write fewer than len(dst) bytes; to write none before the end is an error.
 	Pack(offset int, dst []byte) int
 
 	// Finish ends the packing.
@@ -312,15 +313,14 @@ func (b *Buffer) checkContig() error {
 	return nil
 }
 
-// The methods of datatypes, called as all functions of the application are: a panic
-// ends the operation with an error, and is raised by the outermost call besides. A
-// panic of a datatype that no worker's operation has started, w nil, goes straight
-// through.
+// The methods of datatypes are called as all functions of the application are: a panic ends the
+// operation with an error, and the outermost library call then panics. If w is nil, because no
+// worker has started the operation, a panic of the datatype passes straight through.
 
-// errDatatype is the end of an operation whose datatype has panicked.
+// errDatatype is the error of an operation whose datatype has panicked.
 var errDatatype = fmt.Errorf("ucp: the datatype has panicked: %w", ucs.ErrCanceled)
 
-// startPack begins the packing of b.
+// startPack starts the packing of b.
 func (w *Worker) startPack(b *Buffer) (st PackState, err error) {
 	err = errDatatype
 	w.run(func() { st, err = b.generic.ops.StartPack(b.object, b.count) })
@@ -344,7 +344,7 @@ func errNoState(method string) error {
 	return fmt.Errorf("ucp: %s of the datatype has returned neither a state nor an error: %w", method, ucs.ErrInvalidParam)
 }
 
-// state is what both kinds of states have.
+// state is the common part of PackState and UnpackState.
 type state interface {
 	PackedSize() int
 	Finish()
@@ -358,7 +358,7 @@ func (w *Worker) packedSize(st state) (n int, err error) {
 
 func (w *Worker) finishState(st state) { w.run(st.Finish) }
 
-// packState packs nothing where the datatype panics.
+// packState calls Pack and returns its result, 0 if the datatype panics.
 func (w *Worker) packState(st PackState, off int, dst []byte) (n int) {
 	w.run(func() { n = st.Pack(off, dst) })
 	return n
@@ -370,9 +370,9 @@ func (w *Worker) unpackState(st UnpackState, off int, src []byte) (err error) {
 	return err
 }
 
-// RecvLength returns the number of bytes that a receive got, and Err. For a stream receive
-// that ended with an error it is the number of bytes in the buffer; for other receives with
-// an error the number means nothing.
+// RecvLength returns the number of bytes that a receive got, and Err. For a stream receive that
+// ended with an error, the number is that of the bytes in the buffer; for other receives with an
+// error the number means nothing.
 func (r *Request) RecvLength() (int, error) {
 	switch {
 	case r == nil:

@@ -11,33 +11,33 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A uuid is published: anybody can say it is his. What a worker remembers is
-// therefore not of a uuid but of who goes by it, and those are told apart by where
-// they are. Addresses that have an entry in common are of one peer. The application
-// vouches for the addresses that it gives; of those that come in requests only what
-// the kernel bears out is looked at (admit_address.go).
+// The peers that a worker knows. A uuid is published: any process can claim it. What a worker
+// remembers is therefore not of a uuid, but of each peer that goes by the uuid. Such peers are
+// told apart by where they are: addresses that have an entry in common belong to one peer. The
+// application is trusted with the addresses that it gives. Of the addresses that come in requests
+// only what the kernel verifies is used (admit_address.go).
 
-// peerTable is the peers that a worker knows.
+// peerTable holds the peers that a worker knows.
 type peerTable struct {
 	w               *Worker
 	byUUID          map[uint64]*identity
-	idlePeers       []*identity  // without an endpoint toward them
+	idlePeers       []*identity  // identities without an endpoint, in the order in which they became idle
 	selfPeer        peer         // the worker itself, of which only the address is kept
-	lastDestination *destination // of the endpoint made last
+	lastDestination *destination // destination of the endpoint made last
 }
 
-// identity is all that goes by one uuid.
+// identity is all peers that go by one uuid.
 type identity struct {
 	uuid          uint64
-	nextSN        uint16  // of the endpoint that the application creates next
-	idle          bool    // is in Worker.idlePeers
-	endpointCount int     // toward any of the peers
-	peers         []*peer // mostly one; of those that the application does not trust at most maxUntrustedPeers
+	nextSN        uint16  // number of the endpoint that the application creates next
+	idle          bool    // the identity is in peerTable.idlePeers
+	endpointCount int     // endpoints toward any of the peers
+	peers         []*peer // mostly one; at most maxUntrustedPeers of them are not trusted
 }
 
-// maxUntrustedPeers is how many go by a uuid, without that the application vouches for them,
-// who are told apart by where they are. All others get endpoints as well, but none that
-// the application could be given. It makes looking for one of them short.
+// maxUntrustedPeers is how many untrusted peers of one uuid are told apart by where they are.
+// Further ones get endpoints as well, but none that the application could be given. The bound
+// keeps the search for a peer short.
 const maxUntrustedPeers = 64
 
 // peer is what a worker remembers about another worker. The k-th endpoint that
@@ -46,29 +46,29 @@ const maxUntrustedPeers = 64
 type peer struct {
 	*identity
 	entries   []entryID
-	address   *proto.WorkerAddress // as it came last, from the application if it did
-	given     bool                 // the application has made an endpoint
-	allowed   bool                 // it has said that it will, or that the peer may
-	contested bool                 // somebody else says that he is this one, too
-	endpoints []*Endpoint          // toward this one
+	address   *proto.WorkerAddress // the last address, or the last from the application if it gave one
+	given     bool                 // the application has made an endpoint to the peer
+	allowed   bool                 // the application has allowed the peer (Worker.Allow)
+	contested bool                 // another requester claims to be this peer, too
+	endpoints []*Endpoint          // toward this peer
 
-	// Endpoints that wait for their counterpart: created here and not yet named
-	// by the peer, or opened by the peer and not yet created here.
+	// unmatched holds by number the endpoints that wait for their counterpart: created here and
+	// not yet named by the peer, or opened by the peer and not yet created here.
 	unmatched map[uint16]*Endpoint
 
-	mergedInto *peer   // it turned out to be this one
-	lastSource *source // that spoke last for the peer
+	mergedInto *peer   // the peer that this one turned out to be
+	lastSource *source // the source of the last wireup message of the peer
 
-	extra *peerExtra // nil for most
+	extra *peerExtra // nil for most peers
 }
 
 // peerExtra is what is remembered of few peers.
 type peerExtra struct {
-	migratedAddr netip.Addr   // where else it connects from (migrated peer)
-	certificate  *certificate // by whose certificate it was heard first, if it had one
+	migratedAddr netip.Addr   // another address that the peer connects from (migrated peer)
+	certificate  *certificate // the certificate that the peer first connected with, nil if none
 }
 
-// certificate is by whose certificate the peer was heard first, nil if it had none.
+// certificate returns the certificate that the peer first connected with, nil if it had none.
 func (p *peer) certificate() *certificate {
 	if p.extra == nil {
 		return nil
@@ -76,7 +76,7 @@ func (p *peer) certificate() *certificate {
 	return p.extra.certificate
 }
 
-// ensureExtra returns what is remembered besides, to be changed.
+// ensureExtra returns the peerExtra of the peer, to be changed, and creates it if there is none.
 func (p *peer) ensureExtra() *peerExtra {
 	if p.extra == nil {
 		p.extra = new(peerExtra)
@@ -84,15 +84,16 @@ func (p *peer) ensureExtra() *peerExtra {
 	return p.extra
 }
 
-// maxIdlePeers is how many peers a worker remembers toward which it has no endpoint
-// any more. An endpoint to one that was forgotten has the number 0 again, so that
-// both sides may have an endpoint more than they would need.
+// maxIdlePeers is how many identities without an endpoint a worker remembers. An endpoint to a
+// peer that was forgotten has the number 0 again, so that both sides may have one endpoint more
+// than they need.
 const maxIdlePeers = 1024
 
-// trusted reports whether the application believes in the peer.
+// trusted reports whether the application trusts the peer: it has made an endpoint to the peer or
+// has allowed the peer.
 func (p *peer) trusted() bool { return p.given || p.allowed }
 
-// canonical is the peer that p turned out to be.
+// canonical returns the peer that p was merged into, p if it was not merged.
 func (p *peer) canonical() *peer {
 	for p != nil && p.mergedInto != nil {
 		p = p.mergedInto
@@ -100,8 +101,8 @@ func (p *peer) canonical() *peer {
 	return p
 }
 
-// findPeer returns who goes by the uuid of an address and has one of its entries, first
-// of all those that the application vouches for; nil if nobody does.
+// findPeer returns the peer that has a uuid and one of the entries at, nil if there is none. A
+// trusted peer comes before the others.
 func (pt *peerTable) findPeer(uuid uint64, at []entryID) *peer {
 	k := pt.byUUID[uuid]
 	if k == nil {
@@ -116,7 +117,7 @@ func (pt *peerTable) findPeer(uuid uint64, at []entryID) *peer {
 	return found
 }
 
-// trustedPeer returns the first of a uuid that the application vouches for.
+// trustedPeer returns the first trusted peer of a uuid, nil if there is none.
 func (pt *peerTable) trustedPeer(uuid uint64) *peer {
 	if k := pt.byUUID[uuid]; k != nil {
 		for _, p := range k.peers {
@@ -128,9 +129,9 @@ func (pt *peerTable) trustedPeer(uuid uint64) *peer {
 	return nil
 }
 
-// peerOf returns what is known about the worker of an address that the application
-// gave. Who goes by its uuid and is nowhere else is this one; somebody who has named
-// other places beside it may be another.
+// peerOf returns the peer of an address that the application gave, and creates it if there is
+// none. An untrusted peer with the uuid that has claimed no other entries is this peer; one that
+// has claimed other entries as well may be another peer.
 func (pt *peerTable) peerOf(addr *proto.WorkerAddress) *peer {
 	at := entriesOf(addr)
 	p := pt.findPeer(addr.UUID, at)
@@ -154,7 +155,7 @@ func (pt *peerTable) peerOf(addr *proto.WorkerAddress) *peer {
 	return p
 }
 
-// newUntrustedPeer returns a new peer: who says in a request that he is that.
+// newUntrustedPeer returns a new peer for the address that a requester claims.
 func (pt *peerTable) newUntrustedPeer(addr *proto.WorkerAddress) *peer {
 	k := pt.identityOf(addr.UUID)
 	p := &peer{identity: k, entries: entriesOf(addr)}
@@ -177,7 +178,8 @@ func (pt *peerTable) newPeer(uuid uint64) *peer {
 	return p
 }
 
-// identityOf returns all that goes by a uuid, of which there will be something.
+// identityOf returns the identity of a uuid, and creates it if there is none. The caller adds to
+// it.
 func (pt *peerTable) identityOf(uuid uint64) *identity {
 	k := pt.byUUID[uuid]
 	if k == nil {
@@ -187,19 +189,19 @@ func (pt *peerTable) identityOf(uuid uint64) *identity {
 	return k
 }
 
-// remove forgets who goes by the uuid.
+// remove removes a peer of the uuid.
 func (k *identity) remove(p *peer) {
 	k.peers = slices.DeleteFunc(k.peers, func(o *peer) bool { return o == p })
 }
 
-// keepAddress keeps an address: an interface gets a new one when its ring is
-// replaced. Endpoints share it.
+// keepAddress replaces the kept address: an interface gets a new address when its ring is
+// replaced. Endpoints share the address.
 func (p *peer) keepAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	p.address = p.shareAddress(addr)
 	return p.address
 }
 
-// shareAddress returns the address that is kept if it is the same, or a copy.
+// shareAddress returns the kept address if it equals addr, otherwise a copy of addr.
 func (p *peer) shareAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	if p.address != nil {
 		old, err := p.address.Append(nil, proto.FormWireup)
@@ -211,7 +213,7 @@ func (p *peer) shareAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	return addr.Clone()
 }
 
-// mergePeers is told that q is p, by evidence that q cannot make up.
+// mergePeers merges q into p: the two are one peer, by evidence that q cannot make up.
 func (pt *peerTable) mergePeers(q, p *peer) {
 	if q == p {
 		return
@@ -237,8 +239,8 @@ func (pt *peerTable) mergePeers(q, p *peer) {
 	}
 }
 
-// takeSN returns the number of the next endpoint created here. It stays at the
-// last value, which matches nothing.
+// takeSN returns the number of the next endpoint created here. Once the numbers are used up it
+// returns proto.ConnSNNone, which matches nothing.
 func (k *identity) takeSN() uint16 {
 	sn := k.nextSN
 	if sn != proto.ConnSNNone {
@@ -247,27 +249,27 @@ func (k *identity) takeSN() uint16 {
 	return sn
 }
 
-// returnSN takes back the number just taken: its endpoint could not be made.
+// returnSN returns the number just taken, because its endpoint could not be made.
 func (k *identity) returnSN(sn uint16) { k.nextSN = sn }
 
-// setPeer notes whose endpoint it is.
+// setPeer records that an endpoint leads to a peer.
 func (pt *peerTable) setPeer(ep *Endpoint, p *peer) {
 	ep.peer = p
 	p.endpoints = append(p.endpoints, ep)
 	p.identity.endpointCount++
 }
 
-// hasEndpointTo reports whether an endpoint that was made here leads to that of the peer's which
-// has an id.
+// hasEndpointTo reports whether an endpoint that was made here is connected with the peer's
+// endpoint id.
 func (p *peer) hasEndpointTo(id proto.EndpointID) bool {
 	return p != nil && slices.ContainsFunc(p.endpoints, func(ep *Endpoint) bool {
 		return ep.remoteID == id && ep.err == nil && ep.life.Mine() && ep.state&epUnconfirmed == 0
 	})
 }
 
-// takeUnmatched returns the endpoint the peer opened under this number, if any, which
-// becomes the one created here with an address. It is the peer's only if all its
-// lanes lead where that address does.
+// takeUnmatched returns the endpoint that the peer opened under a number, nil if there is none.
+// The endpoint becomes the one that the application creates with an address. It is the peer's
+// only if all its lanes lead to entries of that address.
 func (p *peer) takeUnmatched(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	ep := p.unmatched[sn]
 	if ep == nil || p.contested || ep.life.Mine() || sn == proto.ConnSNNone || !ep.w.peers.leadsTo(ep, addr) {
@@ -280,7 +282,7 @@ func (p *peer) takeUnmatched(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	return ep
 }
 
-// addUnmatched remembers an endpoint until the peer names its counterpart.
+// addUnmatched remembers an endpoint until the peer names the endpoint's counterpart.
 func (p *peer) addUnmatched(ep *Endpoint) {
 	if ep.connSN == proto.ConnSNNone {
 		return
@@ -291,25 +293,26 @@ func (p *peer) addUnmatched(ep *Endpoint) {
 	p.unmatched[ep.connSN] = ep
 }
 
-// dropUnmatched drops an endpoint that is matched or closed.
+// dropUnmatched forgets an endpoint that is matched or closed.
 func (p *peer) dropUnmatched(ep *Endpoint) {
 	if p.unmatched[ep.connSN] == ep {
 		p.removeUnmatched(ep.connSN)
 	}
 }
 
-// removeUnmatched drops the endpoint of a number. Most peers have no other that waits, and the map
-// is as large as all the rest of one.
+// removeUnmatched forgets the endpoint of a number. An empty map is released: most peers have no
+// other endpoint that waits, and the map is as large as all the rest of a peer.
 func (p *peer) removeUnmatched(sn uint16) {
 	if delete(p.unmatched, sn); len(p.unmatched) == 0 {
 		p.unmatched = nil
 	}
 }
 
-// endpointClosed is told that an endpoint of the peer is closed.
+// endpointClosed removes a closed endpoint from its peer, and releases the peer with its last
+// endpoint.
 func (pt *peerTable) endpointClosed(p *peer, ep *Endpoint) {
 	last := len(p.endpoints) - 1
-	for k := last; k >= 0; k-- { // those that give way are the newest
+	for k := last; k >= 0; k-- { // endpoints that are evicted are the newest
 		if p.endpoints[k] == ep {
 			p.endpoints[k], p.endpoints[last] = p.endpoints[last], nil
 			p.endpoints = p.endpoints[:last]
@@ -320,9 +323,9 @@ func (pt *peerTable) endpointClosed(p *peer, ep *Endpoint) {
 	pt.releasePeer(p)
 }
 
-// releasePeer drops what is known about a peer to which nothing leads any more:
-// strangers must not make the worker grow. What goes by a uuid to which the
-// application has created endpoints is kept for a while, for the next number.
+// releasePeer forgets a peer that has no endpoint, is not allowed, and is not merged: strangers
+// must not make the worker grow. An identity to which the application has created endpoints is
+// kept for a while, for its next number (maxIdlePeers).
 func (pt *peerTable) releasePeer(p *peer) {
 	if len(p.endpoints) > 0 || p.allowed || p.mergedInto != nil {
 		return
@@ -345,7 +348,7 @@ func (pt *peerTable) releasePeer(p *peer) {
 	if len(pt.idlePeers) <= maxIdlePeers {
 		return
 	}
-	// The order is that in which they became idle first.
+	// The list is in the order in which the identities became idle.
 	oldest := pt.idlePeers[0]
 	pt.idlePeers = slices.Delete(pt.idlePeers, 0, 1)
 	oldest.idle = false
@@ -354,19 +357,20 @@ func (pt *peerTable) releasePeer(p *peer) {
 	}
 }
 
-// entryID stands for an entry of an address: a transport, a device and an interface
-// there. Attributes, which peers may round, do not matter. It is a hash that peers
-// cannot aim at.
+// entryID identifies an entry of an address: a transport, a device, and an interface of the
+// device. It does not cover attributes, which peers may round. It is a hash for which peers
+// cannot choose collisions.
 type entryID uint64
 
-// maxEntries bounds the entries that are remembered of a peer. Addresses have as
-// many at most, as C UCX has resources.
+// maxEntries bounds the entries that are remembered of a peer. An address has at most as many
+// entries as C UCX has resources.
 const maxEntries = 128
 
-// entrySeed is that of all entryIDs: memory rights go beyond a worker.
+// entrySeed is the seed of all entryIDs. It is shared by all workers, because memory rights go
+// beyond a worker.
 var entrySeed = maphash.MakeSeed()
 
-// idOf returns the ID of an entry.
+// idOf returns the entryID of an entry.
 func idOf(t proto.TransportID, dev, iface []byte) entryID {
 	var h maphash.Hash
 	h.SetSeed(entrySeed)
@@ -379,7 +383,7 @@ func idOf(t proto.TransportID, dev, iface []byte) entryID {
 	return entryID(h.Sum64())
 }
 
-// entriesOf lists the entries of an address.
+// entriesOf returns the entries of an address, at most maxEntries.
 func entriesOf(addr *proto.WorkerAddress) []entryID {
 	list := make([]entryID, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
@@ -394,22 +398,22 @@ func shares(a, b []entryID) bool {
 	return slices.ContainsFunc(a, func(e entryID) bool { return slices.Contains(b, e) })
 }
 
-// contains reports whether a list has all of another one.
+// contains reports whether all has every entry of part.
 func contains(all, part []entryID) bool {
 	return !slices.ContainsFunc(part, func(e entryID) bool { return !slices.Contains(all, e) })
 }
 
-// destination is where an endpoint leads.
+// destination describes where an endpoint leads.
 type destination struct {
-	address     *proto.WorkerAddress // that its lanes were chosen from
+	address     *proto.WorkerAddress // the address that the lanes were chosen from
 	reasons     uint64               // digest of the reasons for the choice
-	lanes       []entryID            // to which entry of the address each leads
-	scopes      []uct.Scope          // the peer, as the domains of Worker.scopers know it
-	reversePath bool                 // nowhere but to who has asked (reverse_path.go)
+	lanes       []entryID            // the entry of the address that each lane leads to
+	scopes      []uct.Scope          // the peer, as identified by the domains of memoryRights.scopers
+	reversePath bool                 // the endpoint leads only over the requester's connection (reverse_path.go)
 }
 
-// destinationOf describes the lanes that were chosen for an address. Endpoints that are
-// made one after the other toward a peer share it.
+// destinationOf describes the lanes that were chosen for an address. Endpoints that are made one
+// after the other toward a peer share the destination.
 func (pt *peerTable) destinationOf(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *destination {
 	w := pt.w
 	list := make([]entryID, len(lanes))
@@ -423,7 +427,7 @@ func (pt *peerTable) destinationOf(addr *proto.WorkerAddress, lanes []proto.Lane
 	return pt.lastDestination
 }
 
-// leadsTo reports whether an address has all that the endpoint's lanes lead to.
+// leadsTo reports whether an address has all entries that the endpoint's lanes lead to.
 func (pt *peerTable) leadsTo(ep *Endpoint, addr *proto.WorkerAddress) bool {
 	return !ep.dest.reversePath && contains(entriesOf(addr), ep.dest.lanes)
 }

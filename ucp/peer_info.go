@@ -34,13 +34,13 @@ type PeerUser struct {
 	UID, GID, PID int  // GID and PID are -1 where not known
 }
 
-// peerInfo is what a transport says, in the terms of users.
+// peerInfo converts what a transport knows of a peer.
 func peerInfo(i uct.SourceInfo) PeerInfo {
 	return PeerInfo{Addr: i.Addr, Local: i.Local, User: PeerUser(i.User), TLS: i.TLS}
 }
 
-// peerInfo says who the peer of an endpoint is: by the connection that it spoke over
-// last, or else by the address that the endpoint leads to.
+// peerInfo identifies the peer of an endpoint: by the connection of the peer's last wireup
+// message, or else by the address that the endpoint leads to.
 func (pt *peerTable) peerInfo(ep *Endpoint) PeerInfo {
 	nobody := PeerInfo{User: PeerUser{UID: -1, GID: -1, PID: -1}}
 	if p := ep.peer.canonical(); p != nil && p.lastSource != nil {
@@ -71,8 +71,8 @@ func (pt *peerTable) peerInfo(ep *Endpoint) PeerInfo {
 	return nobody
 }
 
-// accept asks the application about a connection that a peer makes, nil if it takes
-// all.
+// accept returns a function that asks the application whether to accept a connection of a peer,
+// nil if the application accepts all.
 func (ad *admission) accept() func(uct.SourceInfo) bool {
 	w := ad.w
 	fn := w.params.Accept
@@ -89,7 +89,7 @@ func (ad *admission) accept() func(uct.SourceInfo) bool {
 // accounting: a user of this machine, an IP address, or an IPv6 /64 network. All peers that
 // come through shared memory are one source, as they cannot be told apart.
 type PeerStats struct {
-	Addr  netip.Addr // the address they connect from, or the first address of its /64; not valid for users of this machine and for shared memory
+	Addr  netip.Addr // the address that the peers connect from, or the first address of its /64; not valid for users of this machine and for shared memory
 	UID   int        // the user, on this machine, -1 where unknown
 	Known bool       // the application has an endpoint to the source, on some worker of the process
 
@@ -97,7 +97,7 @@ type PeerStats struct {
 	Paused      int // connections of those that are not read until the peer reads its replies, or the application reads the peer's streams
 	Bytes       int // memory of messages without a receive
 	Owed        int // bytes of replies that the peers have not read (Stats.OwedBytes)
-	Endpoints   int // opened by them and not by the application
+	Endpoints   int // endpoints opened by the peers and not by the application
 
 	// Refused counts, by reason, what all workers of the process have refused to the source
 	// since it has been connected without interruption. Counts of 0 are left out.
@@ -147,7 +147,7 @@ func (w *Worker) Peers() []PeerStats {
 	return list
 }
 
-// peerStats is what the account of a source says.
+// peerStats returns what the account of a source contributes to PeerStats.
 func peerStats(sum *ledger.Snapshot) PeerStats {
 	s := PeerStats{Addr: sum.Source.Addr, UID: sum.Source.UID, Known: sum.Amounts[ledger.Known] > 0}
 	for r, n := range sum.Refused {

@@ -13,20 +13,20 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A transport that has no room for another endpoint, as when the process has as many
-// mappings as it may, asks for some (uct.IfaceParams.Reclaim). Endpoints that peers have
-// opened give way: first all whose peers are gone, then the oldest that nothing is
-// under way on. Those of the application stay.
+// A transport that has no room for another endpoint, for example because the process has as many
+// mappings as it may have, asks for room (uct.IfaceParams.Reclaim). The worker then closes
+// endpoints that peers have opened: first all whose peers are gone, otherwise the oldest ones
+// without operations in flight. Endpoints of the application stay.
 
-// reclaimShare is the part of the endpoints that gives way at once where all peers are
-// there: to look for them takes longer than to close them.
+// reclaimShare sets how many endpoints are closed at once when no peer is gone: one in
+// reclaimShare, and one more. To look for them takes longer than to close them.
 const reclaimShare = 64
 
-// errReclaimed is why an endpoint gave way.
+// errReclaimed is the error of an endpoint that was closed to make room.
 var errReclaimed = fmt.Errorf("ucp: endpoints of peers take all the room: %w", ucs.ErrExceedsLimit)
 
-// reclaim closes endpoints to make room, and reports whether it has closed any. What
-// others hold is asked for, for the next time.
+// reclaim closes endpoints to make room, and reports whether it has closed any. If not, it asks
+// the other workers of the process to close some, which gives room to a later call.
 func (at *accountTable) reclaim() bool {
 	if at.reclaimHere() {
 		return true
@@ -35,7 +35,7 @@ func (at *accountTable) reclaim() bool {
 	return false
 }
 
-// reclaimForOthers closes some if another worker has asked for that.
+// reclaimForOthers closes endpoints if another worker has asked for room.
 func (at *accountTable) reclaimForOthers() {
 	if at.roomWanted.Swap(false) {
 		at.reclaimHere()
@@ -78,8 +78,8 @@ func (at *accountTable) reclaimHere() bool {
 	return gone != nil
 }
 
-// expendable reports whether the peer is gone, or whether nothing is under way on the
-// endpoint that would be missed. Closing it has to give room.
+// expendable reports whether the peer is gone (ended), and whether the endpoint has nothing in
+// flight that would be missed (quiet). quiet is false if closing the endpoint would give no room.
 func (at *accountTable) expendable(ep *Endpoint) (ended, quiet bool) {
 	const busy = epRequested | epDraining | epChecking
 	quiet = ep.life.Stage == life.Serving && ep.state&busy == 0 && ep.flushes == 0 && ep.waiting.head == nil && ep.outstanding.head == nil &&

@@ -11,9 +11,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What a peer owes us is that it reads its answers (answers.go).
+// The limit on the answers and replies that a peer has not read. Answers are messages of the
+// library (reply_queue.go), replies are sends of the application (below).
 
-// addReplyBytes charges a source with n bytes of answers that wait.
+// addReplyBytes charges a source with n bytes of answers or replies that wait.
 func (s *source) addReplyBytes(n int) {
 	s.replyBytes += n
 	s.w.accounts.queuedReplyBytes += n
@@ -24,15 +25,16 @@ func (s *source) addReplyBytes(n int) {
 	}
 }
 
-// checkReplyBytes looks whether that is too much, after something was charged for answers
-// over ep. Then the reading of the source stops.
+// checkReplyBytes checks the limits of the source, after something was charged for answers over
+// ep. At a limit the worker stops reading the source (checkReplyLimit).
 func (s *source) checkReplyBytes(ep *Endpoint) {
 	if s.replyBytes >= s.checkAt && (s.unpromptedBytes() > s.w.accounts.stopReplyBytes || s.unpromptedBytes() > minReplyBytes && s.w.replies.repliesOverLimit(s.account())) {
 		s.checkReplyLimit(ep)
 	}
 }
 
-// subReplyBytes takes n bytes off that.
+// subReplyBytes reduces that charge by n bytes, and resumes reading the source if little enough
+// is left.
 func (s *source) subReplyBytes(n int) {
 	s.replyBytes -= n
 	s.w.accounts.queuedReplyBytes -= n
@@ -53,7 +55,7 @@ func (s *source) subReplyBytes(n int) {
 	}
 }
 
-// replyStep is in what steps an account is charged with answers.
+// replyStep is the step in bytes in which an account is charged with answers and replies.
 const replyStep = 64 << 10
 
 func (p *account) reserveReplies() {
@@ -61,16 +63,17 @@ func (p *account) reserveReplies() {
 	p.replyHigh = p.replyBytes + replyStep
 }
 
-// repliesOverLimit reports whether so much is owed by the account, or in all, that a
-// connection may not owe what it may otherwise.
+// repliesOverLimit reports whether the account, or the process, is charged with so much for
+// answers and replies that the lower limits of a connection apply: more than a sixteenth of
+// maxHeld for the account, or more than an eighth for the process.
 func (rs *replyState) repliesOverLimit(p *account) bool {
 	w := rs.w
 	most := int64(w.accounts.maxHeld / 4)
 	return ledger.Total(ledger.Owed) > most/2 || p.ledger.Of(ledger.Owed) > most/4
 }
 
-// checkReplyLimit stops the reading of a source, if nothing is expected from there, and
-// drops it if that does not help.
+// checkReplyLimit stops the reading of a source, unless the worker waits for something from the
+// peer. It drops a source that is not stopped and is above the higher limit.
 //
 //go:noinline
 func (s *source) checkReplyLimit(ep *Endpoint) {
@@ -91,14 +94,14 @@ func (s *source) checkReplyLimit(ep *Endpoint) {
 	}
 }
 
-// resume goes on reading a source.
+// resume ends the pause of a source.
 func (s *source) resume() {
 	s.paused = false
 	s.readOn()
 }
 
-// dropSlowPeer drops a connection that does not read, and the endpoint over which it is
-// answered, which may be another connection, if it is the same peer's.
+// dropSlowPeer drops a connection that does not read. The endpoint over which it is answered may
+// use another connection; the endpoint fails as well if it leads to a peer of the same account.
 func (rs *replyState) dropSlowPeer(s *source, ep *Endpoint, err error) {
 	w := rs.w
 	w.accounts.logRefusal(s.account().ledger, ledger.Answers, err)
@@ -109,8 +112,8 @@ func (rs *replyState) dropSlowPeer(s *source, ep *Endpoint, err error) {
 	}
 }
 
-// awaits reports whether the worker waits for something from the endpoint's peer, by
-// this or another endpoint.
+// awaits reports whether the worker waits for something from the endpoint's peer, by this or
+// another endpoint of the peer.
 func (rs *replyState) awaits(ep *Endpoint) bool {
 	waits := ep.waitsForPeer()
 	if !waits && ep.peer != nil {
@@ -119,14 +122,16 @@ func (rs *replyState) awaits(ep *Endpoint) bool {
 	return waits
 }
 
-// waitsForPeer reports whether something of the endpoint waits for a message. Where both
-// have asked for the other's id only one request is answered: who has the id does not wait.
+// waitsForPeer reports whether something of the endpoint waits for a message of the peer. Where
+// both sides have requested the other's endpoint id only one request is answered: an endpoint
+// that has the id does not wait.
 func (ep *Endpoint) waitsForPeer() bool {
 	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epUnconfirmed != 0) || ep.w.ends.unanswered(ep)
 }
 
-// stopFor stops the reading of a source because of what it owes, by answers or replies over
-// ep, if that can be and nothing is expected from there.
+// stopFor stops the reading of a source because of unread answers or replies over ep, and reports
+// whether it has. It does nothing if the transport cannot pause the source, if the source is
+// paused already, or if the worker waits for something from the peer.
 func (s *source) stopFor(ep *Endpoint) bool {
 	p, ok := s.uct.Owner.(uct.SourcePauser)
 	if !ok || s.paused || ep.w.replies.awaits(ep) {
@@ -138,35 +143,35 @@ func (s *source) stopFor(ep *Endpoint) bool {
 	return true
 }
 
-// unpromptedBytes is what a source owes that it only has to read.
+// unpromptedBytes returns the bytes of answers and replies that the peer only has to read.
 func (s *source) unpromptedBytes() int { return s.replyBytes - s.askBytes }
 
 // Replies are the sends of the application over an endpoint that only the peer has opened,
-// mostly answers to active messages. A peer that sends requests and does not read the answers
-// must neither fill the memory nor stop a loop that answers one peer after the other. A reply
+// mostly responses to active messages. A peer that sends requests and does not read the replies
+// must neither fill the memory nor stop a loop that replies to one peer after the other. A reply
 // in flight is charged, with its request and its data, to the connection that has opened the
 // endpoint. Above a limit
 //
-//   - the connection is not read (debts.go), if the transport can stop one peer alone and no
-//     message of the peer is needed to end the replies;
+//   - the worker does not read the connection (stopFor), if the transport can stop one peer alone
+//     and no message of the peer is needed to end the replies;
 //   - messages of this peer stay in the queues of active messages, and those of other peers
-//     overtake them (am_aside.go);
+//     overtake them (am_queue.go);
 //   - at replyMultiple times the limit the connection is dropped, and the endpoint fails.
 //
-// A call that waits until a reply has left does not wait for a peer that does not read: the
-// reply is copied (own_data.go). A reply that cannot be copied, because the peer itself reads
-// or requests the data, is waited for, an answer only until it delays answers to other peers
-// (reply_wait.go).
+// A call that waits until a reply has left does not wait for a peer that does not read: the reply
+// is copied (request_pool.go). A call waits for a reply that cannot be copied because the peer
+// itself reads or requests the data. If that reply responds to an active message, the wait ends
+// when it delays replies to other peers (replyPatience).
 //
 // Endpoints that the application has accepted for a listener are the application's own: its
 // sends there are not charged, and the peer is neither dropped nor stopped. A call that waits
 // there returns early only while the application holds a message of the peer's; the peer's
 // other messages are then held back until the peer has read as much as was copied.
 //
-// Rendezvous offers, and other sends that a message of the peer ends, do not stop the reading
-// of the peer's connection: the end would wait for itself.
+// Rendezvous offers, and other sends that a message of the peer ends, do not stop the reading of
+// the peer's connection: they would wait for a message that is not read.
 //
-// The cost is one check of the endpoint's bill for a send that is not done in its call.
+// The cost is one check of Endpoint.charge for each send that is not done in its call.
 
 // replyFamily accounts for replies. It sends nothing by itself.
 type replyFamily struct{ noFamily }
@@ -175,30 +180,31 @@ func (replyFamily) about() familyInfo { return familyInfo{name: "replies"} }
 
 func (f replyFamily) start(w *Worker) { w.replies.accounting = f }
 
-// claimed and closed end the charging of replies over an endpoint.
+// claimed and closed end the charging of replies over an endpoint (forgiveReplies).
 func (replyFamily) claimed(ep *Endpoint) { ep.w.replies.forgiveReplies(ep) }
 func (replyFamily) closed(ep *Endpoint)  { ep.w.replies.forgiveReplies(ep) }
 
-// replyAccounting is the interface to the accounts for the code of all kinds of requests.
+// replyAccounting is the interface through which the code of all kinds of requests reports
+// replies.
 type replyAccounting interface {
 	inFlight(r *Request)                   // r is in flight after its call
 	over(r *Request)                       // r, which was charged or copied, has ended
-	waitsFor(c *call, r *Request) *Request // c is about to wait for r; nil if it need not
+	waitsFor(c *call, r *Request) *Request // c is about to wait for r; nil if c need not wait
 }
 
 var _ replyAccounting = replyFamily{}
 
-// replyState is what a worker keeps for replies.
+// replyState is the state of a worker that belongs to replies.
 type replyState struct {
 	accounting replyAccounting
-	waits      []replyWait // replies that calls wait for (reply_wait.go)
+	waits      []replyWait // replies that calls wait for
 	caller     *call       // the call that waits, unless the worker is in thread mode multi
 	timer      *event.Timer
-	set        bool // the timer is
+	set        bool // the timer is set
 	w          *Worker
 }
 
-// replyWait is a reply that a call waits for, and its progress at the last check.
+// replyWait is a reply that a call waits for, and the progress of the reply at the last check.
 type replyWait struct {
 	r    *Request
 	mark int
@@ -218,18 +224,19 @@ type replyCharge struct {
 	askBytes int     // of the replies that a message of the peer ends
 	kept     int     // bytes of the peer's messages that are held back
 	holding  bool    // the peer's messages are held back
-	resumeAt int     // bytes of replies at which that ends
+	resumeAt int     // bytes of replies at which holding ends
 	err      error   // the peer is about to be dropped
 }
 
-// The most that a reply is charged for data in the application's memory: large replies take a
-// while even toward peers that read.
+// The maximum that a reply is charged for data in the application's memory, in bytes, for a reply
+// that a message of the peer ends and for others. Large replies take a while even toward peers
+// that read.
 const (
 	maxOfOffer = 64 << 10
 	maxOfReply = 1 << 20
 )
 
-// opened reports whether only the peer has opened the endpoint.
+// opened reports whether the peer has opened the endpoint and the application has not claimed it.
 func (b *endpointCharge) opened() bool { return b != nil && b.openedBy != nil }
 
 // isReply reports whether the request is charged to a connection.
@@ -242,7 +249,8 @@ func (rs *replyState) mayHoldUpOthers(ep *Endpoint) bool {
 	return c != nil && !c.client && len(ep.w.am.queues) > 0
 }
 
-// inFlight charges a request that is in flight after its call, if it is a reply.
+// inFlight charges a request that is in flight after its call, if it is a reply, or a send over
+// an accepted endpoint (mayHoldUpOthers).
 func (replyFamily) inFlight(r *Request) {
 	if !r.isReply() && !r.ep.w.replies.mayHoldUpOthers(r.ep) || r.op == nil && !r.is(kindEager) || r.state&(stateCharged|stateDone) != 0 {
 		return
@@ -268,7 +276,7 @@ func (replyFamily) inFlight(r *Request) {
 	d.check()
 }
 
-// charge charges n bytes more for a reply.
+// charge charges n more bytes for a reply. asks says that a message of the peer ends the reply.
 func (d *replyCharge) charge(r *Request, n int, asks bool) {
 	r.ackSize += n
 	d.bytes += n
@@ -312,7 +320,8 @@ func (replyFamily) over(r *Request) {
 	r.state &^= stateCharged | stateExpectsMessage | stateCopied
 }
 
-// forgiveReplies ends the charging of replies: the endpoint is the application's now, or gone.
+// forgiveReplies ends the charging of replies: the application has claimed the endpoint, or the
+// endpoint is closed.
 func (rs *replyState) forgiveReplies(ep *Endpoint) {
 	if ep.charge == nil || ep.charge.replies == nil || ep.charge.replies.from == nil {
 		return
@@ -357,13 +366,13 @@ func (d *replyCharge) check() {
 	}
 }
 
-// hold holds back the messages of the peer until its replies are at most so many bytes.
+// hold holds back the messages of the peer until the replies to the peer are at most until bytes.
 func (d *replyCharge) hold(until int) {
 	d.ep.w.stats.HeldBack++
 	d.holding, d.resumeAt = true, until
 }
 
-// resume ends hold.
+// resume ends what hold began: the messages of the peer are delivered again.
 func (d *replyCharge) resume() {
 	d.holding = false
 	for _, f := range d.ep.w.families {
@@ -371,8 +380,8 @@ func (d *replyCharge) resume() {
 	}
 }
 
-// dropLater drops the peer in the next round of progress, because a call of the application
-// may be under way, in which callbacks must not run.
+// dropLater drops the peer in the next round of progress. A call of the application may be
+// running, and callbacks must not run inside the call.
 func (d *replyCharge) dropLater(owed int) {
 	if d.err != nil {
 		return
@@ -390,7 +399,7 @@ func (dropSlowPeer) progress(r *Request) error {
 	ep, d := r.ep, r.ep.charge.replies
 	r.finish(nil)
 	s, w := d.from, ep.w
-	if s == nil { // it has been claimed
+	if s == nil { // the application has claimed the endpoint
 		d.err = nil
 		return nil
 	}
@@ -406,23 +415,25 @@ func (dropSlowPeer) progress(r *Request) error {
 	return nil
 }
 
-// A call that waits until a reply has left does not wait for a peer that does not read: data
-// that the transport has not accepted is copied (own_data.go), and the next flush returns the
-// error of a failure, as for short sends that are left to another goroutine (call.go).
+// A call that waits until a reply has left does not wait for a peer that does not read: data that
+// the transport has not accepted is copied (request_pool.go). If the send of the copy fails, the
+// next flush returns the error, as for short sends that are delegated to another goroutine
+// (call.go).
 //
-// The data of an active message sent by rendezvous leaves when the peer reads or requests it.
-// A call that sends such an answer waits for the peer, unless it delays other peers: if for
-// replyPatience a queue of active messages has a message of another peer and none is taken
-// from it, and the reply makes no progress, the reply is copied and done for the caller. If it
-// cannot be copied the call ends with an error, and the reply goes on. The peer, which may be
-// stopped, is not dropped; its messages are held back until the reply makes progress. No other
-// wait ends by a clock.
+// The data of an active message sent by rendezvous leaves when the peer reads or requests the
+// data. A call that sends such a reply waits for the peer, unless the reply delays other peers:
+// for replyPatience a queue of active messages has a message of another peer and no message is
+// taken from the queue, and the reply makes no progress. Then the reply is copied and is done for
+// the caller. If it cannot be copied the call ends with an error, and the reply stays in flight.
+// The peer, which may be stopped, is not dropped; its messages are held back until the reply
+// makes progress. No other wait ends by a clock.
 
-// replyPatience is how long a call waits for a rendezvous answer that delays other peers.
+// replyPatience is how long a call waits for a rendezvous reply that delays other peers.
 const replyPatience = 500 * time.Millisecond
 
-// waitsFor returns nil if the reply that a call is about to wait for can be copied, and
-// otherwise records that the call waits.
+// waitsFor returns nil if the reply that a call is about to wait for was copied, so that the call
+// need not wait. Otherwise it returns r, and records the wait if r is a reply sent by
+// rendezvous (offersAnswer).
 func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 	if r.state&stateDone != 0 {
 		return r
@@ -443,9 +454,9 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 	return r
 }
 
-// releaseCaller copies a reply that a call would wait for, if it can, and reports whether it has:
-// the reply is done for the caller. On an endpoint that was accepted, where replies are not
-// charged, the messages of the peer are held back until it has read as much.
+// releaseCaller copies a reply that a call would wait for, and reports whether it has: the reply
+// is then done for the caller. On an endpoint that was accepted, where replies are not charged to
+// a source, the messages of the peer are held back until the peer has read as much as was copied.
 func (rs *replyState) releaseCaller(r *Request) bool {
 	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.accounts.stopReplyBytes {
 		return false
@@ -465,26 +476,27 @@ func (rs *replyState) releaseCaller(r *Request) bool {
 	return true
 }
 
-// detachCaller detaches a reply from its caller; it is freed at its end.
+// detachCaller detaches a reply from its caller; the reply is freed when it ends.
 func (rs *replyState) detachCaller(r *Request) {
 	r.state |= stateParams | stateFreed
 	r.onSend = endReleased
 }
 
-// endReleased is the end of a reply whose caller has gone on.
+// endReleased is the callback of a reply that was detached from its caller. It keeps an error for
+// the next flush.
 func endReleased(r *Request, err error, _ any) {
 	if err != nil {
 		r.w.keepError(r.ep, err)
 	}
 }
 
-// offersAnswer reports whether the request offers the data of an active message to a peer
-// that has asked for an answer.
+// offersAnswer reports whether the request offers the data of an active message by rendezvous
+// while the application holds an active message that came over the endpoint.
 func (rs *replyState) offersAnswer(r *Request) bool {
 	return (r.is(kindOffer) || r.is(kindWrite)) && r.form.active && r.ep.held > 0
 }
 
-// progressMark measures the progress of a reply.
+// progressMark returns a number that changes with the progress of a reply.
 func (rs *replyState) progressMark(r *Request) int {
 	n := r.offset + int(r.step)
 	if r.is(kindWrite) {
@@ -493,7 +505,7 @@ func (rs *replyState) progressMark(r *Request) int {
 	return n
 }
 
-// watchReplies schedules the next check of the replies.
+// watchReplies schedules the next check of the replies that calls wait for, in replyPatience.
 func (rs *replyState) watchReplies() {
 	w := rs.w
 	t := rs
@@ -566,7 +578,7 @@ func (rs *replyState) othersAsk() bool {
 	return slices.ContainsFunc(w.am.queues, func(q *AMQueue) bool { return q.taken == q.seen && q.front() != nil })
 }
 
-// endEarly ends the wait of a call for an operation that goes on.
+// endEarly ends the wait of a call for an operation that stays in flight.
 func (c *call) endEarly(err error) {
 	if !c.w.owner.multi {
 		c.early, c.earlyErr = true, err

@@ -8,40 +8,39 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Answers that a peer does not read. Most answers are small: that a message was
-// matched, that the data of an offer was taken. The transport takes them at once, as
-// long as the peer reads. One that it does not take becomes a record in a queue of the
-// endpoint, which one pending request drains, before all else that waits for the lane.
-// A record costs about as much as the message that it answers, a request twenty times
-// as much.
+// The queue of answers that a peer does not read. An answer is a response of the library itself.
+// Most answers are small: a message was matched, the data of an offer was taken. As long as the
+// peer reads, the transport takes an answer at once. An answer that the transport does not take
+// becomes a record in a queue of the endpoint. One pending request drains the queue, before all
+// else that waits for the lane. A record costs about as much memory as the message that it
+// answers; a request would cost twenty times as much.
 //
-// Answers to one-sided operations with a result are requests: they must leave in the
-// order of what they answer, and most have data. Those of operations without one are
-// only counted (rmaFlow.completionsOwed). Records and requests are charged to the connection that
-// asked. One that owes more than maxReplyBytes is not read any more until it owes half of
-// that: so TCP tells the peer to stop. Where that is not possible, or if it owes far
-// more (replyMultiple), it is dropped, or the endpoint if there is no connection to
-// drop.
+// Answers to one-sided operations with a result are requests: they must leave in the order of the
+// operations, and most have data. Answers to operations without a result are only counted
+// (rmaFlow.completionsOwed). Records and requests are charged to the connection of the peer that
+// asked. A connection that owes more than maxReplyBytes, the bytes of answers that its peer has
+// not read, is not read until it owes half of that; TCP thus tells the peer to stop. A connection
+// that cannot be stopped so, or that owes far more (replyMultiple), is dropped. If there is no
+// connection to drop the endpoint fails.
 //
-// Two honest peers that flood each other do not stop for good. A worker stops reading
-// a peer only while it waits for nothing from it (awaits). Who is owed answers waits
-// for them, so of two workers that owe each other none stops, and as an answer is
-// never answered, those who read end up with nothing to answer. If a worker that has
-// stopped starts something afterwards its answer comes when it reads again: the peer,
-// which waits for answers and thus reads, takes those that are due first. What two
-// that do not stop can come to owe is no more than what they read meanwhile without
-// getting rid of the answers, which go first: what the buffers of a connection hold,
-// some MiB of requests, each of which costs about its size again. replyMultiple times
-// maxReplyBytes is far above that.
+// Two honest peers that flood each other do not stop forever. A worker stops reading a peer only
+// while the worker waits for nothing from the peer (awaits). A worker that is owed answers waits
+// for them, so of two workers that owe each other answers neither stops. An answer is never
+// answered, so workers that read end up with nothing to answer. If a worker that has stopped
+// reading starts an operation afterwards, the answer comes when the worker reads again: the peer
+// waits for answers, so it reads, and takes those that are due first. What two workers that do
+// not stop can come to owe is bounded by what they read while their answers, which go first, do
+// not leave: what the buffers of a connection hold, some MiB of requests, each of which costs
+// about its size again. replyMultiple times maxReplyBytes is far above that.
 
 const (
-	maxReplyBytes = 16 << 20  // when the reading of a connection stops
-	minReplyBytes = 256 << 10 // the same, where the process is owed much
-	replyMultiple = 4         // of these at which it is dropped
+	maxReplyBytes = 16 << 20  // bytes owed at which the worker stops reading a connection
+	minReplyBytes = 256 << 10 // the same, when the process is owed much
+	replyMultiple = 4         // multiple of these at which the connection is dropped
 )
 
-// answer sends a small answer that r, a request of the library's, describes, or keeps
-// a record of it.
+// answer sends the small answer that r, a request of the library, describes, or queues a record
+// of the answer. The answer is charged to from.
 func (rs *replyState) answer(ep *Endpoint, r *Request, kind answerKind, from *source) {
 	w := ep.w
 	if from.detached {
@@ -51,7 +50,7 @@ func (rs *replyState) answer(ep *Endpoint, r *Request, kind answerKind, from *so
 		w.rma.serve(from, ep, r, nil)
 		return
 	}
-	if ep.charge == nil || ep.charge.answers.count == 0 { // or it would be refused
+	if ep.charge == nil || ep.charge.answers.count == 0 { // a lane with queued answers would refuse it
 		err := r.proto.progress(r)
 		switch {
 		case err == nil:
@@ -88,7 +87,7 @@ func (sendAnswers) about() protocolInfo { return protocolInfo{name: "answers"} }
 func (sendAnswers) progress(r *Request) error {
 	q := &r.ep.charge.answers
 	if q.draining {
-		return nil // up the stack
+		return nil // a call of progress up the stack drains the queue
 	}
 	q.draining = true
 	defer func() { q.draining = false }()
@@ -103,14 +102,14 @@ func (sendAnswers) progress(r *Request) error {
 		a.from.subReplyBytes(answerSize)
 	}
 	if r.pend.Queued() && r != r.w.dispatching {
-		return nil // another request's turn, which lets answers go first; ours comes
+		return nil // another request is being dispatched, and lets answers go first; r is dispatched later
 	}
 	q.drain = nil
 	r.finish(nil)
 	return nil
 }
 
-// send sends one record by the request of the queue.
+// send sends one record with the request that drains the queue.
 func (a *answerRecord) send(r *Request) error {
 	ue := r.ep.lane(r.lane)
 	r.peerID, r.step = a.req, uint8(a.kind)
@@ -127,7 +126,7 @@ func (sendAnswers) pack(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: req, Status: r.ackStatus, Size: r.ackSize, HasSize: true}.Put(dst)
 }
 
-// release gives up what could not be sent: the endpoint has failed.
+// release drops the records that could not be sent, because the endpoint has failed.
 func (sendAnswers) release(r *Request) {
 	q := &r.ep.charge.answers
 	if q.drain == r {
@@ -140,44 +139,43 @@ func (sendAnswers) release(r *Request) {
 	}
 }
 
-// answerKind says what a record is.
+// answerKind is the kind of an answer.
 type answerKind uint8
 
 const (
 	answerSync answerKind = iota // a synchronous message was matched
-	answerATS                    // an offer is over
+	answerATS                    // an offer is done
 	answerATP                    // the data of an offer is not coming
 )
 
-// answerIDs are their messages.
+// answerIDs are the message ids of the kinds.
 var answerIDs = [...]proto.AMID{answerSync: proto.IDEagerSyncAck, answerATS: proto.IDRndvATS, answerATP: proto.IDRndvATP}
 
-// answerRecord is a small answer that waits.
+// answerRecord is a small answer that waits in a queue.
 type answerRecord struct {
-	from   *source // which pays for it
-	req    uint64  // the peer's request
-	size   int     // bytes that it is about
+	from   *source // the source that is charged
+	req    uint64  // id of the peer's request
+	size   int     // bytes that the answer is about
 	kind   answerKind
 	status ucs.Status
 }
 
-// answerSize is what a record is charged with.
+// answerSize is how many bytes a record is charged with.
 const answerSize = 32
 
 // chunkLen is how many records a chunk of 4 KiB has room for.
 const chunkLen = 127
 
-// answerChunk is a piece of the queue.
+// answerChunk is a part of an answerQueue.
 type answerChunk struct {
 	next *answerChunk
 	list [chunkLen]answerRecord
 }
 
-// answerQueue is a FIFO of records. It has a request that drains it as long as it is
-// not empty.
+// answerQueue is a FIFO of records. While the queue is not empty it has a request that drains it.
 type answerQueue struct {
 	head, tail *answerChunk
-	first, end uint32 // in head and in tail
+	first, end uint32 // index of the oldest record in head, and of the end in tail
 	drain      *Request
 	count      uint32
 	draining   bool
@@ -198,10 +196,10 @@ func (q *answerQueue) push(a answerRecord) {
 	q.count++
 }
 
-// front is the oldest record; there must be one.
+// front returns the oldest record; the queue must not be empty.
 func (q *answerQueue) front() answerRecord { return q.head.list[q.first] }
 
-// pop takes the oldest record out.
+// pop removes the oldest record.
 func (q *answerQueue) pop() {
 	q.head.list[q.first] = answerRecord{}
 	q.first++
@@ -214,7 +212,7 @@ func (q *answerQueue) pop() {
 	}
 }
 
-// unpop puts back what was just taken out.
+// unpop puts back the record that was just removed.
 func (q *answerQueue) unpop(a answerRecord) {
 	if q.first == 0 {
 		c := &answerChunk{next: q.head}
@@ -228,7 +226,8 @@ func (q *answerQueue) unpop(a answerRecord) {
 	q.count++
 }
 
-// before reports whether answers wait that go before r, which waits on the same lane.
+// before reports whether the queue has answers that must be sent before r, which waits on the
+// same lane.
 func (q *answerQueue) before(r *Request) bool {
 	return q.count > 0 && !q.draining && q.drain != r && q.drain != nil && q.drain.lane == r.lane
 }

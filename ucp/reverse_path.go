@@ -15,14 +15,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Who asks from somewhere and names other places gets his answer all the same: over
-// the connection on which he asks. Honest peers do that, C UCX 1.13 where the routes of
-// its machine lead over another device than it listens at. Nothing is connected, and
-// the endpoint is for that connection: the application does not get it, for whoever
-// listens where he says may be somebody else.
+// A peer whose connection comes from an address that is not in its worker address still gets a
+// reply, on that connection (the reverse path). Honest peers do that: C UCX 1.13 does when the
+// routes of its machine lead over another device than the one that it listens at. Nothing is
+// connected, and the endpoint serves only that connection: the application does not get the
+// endpoint, because the listener at the claimed address may be another process.
 
-// requesterEndpoint returns an endpoint toward a peer that asks, to what is believed of its
-// address or, if that leads nowhere, over its connection.
+// requesterEndpoint returns an endpoint toward a requester. The endpoint leads to the verified
+// part of the requester's address, addr, or over the requester's connection if addr leads
+// nowhere. said is the claimed address, nil if all of it is verified.
 func (ad *admission) requesterEndpoint(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
 	w := ad.w
 	rules.origin = from.origin()
@@ -39,8 +40,8 @@ func (ad *admission) requesterEndpoint(from *source, addr, said *proto.WorkerAdd
 			return nil, err
 		}
 	}
-	// The peer may write into memory that is opened to it from wherever it says that
-	// it is: that is for the peer to judge. Over the way back nobody is known who could.
+	// The peer may write into memory that is opened to it from any address that it claims: the
+	// peer decides that. Over a reverse path no peer is known that could write.
 	where := *ep.dest
 	where.reversePath = b != nil
 	if !where.reversePath {
@@ -50,13 +51,14 @@ func (ad *admission) requesterEndpoint(from *source, addr, said *proto.WorkerAdd
 	return ep, nil
 }
 
-// unreachableRequester is told that there is no way to a peer that asks, which is nil for nobody
-// that is known. The error drops the connection: who cannot be answered shall not wait.
+// unreachableRequester handles that no endpoint toward a requester could be made; p is nil if the
+// requester is not a known peer. The error drops the connection, so that the requester does not
+// wait.
 func (ad *admission) unreachableRequester(from *source, p *peer, err error) error {
 	w := ad.w
 	const text = "no way back to a peer"
 	fields := []zap.Field{zap.String("worker", w.name), zap.Error(err)}
-	if errors.Is(err, uct.ErrMismatch) { // it hangs
+	if errors.Is(err, uct.ErrMismatch) { // the peer hangs
 		if !ad.mismatchTold {
 			ad.mismatchTold = true
 			w.ctx.log.Error(text, fields...)
@@ -74,8 +76,8 @@ func (ad *admission) unreachableRequester(from *source, p *peer, err error) erro
 	return fmt.Errorf("ucp: %w: no reverse path to the peer: %v", ucs.ErrUnreachable, err)
 }
 
-// reversePath returns how to answer over the connection of a peer, and the entry of its
-// address that it has named on that; nil if that is not possible.
+// reversePath returns how to answer over the connection of a peer, and the entry of the peer's
+// address that belongs to the connection; nil if that is not possible.
 func (ad *admission) reversePath(from *source, said *proto.WorkerAddress) (b *reversePath, only *proto.WorkerAddress) {
 	w := ad.w
 	if from.uct == nil {
@@ -98,13 +100,14 @@ func (ad *admission) reversePath(from *source, said *proto.WorkerAddress) (b *re
 	return b, only
 }
 
-// migratedPeer returns the peer that an unmatched endpoint of the application waits for, if
-// it may be who asks although neither he nor the application names where he asks from.
-// That can be said only of releases of C that leave it to the routes from where they
-// connect, and of one such place. Both may be asking, and would wait for ever if it was
-// not him: C takes a request for the answer to its own. Nothing but that endpoint's
-// peer id depends on it, until the peer itself has said that (Endpoint.idConfirmed), and
-// the answer goes to where the application said.
+// migratedPeer returns the peer that an unmatched endpoint of the application waits for, if the
+// requester may be that peer although neither the requester nor the application names the address
+// that the requester asks from; nil otherwise. That is possible only for releases of C UCX that
+// leave it to the routes from which address they connect, and for one such address of each peer.
+// Both sides may be asking, and would wait forever if the request was not taken for the peer's: C
+// UCX takes a request for the answer to its own. Only the peer id of that endpoint depends on the
+// guess, until the peer itself has confirmed the id (wireupState.idConfirmed), and the answer
+// goes to the address that the application gave.
 func (ad *admission) migratedPeer(from *source, said *proto.WorkerAddress, m *proto.Wireup) *peer {
 	w := ad.w
 	l := from.locator()
@@ -130,15 +133,16 @@ func (ad *admission) migratedPeer(from *source, said *proto.WorkerAddress, m *pr
 	return p
 }
 
-// unansweredEndpoint returns the endpoint of the application whose peer a request can be of that is
-// not believed, if its own request may stay without a reply for that, also one that it
-// has still to send: the one to send it once more for. A request can come from a
-// translated address, say. If it is the peer's, both have asked, and of two workers that
-// do the one with the smaller uuid does not reply: it waits for our reply, which leads to
-// another endpoint, and ours would wait for ever. Its own is matched with our first
-// request, so that the next one is answered like any other. Nothing of who asks is
-// believed for that, and he can cause two requests, for which C UCX makes an endpoint
-// that nobody uses.
+// unansweredEndpoint returns the endpoint of the application for which the worker should send its
+// wireup request once more, after a request that is not verified to come from the endpoint's
+// peer; nil if there is none. The endpoint's own request, sent or still to be sent, may stay
+// without a reply. A request can come from a translated address, say. If the request is the
+// peer's, both sides have asked, and of two workers that do the one with the smaller uuid does
+// not reply. It waits for this worker's reply, which leads to another endpoint, and the endpoint
+// here would wait forever. The peer's own endpoint is matched with the first request from here,
+// so that the next request is answered like any other. Nothing that the requester claims is
+// believed for that. A false requester can cause two requests, for which C UCX makes an endpoint
+// that nothing uses.
 func (ad *admission) unansweredEndpoint(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
 	w := ad.w
 	if said == nil || said.UUID >= w.uuid {
@@ -158,9 +162,9 @@ func (ad *admission) unansweredEndpoint(said *proto.WorkerAddress, m *proto.Wire
 	return ep
 }
 
-// connectsFromListed reports whether who has published an address binds its connections
-// to the devices that it names: C UCX 1.22 and later, and this library, which announces
-// no release and, unlike old ones, no capabilities of domains.
+// connectsFromListed reports whether the worker that published an address binds its connections
+// to the devices in the address. C UCX 1.22 and later does. So does this library, which announces
+// no release and, unlike old releases of C UCX, no capabilities of memory domains.
 func connectsFromListed(addr *proto.WorkerAddress) bool {
 	if addr.Release != 0 || addr.Version != proto.AddressV1 {
 		return addr.Release >= 22

@@ -12,47 +12,46 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// source is a connection that made the worker hold something: messages nobody
-// has received, messages that are not complete, endpoints toward the peer, answers
-// that it does not read. When a limit is reached who holds most gives way
-// (account.go), and when a connection ends nobody waits for ever for the rest of its
-// messages. What a source holds is in lists of its own: it takes as long to throw
-// it away as it took to bring it.
+// source is a connection that made the worker hold something: messages without a receive,
+// messages that are not complete, endpoints toward the peer, answers and replies that the peer
+// does not read. When a limit is reached the largest holder is evicted (account.go). When a
+// connection ends, no receive waits forever for the rest of the connection's messages. What a
+// source holds is in lists of the source: to drop all of it takes as long as it took to bring it.
 type source struct {
 	links[source] // of the same account
 
 	w               *Worker
-	charged         *account         // nil until something is charged: pays
-	uct             *uct.Source      // nil: of transports that do not tell connections apart, or over
-	cause           error            // with what it has ended, if it has failed and the transport knows
+	charged         *account         // the account that is charged, nil until something is charged
+	uct             *uct.Source      // nil if the connection is over, and for transports that do not tell connections apart
+	cause           error            // error that the connection ended with, if it failed and the transport knows the error
 	ended           bool             // the connection has ended
-	paused          bool             // its reading is stopped
-	evicted         bool             // it had to give way, with all that it can give back: for good, as its connection is over
-	detached        bool             // nothing is held for it any more, and it is in no list
-	rateLimited     bool             // it asks too often, and is not read for a while
-	certificateRead bool             // named was worked out
-	stoppedStreams  int              // streams that the application does not read, because of which it is not read
-	deferred        *deferredRequest // a request, and it is not read until that is heard
-	resumeAt        int              // when it owes no more than that it is read again
-	checkAt         int              // when it owes that it is looked at again whether it may
+	paused          bool             // the worker does not read the connection until the peer reads its replies
+	evicted         bool             // the connection was dropped at a limit, for good, with all that it could give back
+	detached        bool             // nothing is held for the connection any more, and the source is in no list
+	rateLimited     bool             // the peer asks too often: the worker does not read the connection for a while
+	certificateRead bool             // peerCertificate is determined
+	stoppedStreams  int              // streams that the application does not read; the connection is not read while there are any
+	deferred        *deferredRequest // a deferred request; the connection is not read until the request is handled
+	resumeAt        int              // the connection is read again when unpromptedBytes is at most this
+	checkAt         int              // the reply limit is checked again when replyBytes is at least this
 
 	held            int // bytes of unexpected messages
-	opened          int // endpoints opened by the peer and not claimed by the user
-	replyBytes      int // bytes of answers, and of replies, that wait for the transport
-	askBytes        int // of those that end with a message of the peer's
+	opened          int // endpoints opened by the peer and not claimed by the application
+	replyBytes      int // bytes of answers and replies that wait for the transport
+	askBytes        int // the part of replyBytes that a message of the peer ends
 	messages        messageList
-	actives         *AMMessage // in queues
+	actives         *AMMessage // active messages in queues
 	fragments       assemblyList
-	streams         *stream           // a list of those with unread bytes that it pays for
-	openings        *endpointCharge   // the endpoints
-	peer            *peer             // whose connection it is, as far as that is known
-	proof           *proto.TokenProof // that came last and whose request has not come
-	peerCertificate *certificate      // what the peer has proved, if looked
+	streams         *stream           // list of the streams with unread bytes that are charged to the source
+	openings        *endpointCharge   // list of the endpoints opened by the peer
+	peer            *peer             // the peer that the connection belongs to, nil if not known
+	proof           *proto.TokenProof // the last proof, while its request has not come
+	peerCertificate *certificate      // what the peer has proved, nil if nothing or not determined
 }
 
 var _ uct.SourceUser = (*source)(nil)
 
-// sourceOf returns the source of a message.
+// sourceOf returns the source of a message, and creates it if there is none.
 func (at *accountTable) sourceOf(src *uct.Source) *source {
 	if src == nil {
 		return &at.unnamed
@@ -70,9 +69,9 @@ func (at *accountTable) newSource(src *uct.Source) *source {
 	return s
 }
 
-// account returns who pays for the source. Within the machine the kernel has to be asked
-// for that, which is left until it matters: most connections that we have opened bring
-// nothing that is charged.
+// account returns the account that is charged for the source. For a connection within the machine
+// the kernel has to be asked for the user of the peer. That is done only when something is
+// charged: most connections that this worker has opened bring nothing that is charged.
 func (s *source) account() *account {
 	if s.charged == nil {
 		return s.findAccount()
@@ -82,15 +81,16 @@ func (s *source) account() *account {
 
 //go:noinline
 func (s *source) findAccount() *account {
-	if s.uct == nil { // it is over, and was nobody's
+	if s.uct == nil { // the connection is over, and has no account
 		return s.w.accounts.unnamed.charged
 	}
 	s.w.accounts.accountOf(ledgerSource(s.uct)).add(s)
 	return s.charged
 }
 
-// ledgerSource says who pays for a connection, as the kernel has it. Transports that do
-// not know where their peers are have one account together.
+// ledgerSource returns the ledger source that is charged for a connection, by what the kernel
+// knows of the peer. Transports that do not know where their peers are share one account,
+// ledger.Shared.
 func ledgerSource(src *uct.Source) ledger.Source {
 	l, ok := src.Owner.(uct.SourceLocator)
 	if !ok {
@@ -103,7 +103,8 @@ func ledgerSource(src *uct.Source) ledger.Source {
 	return ledger.SourceOf(info.Addr.Addr(), uid)
 }
 
-// locator is the connection as what knows its peer, nil if it does not.
+// locator returns the connection as a uct.SourceLocator, nil if the transport does not know its
+// peer.
 func (s *source) locator() uct.SourceLocator {
 	if s.uct == nil {
 		return nil
@@ -112,8 +113,8 @@ func (s *source) locator() uct.SourceLocator {
 	return l
 }
 
-// SourceGone implements uct.SourceUser. What the connection has brought still
-// counts: closing it gives nothing back.
+// SourceGone implements uct.SourceUser. What the connection has brought is still charged: closing
+// the connection gives nothing back.
 func (s *source) SourceGone() {
 	s.cause = s.uct.Err()
 	s.uct, s.ended, s.paused, s.stoppedStreams = nil, true, false, 0
@@ -123,13 +124,13 @@ func (s *source) SourceGone() {
 	s.settle()
 }
 
-// take charges the source with n bytes more.
+// take charges the source with n more bytes.
 func (s *source) take(n int) {
 	s.held += n
 	s.account().held += n
 }
 
-// give takes n bytes off its charge.
+// give reduces the charge of the source by n bytes.
 func (s *source) give(n int) {
 	p := s.account()
 	s.held -= n
@@ -139,7 +140,7 @@ func (s *source) give(n int) {
 	}
 }
 
-// readOn goes on reading the connection, if nothing is in the way any more.
+// readOn resumes reading the connection, unless another reason to pause it remains.
 func (s *source) readOn() {
 	if s.uct == nil || s.paused || s.rateLimited || s.deferred != nil || s.stoppedStreams > 0 {
 		return
@@ -149,8 +150,9 @@ func (s *source) readOn() {
 	}
 }
 
-// settle gives back to the process what is no longer needed, and forgets a source
-// that is over and holds nothing. What is kept of it later the unnamed one pays for.
+// settle gives back to the process what is no longer needed, and detaches a source whose
+// connection is over and that holds nothing. What is kept for a detached source is charged to
+// accountTable.unnamed.
 func (s *source) settle() {
 	p := s.charged
 	if s.detached {
@@ -172,20 +174,20 @@ func (s *source) settle() {
 	}
 }
 
-// endpointCharge is what an endpoint is charged to, if anybody: made when there is something to
-// note.
+// endpointCharge records what an endpoint is charged to. It is created when there is something to
+// record.
 type endpointCharge struct {
-	links[endpointCharge] // opened by the same
+	links[endpointCharge] // opened by the same source
 
 	ep       *Endpoint
-	openedBy *source         // the peer's, until the user claims the endpoint
-	age      uint64          // of the endpoints that peers have opened, which one it is
-	boundTo  *ledger.Account // whose peer the application knows by this endpoint
+	openedBy *source         // the source of the peer, until the application claims the endpoint
+	age      uint64          // serial number of the endpoint among those that peers have opened
+	boundTo  *ledger.Account // the account of a peer that the application knows by this endpoint
 	answers  answerQueue
 	replies  *replyCharge // nil before the first reply that has waited
 }
 
-// ensureCharge returns what the endpoint is charged to.
+// ensureCharge returns the endpointCharge of an endpoint, and creates it if there is none.
 func (at *accountTable) ensureCharge(ep *Endpoint) *endpointCharge {
 	if ep.charge == nil {
 		ep.charge = &endpointCharge{ep: ep}
@@ -193,7 +195,8 @@ func (at *accountTable) ensureCharge(ep *Endpoint) *endpointCharge {
 	return ep.charge
 }
 
-// openedBy is who opened an endpoint that the user does not know of yet, or nil.
+// openedBy returns the source that opened an endpoint which the application has not claimed, or
+// nil.
 func (at *accountTable) openedBy(ep *Endpoint) *source {
 	if ep.charge == nil {
 		return nil
@@ -201,7 +204,8 @@ func (at *accountTable) openedBy(ep *Endpoint) *source {
 	return ep.charge.openedBy
 }
 
-// chargeTo notes who opened an endpoint that the user does not know of yet.
+// chargeTo charges an endpoint, which the application has not claimed, to the source that opened
+// it.
 func (at *accountTable) chargeTo(ep *Endpoint, from *source) {
 	b := at.ensureCharge(ep)
 	b.openedBy = from
@@ -215,7 +219,7 @@ func (at *accountTable) chargeTo(ep *Endpoint, from *source) {
 	p.ledger.Add(ledger.Endpoints, 1)
 }
 
-// uncharge ends that, and returns who it was.
+// uncharge undoes chargeTo, and returns the source, nil if the endpoint was not charged.
 func (at *accountTable) uncharge(ep *Endpoint) *source {
 	from := at.openedBy(ep)
 	if from == nil {
@@ -235,19 +239,20 @@ func (at *accountTable) uncharge(ep *Endpoint) *source {
 	return from
 }
 
-// Messages that name a request or an endpoint act on it only if they are of its
-// peer, as far as that can be told. A connection belongs to one peer from the first
-// wireup message on by which it is known, or the first other message that comes from
-// where the peer is. Ids cannot be guessed, but who has seen one could use it.
+// Messages that name a request or an endpoint act on it only if they come from its peer, as far
+// as that can be determined. A connection belongs to one peer, from the first wireup message that
+// identifies the peer, or from the first other message that comes from where the peer is. Ids
+// cannot be guessed, but a process that has seen an id could use it.
 
-// unknownPeer is whose a connection is that has spoken for a peer that is elsewhere, until
-// it says who it is.
+// unknownPeer is the owner of a connection that sent a message for a peer which is elsewhere,
+// until a wireup message on the connection identifies its own peer.
 var unknownPeer = &peer{identity: new(identity)}
 
-// bindPeer is told that a wireup message of a peer came by a connection.
+// bindPeer records that a wireup message of a peer came on the connection, which belongs to the
+// peer if it had no owner.
 func (s *source) bindPeer(p *peer) {
 	if s.uct == nil {
-		return // memory of ours does not say who wrote there
+		return // messages in memory of this process do not say which process wrote them
 	}
 	if p.certificate() == nil {
 		if proved := s.certificate(); proved != nil {
@@ -266,18 +271,18 @@ func (s *source) bindPeer(p *peer) {
 	p.lastSource = s
 }
 
-// belongsToOther reports whether a connection is known to be of another peer: one with
-// another uuid, or of which the application has another address.
+// belongsToOther reports whether the connection is known to belong to another peer: one with
+// another uuid, or one with the same uuid that the application knows by another address.
 func (s *source) belongsToOther(p *peer) bool {
 	q := s.peer.canonical()
 	return s.uct != nil && q != nil && q != unknownPeer && q != p && (q.identity != p.identity || q.trusted() && p.trusted())
 }
 
-// spoofed reports whether a message is not of the endpoint's peer, and counts that.
-// It costs a comparison. A connection on which another worker has said who it is loses
-// its place by such a message: ids of endpoints and requests are told to their peer
-// alone, and not used again, so that nobody comes by one in good faith. Messages that
-// are late name ids that are gone, and never come here.
+// spoofed reports whether a message does not come from the endpoint's peer, and counts such
+// messages. In the usual case it costs a comparison. A connection that is known to belong to a
+// worker with another uuid is dropped for such a message: ids of endpoints and requests are told
+// to their peer alone and are not used again, so that no worker gets one in good faith. Late
+// messages name ids that are gone, and never come here.
 func (ad *admission) spoofed(src *uct.Source, ep *Endpoint) bool {
 	if src == nil {
 		return false
@@ -293,7 +298,7 @@ func (ad *admission) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
 	w := ad.w
 	l, ok := src.Owner.(uct.SourceLocator)
 	if !ok && src.User == nil {
-		return false // it cannot be told
+		return false // the sender cannot be determined
 	}
 	s, p := w.accounts.sourceOf(src), ep.peer.canonical()
 	hostile := false
@@ -315,7 +320,7 @@ func (ad *admission) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
 		}
 		return false
 	default:
-		s.peer = unknownPeer // it is not looked at again for each message
+		s.peer = unknownPeer // so that later messages are not looked at again
 	}
 	if w.refused(s, ledger.Claim) {
 		w.ctx.log.Warn("message for an operation with another peer dropped", zap.String("worker", w.name), zap.String("endpoint", ep.describe()))
@@ -326,14 +331,14 @@ func (ad *admission) spoofedSlow(src *uct.Source, ep *Endpoint) bool {
 	return true
 }
 
-// comesFrom reports whether a connection can be the peer's of an endpoint: it is one
-// that the endpoint sends over, or the process fits that holds it, or the address that
-// it comes from.
+// comesFrom reports whether a connection can be that of an endpoint's peer: the endpoint sends
+// over the connection, or the peer's process holds the connection, or the connection comes from
+// the peer's address.
 func (ad *admission) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) bool {
 	w := ad.w
 	for k := range ep.lanes {
 		if h, ok := ep.lanes[k].uct.(uct.SourceHolder); ok && h.Source() == src {
-			return true // we send over it
+			return true // the endpoint sends over it
 		}
 	}
 	info := l.SourceInfo()
@@ -352,8 +357,8 @@ func (ad *admission) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoin
 	return found
 }
 
-// logMalformed notes a message that makes no sense. Its error tells the transport
-// to drop the connection it came on.
+// logMalformed counts and logs a malformed message. It returns err, which tells the transport to
+// drop the connection of the message.
 func (w *Worker) logMalformed(err error) error {
 	w.stats.Malformed++
 	w.ctx.log.Debug("malformed message", zap.String("worker", w.name), zap.Error(err))

@@ -5,14 +5,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// streamFamily is streams: each endpoint has one in either direction, of bytes without
-// boundaries. All packets take the lane of messages and each is the peer's id of the
-// endpoint and bytes, so their order there is the order of the bytes: nothing of the
-// same endpoint may get between the packets of one send (stream_send.go).
+// streamFamily is the family of streams. Each endpoint has one stream of bytes without boundaries
+// in either direction. Each packet consists of the peer's id of the endpoint and bytes. All
+// packets take the AM lane, so the order of the packets there is the order of the bytes: nothing
+// of the same endpoint may get between the packets of one send (stream_send.go).
 //
-// What comes goes straight to the oldest posted receive, or is kept (stream_queue.go).
-// It is never thrown away to make room, as a stream with a gap is worth nothing: who
-// sends more than is read has to wait (stream_send.go).
+// Bytes that arrive go straight to the oldest posted receive, or are kept (stream_queue.go). They
+// are never dropped to make room, because a stream with a gap is worthless: a sender that sends
+// more than the receiver reads has to wait (stream_send.go).
 type streamFamily struct{ noFamily }
 
 func (streamFamily) about() familyInfo {
@@ -26,7 +26,7 @@ func (streamFamily) handlers(w *Worker) []handler {
 // streamTables are an endpoint's decision tables for streams.
 type streamTables struct {
 	tables *proto.MessageTables
-	short  int // most bytes that go inline
+	short  int // largest number of bytes that are sent inline
 }
 
 func (streamFamily) start(w *Worker) {
@@ -36,8 +36,8 @@ func (streamFamily) start(w *Worker) {
 
 func (streamFamily) halt(w *Worker) { w.stream.on = false }
 
-// stop takes back what the application has not released: some of it is in memory of a
-// transport.
+// stop takes back the data that the application has not released, because some of it is in memory
+// of a transport.
 func (streamFamily) stop(w *Worker) error {
 	for c := w.stream.lent; c != nil; c = w.stream.lent {
 		w.stream.releaseChunk(c)
@@ -46,7 +46,7 @@ func (streamFamily) stop(w *Worker) error {
 	return nil
 }
 
-// configure makes the decision tables.
+// configure makes the endpoint configuration's decision table for streams.
 func (streamFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	t := proto.NewMessageTables(in, proto.MessageForm{
 		Op: "stream message by ucp_stream_send*", Only: proto.StreamDataSize, First: proto.StreamDataSize, Short: true, Whole: true, OneLane: true,
@@ -55,20 +55,21 @@ func (streamFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	c.stream.short = max(min(t.Table(proto.DataContig, 0).MaxShort(), t.Table(proto.DataContig, proto.SendMulti).MaxShort()), 0)
 }
 
-// explain returns the table for contiguous memory.
+// explain returns the decision table for contiguous memory.
 func (streamFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 	return []proto.TableInfo{c.stream.tables.Explain(proto.DataContig, 0)}
 }
 
-// claimed has the application told of what has come before it had the endpoint.
+// claimed makes StreamPoll list the endpoint if bytes have arrived before the application had it.
 func (streamFamily) claimed(ep *Endpoint) {
 	if s := ep.stream; s != nil {
 		s.relist()
 	}
 }
 
-// closing throws away what nobody will read, so that the peer may go on, and ends the posted
-// receives: the close may wait for the peer, and what comes meanwhile is nobody's.
+// closing drops the unread bytes, so that the peer may go on, and cancels the posted receives. It
+// does so at once, because the close may wait for the peer, and nothing would read what arrives
+// meanwhile.
 func (streamFamily) closing(ep *Endpoint) {
 	if s := ep.stream; s != nil {
 		s.discard()
@@ -77,11 +78,11 @@ func (streamFamily) closing(ep *Endpoint) {
 	}
 }
 
-// closed does so at once where the end was not announced.
+// closed is closing for an endpoint whose end was not announced.
 func (f streamFamily) closed(ep *Endpoint) { f.closing(ep) }
 
-// purge ends the posted receives. What has come before can still be read, if the
-// endpoint has failed.
+// purge ends the posted receives with err. If the endpoint has failed, the bytes that arrived
+// before can still be read.
 func (streamFamily) purge(ep *Endpoint, err error) {
 	if s := ep.stream; s != nil {
 		s.recvs.end(err)
@@ -89,7 +90,8 @@ func (streamFamily) purge(ep *Endpoint, err error) {
 	}
 }
 
-// sourceGone forgets that the connection is not read.
+// sourceGone clears the marks of streams that have stopped the reading of a connection, because
+// the connection has ended.
 func (streamFamily) sourceGone(from *source) {
 	list := &from.w.stream.stopped
 	for k := len(*list) - 1; k >= 0; k-- {
@@ -99,7 +101,8 @@ func (streamFamily) sourceGone(from *source) {
 	}
 }
 
-// evict gives up the streams that a connection has filled.
+// evict drops the unread bytes of the streams that are charged to a connection, and fails their
+// endpoints.
 func (streamFamily) evict(from *source, reason error) {
 	for s := from.streams; s != nil; s = from.streams {
 		s.discard()
@@ -107,21 +110,21 @@ func (streamFamily) evict(from *source, reason error) {
 	}
 }
 
-// streamState is what a worker keeps for streams.
+// streamState is the state of a worker for streams.
 type streamState struct {
-	on      bool      // they may be used
-	look    bool      // something is waited for, maybe of a peer that is not read
-	ready   *stream   // of those with something to read, a ring, the one that is told of next
-	stopped []*stream // those because of which a connection is not read
-	lent    *chunk    // a list of those in the hands of the application
-	free    *chunk    // idle ones
-	idle    int       // how many
-	most    int       // what a stream may hold before the reading of its connection stops
+	on      bool      // streams may be used
+	look    bool      // checkStopped is due: a message of a peer is expected, which may be on a connection that is not read
+	ready   *stream   // a ring of the streams with something to read, at the one that StreamPoll lists next
+	stopped []*stream // streams because of which a connection is not read
+	lent    *chunk    // a list of the chunks that the application holds
+	free    *chunk    // idle chunks
+	idle    int       // number of idle chunks
+	most    int       // bytes that a stream may hold before the reading of its connection stops
 	w       *Worker
 }
 
-// expect is told that a message of a peer is waited for. Whether of one that is not read
-// is looked at in the next round of progress.
+// expect is called when an operation starts to wait for a message of a peer. The next round of
+// progress checks whether the peer's connection is one that is not read.
 func (t *streamState) expect() {
 	if len(t.stopped) > 0 {
 		t.look = true
@@ -134,10 +137,10 @@ type StreamData struct {
 	data  []byte
 	w     *Worker
 	c     *chunk
-	times uint32 // as the chunk's, when it was handed out
+	times uint32 // value of times in the chunk when it was handed out
 }
 
-// Bytes returns the bytes, nil if there are none. They must not be changed, and are valid
+// Bytes returns the bytes, nil if there are none. The bytes must not be changed, and are valid
 // until Release, or until the worker is closed.
 func (d StreamData) Bytes() []byte { return d.data }
 
@@ -154,12 +157,12 @@ func (d StreamData) Release() {
 	d.w.owner.release()
 }
 
-// StreamRecvData takes the unread rest of the next packet of the peer's stream, without
-// copying it. An empty result without an error means that nothing has arrived, or that what
-// has arrived belongs to a posted receive. The peer and the transports decide where the
-// stream is cut into packets, without regard to elements. The memory is the application's
-// until StreamData.Release, and is no longer charged to the peer. On a failed endpoint the
-// data that had arrived is returned first, then the error.
+// StreamRecvData takes the unread rest of the next packet of the peer's stream, without copying
+// the data. An empty result without an error means that nothing has arrived, or that what has
+// arrived belongs to a posted receive. The peer and the transports decide where the stream is cut
+// into packets, without regard to elements. The memory is the application's until
+// StreamData.Release, and is no longer charged to the peer. On a failed endpoint the data that
+// had arrived is returned first, then the error.
 func (ep *Endpoint) StreamRecvData() (StreamData, error) {
 	if ep.missing() {
 		return StreamData{}, errMissing("Endpoint.StreamRecvData", ep == nil)
@@ -194,7 +197,7 @@ func (ss *streamState) streamData(ep *Endpoint) (StreamData, error) {
 	return StreamData{data: c.data, w: w, c: c, times: c.times}, nil
 }
 
-// releaseChunk takes back a chunk that the application has.
+// releaseChunk takes back a chunk from the application.
 func (ss *streamState) releaseChunk(c *chunk) {
 	if c.prev == nil {
 		ss.lent = c.next

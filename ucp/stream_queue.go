@@ -8,31 +8,31 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// stream is what an endpoint keeps of its stream: made when it is first used. There are
-// unread bytes or posted receives; both only if the bytes are less than an element of
-// the oldest receive.
+// stream is the receiving side of an endpoint's stream, made when it is first used. It has unread
+// bytes or posted receives; it has both only if the bytes are less than an element of the oldest
+// receive.
 type stream struct {
-	links[stream] // with others that the same connection has filled
+	links[stream] // list of the streams that are charged to the same connection
 
 	ep      *Endpoint
-	sending *Request // a piece whose packets are being sent (stream_send.go)
+	sending *Request // the piece whose packets are being sent (stream_send.go)
 
-	first, last *chunk  // unread, in order
-	unread      int     // bytes of them
-	held        int     // memory that they take
-	charged     *source // which is charged with that: who has brought the first of them
-	stopped     *source // that is not read because of it (stream_send.go)
+	first, last *chunk  // unread chunks, in order
+	unread      int     // number of unread bytes
+	held        int     // bytes of memory that the unread chunks take
+	charged     *source // the source charged with held: that which has brought the first of the unread chunks
+	stopped     *source // the source that is not read because of this stream (stream_send.go)
 
-	recvs requestList // posted, in order
-	ended requestList // whose end is to be told
+	recvs requestList // posted receives, in order
+	ended requestList // completed receives whose callbacks have not run
 
-	before, after *stream // in the ring of those with something to read
+	before, after *stream // in the ring of streams with something to read (streamState.ready)
 
-	borrowed bool // first is of the transport, for as long as its handler runs
-	feeding  bool // receives are being filled, up the stack
+	borrowed bool // first is in memory of the transport, valid only until the transport's handler returns
+	feeding  bool // feed is running up the stack
 }
 
-// streaming returns the endpoint's stream.
+// streaming returns the endpoint's stream, and makes it if there is none.
 func (ss *streamState) streaming(ep *Endpoint) *stream {
 	if ep.stream == nil {
 		ep.stream = &stream{ep: ep}
@@ -40,18 +40,18 @@ func (ss *streamState) streaming(ep *Endpoint) *stream {
 	return ep.stream
 }
 
-// chunk is bytes that came in one packet.
+// chunk holds the bytes that arrived in one packet.
 type chunk struct {
 	prev, next *chunk
-	data       []byte // that are unread
+	data       []byte // unread bytes
 	desc       *uct.AMDesc
 	buf        []byte // pooled memory behind data
-	size       int    // of memory that it is charged with
-	times      uint32 // that it was given back by the application
+	size       int    // bytes that are charged for it, 0 if none
+	times      uint32 // number of times that the application has released it
 	inline     [inlineBytes]byte
 }
 
-// maxFreeChunks bounds the idle chunks of a worker.
+// maxFreeChunks is the largest number of idle chunks of a worker.
 const maxFreeChunks = 4096
 
 func (ss *streamState) newChunk() *chunk {
@@ -64,7 +64,7 @@ func (ss *streamState) newChunk() *chunk {
 	return c
 }
 
-// putChunk takes a chunk back with the memory it holds.
+// putChunk frees a chunk and the memory that it holds.
 func (ss *streamState) putChunk(c *chunk) {
 	w := ss.w
 	if c.desc != nil {
@@ -82,8 +82,9 @@ func (ss *streamState) putChunk(c *chunk) {
 	}
 }
 
-// store puts bytes into a chunk: in the transport's memory where it lets us keep it and
-// there is not much more of it, in our own otherwise. It reports whether desc is kept.
+// store stores bytes in a chunk: in the transport's memory if desc is given and is not larger
+// than maxWaste times the data, otherwise in the chunk or in pooled memory. It reports whether
+// desc is kept.
 func (c *chunk) store(w *Worker, data []byte, desc *uct.AMDesc) bool {
 	c.size = chunkSize
 	switch {
@@ -101,7 +102,7 @@ func (c *chunk) store(w *Worker, data []byte, desc *uct.AMDesc) bool {
 	return false
 }
 
-// push puts a chunk at the end.
+// push appends a chunk.
 func (s *stream) push(c *chunk) {
 	if s.last == nil {
 		s.first = c
@@ -112,7 +113,7 @@ func (s *stream) push(c *chunk) {
 	s.unread += len(c.data)
 }
 
-// pop takes the first chunk out, and off the charge.
+// pop removes the first chunk and takes it off the charge.
 func (s *stream) pop() *chunk {
 	c := s.first
 	s.first, c.next = c.next, nil
@@ -128,7 +129,7 @@ func (s *stream) pop() *chunk {
 	return c
 }
 
-// unpop puts back what was popped.
+// unpop puts a chunk that was popped back in front.
 func (s *stream) unpop(c *chunk) {
 	c.next = s.first
 	if c.next == nil {
@@ -138,7 +139,7 @@ func (s *stream) unpop(c *chunk) {
 	s.unread += len(c.data)
 }
 
-// take takes n bytes off the first chunk, which are at most all of it.
+// take removes n bytes from the first chunk, which has at least n.
 func (s *stream) take(n int) {
 	c := s.first
 	c.data = c.data[n:]
@@ -148,14 +149,15 @@ func (s *stream) take(n int) {
 	}
 }
 
-// discard throws away what is unread.
+// discard drops the unread bytes.
 func (s *stream) discard() {
 	for s.first != nil {
 		s.ep.w.stream.putChunk(s.pop())
 	}
 }
 
-// charge charges a connection with memory for the stream.
+// charge charges memory for the stream to the source that the stream is charged to, or to from if
+// there is none.
 func (s *stream) charge(from *source, n int) {
 	if s.charged == nil {
 		s.charged = from
@@ -165,8 +167,8 @@ func (s *stream) charge(from *source, n int) {
 	s.charged.take(n)
 }
 
-// repay takes memory off the charge, and goes on reading a connection when there is
-// little left.
+// repay takes n bytes off the charge. It resumes the reading of the connection that the stream
+// has stopped, if the stream holds no more than half of its limit.
 func (s *stream) repay(n int) {
 	s.held -= n
 	payer := s.charged
@@ -180,8 +182,9 @@ func (s *stream) repay(n int) {
 	}
 }
 
-// relist sees to it that the stream is in the ring if there is something to read for the
-// application.
+// relist puts the stream into the ring of streams with something to read, or takes it out. A
+// stream is in the ring if it has unread bytes, no posted receive, and an endpoint that the
+// application may use.
 func (s *stream) relist() {
 	ready := s.first != nil && s.recvs.head == nil && s.ep.life.Held()
 	head := &s.ep.w.stream.ready
@@ -198,13 +201,13 @@ func (s *stream) relist() {
 		s.before, s.after = nil, nil
 	case *head == nil:
 		*head, s.before, s.after = s, s, s
-	default: // it is told of last
+	default: // at the end of the ring
 		s.before, s.after = (*head).before, *head
 		s.before.after, s.after.before = s, s
 	}
 }
 
-// onStreamData receives bytes of a stream.
+// onStreamData receives a packet of a stream.
 func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	w := ss.w
 	h, data, err := proto.ParseStreamData(data)
@@ -221,7 +224,7 @@ func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDe
 	}
 	s := ss.streaming(ep)
 	if r := s.recvs.head; r != nil && s.first == nil && !s.feeding {
-		if r.data.class == DatatypeContig && ss.portion(r, len(data)) == len(data) { // as feed does
+		if r.data.class == DatatypeContig && ss.portion(r, len(data)) == len(data) { // the short path of feed
 			cpu.Copy(r.data.buf[r.offset:], data)
 			if ss.got(r, len(data)) {
 				r.finish(nil)
@@ -233,8 +236,8 @@ func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDe
 	return s.keep(w.accounts.sourceOf(src), data, desc)
 }
 
-// feedFrom fills receives from a packet, and keeps a copy of what is left: the callbacks of
-// the receives may take it.
+// feedFrom fills receives from a packet, and keeps a copy of the rest before it runs the
+// receives' callbacks, because a callback may read the rest.
 func (s *stream) feedFrom(from *source, data []byte) error {
 	w := s.ep.w
 	c := w.stream.newChunk()
@@ -252,7 +255,8 @@ func (s *stream) feedFrom(from *source, data []byte) error {
 	return err
 }
 
-// keep stores bytes that no receive has taken. The result is the handler's.
+// keep stores bytes that no receive has taken. The result is for the transport's handler:
+// ucs.InProgress if desc is kept.
 func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 	w, ep := s.ep.w, s.ep
 	payer := from
@@ -264,10 +268,10 @@ func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 		return err
 	}
 	if ep.err != nil || ep.life.Stage == life.Gone {
-		return nil // to make room
+		return nil // charge has ended the endpoint to make room
 	}
 	if s.recvs.head != nil {
-		desc = nil // a receive may take it at once, before the transport has given it away
+		desc = nil // a receive may take the bytes at once, before the transport knows that desc is kept
 	}
 	c := w.stream.newChunk()
 	kept := c.store(w, data, desc)

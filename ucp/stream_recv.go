@@ -14,15 +14,14 @@ type StreamRecvFlags uint32
 // StreamRecvWaitAll ends a receive only when its buffer is full.
 const StreamRecvWaitAll StreamRecvFlags = 1 << 0
 
-// callStreamRecv says what belongs to the call.
+// callStreamRecv says which flags and parameters a stream receive takes.
 var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | paramOnStreamRecv | paramMemoryType | paramStreamFlags}
 
-// StreamRecv takes bytes of the peer's stream: as many as have arrived and fit, at least
-// one, or with StreamRecvWaitAll as many as fit. Receives of an endpoint are filled in the
-// order in which they were started. n is the number of bytes if the receive was done in the
-// call, which is the case if there is neither a request nor an error; otherwise
-// Request.RecvLength and OnStreamRecv give it. A receive into an empty buffer is done in
-// the call.
+// StreamRecv takes bytes of the peer's stream: as many as have arrived and fit, at least one, or
+// with StreamRecvWaitAll as many as fit. Receives of an endpoint are filled in the order in which
+// they were started. n is the number of bytes if the receive was done in the call, which is the
+// case if there is neither a request nor an error; otherwise Request.RecvLength and OnStreamRecv
+// give that number. A receive into an empty buffer is done in the call.
 //
 // With Elements, a receive without StreamRecvWaitAll takes whole elements only; a partial
 // element stays in the stream. If a datatype fails to unpack, the receive ends with its
@@ -45,14 +44,15 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 	return n, r, err
 }
 
-// plainStreamRecv is plainRecv for stream receives: p asks for nothing that matters if
-// the receive is done in the call.
+// plainStreamRecv is plainRecv for stream receives: p has nothing that matters if the receive
+// finishes in the call.
 func (p *RequestParams) plainStreamRecv() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost && p.StreamFlags == 0 &&
 		p.given()&^callStreamRecv.takes == 0
 }
 
-// streamRecv is StreamRecv in general.
+// streamRecv is StreamRecv for all cases: if another goroutine owns the worker, the call is
+// delegated.
 func (ss *streamState) streamRecv(ep *Endpoint, buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
@@ -125,7 +125,7 @@ func (ss *streamState) describeStreamRecv(ep *Endpoint, buf []byte, p *RequestPa
 	case err != nil:
 	case s.suffices(r):
 	case ep.life.Stage == life.Gone:
-		err = ucs.ErrNotConnected // by a datatype
+		err = ucs.ErrNotConnected // a datatype has closed the endpoint
 	case ep.err != nil:
 		err = ep.err
 	case p.Flags&OpForceImmediate != 0:
@@ -151,7 +151,7 @@ func (ss *streamState) describeStreamRecv(ep *Endpoint, buf []byte, p *RequestPa
 	return n, r, err
 }
 
-// suffices reports whether a new receive can be done with what is unread.
+// suffices reports whether the unread bytes complete a new receive.
 func (s *stream) suffices(r *Request) bool {
 	switch {
 	case r.data.length == 0:
@@ -164,7 +164,7 @@ func (s *stream) suffices(r *Request) bool {
 	return r.w.stream.portion(r, s.unread) > 0
 }
 
-// portion is how many of n bytes a receive takes now.
+// portion returns how many of n bytes a receive takes now.
 func (ss *streamState) portion(r *Request, n int) int {
 	n = min(n, r.data.length-r.offset)
 	if r.frag > 1 && r.state&stateFull == 0 {
@@ -173,8 +173,8 @@ func (ss *streamState) portion(r *Request, n int) int {
 	return n
 }
 
-// got takes note of n bytes more, some at least. It reports whether that was all, and
-// takes the receive out of the queue if so.
+// got adds n bytes, at least one, to what a receive has received. It reports whether the receive
+// is complete, and if so takes the receive out of its queue.
 func (ss *streamState) got(r *Request, n int) bool {
 	r.offset += n
 	r.info.Length = r.offset
@@ -187,11 +187,11 @@ func (ss *streamState) got(r *Request, n int) bool {
 	return true
 }
 
-// feed fills receives from what is unread. Their ends are told by tell, when nothing is
-// left half way.
+// feed fills the posted receives from the unread bytes. Completed receives go to the list ended,
+// whose callbacks tell runs later, when the stream is in a consistent state.
 func (s *stream) feed() {
 	if s.feeding {
-		return // a datatype has brought us here
+		return // called from inside a datatype
 	}
 	s.feeding = true
 	for s.first != nil && s.recvs.head != nil {
@@ -206,7 +206,7 @@ func (s *stream) feed() {
 		}
 		for left := n; left > 0; {
 			k := min(left, len(s.first.data))
-			_ = r.data.unpackAt(s.first.data[:k], r.offset+n-left) // only datatypes fail
+			_ = r.data.unpackAt(s.first.data[:k], r.offset+n-left) // only generic datatypes fail
 			s.take(k)
 			left -= k
 		}
@@ -218,7 +218,8 @@ func (s *stream) feed() {
 	s.relist()
 }
 
-// unpack gives a chunk to a datatype, which may call us: meanwhile neither is here.
+// unpack passes a chunk to a datatype. The datatype may call the library, so meanwhile neither
+// the chunk nor the receive is in a queue.
 func (s *stream) unpack(r *Request) {
 	w := s.ep.w
 	borrowed := s.borrowed
@@ -233,7 +234,7 @@ func (s *stream) unpack(r *Request) {
 	c.data = c.data[n:]
 	if len(c.data) == 0 || s.ep.life.Refuses() {
 		w.stream.putChunk(c)
-	} else { // nobody is charged any more with what is left of it
+	} else { // the rest is no longer charged, see pop
 		s.unpop(c)
 		s.borrowed = borrowed
 	}
@@ -251,28 +252,28 @@ func (s *stream) unpack(r *Request) {
 	}
 }
 
-// tell ends the receives that are over. Callbacks run.
+// tell finishes the completed receives, and runs their callbacks.
 func (s *stream) tell() {
 	for r := s.ended.pop(); r != nil; r = s.ended.pop() {
 		r.finish(r.err)
 	}
 }
 
-// cancel ends a posted receive. What it has got stays in its buffer.
+// cancel cancels a posted receive. The bytes that it has received stay in its buffer.
 func (s *stream) cancel(r *Request) {
 	if r.list != &s.recvs {
-		return // it is over, or being filled
+		return // the receive is complete, or is being filled
 	}
 	s.recvs.remove(r)
 	r.err = ucs.ErrCanceled
 	s.ended.push(r)
-	s.feed() // the others, with what was no element for this one
+	s.feed() // the unread bytes may be less than an element of r, but enough for the others
 	s.tell()
 }
 
 // StreamSendWait sends buf as StreamSend does and waits until it may be reused. If ctx ends
-// first it behaves as TagSendWait does; if part of buf has been sent, all of it is appended
-// to the stream.
+// first, StreamSendWait behaves as TagSendWait does; if part of buf has been sent, all of it is
+// appended to the stream.
 func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
 	if ep.missing() {
 		return errMissing("Endpoint.StreamSendWait", ep == nil)
@@ -327,14 +328,14 @@ func (ss *streamState) streamRecvWait(ep *Endpoint, ctx context.Context, buf []b
 // StreamReady is an endpoint with unread bytes of its stream.
 type StreamReady struct {
 	Endpoint *Endpoint
-	UserData any // the endpoint's
+	UserData any // the UserData of the endpoint
 }
 
-// StreamPoll fills list with endpoints that have unread stream bytes and no posted receive,
-// each once, and returns their number. It does not progress the worker. An endpoint is
-// listed as long as it has something to read; endpoints that were not listed for the
-// longest time come first. Bytes that arrived before the application made the endpoint
-// count as well. There may be fewer bytes than an element of the next receive.
+// StreamPoll fills list with endpoints that have unread stream bytes and no posted receive, each
+// once, and returns their number. StreamPoll does not progress the worker. An endpoint is listed
+// as long as it has something to read; endpoints that were not listed for the longest time come
+// first. Bytes that arrived before the application made the endpoint count as well. There may be
+// fewer bytes than an element of the next receive.
 func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.StreamPoll", w == nil)

@@ -11,19 +11,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// callStreamSend says what belongs to the call.
+// callStreamSend says which flags and parameters a stream send takes.
 var callStreamSend = callRule{"a stream send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 
-// StreamSend appends buf to the stream of the endpoint. Done means that buf may be reused,
-// not that the peer has read it. The bytes arrive in the order of the sends (in
-// ThreadModeMulti, of the sends of one goroutine) but without their boundaries: the peer
-// may read them in other pieces. An empty buf succeeds, and nothing arrives. If a datatype
-// fails to pack, the send ends with an error, and what was packed before may be part of the
-// stream.
+// StreamSend appends buf to the stream of the endpoint. Done means that buf may be reused, not
+// that the peer has read the bytes. The bytes arrive in the order of the sends (in
+// ThreadModeMulti, of the sends of one goroutine) but without their boundaries: the peer may read
+// them in other pieces. An empty buf succeeds, and nothing arrives. If a datatype fails to pack,
+// the send ends with an error, and what was packed before may be part of the stream.
 //
-// If the peer does not read, the sender has to wait once the buffers of the transports and
-// of the peer's worker are full. Over shared memory they are large; see
-// UCX_STREAM_MAX_UNREAD.
+// If the peer does not read, the sender has to wait once the buffers of the transports and of the
+// peer's worker are full. Over shared memory these buffers are large; see UCX_STREAM_MAX_UNREAD.
 func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.StreamSend", ep == nil)
@@ -37,7 +35,7 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 		w.owner.release()
 		return r, err
 	}
-	r := w.pool.spare // sendStreamShort, without another call
+	r := w.pool.spare // as beginStreamSend, without another call
 	err := ep.ue.AMShort(uct.AMID(proto.IDStreamData), uint64(ep.remoteID), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -51,7 +49,8 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 }
 
 // MaxStreamNow returns the largest number of bytes that StreamSend may send with
-// OpForceImmediate: in one packet, by copying. It is 0 while the endpoint is not connected.
+// OpForceImmediate: in one packet, by copying. The number is 0 while the endpoint is not
+// connected.
 func (ep *Endpoint) MaxStreamNow() (n int) {
 	ep.w.owner.acquireRead()
 	if t := ep.cfg.stream.tables; t != nil && ep.needs&needLanes == 0 {
@@ -61,13 +60,14 @@ func (ep *Endpoint) MaxStreamNow() (n int) {
 	return n
 }
 
-// streamsShort reports whether n bytes may go in one call of the transport.
+// streamsShort reports whether n bytes may be sent now by one short call of the transport.
 func (ep *Endpoint) streamsShort(n int) bool {
 	return uint(n-1) < uint(ep.cfg.stream.short) && ep.waiting.head == nil && ep.err == nil &&
 		ep.life.Usable() && ep.state&epDraining == 0 && ep.needs&(needLanes|needID|needStream) == 0
 }
 
-// streamSend is StreamSend in general.
+// streamSend is StreamSend for all cases: if another goroutine owns the worker, the call is
+// delegated.
 func (ss *streamState) streamSend(ep *Endpoint, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
@@ -98,10 +98,11 @@ func (ep *Endpoint) beginStreamSend(buf []byte, p *RequestParams) (*Request, err
 	return ep.sentStreamShort(err, buf, p)
 }
 
-// sentStreamShort goes on where the transport has not taken it, or not sent it yet.
+// sentStreamShort continues a short send for which the transport has returned err: ucs.InProgress
+// if the bytes are not sent yet, another error if the transport has not taken them.
 func (ep *Endpoint) sentStreamShort(err error, buf []byte, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.w.stream.describeStreamSend(ep, buf, p) // queues it, or says what is wrong
+		return ep.w.stream.describeStreamSend(ep, buf, p) // queues the send, or returns the error of the call
 	}
 	return ep.shortGoes(&streamForm, p), nil
 }
@@ -127,7 +128,7 @@ func (ss *streamState) describeStreamSend(ep *Endpoint, buf []byte, p *RequestPa
 	return r.result()
 }
 
-// streamForm is what streams look like on the wire: all packets are alike.
+// streamForm is the form of stream packets, which are all alike.
 var streamForm = messageForm{
 	name:   "stream",
 	only:   streamPacket,
@@ -145,10 +146,11 @@ var streamPacket = packetForm{id: proto.IDStreamData, size: proto.StreamDataSize
 	return proto.StreamData{EpID: r.ep.remoteID}.Put(dst)
 }}
 
-// sendStream is the operation of sending a piece of a stream.
+// sendStream is the operation of a stream send. The bytes of one send are called a piece.
 type sendStream struct{ sendMessage }
 
-// choose sees to it that pieces in several packets stay in one.
+// choose looks up the protocol. It makes sure that the packets of a piece are sent without
+// anything between them.
 func (sendStream) choose(r *Request) (protocol, error) {
 	p, err := sendMessage{}.choose(r)
 	switch p.(type) {
@@ -160,10 +162,10 @@ func (sendStream) choose(r *Request) (protocol, error) {
 	return p, err
 }
 
-// Packets do not say which piece they are of. While one waits for the transport the
-// queue of the lane holds back what is sent later. But a transport may deliver inside of
-// the call, and what the receiver, who is this worker, starts in a callback must not
-// get between two packets. It waits until the piece has gone.
+// Packets do not say to which piece they belong. While a piece waits for the transport, the queue
+// of the lane holds back later sends. But a transport may deliver packets inside the call, if the
+// receiver is this worker. What the receiver then starts in a callback must not get between two
+// packets: it waits until the whole piece has been sent.
 type (
 	streamMultiBcopy struct{ eagerMultiBcopy }
 	streamMultiZcopy struct{ eagerMultiZcopy }
@@ -179,21 +181,22 @@ func (p streamMultiZcopy) progress(r *Request) error {
 func (streamMultiBcopy) release(r *Request) { r.w.stream.pieceOver(r) }
 func (streamMultiZcopy) release(r *Request) { r.w.stream.pieceOver(r) }
 
-// inOnePiece is the progress of a piece, which p does.
+// inOnePiece calls p to make progress on a piece, and holds back the sends that are started
+// meanwhile.
 func (ss *streamState) inOnePiece(r *Request, p protocol) error {
 	ep := r.ep
 	s, last := ep.w.stream.streaming(ep), ep.waiting.tail
 	s.sending = r
 	ep.needs |= needStream
-	err := p.progress(r) // r may be over, and serve another operation
+	err := p.progress(r) // r may be complete, and serve another operation
 	if s.sending == r && ep.waiting.tail == last {
 		s.sending = nil
 		ep.needs &^= needStream
-	} // else what was started meanwhile goes on at the end of the piece
+	} // else: sends that were started meanwhile continue at the end of the piece
 	return err
 }
 
-// pieceOver lets go on what has waited for the end of a piece.
+// pieceOver starts the sends that have waited for the end of a piece.
 func (ss *streamState) pieceOver(r *Request) {
 	ep := r.ep
 	if s := ep.stream; s != nil && s.sending == r {
@@ -202,36 +205,37 @@ func (ss *streamState) pieceOver(r *Request) {
 	}
 }
 
-// Streams that the application does not read. What is unread is memory that the peer
-// makes us hold, and is charged as unexpected messages are (account.go). Unlike those it
-// cannot be thrown away without an end of the stream. So a connection is not read any
-// more when a stream holds much that it has brought, and TCP tells the peer to wait; it
-// is read again when half of that is free.
+// Streams that the application does not read. Unread bytes are memory that the peer makes this
+// worker hold, and are charged as unexpected messages are (account.go). Unlike those messages,
+// unread bytes cannot be dropped without ending the stream. So when a stream holds too much that
+// a connection has brought, the connection is no longer read, and TCP makes the peer wait. The
+// connection is read again when half of that memory is free.
 //
-// All else that comes on the connection waits as well: who expects a tagged message
-// behind unread bytes has to read those first. But what an operation of ours waits for,
-// an answer to a flush, a rendezvous, an acknowledgement, must come whatever the
-// application reads, or two workers that wait for each other's answers would do so for
-// ever. So no connection is stopped while the endpoint expects an answer, and one that
-// is stopped is read again as soon as something is started that does. What comes until
-// the answer is here is held within UCX_MAX_UNEXP_BYTES, as ever: beyond it who holds
-// most loses its connection, and its endpoint fails. An endpoint that is being closed
-// keeps nothing, and so is always read.
+// Everything else that arrives on the connection waits as well: an application that expects a
+// tagged message behind unread bytes has to read those bytes first. But a message that an
+// operation of this worker waits for (an answer to a flush, a rendezvous message, an
+// acknowledgement) must arrive whatever the application reads. Otherwise two workers that wait
+// for each other's answers would wait for ever. So no connection is stopped while its endpoint
+// expects an answer, and a stopped connection is read again as soon as an operation starts that
+// expects one. What arrives until the answer does is held within UCX_MAX_UNEXP_BYTES, as always.
+// Beyond that limit the largest holder loses its connection, and its endpoint fails. An endpoint
+// that is being closed keeps no bytes, so its connection is always read.
 //
-// Two peers that stop each other wait for their applications, as with any stream. Sends
-// do not: they expect no answer.
+// Two peers that stop each other wait for their applications, as with any stream. Sends do not
+// start the reading again, because they expect no answer.
 //
-// Shared memory has one ring for all peers of a worker, whom it does not tell apart, and
-// for it not to be read would stop them all. There the budget of the process is the
-// limit. A stream that does not fit into it is over: its endpoint fails, what came before
-// can be read, and the peer is told.
+// Shared memory has one ring for all peers of a worker and does not tell them apart. If the ring
+// were not read, all peers would be stopped. There the budget of the process is the limit. A
+// stream that does not fit into the budget ends: its endpoint fails, what arrived before can be
+// read, and the peer is told.
 
 const (
 	defaultUnread = 1 << 20  // UCX_STREAM_MAX_UNREAD=auto
-	minUnread     = 64 << 10 // where the process holds much
+	minUnread     = 64 << 10 // limit when the process holds more than half of UCX_MAX_UNEXP_BYTES
 )
 
-// mostUnread is what a stream may hold now before its connection is stopped.
+// mostUnread returns how many bytes a stream may hold now before the reading of its connection
+// stops.
 func (ss *streamState) mostUnread() int {
 	w := ss.w
 	if ledger.Total(ledger.Bytes) > int64(w.accounts.maxHeld/2) {
@@ -240,8 +244,8 @@ func (ss *streamState) mostUnread() int {
 	return ss.most
 }
 
-// stop stops the reading of a connection, if it can be and nothing is expected from
-// there.
+// stop stops the reading of a connection, if its transport can do so and no answer is expected
+// from the peer.
 func (s *stream) stop(from *source) {
 	if s.stopped != nil || from.uct == nil || s.ep.w.stream.expects(s.ep) {
 		return
@@ -258,7 +262,8 @@ func (s *stream) stop(from *source) {
 	p.PauseSource()
 }
 
-// goOn ends that.
+// goOn resumes the reading of the connection that the stream has stopped, unless it is stopped
+// for another reason.
 func (s *stream) goOn() {
 	from := s.stopped
 	s.forgetStop()
@@ -266,15 +271,15 @@ func (s *stream) goOn() {
 	from.readOn()
 }
 
-// forgetStop takes the stream off the list.
+// forgetStop removes the stream from the list of streams that stop a connection.
 func (s *stream) forgetStop() {
 	list := &s.ep.w.stream.stopped
 	*list = slices.DeleteFunc(*list, func(o *stream) bool { return o == s })
 	s.stopped = nil
 }
 
-// checkStopped goes on reading the connections of peers from which something is
-// expected, and returns their number.
+// checkStopped resumes the reading of the connections from which an answer is expected, and
+// returns the number of streams that had stopped one.
 func (ss *streamState) checkStopped() (n int) {
 	ss.look = false
 	for k := len(ss.stopped) - 1; k >= 0; k-- {
@@ -286,8 +291,9 @@ func (ss *streamState) checkStopped() (n int) {
 	return n
 }
 
-// expects reports whether an answer of the endpoint's peer is expected, by this or
-// another endpoint: also one of its transport.
+// expects reports whether an answer of the endpoint's peer is expected, by this endpoint or by
+// another endpoint to the same peer. Answers of the peer's transport, as to a flush, count as
+// well.
 func (ss *streamState) expects(ep *Endpoint) bool {
 	if ep.peer == nil {
 		return ep.expectsAnswer()
@@ -297,10 +303,10 @@ func (ss *streamState) expects(ep *Endpoint) bool {
 
 func (ep *Endpoint) expectsAnswer() bool { return ep.flushes > 0 || ep.waitsForPeer() }
 
-// overrun ends an endpoint whose stream does not fit any more.
+// overrun fails an endpoint whose stream does not fit into memory any more.
 func (ss *streamState) overrun(ep *Endpoint, err error) {
 	ep.w.ctx.log.Debug("a stream ends: no memory", zap.String("endpoint", ep.describe()), zap.Error(err))
-	if ep.peer != nil { // or it is this worker
+	if ep.peer != nil { // nil if the peer is this worker
 		ep.w.rma.reject(ep)
 	}
 	ep.fail(err)

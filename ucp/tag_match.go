@@ -2,28 +2,28 @@ package ucp
 
 import "math/rand/v2"
 
-// Tag matching. A message and a receive match when their tags agree in the bits
-// of the receive's mask. Of the receives that match a message the one posted
-// first gets it; of the messages that match a receive the one that arrived first.
+// Tag matching. A message and a receive match if their tags agree in the bits of the receive's
+// mask. Of the receives that match a message, the one posted first gets the message. Of the
+// messages that match a receive, the receive gets the one that arrived first.
 //
-// Receives with a full mask sit in a hash table by tag, the others in one list;
-// a serial number restores the posting order between the two. Unexpected
-// messages are in arrival order in one list and, by tag, in a hash table for
-// receives with a full mask. One that is alone is in neither: most are received
-// before the next comes.
+// Receives with a full mask are in a hash table by tag, the others in one list. A serial number
+// restores the posting order between the two. Unexpected messages are in one list, in arrival
+// order, and in a hash table by tag for receives with a full mask. A message that is alone is in
+// neither, because most messages are received before the next one arrives.
 
 const (
 	tagBuckets    = 1024
 	tagBucketBits = 10
 )
 
-// tagSpread says how tags are spread over the buckets: those that differ in any bits,
-// and by a random odd number, as peers choose tags. Whatever they choose, two tags
-// share a bucket for few of these numbers (Dietzfelbinger et al., "A Reliable
+// tagSpread is the hash function from tags to buckets: a multiplication by a random odd number.
+// All bits of a tag matter, and the number is random because peers choose tags. Whatever they
+// choose, two tags share a bucket for few of these numbers (Dietzfelbinger et al., "A Reliable
 // Randomized Algorithm for the Closest-Pair Problem", 1997: one in half the buckets).
 type tagSpread struct{ factor uint64 }
 
-// newTagSpread draws numbers until tags that programs count up are spread well, too.
+// newTagSpread draws random numbers until one also spreads consecutive tags well, because
+// applications count tags up.
 func newTagSpread() tagSpread {
 	for {
 		s := tagSpread{factor: rand.Uint64() | 1}
@@ -33,8 +33,8 @@ func newTagSpread() tagSpread {
 	}
 }
 
-// even reports whether as many tags as there are buckets, counted up in any part of
-// the tag, use many of these.
+// even reports whether tagBuckets tags that are counted up, in any part of the tag, use at least
+// a quarter of the buckets.
 func (s *tagSpread) even() bool {
 	for shift := 0; shift <= 64-tagBucketBits; shift += 2 {
 		var used [tagBuckets]bool
@@ -59,10 +59,10 @@ func (s *tagSpread) bucket(t Tag) uint64 {
 // tagMatcher holds the posted receives and the unexpected messages of a worker.
 type tagMatcher struct {
 	spread  tagSpread
-	sn      uint64 // of the receive posted last: so many were
-	wilds   int    // receives in wild
+	sn      uint64 // serial number of the receive posted last, and number of receives posted
+	wilds   int    // number of receives in wild
 	arrived messageList
-	alone   *TagMessage // all there is, and in no list
+	alone   *TagMessage // the only unexpected message, in no list; nil if there is none or there are several
 
 	wild  receiveQueue
 	exact [tagBuckets]receiveQueue
@@ -85,15 +85,15 @@ func (m *tagMatcher) addExpected(r *Request) {
 	m.wilds++
 }
 
-// addExact is addExpected for a receive with a full mask, whose state says already that
-// it is posted.
+// addExact is addExpected for a receive with a full mask in whose state stateExpect is already
+// set.
 func (m *tagMatcher) addExact(r *Request) {
 	m.sn++
 	r.sn = m.sn
 	m.exact[m.spread.bucket(r.tag)].push(r)
 }
 
-// removeExpected takes a posted receive out.
+// removeExpected removes a posted receive.
 func (m *tagMatcher) removeExpected(r *Request) {
 	r.state &^= stateExpect
 	if r.mask == FullMask {
@@ -104,8 +104,8 @@ func (m *tagMatcher) removeExpected(r *Request) {
 	m.wild.remove(r)
 }
 
-// matchExpected removes and returns the receive that gets a message, nil when
-// none matches.
+// matchExpected removes and returns the receive that gets a message with this tag, nil if none
+// matches.
 func (m *tagMatcher) matchExpected(tag Tag) *Request {
 	if r := m.matchFirst(tag); r != nil {
 		return r
@@ -113,21 +113,21 @@ func (m *tagMatcher) matchExpected(tag Tag) *Request {
 	return m.searchExpected(tag)
 }
 
-// matchFirst is matchExpected where that is the first receive in the tag's bucket, as
-// it nearly always is, nil otherwise.
+// matchFirst is matchExpected for the usual case: the first receive in the tag's bucket matches
+// and no receive has a partial mask. In other cases it returns nil.
 func (m *tagMatcher) matchFirst(tag Tag) *Request {
 	l := &m.exact[m.spread.bucket(tag)]
 	r := l.head
 	if r == nil || r.tag != tag || m.wilds != 0 {
 		return nil
 	}
-	// What removeExpected does with the first of a queue.
+	// removeExpected, for the first receive of a queue.
 	r.state &^= stateExpect
 	l.head, r.next = r.next, nil
 	return r
 }
 
-// searchExpected is matchExpected in general.
+// searchExpected is matchExpected for all cases.
 func (m *tagMatcher) searchExpected(tag Tag) *Request {
 	r := m.exact[m.spread.bucket(tag)].head
 	for r != nil && r.tag != tag {
@@ -147,7 +147,7 @@ func (m *tagMatcher) searchExpected(tag Tag) *Request {
 	return r
 }
 
-// addUnexpected keeps a message for which nothing is posted.
+// addUnexpected adds a message that no posted receive matches.
 func (m *tagMatcher) addUnexpected(d *TagMessage) {
 	if m.empty() {
 		m.alone = d
@@ -157,7 +157,7 @@ func (m *tagMatcher) addUnexpected(d *TagMessage) {
 	m.link(d)
 }
 
-// list puts a message that is alone into the lists.
+// list moves a message that is alone into the lists.
 func (m *tagMatcher) list() {
 	if d := m.alone; d != nil {
 		m.alone = nil
@@ -165,7 +165,8 @@ func (m *tagMatcher) list() {
 	}
 }
 
-// oldest returns the first unexpected message in a list of all.
+// oldest returns the oldest unexpected message, nil if there is none. It moves a message that is
+// alone into the lists.
 func (m *tagMatcher) oldest() *TagMessage {
 	m.list()
 	return m.arrived.head
@@ -179,8 +180,8 @@ func (m *tagMatcher) link(d *TagMessage) {
 	m.byTag[m.spread.bucket(d.tag)].push(d, bucketLinks)
 }
 
-// findUnexpected returns the oldest message that a receive of tag and mask gets,
-// nil when there is none.
+// findUnexpected returns the oldest message that matches a receive with tag and mask, nil if
+// there is none.
 func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
 	if d := m.alone; d != nil {
 		if (d.tag^tag)&mask != 0 {
@@ -212,7 +213,7 @@ func (m *tagMatcher) searchUnexpected(tag, mask Tag) *TagMessage {
 	return nil
 }
 
-// removeUnexpected takes a message out.
+// removeUnexpected removes an unexpected message.
 func (m *tagMatcher) removeUnexpected(d *TagMessage) {
 	if d == m.alone {
 		m.alone = nil
@@ -225,7 +226,7 @@ func (m *tagMatcher) removeUnexpected(d *TagMessage) {
 	m.byTag[m.spread.bucket(d.tag)].remove(d, bucketLinks)
 }
 
-// A message is in three lists at once: of all, of its bucket, of its source.
+// A message is in three lists at once: of all messages, of its bucket, and of its source.
 const (
 	arrivalLinks = iota
 	bucketLinks
@@ -234,7 +235,7 @@ const (
 
 type messageLinks struct{ prev, next *TagMessage }
 
-// messageList is a FIFO of messages through one of their pairs of links.
+// messageList is a FIFO of messages, linked through one of their three pairs of links.
 type messageList struct{ head, tail *TagMessage }
 
 func (l *messageList) push(d *TagMessage, k int) {
@@ -262,12 +263,12 @@ func (l *messageList) remove(d *TagMessage, k int) {
 	*e = messageLinks{}
 }
 
-// receiveQueue is a FIFO of posted receives through their next links: what a message
-// costs is what is written here, and nearly all leave at the front. One that is
-// canceled is looked for.
+// receiveQueue is a FIFO of posted receives, linked through next only, to keep the cost per
+// message low: nearly all receives leave at the front. The removal of a canceled receive searches
+// the queue.
 type receiveQueue struct {
 	head *Request
-	tail *Request // the last, unless there is none
+	tail *Request // the last receive; meaningless if head is nil
 }
 
 func (q *receiveQueue) push(r *Request) {
@@ -280,7 +281,7 @@ func (q *receiveQueue) push(r *Request) {
 	q.tail = r
 }
 
-// remove takes r out, which is in the queue.
+// remove removes r, which must be in the queue.
 func (q *receiveQueue) remove(r *Request) {
 	if q.head == r {
 		q.head, r.next = r.next, nil

@@ -9,31 +9,31 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// messageKind says how the rest of an unexpected message comes.
+// messageKind says how much of an unexpected message has arrived.
 type messageKind uint8
 
 const (
-	messageEager  messageKind = iota // whole message here
-	messageMulti                     // fragments, some here
-	messageRndv                      // offered; to be fetched
+	messageEager  messageKind = iota // the whole message has arrived
+	messageMulti                     // in fragments; the first one has arrived, and maybe all
+	messageRndv                      // offered; the data is fetched from the sender
 	messageOrphan                    // fragments whose first one has not arrived
 )
 
 // TagMessage is a message that arrived before a receive was posted for it, and that
-// Worker.TagTake has taken out. It belongs to its worker's goroutine. After it was received
-// or discarded, or its worker closed, Recv gives ucs.ErrInvalidParam.
+// Worker.TagTake has taken out. The message belongs to its worker's goroutine. After the message
+// was received or discarded, or its worker closed, Recv gives ucs.ErrInvalidParam.
 type TagMessage struct {
 	_ noCopy
 
 	w    *Worker
-	from *source // which pays for it
+	from *source // charged with the message, unless owned
 	tag  Tag
 
 	kind    messageKind
 	sync    bool // the sender waits for the match
-	removed bool // in the hands of the user
-	seen    bool // has been there
-	owned   bool // nobody is charged with it, the user has all of it
+	removed bool // taken by the application, not yet received or discarded
+	seen    bool // was taken by the application: the object is not reused
+	owned   bool // the application holds all of the message, and from is not charged
 
 	total int    // bytes of the whole message
 	data  []byte // messageEager
@@ -43,7 +43,7 @@ type TagMessage struct {
 
 	rndv proto.RndvRTS
 
-	epID  proto.EndpointID // the endpoint of ours that leads to the sender
+	epID  proto.EndpointID // the endpoint of this worker that leads to the sender
 	reqID proto.RequestID  // the sender's request
 
 	links  [3]messageLinks
@@ -51,10 +51,11 @@ type TagMessage struct {
 	inline [inlineBytes]byte
 }
 
-// inlineBytes is the longest message kept in the message object itself.
+// inlineBytes is the length, in bytes, of the longest message kept in the message object itself.
 const inlineBytes = 64
 
-// newMessage takes a message object from the worker's free list.
+// newMessage takes a message object from the worker's free list, or makes one, and charges its
+// source.
 func (ts *tagState) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
 	w := ts.w
 	var d *TagMessage
@@ -69,7 +70,8 @@ func (ts *tagState) newMessage(from *source, tag Tag, kind messageKind, total in
 	return d
 }
 
-// putMessage takes a message object back with the memory it holds.
+// putMessage frees a message object and the memory that it holds, and takes both off the charge
+// of its source.
 func (ts *tagState) putMessage(d *TagMessage) {
 	n := messageSize
 	if d.desc != nil || d.buf != nil || d.assembly != nil {
@@ -80,7 +82,7 @@ func (ts *tagState) putMessage(d *TagMessage) {
 	}
 	d.from = nil
 	d.sync, d.removed = false, false
-	if d.seen { // a message that was taken, so that it is never mistaken for the next one
+	if d.seen { // the application may still hold d, which must not become another message
 		return
 	}
 	if len(ts.free) < maxFreeMessages {
@@ -88,8 +90,8 @@ func (ts *tagState) putMessage(d *TagMessage) {
 	}
 }
 
-// dropContents gives back the memory behind a message that has not all of it in
-// itself, and returns how much that was.
+// dropContents frees the memory behind a message that does not hold all of its data inline. It
+// returns the number of bytes of that memory that are charged.
 func (ts *tagState) dropContents(d *TagMessage) (n int) {
 	w := ts.w
 	if d.desc != nil {
@@ -106,16 +108,16 @@ func (ts *tagState) dropContents(d *TagMessage) (n int) {
 	return n
 }
 
-// whole implements assemblyOwner.
+// whole implements assemblyOwner: a message that the application has taken is no longer charged.
 func (d *TagMessage) whole() {
 	if d.removed {
 		d.own()
 	}
 }
 
-// own takes a message that the user has off its sender's charge: how long it is kept is
-// not the sender's doing any more, who would have to give way for it. What is on its
-// way of one in fragments is charged until it is all here.
+// own takes a message that the application has taken off the charge of its sender: how long the
+// message is kept is then the application's decision, for which the sender must not be evicted. A
+// message in fragments stays charged until all fragments have arrived.
 func (d *TagMessage) own() {
 	if d.owned {
 		return
@@ -140,16 +142,16 @@ func (d *TagMessage) own() {
 // maxFreeMessages bounds the idle message objects of a worker.
 const maxFreeMessages = 4096
 
-// keeps is the memory that keeping data in desc takes.
+// keeps returns the number of bytes that keeping data in desc takes.
 func keeps(data []byte, desc *uct.AMDesc) int { return max(len(data), desc.Size) }
 
-// maxWaste is how many times its length a message may take that is kept in the
-// transport's memory. A copy of a shorter one costs less than so much memory.
+// maxWaste bounds the transport's memory in which a message is kept, as a multiple of the
+// message's length. A copy of a shorter message costs less than that much memory.
 const maxWaste = 8
 
-// keep stores the bytes of an eager message: in the transport's memory where it
-// lets us keep it and there is not much more of it, in our own otherwise. It
-// reports whether desc is kept.
+// keep stores the bytes of an eager message: in the transport's memory if desc is given and is
+// not larger than maxWaste times the data, otherwise in the message object or in pooled memory.
+// It reports whether desc is kept.
 func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	if desc != nil && desc.Size <= maxWaste*len(data) {
 		d.data, d.desc = data, desc
@@ -167,8 +169,8 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	return false
 }
 
-// lose implements assemblyOwner. A message in the hands of the user stays, and
-// says so when it is received.
+// lose implements assemblyOwner. A message that the application has taken stays; its receive then
+// ends with err.
 func (d *TagMessage) lose(err error) {
 	w, a := d.w, d.assembly
 	if !d.removed {
@@ -181,7 +183,7 @@ func (d *TagMessage) lose(err error) {
 	d.own()
 }
 
-// discardMessage gives up an unexpected message.
+// discardMessage drops an unexpected message.
 func (ts *tagState) discardMessage(d *TagMessage) {
 	w := ts.w
 	ts.removeUnexpected(d)
@@ -195,15 +197,15 @@ func (ts *tagState) discardMessage(d *TagMessage) {
 // claims: check the length before you allocate memory, see Worker.TagPeek.
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
-// release takes a message back from the user.
+// releaseMessage takes a message back from the application.
 func (ts *tagState) releaseMessage(d *TagMessage) {
 	d.removed = false
 	ts.taken.remove(d, arrivalLinks)
 }
 
-// dropMessages gives up the messages nobody has received, those that were taken
-// too. Some are kept in
-// memory of a transport, which must have it back before it is closed.
+// dropMessages drops all messages that were not received, including those that the application
+// has taken. Some are kept in memory of a transport, which must have that memory back before it
+// is closed.
 func (ts *tagState) dropMessages() {
 	w := ts.w
 	for d := ts.oldest(); d != nil; d = ts.oldest() {
@@ -223,14 +225,14 @@ func (ts *tagState) dropMessages() {
 	}
 }
 
-// Messages that have arrived without a receive can be looked at, or taken out and
-// received later. A message that was taken belongs to the user, who receives or
-// discards it; Worker.Close gives up those that are left.
+// Messages that have arrived without a receive can be looked at, or taken out and received later.
+// A message that was taken belongs to the application, which receives or discards it.
+// Worker.Close discards the messages that are left.
 
 // TagPeek looks for the message that a receive of tag and mask would get, and describes it.
-// It does not progress the worker. The length is that of the whole message, even if parts
-// are still to come. Until they have arrived it is the peer's claim, and may be up to 128
-// TiB: check it before you allocate memory.
+// TagPeek does not progress the worker. The length is that of the whole message, even if parts
+// are still to come. Until all parts have arrived the length is the peer's claim, and may be up
+// to 128 TiB: check it before you allocate memory.
 func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 	w.owner.acquire()
 	var info TagRecvInfo
@@ -242,10 +244,10 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 	return info, d != nil
 }
 
-// TagTake takes out the message that a receive of tag and mask would get, without progress:
-// no receive will match it any more. It must be received or discarded. Its memory is the
-// application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES once the message
-// is complete.
+// TagTake takes out the message that a receive of tag and mask would get, without progress: no
+// receive will match that message any more. The application must receive or discard the message.
+// The memory of the message is the application's until then, and no longer counts for
+// UCX_MAX_UNEXP_BYTES once the message is complete.
 func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	w.owner.acquire()
 	d := w.tag.probe(tag, mask)
@@ -259,7 +261,8 @@ func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	return d, d != nil
 }
 
-// probe finds the message that a receive would get.
+// probe returns the message that a receive with tag and mask would get, nil if there is none or
+// tagged messages are off.
 func (ts *tagState) probe(tag, mask Tag) *TagMessage {
 	if !ts.on {
 		return nil
@@ -267,9 +270,9 @@ func (ts *tagState) probe(tag, mask Tag) *TagMessage {
 	return ts.findUnexpected(tag, mask)
 }
 
-// Recv receives the message, as Worker.TagRecv does. The message must not be used
-// afterwards, unless the parameters were refused or OpForceImmediate gave
-// ucs.ErrNoResource: then it is still the caller's.
+// Recv receives the message, as Worker.TagRecv does. The message must not be used afterwards,
+// unless the parameters were refused or OpForceImmediate gave ucs.ErrNoResource: then the message
+// is still the caller's.
 func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	if d.missing() {
 		return nil, errMissing("TagMessage.Recv", d == nil)
@@ -305,8 +308,8 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 
 var errNoMessage = fmt.Errorf("ucp: the message was received or discarded before: %w", ucs.ErrInvalidParam)
 
-// Discard drops the message. Its sender sees success. The message must not be used
-// afterwards; a second Discard does nothing.
+// Discard drops the message. The sender sees success. The message must not be used afterwards; a
+// second Discard does nothing.
 func (d *TagMessage) Discard() {
 	if d.missing() {
 		return
@@ -319,7 +322,7 @@ func (d *TagMessage) Discard() {
 	w.owner.release()
 }
 
-// discardTaken gives up a message that was in the hands of the user.
+// discardTaken drops a message that the application has taken.
 func (ts *tagState) discardTaken(d *TagMessage) {
 	w := ts.w
 	ts.releaseMessage(d)
@@ -329,7 +332,7 @@ func (ts *tagState) discardTaken(d *TagMessage) {
 		a := d.assembly
 		ts.putMessage(d)
 		a.dropPieces()
-		a.owner, a.discard = nil, true // the rest is only counted
+		a.owner, a.discard = nil, true // later fragments are only counted
 		a.check(w)
 	case messageRndv:
 		was := w.accounts.offerSource
@@ -345,7 +348,7 @@ func (ts *tagState) discardTaken(d *TagMessage) {
 	}
 }
 
-// forgoOffer lets the sender of a message go on that nobody will fetch.
+// forgoOffer tells the sender of an offer that its request is done, without fetching the data.
 func (ts *tagState) forgoOffer(h *proto.RndvRTS) {
 	w := ts.w
 	if ep := w.endpoints.Get(uint64(h.EpID)); ep != nil && ep.err == nil {

@@ -25,14 +25,14 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		if d := w.tag.alone; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
 			w.stats.TagRecvs++
 			w.tag.alone = nil
-			w.owner.gate |= gateInside // its sender may be told, who may be here
+			w.owner.gate |= gateInside // take may acknowledge the message to its sender, which may be this worker
 			err := w.tag.take(d, buf, p)
 			w.owner.release()
 			return nil, err
 		}
 		return w.tag.tagRecvOn(tag, mask, buf, p)
 	}
-	r := w.pool.freeRequests // postPlain, without another call
+	r := w.pool.freeRequests // as postPlain, without another call
 	w.pool.freeRequests = r.next
 	w.pool.idleRequests--
 	r.state = stateRecv | stateExpect
@@ -54,7 +54,8 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	return r, nil
 }
 
-// tagRecvOn is tagRecv for who has taken his turn, if the worker is one that is shared.
+// tagRecvOn is tagRecv for a caller that has acquired the worker in ThreadModeMulti, and has not
+// in other modes.
 func (ts *tagState) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ts.w
 	if !w.owner.multi {
@@ -65,7 +66,7 @@ func (ts *tagState) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Req
 	return r, err
 }
 
-// take receives a message that is here whole, without a request.
+// take receives a message that has arrived whole, without a request.
 func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 	w := ts.w
 	if len(d.data) > len(buf) {
@@ -84,11 +85,11 @@ func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error
 	return err
 }
 
-// postPlain posts a receive that asks for nothing unusual, and that no message waits for.
+// postPlain posts a receive without special parameters that no unexpected message matches.
 func (ts *tagState) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request {
 	w := ts.w
 	r := w.pool.freeRequests
-	w.pool.freeRequests = r.next // getRequest, less what is set here or in the queue
+	w.pool.freeRequests = r.next // as getRequest, without what is set here or in the queue
 	w.pool.idleRequests--
 	r.state = stateRecv | stateExpect
 	r.setLife(lifeInFlight)
@@ -102,7 +103,7 @@ func (ts *tagState) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Requ
 	return r
 }
 
-// tagRecv is TagRecv in general.
+// tagRecv is TagRecv for all cases: if another goroutine owns the worker, the call is delegated.
 func (ts *tagState) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ts.w
 	if !w.owner.tryAcquire() {
@@ -123,7 +124,7 @@ func (ts *tagState) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*
 		return nil, w.lacks("TagRecv", FeatureTag)
 	}
 	if w.pool.freeRequests == nil && w.pool.promised == nil {
-		w.pool.idle(w.pool.nextRequest()) // now: its hook may receive, or send a message that matches
+		w.pool.idle(w.pool.nextRequest()) // before matching: the RequestInit hook may receive, or send a message that matches
 	}
 	d := ts.findUnexpected(tag, mask)
 	switch plain := p == nil || p.plainRecv(); {
@@ -160,7 +161,7 @@ func (ts *tagState) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams,
 	return ts.recvResult(r, p)
 }
 
-// cancelPosted ends a receive that has not been matched.
+// cancelPosted cancels a receive that no message has matched, or a receive of a stream.
 func (ts *tagState) cancelPosted(r *Request) {
 	switch {
 	case r.state&stateDone != 0:
@@ -172,7 +173,7 @@ func (ts *tagState) cancelPosted(r *Request) {
 	}
 }
 
-// cancelReceives ends the posted receives.
+// cancelReceives cancels all posted receives.
 func (ts *tagState) cancelReceives() {
 	for i := range ts.exact {
 		for r := ts.exact[i].head; r != nil; r = ts.exact[i].head {
@@ -184,7 +185,7 @@ func (ts *tagState) cancelReceives() {
 	}
 }
 
-// useRecv makes the request of a receive.
+// useRecv checks the parameters of a receive and makes its request.
 func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 	w := ts.w
 	if !ts.on {
@@ -209,7 +210,8 @@ func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 	return r, nil
 }
 
-// recvResult is result for receives: it also tells what an immediate one got.
+// recvResult is result for receives. It also fills in TagInfo if the receive has finished in the
+// call with success.
 func (ts *tagState) recvResult(r *Request, p *RequestParams) (*Request, error) {
 	info := r.info
 	req, err := r.result()
@@ -219,7 +221,7 @@ func (ts *tagState) recvResult(r *Request, p *RequestParams) (*Request, error) {
 	return req, err
 }
 
-// receive gives an unexpected message to a receive.
+// receive passes an unexpected message to a receive.
 func (ts *tagState) receive(r *Request, d *TagMessage) {
 	w := ts.w
 	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
@@ -256,7 +258,7 @@ func (ts *tagState) deliver(r *Request, tag Tag, data []byte) {
 		r.finish(ucs.ErrMessageTruncated)
 	case r.data.class != DatatypeContig:
 		r.finish(r.data.unpackAt(data, 0))
-	default: // all that finish does for such a receive
+	default: // the same as finish, for a contiguous receive
 		copyMessage(r.data.buf, data)
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
@@ -268,7 +270,8 @@ func (ts *tagState) deliver(r *Request, tag Tag, data []byte) {
 	}
 }
 
-// delivered is leave for deliver, with little else than the callback.
+// delivered is deliverResult for deliver, with a short path for receives that have nothing but a
+// callback.
 func (ts *tagState) delivered(r *Request) {
 	fn := r.onTagRecv
 	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched|stateUser) != 0 {
@@ -280,9 +283,9 @@ func (ts *tagState) delivered(r *Request) {
 	r.w.callRecv(fn, r, nil, r.info, r.userData)
 }
 
-// onEagerOnly is the handler of messages that come whole. It is a function
-// literal, not a method, because calling a method value costs a second call. It is made
-// where it is written: in a copy of it, in a caller, the compiler puts nothing in line.
+// onEagerOnly returns the handler of messages in one packet. The handler is a function literal,
+// not a method, because a call of a method value costs a second call. onEagerOnly is not inlined,
+// because in an inlined copy of the literal the compiler would inline nothing.
 //
 //go:noinline
 func (ts *tagState) onEagerOnly() uct.AMHandler {
@@ -292,7 +295,7 @@ func (ts *tagState) onEagerOnly() uct.AMHandler {
 		if err != nil {
 			return w.logMalformed(err)
 		}
-		r := ts.matchFirst(Tag(h.Tag)) // matchExpected, without another call
+		r := ts.matchFirst(Tag(h.Tag)) // as matchExpected, without another call
 		if r == nil {
 			r = ts.searchExpected(Tag(h.Tag))
 		}
@@ -305,8 +308,7 @@ func (ts *tagState) onEagerOnly() uct.AMHandler {
 	}
 }
 
-// onEagerSyncOnly receives a message that came whole and whose sender waits for
-// the match.
+// onEagerSyncOnly receives a message in one packet whose sender waits for the match.
 func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	w := ts.w
 	h, payload, err := proto.ParseEagerSyncOnly(data)
@@ -315,7 +317,7 @@ func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDe
 	}
 	from := w.accounts.sourceOf(src)
 	if r := ts.matchExpected(Tag(h.Tag)); r != nil {
-		ts.deliver(r, Tag(h.Tag), payload) // its callback may end the connection
+		ts.deliver(r, Tag(h.Tag), payload) // the callback may end the connection
 		ts.sendSyncAck(from, h.EpID, h.ReqID)
 		return nil
 	}
@@ -326,8 +328,8 @@ func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDe
 	return err
 }
 
-// keepMessage stores a whole message until it is received. The error is the
-// handler's result.
+// keepMessage stores a whole message until it is received. The error is the result of the
+// transport's handler: ucs.InProgress if desc is kept.
 func (ts *tagState) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
 	w := ts.w
 	p, need := from.charged, messageSize+len(payload)
@@ -338,7 +340,7 @@ func (ts *tagState) keepMessage(from *source, tag Tag, payload []byte, desc *uct
 		p = from.charged
 	}
 	w.stats.Unexpected++
-	if n := len(ts.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // the same, without other calls
+	if n := len(ts.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // as newMessage, keep and addUnexpected, without calls
 		d := ts.free[n-1]
 		ts.free = ts.free[:n-1]
 		d.from, d.tag, d.kind, d.total = from, tag, messageEager, len(payload)
@@ -373,8 +375,7 @@ func (ts *tagState) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc)
 	return err
 }
 
-// onEagerSyncFirst receives the first fragment of a message whose sender waits
-// for the match.
+// onEagerSyncFirst receives the first fragment of a message whose sender waits for the match.
 func (ts *tagState) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	w := ts.w
 	h, payload, err := proto.ParseEagerSyncFirst(data)
@@ -390,8 +391,8 @@ func (ts *tagState) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMD
 	return err
 }
 
-// firstFragment matches a message. It returns the unexpected message if there
-// is no receive for it, and the handler's result.
+// firstFragment matches a message in fragments. It returns the unexpected message, nil if a
+// receive has matched, and the result of the transport's handler.
 func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
 	w := ts.w
 	a := w.eager.assemblies[taggedKey(h.MsgID)]
@@ -424,7 +425,7 @@ func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []b
 		}
 		return nil, err
 	}
-	if a.discard { // to make room
+	if a.discard { // given up by charge to make room
 		return nil, w.logMalformed(ucs.ErrExceedsLimit)
 	}
 	w.stats.Unexpected++
@@ -434,7 +435,7 @@ func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []b
 	return d, a.add(from, 0, payload)
 }
 
-// onEagerMiddle receives a later fragment.
+// onEagerMiddle receives a later fragment of a message.
 func (ts *tagState) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := ts.w
 	h, payload, err := proto.ParseEagerMiddle(data)
@@ -457,11 +458,11 @@ func (ts *tagState) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) e
 }
 
 // The cancellation of a receive that a message in fragments has matched, while some of the
-// fragments are missing. The message is detached from the receive: what has arrived is
-// copied out of the receive's buffer into memory of the worker, charged to the connection
-// that brought it, and the receive ends with ucs.ErrCanceled. The rest is added as it
-// arrives. When the message is whole it is matched again, as if it had arrived at that
-// moment: it goes to the oldest posted receive that takes its tag, or to the end of the
+// fragments are missing. The message is detached from the receive. What has arrived is copied out
+// of the receive's buffer into memory of the worker, which is charged to the connection that
+// began the message, and the receive ends with ucs.ErrCanceled. Further fragments are
+// added as they arrive. When the message is whole it is matched again, as if it had arrived at
+// that moment: it goes to the oldest posted receive that takes its tag, or to the end of the
 // unexpected queue.
 //
 //	posted ──► matched ──► done
@@ -469,22 +470,22 @@ func (ts *tagState) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) e
 //	   │          └──► detached ──► whole ──► matched, or unexpected
 //	   └──► canceled         └──► lost with its connection
 //
-// The fragments that a sender sends over one lane come in order, so no later message of
-// that lane is here before the message is whole: the order of the sender's messages is kept.
-// Until then no receive can match it, so that one that will never be whole, because its
-// sender has died, does not keep a receive from later messages of the same tag.
+// The fragments that a sender sends over one lane arrive in order. So no later message of that
+// lane arrives before the detached message is whole, and the order of the sender's messages is
+// kept. Until then no receive can match the detached message. A message that will never be whole,
+// because its sender has died, therefore does not keep a receive from later messages with the
+// same tag.
 //
-// A detached message is not acknowledged a second time to a sender that waits for the
-// match.
+// A detached message is not acknowledged a second time to a sender that waits for the match.
 
 // Cancel requests the end of an operation. The operation either completes or ends with
-// ucs.ErrCanceled, and its callback runs. No message is lost: either this receive gets it,
-// or a later one.
+// ucs.ErrCanceled, and the callback of the operation runs. No message is lost: either this
+// receive gets it, or a later one.
 //
-// A tagged receive that no message has matched is canceled in the call, as in C UCX. So is
-// a receive that has matched a message of several packets of which some are still to come:
-// the data that has arrived is moved out of its buffer, and when the message is complete it
-// goes to another receive, as if it had arrived then. The sender does not notice.
+// A tagged receive that no message has matched is canceled in the call, as in C UCX. So is a
+// receive that has matched a message of several packets of which some are still to come: the data
+// that has arrived is moved out of the receive's buffer, and when the message is complete it goes
+// to another receive, as if the message had arrived then. The sender does not notice.
 //
 // A receive goes on, and ends with the message or with the endpoint, in these cases: its
 // message is fetched from the sender (rendezvous), so that the peer or a device may be
@@ -521,9 +522,9 @@ func (ts *tagState) cancel(r *Request) {
 	}
 }
 
-// cancelMatched ends the receive of a message in fragments of which some are missing, by
-// detaching the message. A receive of another message is left alone: data may be written
-// to its buffer by the peer, or by a device.
+// cancelMatched cancels the receive of a message in fragments of which some are missing, by
+// detaching the message. A receive of another message is left alone, because the peer or a device
+// may be writing data to its buffer.
 func (ts *tagState) cancelMatched(r *Request) {
 	w := ts.w
 	a := w.eager.assemblies[taggedKey(r.msgID)]
@@ -531,14 +532,14 @@ func (ts *tagState) cancelMatched(r *Request) {
 	case a == nil || a.req != r:
 	case ts.detach(a):
 		r.finish(ucs.ErrCanceled)
-	case a.list == &w.accounts.unnamed.fragments && !w.eager.hasSenders(): // nothing will come any more
+	case a.list == &w.accounts.unnamed.fragments && !w.eager.hasSenders(): // no fragment will arrive any more
 		w.eager.orphanMessages(&w.accounts.unnamed.fragments)
 	}
 }
 
-// detach takes the message away from its receive, and reports whether it did. It does
-// not where what has arrived cannot be read back, as from a generic datatype, or where
-// there is no room for it: no other message has to give way.
+// detach detaches the message from its receive, and reports whether it did. It does not if what
+// has arrived cannot be read back, as from a generic datatype, or if the account has no room for
+// the copy: nothing is evicted for a cancellation.
 func (ts *tagState) detach(a *assembly) bool {
 	w := ts.w
 	r, from := a.req, a.charged
@@ -560,18 +561,18 @@ func (ts *tagState) detach(a *assembly) bool {
 	return true
 }
 
-// detachedMessage is a message that was detached from its receive, and is not whole.
+// detachedMessage is a message that was detached from its receive and is not whole.
 type detachedMessage TagMessage
 
 var _ assemblyOwner = (*detachedMessage)(nil)
 
-// message makes it a message like others, in no list.
+// message removes the message from the detached list and returns it as a TagMessage in no list.
 func (d *detachedMessage) message() *TagMessage {
 	d.w.tag.detached.remove((*TagMessage)(d), arrivalLinks)
 	return (*TagMessage)(d)
 }
 
-// whole implements assemblyOwner: the message is matched.
+// whole implements assemblyOwner: the message is matched again.
 func (d *detachedMessage) whole() {
 	w, m := d.w, d.message()
 	m.assembly.owner = m
@@ -583,7 +584,7 @@ func (d *detachedMessage) whole() {
 	w.tag.addUnexpected(m)
 }
 
-// lose implements assemblyOwner.
+// lose implements assemblyOwner: the message is dropped.
 func (d *detachedMessage) lose(error) {
 	w, m := d.w, d.message()
 	w.eager.discard(m.assembly)

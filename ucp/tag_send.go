@@ -6,8 +6,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// tagFamily is tagged messages: sends that carry a label, and receives that ask for
-// labels.
+// tagFamily is the family of tagged messages: each send carries a tag, and each receive asks for
+// tags.
 type tagFamily struct{ noFamily }
 
 func (tagFamily) about() familyInfo { return familyInfo{name: "tag", features: FeatureTag} }
@@ -23,26 +23,26 @@ func (tagFamily) handlers(w *Worker) []handler {
 	}
 }
 
-// What belongs to the calls.
+// Flags and parameters that the calls take.
 var (
 	callTagSend = callRule{"a tagged send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 	callTagRecv = callRule{"a tagged receive", accessFlags, paramBuffer | paramOnTagRecv | paramTagInfo | paramMemoryType}
 )
 
-// tagState is what a worker keeps for tagged messages.
+// tagState is the state of a worker for tagged messages.
 type tagState struct {
 	tagMatcher
-	on       bool          // they may be used
-	taken    messageList   // messages in the hands of the user
-	detached messageList   // messages that are not whole and whose receives were canceled
-	free     []*TagMessage // idle objects
+	on       bool          // tagged messages may be used
+	taken    messageList   // messages that the application has taken
+	detached messageList   // incomplete messages whose receives were canceled
+	free     []*TagMessage // idle message objects
 	w        *Worker
 }
 
 func (tagFamily) start(w *Worker) { w.tag.on, w.tag.spread = true, newTagSpread() }
 func (tagFamily) halt(w *Worker)  { w.tag.on = false }
 
-// stop ends the posted receives and gives up the messages nobody has received.
+// stop cancels the posted receives and drops the messages that were not received.
 func (tagFamily) stop(w *Worker) error {
 	w.tag.cancelReceives()
 	w.tag.dropMessages()
@@ -50,7 +50,7 @@ func (tagFamily) stop(w *Worker) error {
 	return nil
 }
 
-// evict gives up the messages that came over a connection.
+// evict drops the unexpected messages that came over a connection.
 func (tagFamily) evict(s *source, _ error) {
 	w := s.w
 	w.tag.list()
@@ -59,7 +59,8 @@ func (tagFamily) evict(s *source, _ error) {
 	}
 }
 
-// count derives the number of sends, and of receives that were posted.
+// count derives the number of tagged sends from the other counters, and adds the receives that
+// were posted.
 func (tagFamily) count(w *Worker, s *Stats) {
 	s.TagRecvs += w.tag.sn
 	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends - s.AMSends - s.StreamSends
@@ -115,7 +116,7 @@ func tagFirst(r *Request) proto.EagerFirst {
 
 func offerTag(r *Request) (proto.RndvOp, uint64) { return proto.RndvTag, uint64(r.tag) }
 
-// configure makes the decision tables.
+// configure makes the endpoint configuration's decision tables for tagged messages.
 func (tagFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	c.tag.plain = proto.NewMessageTables(in, proto.MessageForm{
 		Op: "tagged message by ucp_tag_send*", Only: tagForm.only.size, First: tagForm.first.size, Short: true,
@@ -130,7 +131,8 @@ func (tagFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	c.short = maxShort(c.tag.plain)
 }
 
-// explain returns the tables for contiguous memory.
+// explain returns the decision tables for contiguous memory, and for mapped memory if the peer
+// may map memory of this process.
 func (tagFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 	list := []proto.TableInfo{
 		c.tag.plain.Explain(proto.DataContig, 0),
@@ -161,7 +163,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		w.owner.release()
 		return r, err
 	}
-	r := w.pool.spare // sendShort, without another call
+	r := w.pool.spare // as sendShort, without another call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -173,8 +175,8 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	return r, err
 }
 
-// TagSendSync is like TagSend, but the request is done when the receiver has matched the
-// message; its data may still be on the way. It always returns a request.
+// TagSendSync is like TagSend, but the request is done when the receiver has matched the message;
+// its data may still be on the way. TagSendSync always returns a request.
 func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.TagSendSync", ep == nil)
@@ -182,7 +184,8 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 	return ep.w.tag.tagSend(ep, tag, buf, p, &tagSyncForm, stateNoImm)
 }
 
-// tagSend is the call of a send of any kind.
+// tagSend is TagSend and TagSendSync for all cases: if another goroutine owns the worker, the
+// call is delegated.
 func (ts *tagState) tagSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
@@ -200,7 +203,7 @@ func startTagSend(c *call) (*Request, error) {
 	return c.ep.beginTagSend(c.tag, c.buf, c.p, c.form, c.state)
 }
 
-// beginTagSend starts a send of any kind.
+// beginTagSend starts a send of any kind. The caller owns the worker.
 func (ep *Endpoint) beginTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	if form == &tagForm && len(buf) <= int(ep.short) && (p == nil || p.plainSend()) {
 		return ep.sendShort(tag, buf, p)
@@ -208,10 +211,11 @@ func (ep *Endpoint) beginTagSend(tag Tag, buf []byte, p *RequestParams, form *me
 	return ep.w.tag.describeTagSend(ep, tag, buf, p, form, flags)
 }
 
-// sendShort sends a short message by one call of the transport, if it takes it now.
+// sendShort sends a short message by one call of the transport, if the transport takes the
+// message now.
 func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	r := w.pool.spare // used only if the send goes on after the call
+	r := w.pool.spare // used only if the send is still in flight after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -220,10 +224,11 @@ func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, 
 	return ep.sentShort(err, tag, buf, p)
 }
 
-// sentShort goes on where the transport has not taken it, or not sent it yet.
+// sentShort continues a short send for which the transport has returned err: ucs.InProgress if
+// the message is not sent yet, another error if the transport has not taken it.
 func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
+		return ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0) // queues the message, or returns the error of the call
 	}
 	return ep.shortGoes(&tagForm, p), nil
 }
@@ -240,8 +245,8 @@ func (ts *tagState) describeTagSend(ep *Endpoint, tag Tag, buf []byte, p *Reques
 	return ep.sendMessage(r, form, p.flags())
 }
 
-// A synchronous send is over when the receiver's acknowledgement is here; a
-// rendezvous is acknowledged by its own messages.
+// A synchronous send is complete when the receiver's acknowledgement has arrived. A rendezvous is
+// acknowledged by its own messages.
 
 // syncAck tells the sender of a synchronous message that it was matched.
 type syncAck struct{ answer }
@@ -254,8 +259,9 @@ func (syncAck) pack(r *Request, dst []byte) int {
 	return proto.EagerSyncAck{ReqID: proto.RequestID(r.peerID)}.Put(dst)
 }
 
-// sendSyncAck acknowledges a synchronous message over the endpoint the sender
-// named, which from pays for if it has to wait. If that is gone nobody waits for it.
+// sendSyncAck acknowledges a synchronous message over the endpoint that the sender named. An
+// acknowledgement that has to wait is charged to from. If the endpoint is gone, the
+// acknowledgement is dropped, because nothing waits for it.
 func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.RequestID) {
 	w := ts.w
 	ep := w.endpoints.Get(uint64(id))
@@ -269,7 +275,7 @@ func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.Req
 	ep.w.replies.answer(ep, r, answerSync, from)
 }
 
-// onEagerSyncAck is told that a synchronous message was matched.
+// onEagerSyncAck receives the acknowledgement that a synchronous message was matched.
 func (ts *tagState) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := ts.w
 	h, err := proto.ParseEagerSyncAck(data)
@@ -288,12 +294,12 @@ func (ts *tagState) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) 
 	return nil
 }
 
-// offers takes the offers of tagged messages.
+// offers returns the handler of offers of tagged messages.
 func (tagFamily) offers(w *Worker) (proto.RndvOp, offerHandler) {
 	return proto.RndvTag, w.tag.onTagOffer
 }
 
-// onTagOffer matches an offer with a receive, or keeps it until there is one.
+// onTagOffer matches an offer with a receive, or keeps the offer until there is one.
 func (ts *tagState) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) error {
 	w := ts.w
 	tag := Tag(h.Header)
@@ -302,7 +308,7 @@ func (ts *tagState) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) 
 		return nil
 	}
 	if n := len(key); n == proto.MinRkeySize || n > maxOfferKey {
-		key = nil // it opens nothing, or nothing that is mapped
+		key = nil // the key opens nothing, or nothing that is mapped
 	}
 	from := w.accounts.sourceOf(src)
 	if err := w.accounts.charge(from, messageSize+len(key)); err != nil {
@@ -318,10 +324,10 @@ func (ts *tagState) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) 
 	return nil
 }
 
-// maxOfferKey bounds the key that is kept with an offer.
+// maxOfferKey is the length, in bytes, of the longest key that is kept with an offer.
 const maxOfferKey = 2048
 
-// fetchTagged gets the data of an offer that a receive has matched.
+// fetchTagged fetches the data of an offer that a receive has matched.
 func (ts *tagState) fetchTagged(r *Request, h *proto.RndvRTS, key []byte) {
 	w := ts.w
 	r.info = TagRecvInfo{SenderTag: Tag(h.Header), Length: h.Size}
