@@ -17,8 +17,8 @@ import (
 // ownAddress is the address of a worker.
 type ownAddress struct {
 	w         *Worker
-	described proto.WorkerAddress // what packAddress has found
-	address   Address             // that, packed for peers
+	described proto.WorkerAddress // address that packAddress has described
+	address   Address             // described, packed for peers, with the worker's token
 }
 
 // Address is a packed worker address. A peer, in Go or C, needs it to reach the worker; the
@@ -74,8 +74,8 @@ func (a Address) UID() (uint64, error) {
 	return p.UUID, nil
 }
 
-// packAddress describes the worker and packs its address, anew if an interface
-// has another address than before.
+// packAddress describes the worker and packs its address. It does so again only if the address of
+// an interface has changed, or an interface has failed.
 func (oa *ownAddress) packAddress() error {
 	w := oa.w
 	if oa.address != nil && !slices.ContainsFunc(w.ifaces, (*iface).moved) {
@@ -97,20 +97,20 @@ func (oa *ownAddress) packAddress() error {
 	return nil
 }
 
-// moved reports whether the interface has another address than the worker's has
-// for it.
+// moved reports whether the interface's address or its failure state differs from what the worker's
+// address was packed with.
 func (i *iface) moved() bool {
 	return i.withdrawn != i.failed() || !bytes.Equal(i.published, i.uct.Address())
 }
 
-// failed reports whether the interface has come to an end by itself: nobody reaches it.
+// failed reports whether the interface has failed by itself, so that peers cannot reach it.
 func (i *iface) failed() bool {
 	f, ok := i.uct.(uct.Failer)
 	return ok && f.Failed() != nil
 }
 
-// describe lists the interfaces that peers may use. Interfaces of one device and
-// domain share an entry.
+// describe returns an address of the worker with the interfaces for which use returns true and
+// which have not failed. Interfaces of one device and domain share an entry.
 func (oa *ownAddress) describe(use func(*iface) bool) proto.WorkerAddress {
 	a := oa.emptyAddress()
 	at := make(map[string]int)
@@ -126,13 +126,13 @@ func (oa *ownAddress) describe(use func(*iface) bool) proto.WorkerAddress {
 			at[key] = k
 			a.Devices = append(a.Devices, i.deviceEntry(dev))
 		}
-		a.Devices[k].Ifaces = append(a.Devices[k].Ifaces, i.entry(bytes.Clone(i.uct.Address()))) // it may change
+		a.Devices[k].Ifaces = append(a.Devices[k].Ifaces, i.entry(bytes.Clone(i.uct.Address()))) // copied, because it may change
 	}
 	return a
 }
 
-// listed are the interfaces as an address lists them: by component, posix before sysv. Between
-// two that are otherwise equal a peer takes the first, also one of C UCX.
+// listed returns the interfaces in the order of an address: by component, posix before sysv. Of two
+// interfaces that are otherwise equal a peer takes the first, also a peer of C UCX.
 func (oa *ownAddress) listed() []*iface {
 	w := oa.w
 	return slices.SortedStableFunc(slices.Values(w.ifaces), func(a, b *iface) int {
@@ -140,7 +140,8 @@ func (oa *ownAddress) listed() []*iface {
 	})
 }
 
-// deviceEntry is the interface's device in an address, and entry the interface.
+// deviceEntry returns the entry of the interface's device in an address. entry returns that of the
+// interface.
 func (i *iface) deviceEntry(addr []byte) proto.AddressDevice {
 	return proto.AddressDevice{
 		MD:       uint8(i.md),
@@ -154,8 +155,8 @@ func (i *iface) entry(addr []byte) proto.AddressIface {
 	return proto.AddressIface{Transport: i.id, Attr: i.w.own.publish(i), RscIndex: i.index, Addr: addr}
 }
 
-// publishedSeg is the longest message that peers are told of, in an address that can tell
-// it (ucp_address_iface_seg_size in src/ucp/wireup/address.c).
+// publishedSeg returns the length of the longest message that is published in an address, 0 if the
+// address version cannot express it (ucp_address_iface_seg_size in src/ucp/wireup/address.c).
 func (oa *ownAddress) publishedSeg(a *uct.IfaceAttr) int {
 	w := oa.w
 	switch {
@@ -169,7 +170,7 @@ func (oa *ownAddress) publishedSeg(a *uct.IfaceAttr) int {
 	return a.AM.MaxShort
 }
 
-// addressName is what UCX_ADDRESS_DEBUG_INFO puts into addresses.
+// addressName returns the debug name of the worker that UCX_ADDRESS_DEBUG_INFO puts into addresses.
 func (s *settings) addressName() string {
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%s:%d", host, os.Getpid())
@@ -193,7 +194,8 @@ func (oa *ownAddress) publish(i *iface) proto.IfaceAttr {
 	return a
 }
 
-// emptyAddress is the address in messages that need none: who sends, no devices.
+// emptyAddress returns the address for messages that need none: it identifies the sender, and has
+// no devices.
 func (oa *ownAddress) emptyAddress() proto.WorkerAddress {
 	w := oa.w
 	s := &w.ctx.settings
@@ -205,10 +207,10 @@ func (oa *ownAddress) emptyAddress() proto.WorkerAddress {
 	return a
 }
 
-// Second addresses of devices (uct.DualStack). An endpoint goes by one where its peer is not
-// reached otherwise, and tells the peer of it, which would not find the way back. Worker
-// addresses have them behind all others, if at all, as the first of several equal ways is
-// taken.
+// Second addresses of devices (uct.DualStack). An endpoint uses a second address if its peer cannot
+// be reached otherwise. It then sends the peer that address, because the peer would not find the
+// reverse path. Worker addresses have second addresses, if any, behind all others, because a peer
+// takes the first of several equal ways.
 
 // dualStack reports whether a device may have a second address.
 func (oa *ownAddress) dualStack() bool {
@@ -219,7 +221,7 @@ func (oa *ownAddress) dualStack() bool {
 	})
 }
 
-// addSecond lists the second addresses that are for every peer.
+// addSecond adds the second addresses that are published to every peer.
 func (oa *ownAddress) addSecond(a *proto.WorkerAddress, use func(*iface) bool) {
 	w := oa.w
 	for _, i := range w.ifaces {
@@ -238,7 +240,7 @@ func (oa *ownAddress) addSecond(a *proto.WorkerAddress, use func(*iface) bool) {
 	}
 }
 
-// addEntry lists the interface at another address, unless that is listed.
+// addEntry adds the interface at another address to a, unless a has that entry.
 func (i *iface) addEntry(a *proto.WorkerAddress, at uct.ReachableParams) {
 	listed := false
 	a.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
@@ -250,11 +252,11 @@ func (i *iface) addEntry(a *proto.WorkerAddress, at uct.ReachableParams) {
 	}
 	d := i.deviceEntry(at.DeviceAddr)
 	d.Ifaces = []proto.AddressIface{i.entry(at.IfaceAddr)}
-	a.Devices = append(slices.Clip(a.Devices), d) // which may be the worker's
+	a.Devices = append(slices.Clip(a.Devices), d) // clipped, because the list may be the worker's own
 }
 
-// addOther lists the lane's interface where the peer reaches it, if that is another address
-// than its own.
+// addOther adds the lane's interface at the address where the peer reaches it, if that differs from
+// the interface's own.
 func (l *lane) addOther(a *proto.WorkerAddress) {
 	if m, ok := l.uct.(uct.Multihomed); ok {
 		if at, other := m.InterfaceAddr(); other {
@@ -263,7 +265,7 @@ func (l *lane) addOther(a *proto.WorkerAddress) {
 	}
 }
 
-// wireupAddress is the worker's address for the endpoint's peer.
+// wireupAddress returns the worker's address for the endpoint's peer.
 func (ws *wireupState) wireupAddress(ep *Endpoint) proto.WorkerAddress {
 	a := ep.w.own.described
 	for k := range ep.lanes {

@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Two ways to end: Close releases at once, Shutdown lets what was started before
-// leave first. Close after a Shutdown that was given up ends that too.
+// There are two ways to close: Close releases at once; Shutdown lets the operations that were
+// started before complete first. A Close after a canceled Shutdown ends that Shutdown's close too.
 
 var (
 	_ io.Closer = (*Context)(nil)
@@ -90,7 +90,7 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 }
 
 func (w *Worker) leave(ctx context.Context, c *call) error {
-	defer func() { // a callback may panic, or end the goroutine
+	defer func() { // deferred, because a callback may panic or end the goroutine
 		if w.owner.multi {
 			w.owner.waitShared()
 		}
@@ -104,7 +104,8 @@ func (w *Worker) leave(ctx context.Context, c *call) error {
 	return w.stopWaiting(ctx)
 }
 
-// stopWaiting cancels what the closes of the endpoints wait for, and says how much that is.
+// stopWaiting cancels the operations that the closes of the endpoints wait for. It returns an error
+// with the numbers of endpoints and operations.
 func (w *Worker) stopWaiting(ctx context.Context) error {
 	w.owner.acquire()
 	endpoints, operations := w.endpoints.Len(), int32(0)
@@ -116,8 +117,8 @@ func (w *Worker) stopWaiting(ctx context.Context) error {
 	return fmt.Errorf("ucp: worker %s: %d endpoints are left, %d operations that their peers have not answered are canceled: %w", w.name, endpoints, operations, ctx.Err())
 }
 
-// startLeaving closes all endpoints. Peers open no new ones until the wait has ended, or
-// it might not.
+// startLeaving starts the close of all endpoints. Peers cannot open new endpoints until the wait
+// has ended, as otherwise the wait might not end.
 func startLeaving(c *call) (*Request, error) {
 	w := c.w
 	w.shuttingDown++
@@ -130,7 +131,7 @@ func startLeaving(c *call) (*Request, error) {
 				ep.report(life.Leave, nil)
 			default:
 				if req, err := ep.w.ends.startClosing(ep, life.Leave, nil); err == nil {
-					req.free() // goes on, and nobody needs to know how it ends
+					req.free() // the close continues, and its result is not needed
 				}
 			}
 		})

@@ -13,11 +13,12 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Connections by socket address. The client knows where the server listens; a connection
-// manager (uct.ConnManager) carries what the two say to each other first (proto.CMData),
-// and afterwards nothing but the end. The lanes that they agree on that way are of the
-// device that the connection goes over. By them the server then names all that it has,
-// and they agree on better ones, as C does with UCX_CM_USE_ALL_DEVICES=y:
+// Connections by socket address. The client knows the socket address that the server listens on. A
+// connection manager (uct.ConnManager) carries the first data that the two sides exchange
+// (proto.CMData), and afterwards nothing but the end of the connection. The first lanes, agreed on
+// by that data, use the device that the connection goes over. Over these lanes the server then
+// names all of its resources, and the two sides agree on better lanes, as C UCX does with
+// UCX_CM_USE_ALL_DEVICES=y:
 //
 //	client                              server
 //	   data: ends of its lanes ──►         the application accepts
@@ -28,29 +29,29 @@ import (
 //	                        ◄── REPLY: the other ends
 //	   ACK ──►
 //
-// Operations wait until that is over. Lanes that are chosen again are kept; the first one
-// for messages carries the wireup messages. In the other mode there are no messages behind
-// the notification. Closing ends the connection of the manager when all is flushed, and
-// is over when the peer has ended its side.
+// Operations wait until this exchange is over. Lanes that are chosen again are kept. The first lane
+// for messages carries the wireup messages. With UCX_CM_USE_ALL_DEVICES=n there are no messages
+// after the notification. A close ends the manager's connection when everything is flushed. The
+// close is over when the peer has ended its side.
 
-// connection is what an endpoint has that a manager has made.
+// connection is the state of an endpoint that a connection manager has made.
 type connection struct {
-	uct    uct.ConnEndpoint // nil before there is one, and after the end
+	uct    uct.ConnEndpoint // nil before the connection exists, and after its end
 	client bool
-	all    bool // lanes of all devices are agreed on behind the notification (conn_client.go)
+	all    bool // lanes of all devices are agreed on after the notification (conn_client.go)
 	stage  connStage
 
-	remote, local netip.AddrPort // of the client as the application said, and of both after the end
-	id            uint64         // that is told to the peer
-	sendID        bool           // it is
-	serverID      uint64         // that a server has told
-	manager       int            // which one is being tried
-	device        string         // of ours that a server is reached by
+	remote, local netip.AddrPort // as the application gave them; after the end, those of the connection
+	id            uint64         // id that is sent to the peer
+	sendID        bool           // whether id is sent
+	serverID      uint64         // id that the server has sent
+	manager       int            // index of the manager in use
+	device        string         // local device that the connection of a server's endpoint arrived at
 
 	gone bool // the peer has ended the manager's connection
 }
 
-// connStage is how far a connection is.
+// connStage is the stage of the setup of a connection.
 type connStage uint8
 
 const (
@@ -60,35 +61,37 @@ const (
 	connOpen
 )
 
-// connState is what a worker keeps for connections.
+// connState is a worker's state for connections by socket address.
 type connState struct {
 	managers  []manager // in the order in which they are tried
-	opened    bool      // managers is filled in
+	opened    bool      // whether managers is filled in
 	listeners []*Listener
-	departed  []departed // endpoints whose peers have gone, and that may have messages left
+	departed  []departed // endpoints whose peers have disconnected and may have left messages to receive
 	w         *Worker
 }
 
-// departed is an endpoint whose peer has closed the connection, or a lane. What it has sent
-// before may still be in memory that we share, and comes first.
+// departed is an endpoint whose peer has closed the connection, or a lane. Messages that the peer
+// sent before may still be in shared memory. They are received before the event is reported.
 type departed struct {
 	ep     *Endpoint
 	event  life.Event
 	err    error
-	rounds int // that are waited for a quiet one at most
+	rounds int // progress rounds left to wait for one in which nothing arrives
 }
 
-// maxRounds is enough to receive what a ring holds. Others may keep a worker busy for ever.
+// maxRounds is enough rounds to receive what a ring holds. Without a limit, other peers that keep
+// the worker busy could delay the report forever.
 const maxRounds = 1000
 
 // manager is a connection manager of a worker.
 type manager struct {
 	name string
-	uct  uct.ConnManager // nil if it could not be opened
-	err  error           // why
+	uct  uct.ConnManager // nil if the manager could not be opened
+	err  error           // why the manager could not be opened
 }
 
-// disconnectManager ends the connection at once.
+// disconnectManager ends the manager's connection of an endpoint at once. The connection's
+// addresses stay known.
 func (cs *connState) disconnectManager(ep *Endpoint) {
 	c := ep.conn()
 	if c == nil {
@@ -100,7 +103,7 @@ func (cs *connState) disconnectManager(ep *Endpoint) {
 	}
 }
 
-// onDisconnected is told that the peer has ended the connection.
+// onDisconnected handles the manager's report that the peer has ended the connection.
 func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 	c := ep.conn()
 	if c == nil || c.gone {
@@ -117,7 +120,8 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 	ep.w.conns.reportQuietly(ep, life.Left, err)
 }
 
-// reportQuietly reports an event when nothing arrives any more.
+// reportQuietly reports an event after the next progress round in which nothing arrives, or after
+// maxRounds rounds.
 func (cs *connState) reportQuietly(ep *Endpoint, ev life.Event, err error) {
 	if n := ep.ensureExtra(); n.ending == nil {
 		n.ending = err
@@ -125,12 +129,13 @@ func (cs *connState) reportQuietly(ep *Endpoint, ev life.Event, err error) {
 	ep.w.conns.departed = append(ep.w.conns.departed, departed{ep, ev, err, maxRounds})
 }
 
-// connFamily is what belongs to connections by socket address.
+// connFamily is the family of connections by socket address.
 type connFamily struct{ noFamily }
 
 func (connFamily) about() familyInfo { return familyInfo{name: "connection"} }
 
-// stop closes listeners and managers.
+// stop closes the worker's listeners and connection managers. It returns the first error of a
+// manager.
 func (connFamily) stop(w *Worker) (first error) {
 	for len(w.conns.listeners) > 0 {
 		w.conns.listeners[0].close()
@@ -145,7 +150,9 @@ func (connFamily) stop(w *Worker) (first error) {
 	return first
 }
 
-// endDeparted ends those endpoints whose turn it is, at the end of a round.
+// endDeparted reports the events of departed endpoints at the end of a progress round: of all if
+// nothing arrived, else of those that have waited maxRounds rounds. It returns the number of
+// events.
 func (cs *connState) endDeparted(arrived int) (n int) {
 	list := cs.departed
 	cs.departed = nil
@@ -161,8 +168,8 @@ func (cs *connState) endDeparted(arrived int) (n int) {
 	return n
 }
 
-// connManagers opens the managers of the context's components, in the order of
-// UCX_SOCKADDR_TLS_PRIORITY.
+// connManagers returns the connection managers of the context's components, in the order of
+// UCX_SOCKADDR_TLS_PRIORITY. The first call opens them.
 func (cs *connState) connManagers() []manager {
 	w := cs.w
 	c := cs
@@ -180,7 +187,7 @@ func (cs *connState) connManagers() []manager {
 	return c.managers
 }
 
-// errNoManager says why there is no connection manager.
+// errNoManager returns an error that says why there is no connection manager.
 func errNoManager(list []manager) error {
 	err := fmt.Errorf("ucp: no transport in use connects by socket address: add tcp to UCX_TLS: %w", ucs.ErrUnsupported)
 	for _, m := range list {
@@ -191,7 +198,7 @@ func errNoManager(list []manager) error {
 	return err
 }
 
-// newConnEndpoint makes an endpoint that has no lanes yet.
+// newConnEndpoint makes an endpoint by socket address, which has no lanes yet.
 func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
 	w := cs.w
 	ep := &Endpoint{
@@ -205,7 +212,7 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoin
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
-	ep.w.peers.setPeer(ep, &peer{identity: new(identity)}) // who that is its first message says
+	ep.w.peers.setPeer(ep, &peer{identity: new(identity)}) // the peer's first message identifies it
 	w.accounts.unbound++
 	for _, f := range w.families {
 		f.opened(ep)
@@ -213,8 +220,8 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoin
 	return ep, nil
 }
 
-// noLanes is the configuration of an endpoint that is not connected yet, and nowhere is
-// where it leads to.
+// noLanes is the configuration of an endpoint that is not connected yet. nowhere is its
+// destination.
 var (
 	noLanes = epConfig{
 		lanes: laneMap{am: proto.NullLane, wireup: proto.NullLane, keepalive: proto.NullLane},
@@ -223,18 +230,18 @@ var (
 	nowhere = &destination{address: new(proto.WorkerAddress)}
 )
 
-// packConn writes what an endpoint says about itself and its lanes over a connection
-// manager. like is what the other side has said, nil for the client, which speaks first.
+// packConn packs the data about an endpoint and its lanes that a connection manager carries to the
+// other side. like is the other side's data, nil for the client, which sends first.
 func (cs *connState) packConn(ep *Endpoint, like *proto.CMData, number func(lane int) uint8) ([]byte, error) {
 	w := ep.w
 	addr, err := ep.w.wireups.laneAddress(ep, allLanes, number)
 	if err != nil {
 		return nil, err
 	}
-	addr.Version = proto.AddressV1 // of which there is a form that all releases read
+	addr.Version = proto.AddressV1 // version 1 has a form that all releases read
 	addr.Flags, addr.UUID, addr.Name = 0, 0, ""
 	for k := range addr.Devices {
-		addr.Devices[k].Addr = nil // the manager tells it
+		addr.Devices[k].Addr = nil // the manager provides the device address
 	}
 	d := proto.CMData{
 		Version: proto.CMVersion(w.ctx.settings.SADataVersion),
@@ -253,8 +260,8 @@ func (cs *connState) packConn(ep *Endpoint, like *proto.CMData, number func(lane
 	return d.Append(nil)
 }
 
-// parseConn reads what the other side has said. device is its address as the manager
-// knows it.
+// parseConn parses the other side's connection data. device is the device address of the other
+// side, as the manager knows it.
 func parseConn(private, device []byte) (proto.CMData, error) {
 	d, err := proto.ParseCMData(private)
 	if err != nil {
@@ -345,7 +352,7 @@ func startReaching(c *call) (*Request, error) {
 	return r.result()
 }
 
-// reaching is an operation that needs to be connected, and nothing else.
+// reaching is an operation that needs a connected endpoint, and nothing else.
 type reaching struct{ basics }
 
 func (reaching) about() protocolInfo {

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// dial makes an endpoint that connects to where a server listens.
+// dial makes an endpoint that connects to the socket address of a server.
 func (cs *connState) dial(p *EndpointParams) (*Endpoint, error) {
 	w := cs.w
 	if !p.RemoteAddr.IsValid() || p.RemoteAddr.Port() == 0 {
@@ -31,8 +31,9 @@ func (cs *connState) dial(p *EndpointParams) (*Endpoint, error) {
 	return ep, nil
 }
 
-// tryManager connects by the next manager that there is; the error is why not, that of
-// the one before if there was one.
+// tryManager starts connecting by the next usable connection manager. If none is left, it returns
+// before, which is the error of the manager tried last. If before is nil, it returns the first
+// manager's error, or says that there is no manager.
 func (cs *connState) tryManager(ep *Endpoint, before error) error {
 	c := ep.pair.conn
 	list := ep.w.conns.connManagers()
@@ -64,8 +65,8 @@ func (cs *connState) tryManager(ep *Endpoint, before error) error {
 	return err
 }
 
-// packClient makes the lanes of the device that leads to the server, and packs them. The
-// server is taken to have the same transports.
+// packClient makes the lanes of the device that leads to the server, and packs the client's data
+// into dst. It assumes that the server has the same transports as this worker.
 func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	w := ep.w
 	mirror := w.own.describe(func(i *iface) bool { return i.attr.Resource.Device == a.Device })
@@ -92,7 +93,8 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	}
 }
 
-// onConnected is told what the server has said, or why it will not.
+// onConnected handles the server's data, or the error if the connection could not be made. Unless
+// the server has rejected the client, an error makes the client try the next connection manager.
 func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 	c := ep.conn()
 	if c == nil || ep.gone() != nil {
@@ -114,7 +116,7 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 	}
 }
 
-// joinServer connects the lanes with the ends that the server has made.
+// joinServer connects the lanes with the ends that the server has made, and notifies the server.
 func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
 	c := ep.pair.conn
 	d, err := parseConn(a.Private, a.RemoteDeviceAddr)
@@ -139,9 +141,10 @@ func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
 	return nil
 }
 
-// replaceLanes chooses the lanes toward an address, where it is that of a request for the ends in
-// it. Those that lead there already are kept. If that for messages is none of them it carries
-// the wireup messages until the peer is done with them, too.
+// replaceLanes chooses the lanes toward addr anew. If addr is the address of a request, ends is
+// that address with its ends, and pairwise lanes are chosen for these; otherwise ends is nil. Lanes
+// that already lead there are kept. If the lane for messages is not kept, it becomes the auxiliary
+// lane, which carries the wireup messages until the peer needs them there no more.
 func (cs *connState) replaceLanes(ep *Endpoint, addr, ends *proto.WorkerAddress, origin uct.Origin) error {
 	old, am := ep.lanes, ep.amLane()
 	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil, origin: origin}
@@ -162,7 +165,8 @@ func (cs *connState) replaceLanes(ep *Endpoint, addr, ends *proto.WorkerAddress,
 	return nil
 }
 
-// onPreRequest is told by a server what it has, and asks for lanes to that.
+// onPreRequest handles PRE_REQUEST, in which a server names all of its resources. The client
+// chooses lanes toward them and sends the request for these lanes.
 func (cs *connState) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
 	w := cs.w
 	ep := cs.callingEndpoint(src, m, true, connShared)
@@ -185,7 +189,7 @@ func (cs *connState) onPreRequest(src *uct.Source, m *proto.Wireup, message []by
 	}
 }
 
-// onConnRequest is asked by a client for lanes.
+// onConnRequest handles a client's request for lanes.
 func (cs *connState) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte) {
 	w := cs.w
 	ep := cs.callingEndpoint(src, m, false, connShared)
@@ -207,8 +211,8 @@ func (cs *connState) onConnRequest(src *uct.Source, m *proto.Wireup, message []b
 	}
 }
 
-// callingEndpoint returns the endpoint that a wireup message of its peer is for, nil if it is for
-// none that waits for it.
+// callingEndpoint returns the endpoint that a wireup message of its peer is for. It returns nil
+// unless such an endpoint waits for the message, as client and stage say.
 func (cs *connState) callingEndpoint(src *uct.Source, m *proto.Wireup, client bool, stage connStage) *Endpoint {
 	w := cs.w
 	ep := w.endpoints.Get(uint64(m.DstEp))
@@ -233,12 +237,12 @@ func (cs *connState) callingEndpoint(src *uct.Source, m *proto.Wireup, client bo
 	return ep
 }
 
-// UCX_CM_USE_ALL_DEVICES of the two ends of a connection by socket address. With y the server
-// sends PRE_REQUEST behind the notification, and the client waits for it; with n neither happens.
-// C UCX does what its own setting says: a client with y waits for ever for a server with n, and
-// one with n aborts when a server with y sends PRE_REQUEST (ucp_wireup_process_pre_request in
-// src/ucp/wireup/wireup.c). Here each end does what the other one expects, where the data that
-// they exchange shows what that is:
+// UCX_CM_USE_ALL_DEVICES at the two ends of a connection by socket address. With y the server sends
+// PRE_REQUEST after the notification, and the client waits for it. With n neither happens. An end
+// of C UCX follows its own setting: a client with y waits forever for a server with n, and a client
+// with n aborts when a server with y sends PRE_REQUEST (ucp_wireup_process_pre_request in
+// src/ucp/wireup/wireup.c). An end of this library does what the other end expects, if the
+// exchanged data shows what that is:
 //
 //	data                                        sender                  setting
 //	resource indices                            1.14 and later          y
@@ -247,11 +251,12 @@ func (cs *connState) callingEndpoint(src *uct.Source, m *proto.Wireup, client bo
 //	none, layout v2 of a client                 1.16 and later          n
 //	none, else                                  1.13 with either, or 1.14 and 1.15 with n
 //
-// Of the last row the end's own setting decides, and so it does for a client in layout v2 where
-// UCX_PEER_RELEASE says that peers are of 1.13, whose default that is not.
+// For data of the last row the end's own setting decides. The own setting also decides for a client
+// in layout v2 if UCX_PEER_RELEASE says that peers are of release 1.13, where v2 is not the
+// default.
 
-// agreeDevices decides for a server whether the client is to be sent PRE_REQUEST. A client that
-// packed for both readings is answered with indices then, which tell it the same.
+// agreeDevices decides for a server whether to send PRE_REQUEST to the client. If the client packed
+// its data for both readings, the reply has resource indices, which tell the client the same.
 func (cs *connState) agreeDevices(d *proto.CMData) (all bool) {
 	w := cs.w
 	all, known := d.AllDevices()
@@ -267,7 +272,7 @@ func (cs *connState) agreeDevices(d *proto.CMData) (all bool) {
 	return w.ctx.settings.CMUseAllDevices
 }
 
-// packedBoth reports whether a client's data were packed to be read with and without resource
+// packedBoth reports whether a client packed its data to be read both with and without resource
 // indices.
 func (cs *connState) packedBoth(d *proto.CMData) (both bool) {
 	w := cs.w
@@ -283,23 +288,24 @@ func (cs *connState) packedBoth(d *proto.CMData) (both bool) {
 	return both
 }
 
-// offered reports whether PRE_REQUEST names an interface: all of them, unless this end is to use
-// one device, which is that of the connection.
+// offered reports whether PRE_REQUEST names an interface. It names all interfaces, unless this end
+// is set to use one device: then it names those of the connection's device.
 func (ep *Endpoint) offered(i *iface) bool {
 	return ep.w.ctx.settings.CMUseAllDevices || i.attr.Resource.Device == ep.pair.conn.device
 }
 
-// followDevices decides for a client whether to wait for PRE_REQUEST, by the server's answer. To a
-// client with n, whose data had no indices, a server that sends it answers without them, or
-// rejects.
+// followDevices decides for a client whether to wait for PRE_REQUEST, from the server's reply. If
+// the client has n, its data had no indices, and a server that sends PRE_REQUEST replies without
+// indices or rejects the client.
 func (cs *connState) followDevices(d *proto.CMData) bool {
 	w := cs.w
 	all, known := d.AllDevices()
 	return w.ctx.settings.CMUseAllDevices && (all || !known)
 }
 
-// refuseDevices handles PRE_REQUEST for an endpoint that does not wait for it. If that is because
-// it is to use one device, the server waits for an answer that never comes, and the endpoint fails.
+// refuseDevices handles a PRE_REQUEST for an endpoint that does not wait for it. If the reason is
+// that the endpoint uses one device, the server would wait for a reply that never comes, so the
+// endpoint fails.
 func (cs *connState) refuseDevices(src *uct.Source, m *proto.Wireup) {
 	w := cs.w
 	ep := w.endpoints.Get(uint64(m.DstEp))

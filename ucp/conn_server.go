@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// answerCall makes the endpoint that accepts a request for a connection. The request is
-// consumed, whatever comes of it.
+// answerCall makes the endpoint that accepts a connection request. The request is consumed even if
+// answerCall fails.
 func (cs *connState) answerCall(p *EndpointParams) (*Endpoint, error) {
 	w := cs.w
 	req := p.ConnRequest
@@ -27,7 +27,7 @@ func (cs *connState) answerCall(p *EndpointParams) (*Endpoint, error) {
 		req.uct.Reject()
 		return nil, fmt.Errorf("ucp: the connection request belongs to another context: %w", ucs.ErrInvalidParam)
 	}
-	if p.ErrMode == ErrModeNone { // not set, as in C without the bit of the field
+	if p.ErrMode == ErrModeNone { // not set, as in C UCX without the field's bit in the mask
 		p.ErrMode = req.ErrMode()
 	}
 	c := &connection{id: p.ClientID, sendID: p.ClientID != 0}
@@ -39,7 +39,7 @@ func (cs *connState) answerCall(p *EndpointParams) (*Endpoint, error) {
 		}
 		ep.w.ends.destroy(ep, err)
 	}
-	req.uct.Reject() // unless it is consumed there
+	req.uct.Reject() // has no effect if acceptCall has consumed the request
 	return nil, err
 }
 
@@ -88,7 +88,7 @@ func (cs *connState) acceptCall(ep *Endpoint, req *ConnRequest) error {
 	return nil
 }
 
-// onNotify is told that the client has connected its lanes.
+// onNotify handles the client's notification that its lanes are connected.
 func (ep *Endpoint) onNotify(_ uct.ConnEndpoint, err error) {
 	c := ep.conn()
 	if c == nil || ep.gone() != nil {
@@ -104,7 +104,7 @@ func (ep *Endpoint) onNotify(_ uct.ConnEndpoint, err error) {
 		return
 	}
 	all := ep.w.own.describe(ep.offered)
-	err = ep.w.wireups.addEnds(ep, &all, allLanes, ep.pair.number) // the client keeps what leads there
+	err = ep.w.wireups.addEnds(ep, &all, allLanes, ep.pair.number) // the client keeps the lanes that lead to these ends
 	if err == nil {
 		err = ep.w.wireups.sendWireup(ep, proto.WireupPreRequest, ep.remoteID, all)
 	}
@@ -126,7 +126,8 @@ type ConnRequest struct {
 	taken   atomic.Bool
 }
 
-// take makes the request the caller's to answer.
+// take reserves the request for the caller, which must accept or reject it. It returns false if the
+// request was taken before.
 func (r *ConnRequest) take() bool { return !r.missing() && !r.taken.Swap(true) }
 
 // Reject rejects the client, as Listener.Reject does.
@@ -195,7 +196,7 @@ type Listener struct {
 	w      *Worker
 	params ListenerParams
 	addr   netip.AddrPort
-	parts  []uct.Listener // one of each connection manager
+	parts  []uct.Listener // one for each connection manager
 	closed bool
 }
 
@@ -222,7 +223,7 @@ func (cs *connState) listen(p *ListenerParams) (*Listener, error) {
 	l := &Listener{w: w, params: *p}
 	list := cs.connManagers()
 	err := l.open(list)
-	// A port that one manager has chosen is another's to refuse.
+	// The port that the system has chosen for one manager may be in use at another.
 	for range maxPorts {
 		if p.Addr.Port() != 0 || !errors.Is(err, ucs.ErrBusy) {
 			break
@@ -236,12 +237,13 @@ func (cs *connState) listen(p *ListenerParams) (*Listener, error) {
 	return l, nil
 }
 
-// maxPorts is how many more of them are tried that the system chooses.
+// maxPorts is how many more ports that the system chooses are tried.
 const maxPorts = 64
 
-// open listens by all managers that can, at one port. Each has ports of its own, and
-// clients try the managers in their order: where somebody else has the port at one of
-// them nobody listens, as they would come to him.
+// open listens at one port by all connection managers that can. Each manager has a port space of
+// its own, and clients try the managers in their order. If the port is in use at one manager, open
+// listens at none and returns ucs.ErrBusy: otherwise clients could reach the other listener on that
+// port.
 func (l *Listener) open(list []manager) error {
 	l.addr = l.params.Addr
 	var first error
@@ -317,7 +319,7 @@ func (l *Listener) closeParts() (first error) {
 	return first
 }
 
-// onRequest is given a client by a connection manager.
+// onRequest handles a client's connection request that a connection manager has received.
 func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
 	d, err := parseConn(r.Private, r.RemoteDeviceAddr)
 	if err != nil {
@@ -338,8 +340,8 @@ func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
 	l.w.run(func() { l.params.OnAccept(ep) })
 }
 
-// notAccepted counts a client that gets no endpoint. Anybody can be one as often as he
-// likes: one of a minute is logged.
+// notAccepted counts a client that gets no endpoint. Any process can cause such refusals at any
+// rate, so at most one a minute is logged.
 func (l *Listener) notAccepted(r *uct.ConnRequest, reason ledger.Reason, err error) {
 	a := ledger.Open(ledger.SourceOf(r.Source.Addr.Addr(), -1))
 	defer a.Close()

@@ -27,7 +27,7 @@ const (
 	ErrModePeer ErrMode = 1
 )
 
-// The modes have the numbers that travel.
+// The modes have the numbers that messages carry.
 var _ = [1]struct{}{}[ErrModePeer-ErrMode(proto.ErrModePeer)]
 
 // EndpointFlags modify the creation of an endpoint.
@@ -93,35 +93,35 @@ type Endpoint struct {
 	_ noCopy
 
 	w  *Worker
-	ue uct.Endpoint // of the lane for active messages
+	ue uct.Endpoint // transport endpoint of the lane for active messages
 
-	// short is the largest payload of a tagged message that goes inline, shortAM that
-	// of an active message, -1 while nothing may be sent straight away: the endpoint
-	// waits for the peer's id, has failed or is closed.
+	// short is the largest payload of a tagged message that is sent inline, shortAM that of an
+	// active message. Both are -1 while nothing may be sent at once: the endpoint waits for the
+	// peer's id, has failed or is closed.
 	short    int32
 	shortAM  int32
-	held     int32    // active messages in the hands of the user that lead here
-	inFlight int32    // requests of it that are under way
-	life     life.End // how it ends (endpoint_end.go)
-	ended    uint32   // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
+	held     int32    // active messages held by the application that it may reply to over this endpoint
+	inFlight int32    // requests of the endpoint in flight
+	life     life.End // life cycle of this end (endpoint_end.go)
+	ended    uint32   // 1 if failed or closed; in thread mode multi any goroutine may read it
 
 	cfg      *epConfig
 	lanes    []lane
-	err      error // why it failed
+	err      error // error that the endpoint failed with
 	state    endpointState
-	needs    needs // that operations wait for
+	needs    needs // needs that operations wait for
 	errMode  ErrMode
 	connSN   uint16
-	flushes  uint16           // under way
-	localID  proto.EndpointID // by which the peer names this endpoint
+	flushes  uint16           // flush operations in flight
+	localID  proto.EndpointID // id by which the peer names this endpoint
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
 	dest     *destination
-	process  uct.Process     // the peer's, where it is on this machine and a lane knows
-	charge   *endpointCharge // who pays for it, nil if nobody
-	pair     *pairing        // of lanes that are connected with one endpoint of the peer's, nil if there are none
+	process  uct.Process     // the peer's process, if it is on this machine and a lane identifies it
+	charge   *endpointCharge // account that the endpoint is charged to, nil if none
+	pair     *pairing        // of pairwise lanes or a connection manager's connection, nil if neither
 
-	waiting     requestList // operations that need remoteID, and all after them
+	waiting     requestList // operations that need remoteID, and all operations after them
 	outstanding requestList // operations that wait for a message of the peer
 	rma         *rmaFlow    // nil before the first one-sided operation
 	stream      *stream     // nil before it is first used
@@ -129,20 +129,20 @@ type Endpoint struct {
 
 	onError  func(*Endpoint, error, any)
 	userData any
-	extra    *endpointExtra // nil for most
+	extra    *endpointExtra // nil for most endpoints
 }
 
-// endpointExtra is what few endpoints have.
+// endpointExtra is the state that only few endpoints need.
 type endpointExtra struct {
-	name    string              // given, or made up when it was asked for
+	name    string              // given by the application, or generated when it was first needed
 	refused map[laneRoute]error // lanes that could not be created, and why
-	closing *Request            // the application's close that is under way
-	gaveUp  int32               // operations that it did not wait for
-	ending  error               // why it will have failed, once what has come before is received
-	timer   *event.Timer        // of a close that leaves it to the peer to disconnect
+	closing *Request            // the application's close in progress
+	gaveUp  int32               // operations that the close has canceled instead of waiting for them
+	ending  error               // cause of a failure that is reported once earlier messages are received
+	timer   *event.Timer        // of a close that gives the peer time to disconnect first
 }
 
-// ensureExtra returns the notes, to be changed.
+// ensureExtra returns the endpoint's extra state, which it creates if there is none.
 func (ep *Endpoint) ensureExtra() *endpointExtra {
 	if ep.extra == nil {
 		ep.extra = new(endpointExtra)
@@ -150,7 +150,7 @@ func (ep *Endpoint) ensureExtra() *endpointExtra {
 	return ep.extra
 }
 
-// refused are the lanes that could not be created.
+// refused returns the lanes that could not be created, with the error of each.
 func (ep *Endpoint) refused() map[laneRoute]error {
 	if ep.extra == nil {
 		return nil
@@ -164,8 +164,8 @@ func (ep *Endpoint) setRefused(lanes map[laneRoute]error) {
 	}
 }
 
-// connected is called when the peer's id becomes known: what waited starts, in
-// order.
+// connected records the peer's id when it becomes known. The operations that waited for it start,
+// in order.
 func (ws *wireupState) connected(ep *Endpoint, id proto.EndpointID) {
 	if ep.remoteID != 0 || id == 0 {
 		return
@@ -175,19 +175,20 @@ func (ws *wireupState) connected(ep *Endpoint, id proto.EndpointID) {
 	ep.resolveNeed(needID)
 }
 
-// idKnown is told that the peer's id is known, or known for certain. Whether the peer's end is
-// one of this library, which is told how this one ends, the id says.
+// idKnown handles the event that the peer's id has become known, or was verified. The id shows
+// whether the peer's end is one of this library. Only such an end is told how this end ends.
 func (ws *wireupState) idKnown(ep *Endpoint) {
 	if ep.peer == nil {
-		return // it leads to itself
+		return // the endpoint leads to itself
 	}
 	ep.life.Deaf = !ep.remoteID.Marked() || ep.state&epUnconfirmed != 0
 	ep.life.Patient = ep.life.Patient || ep.life.Managed && ep.life.Deaf
 	ep.report(life.Named, nil)
 }
 
-// idConfirmed is connected where the peer itself has said its id, which may not be what
-// a migrated peer has said. Then that was not the peer.
+// idConfirmed is connected for an id that the peer itself has sent. A migrated peer may have
+// claimed another id before. In that case the claim did not come from the peer, and idConfirmed
+// replaces the id.
 func (ws *wireupState) idConfirmed(ep *Endpoint, id proto.EndpointID) {
 	if ep.state&epUnconfirmed != 0 {
 		ep.state &^= epUnconfirmed
@@ -200,17 +201,17 @@ func (ws *wireupState) idConfirmed(ep *Endpoint, id proto.EndpointID) {
 	ws.connected(ep, id)
 }
 
-// setName keeps a name that was given.
+// setName stores a name that the application gave, cut to EntityNameMax-1 bytes.
 func (ep *Endpoint) setName(name string) {
 	if name != "" {
 		ep.ensureExtra().name = name[:min(len(name), EntityNameMax-1)]
 	}
 }
 
-// endpointSeq numbers endpoints without a name.
+// endpointSeq numbers endpoints that have no name.
 var endpointSeq atomic.Uint64
 
-// describe names the endpoint for people.
+// describe returns the endpoint's name for logs and errors. It generates a name if there is none.
 func (ep *Endpoint) describe() string {
 	n := ep.ensureExtra()
 	if n.name == "" {
@@ -261,23 +262,23 @@ func (ep *Endpoint) Err() error {
 	return err
 }
 
-// endpointState is a set of flags about how the endpoint and its peer find each other. How
-// it ends is in Endpoint.life.
+// endpointState is a set of flags about how the endpoint and its peer find each other.
+// Endpoint.life describes how the endpoint ends.
 type endpointState uint16
 
 const (
 	epRequested     endpointState = 1 << iota // a wireup request was sent
 	epDraining                                // the operations of the waiting list are being started
-	epPurging                                 // its operations are being ended
-	epRejected                                // the peer was told that its end is of no use
-	epChecking                                // a keepalive message is on its way
-	epWaiting                                 // the last keepalive found it waiting for a message of the peer
-	epUnconfirmed                             // a migrated peer said what remoteID is, and nothing has borne it out
-	epResend                                  // its request will be sent twice, the peer's own was not believed
-	epResent                                  // it was sent once more
-	epResentTwice                             // and a third time
-	epUnmapped                                // the peer has asked for data that it could have copied out of memory of ours
-	epNoRemoteWrite                           // the peer offers data over a connection that may not write where memory is opened to it
+	epPurging                                 // the endpoint's operations are being ended
+	epRejected                                // the peer was told that its end cannot be used
+	epChecking                                // a keepalive message is in flight
+	epWaiting                                 // the last keepalive found operations that wait for the peer
+	epUnconfirmed                             // remoteID was claimed by a migrated peer and is not verified
+	epResend                                  // the wireup request will be sent twice: the peer's own was not validated
+	epResent                                  // the wireup request was sent a second time
+	epResentTwice                             // the wireup request was sent a third time
+	epUnmapped                                // the peer has asked for data that it could have copied out of mapped memory
+	epNoRemoteWrite                           // the peer offers data over a connection that may not write to memory opened to it
 )
 
 // UserData returns the value of EndpointParams.UserData, or of the last SetUserData.
@@ -307,8 +308,8 @@ func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData an
 	ep.w.owner.releaseRead()
 }
 
-// handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint
-// with ErrModeNone.
+// handlerNeverCalled warns, once, that the error handler of an endpoint with ErrModeNone is never
+// called.
 func (w *Worker) handlerNeverCalled() {
 	w.ctx.log.WarnOnce("", "OnError is never called for an endpoint with ErrModeNone: set ErrModePeer", zap.String("worker", w.name))
 }

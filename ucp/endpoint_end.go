@@ -17,18 +17,18 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// How an endpoint ends. Package life decides: it has the stages, the knowledge of the peer's
-// end, and the duties that each event brings. This file reports events to it and carries out
-// the duties. Other files call report; only report changes Endpoint.life.
+// How an endpoint ends. Package life makes the decisions: it defines the stages, what is known of
+// the peer's end, and the duties that each event brings. This file reports events to package life
+// and carries out the duties. Other files call report. Only report changes Endpoint.life.
 
-// endpointEnds carries out how the endpoints of a worker end, which package life decides.
+// endpointEnds ends the endpoints of a worker, as package life decides.
 type endpointEnds struct {
 	w        *Worker
-	retained []*Endpoint // kept for peers that cannot say that they need them no longer, oldest first
+	retained []*Endpoint // kept for peers that cannot say when they no longer need the end, oldest first
 }
 
-// report applies an event to the life of the endpoint and carries out its duties. reason is
-// the cause of a loss or of a cancellation, nil for other events.
+// report applies an event to the life of the endpoint and carries out the duties that follow.
+// reason is the cause of a loss or of a cancellation, nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
 	was := ep.life.Stage
 	next, owed := ep.life.Next(ev, ep.busy())
@@ -39,7 +39,7 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	if owed&life.Fail != 0 {
 		ep.w.ends.endFailed(ep, reason)
 		if ev == life.Removed && ep.life.Stage == life.Failed {
-			ep.w.ends.closeLanes(ep, false) // none of them tells that the peer has closed its own
+			ep.w.ends.closeLanes(ep, false) // no lane reports that the peer has closed its end of the lane
 		}
 	}
 	switch {
@@ -83,21 +83,22 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	}
 }
 
-// busy reports whether the end has to stay for something: an operation, a message of the
-// library's own, a message of the peer that the application holds and may answer, or a posted
-// receive of the peer's stream.
+// busy reports whether something still needs this end: an operation, a message of the library
+// itself, a message of the peer that the application holds and may reply to, or a posted receive of
+// the peer's stream.
 func (ep *Endpoint) busy() bool {
 	return ep.inFlight > 0 || ep.held > 0 || ep.stream != nil && ep.stream.recvs.head != nil
 }
 
-// lookQuiet reports life.Quiet to an end that is being closed once it is not busy.
+// lookQuiet reports life.Quiet for an end that is being closed, if the end is not busy.
 func (ee *endpointEnds) lookQuiet(ep *Endpoint) {
 	if ep.life.Stage != life.Open && ep.state&epPurging == 0 && !ep.busy() {
 		ep.report(life.Quiet, nil)
 	}
 }
 
-// bind makes a request one of the endpoint, which stays until the request ends.
+// bind makes the request one of the endpoint's requests in flight. The endpoint stays until the
+// request ends.
 func (r *Request) bind(ep *Endpoint) {
 	r.ep = ep
 	ep.inFlight++
@@ -111,7 +112,7 @@ func (ep *Endpoint) unbind() {
 	}
 }
 
-// refuseOperations lets no operation start from now on.
+// refuseOperations makes the endpoint refuse new operations from now on.
 func (ee *endpointEnds) refuseOperations(ep *Endpoint) {
 	ep.short, ep.shortAM = -1, -1
 	for _, f := range ep.w.families {
@@ -119,16 +120,16 @@ func (ee *endpointEnds) refuseOperations(ep *Endpoint) {
 	}
 }
 
-// fail ends the endpoint because its peer is lost: every operation gets the error, then
-// the handler is called.
+// fail ends the endpoint because its peer is lost. Every operation ends with the error, then the
+// error handler is called.
 func (ep *Endpoint) fail(err error) { ep.report(life.Lost, err) }
 
-// destroy releases the endpoint; what is still outstanding ends with err.
+// destroy releases the endpoint. Operations in flight end with err.
 func (ee *endpointEnds) destroy(ep *Endpoint, err error) { ep.report(life.Force, err) }
 
-// endFailed ends all operations because the peer is lost.
+// endFailed ends all operations with the endpoint's error because the peer is lost.
 func (ee *endpointEnds) endFailed(ep *Endpoint, err error) {
-	if ep.life.Closed && ep.inFlight == 0 { // hidden, and nothing is lost
+	if ep.life.Closed && ep.inFlight == 0 { // the application has closed the endpoint, and no operation is lost
 		ee.cancelLanes(ep)
 		return
 	}
@@ -141,7 +142,7 @@ func (ee *endpointEnds) endFailed(ep *Endpoint, err error) {
 	ee.cancelLanes(ep)
 }
 
-// purge ends all operations with err. Callbacks run.
+// purge ends all operations with err. It calls the callbacks of the operations.
 func (ee *endpointEnds) purge(ep *Endpoint, err error) {
 	was := ep.state & epPurging
 	ep.state |= epPurging
@@ -152,13 +153,13 @@ func (ee *endpointEnds) purge(ep *Endpoint, err error) {
 	for _, f := range ep.w.families {
 		f.purge(ep, err)
 	}
-	ep.w.endMoves(ep, err) // of those, too, that went on when others ended
+	ep.w.endMoves(ep, err) // includes operations that moved to another lane when others ended
 	ep.state = ep.state&^epPurging | was
 }
 
-// cancelUnanswered cancels the operations that wait for the peer: for a match, an answer, or
-// the peer's id. Operations that need only the transport go on, as do receives whose data is
-// being fetched. What waits in a lane's queue ends there, in its turn.
+// cancelUnanswered cancels the operations that wait for the peer: for a match, a reply, or the
+// peer's id. Operations that need only the transport continue, and so do receives whose data is
+// being fetched. A request that waits in a lane's queue ends there when the lane comes to it.
 func (ee *endpointEnds) cancelUnanswered(ep *Endpoint) {
 	was := ep.state & epPurging
 	ep.state |= epPurging
@@ -189,7 +190,7 @@ func (ee *endpointEnds) cancelUnanswered(ep *Endpoint) {
 	ep.state = ep.state&^epPurging | was
 }
 
-// purgeLanes ends the operations that wait in the queues of the lanes.
+// purgeLanes ends the operations that wait in the queues of the lanes with err.
 func (ee *endpointEnds) purgeLanes(ep *Endpoint, err error) {
 	abort := func(p *uct.Pending) {
 		if h, ok := p.Owner.(*hooks); ok {
@@ -202,22 +203,23 @@ func (ee *endpointEnds) purgeLanes(ep *Endpoint, err error) {
 	ep.w.selection.auxLane(ep, auxNumber).PendingPurge(abort)
 }
 
-// cancelLanes cancels the operations that the transports have accepted: a lane to a peer that
-// is gone may never notice, and never end them (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
+// cancelLanes cancels the operations that the transports have accepted. A lane to a peer that is
+// gone may never notice the loss, and then would never end its operations (ucp_ep_discard_lanes in
+// src/ucp/core/ucp_ep.c).
 func (ee *endpointEnds) cancelLanes(ep *Endpoint) {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
-		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed ends all by itself
+		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // a failed lane ends its operations itself
 	}
 	_ = ep.w.selection.auxLane(ep, auxNumber).Flush(uct.FlushCancel, nil)
 }
 
-// release releases everything that the endpoint holds, and ends a close that is under way.
+// release releases everything that the endpoint holds, and ends a close in progress.
 func (ee *endpointEnds) release(ep *Endpoint, closed bool) {
 	w := ep.w
 	ep.short, ep.shortAM = -1, -1
 	linger := closed && ep.errMode == ErrModeNone && ep.conn() == nil
 	if ep.err == nil {
-		ee.purge(ep, ucs.ErrCanceled) // operations that were started meanwhile, and flushes
+		ee.purge(ep, ucs.ErrCanceled) // operations that were started during the close, and flushes
 	}
 	ee.dropTimer(ep)
 	ep.w.conns.disconnectManager(ep)
@@ -246,7 +248,7 @@ func (ee *endpointEnds) release(ep *Endpoint, closed bool) {
 	}
 }
 
-// endClose ends the close that is under way, if one is.
+// endClose ends the close in progress, if there is one. err is its result.
 func (ee *endpointEnds) endClose(ep *Endpoint, err error) {
 	n := ep.extra
 	if n == nil || n.closing == nil {
@@ -260,7 +262,8 @@ func (ee *endpointEnds) endClose(ep *Endpoint, err error) {
 	r.finish(err)
 }
 
-// leftBehind is the number of operations that a close has canceled instead of waiting.
+// leftBehind returns the number of operations that a close has canceled instead of waiting for
+// them.
 func (ee *endpointEnds) leftBehind(ep *Endpoint) int32 {
 	if ep.extra == nil {
 		return 0
@@ -268,21 +271,21 @@ func (ee *endpointEnds) leftBehind(ep *Endpoint) int32 {
 	return ep.extra.gaveUp
 }
 
-// giveUp cancels the operations that a close waits for. The close goes on.
+// giveUp cancels the operations that a close waits for. The close itself continues.
 func (ee *endpointEnds) giveUp(ep *Endpoint) {
 	if ep.life.Stage == life.Draining {
 		ep.report(life.GiveUp, nil)
 	}
 }
 
-// markEnded makes the calls of other goroutines on the endpoint return its error.
+// markEnded makes calls of other goroutines on the endpoint return the endpoint's error.
 func (ee *endpointEnds) markEnded(ep *Endpoint) {
 	if ep.w.owner.multi {
 		atomic.StoreUint32(&ep.ended, 1)
 	}
 }
 
-// flushLanes starts the flush of a close.
+// flushLanes starts the flush that is part of a close.
 func (ee *endpointEnds) flushLanes(ep *Endpoint) {
 	r := ep.control(lastFlush{})
 	r.uncount()
@@ -297,13 +300,13 @@ func (r *Request) uncount() {
 	r.state |= stateUncounted
 }
 
-// lastFlush is the flush of a close, behind all operations.
+// lastFlush is the flush that is part of a close. It comes after all operations.
 type lastFlush struct{ flushing }
 
 func (lastFlush) about() protocolInfo { return protocolInfo{name: "close", kind: kindFlush} }
 
-// release reports the end of the flush. A reset during the flush loses nothing where only
-// messages were ever sent: they had left before.
+// release reports the end of the flush. If only messages were ever sent on the endpoint, a
+// connection reset during the flush loses nothing, because the messages had been sent before.
 func (p lastFlush) release(r *Request) {
 	p.flushing.release(r)
 	ep, err := r.ep, r.err
@@ -317,7 +320,7 @@ func (p lastFlush) release(r *Request) {
 	ep.report(life.Flushed, nil)
 }
 
-// tell sends the peer a message about this end, and reports life.Told when it has left.
+// tell sends the peer a message about this end, and reports life.Told when the message was sent.
 func (ee *endpointEnds) tell(ep *Endpoint, what proto.EpCloseKind) {
 	r := ep.control(epClose{})
 	r.uncount()
@@ -325,7 +328,7 @@ func (ee *endpointEnds) tell(ep *Endpoint, what proto.EpCloseKind) {
 	r.run()
 }
 
-// say is tell without a report: the message is dropped unless the transport takes it now.
+// say is tell without the report: the message is dropped unless the transport takes it at once.
 func (ee *endpointEnds) say(ep *Endpoint, what proto.EpCloseKind) {
 	if ep.remoteID == 0 || ep.life.Deaf || len(ep.lanes) == 0 || ep.err != nil {
 		return
@@ -338,7 +341,7 @@ func (ee *endpointEnds) say(ep *Endpoint, what proto.EpCloseKind) {
 	}
 }
 
-// epClose carries a message about this end.
+// epClose carries a message that tells the peer about this end.
 type epClose struct{ basics }
 
 func (epClose) about() protocolInfo { return protocolInfo{name: "endpoint close"} }
@@ -357,12 +360,12 @@ func (epClose) release(r *Request) {
 	r.ep.report(life.Told, nil)
 }
 
-// epCloseUnheard is an epClose whose end is not reported.
+// epCloseUnheard is an epClose whose completion is not reported.
 type epCloseUnheard struct{ epClose }
 
 func (epCloseUnheard) release(*Request) {}
 
-// onEpClose receives the message of a peer of this library about the peer's end.
+// onEpClose handles a peer's message about its end. Only peers that use this library send it.
 func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseEpClose(data)
 	if err != nil {
@@ -384,9 +387,9 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	return nil
 }
 
-// disconnect ends the connection of a connection manager: in good order, or at once if the
-// endpoint has failed. A connection that has ended, or was never made, brings no answer, and
-// life.Left is reported in the call.
+// disconnect ends the connection of a connection manager: gracefully, or at once if the endpoint
+// has failed or the peer has disconnected. A connection that has ended, or was never made, brings
+// no reply, so life.Left is reported within the call.
 func (ee *endpointEnds) disconnect(ep *Endpoint) {
 	c := ep.conn()
 	switch {
@@ -397,22 +400,22 @@ func (ee *endpointEnds) disconnect(ep *Endpoint) {
 		ep.report(life.Left, nil)
 	default:
 		ee.say(ep, proto.EpReleased)
-		ep.w.uctw.Push() // ahead of the end of the connection
+		ep.w.uctw.Push() // sends the message before the connection ends
 		if c.uct.Disconnect() != nil {
 			ep.report(life.Left, nil)
 		}
 	}
 }
 
-// closeGrace is how long an end that has flushed gives its peer to disconnect first, where
-// this end is a server's or the peer is C UCX. A C peer that closes right behind the last
-// message takes a disconnect that arrives before its own close for a failure
-// (ucp_ep_cm_remote_disconnect_progress in src/ucp/wireup/wireup_cm.c). An application whose
-// peer has disconnected has the same time to close its end before the error handler is called.
+// closeGrace is how long an end that has flushed waits for its peer to disconnect first, if this
+// end is a server's or the peer is C UCX. A C UCX peer that closes right after the last message
+// treats a disconnect that arrives before its own close as a failure
+// (ucp_ep_cm_remote_disconnect_progress in src/ucp/wireup/wireup_cm.c). An application whose peer
+// has disconnected has the same time to close its end before the error handler is called.
 const closeGrace = 50 * time.Millisecond
 
-// awaitPeer waits closeGrace for the peer to disconnect first, or for the application to
-// close.
+// awaitPeer starts a wait of closeGrace for the peer to disconnect first, or for the application to
+// close. It reports life.Waited when the time has passed.
 func (ee *endpointEnds) awaitPeer(ep *Endpoint) {
 	waited := func() {
 		ee.dropTimer(ep)
@@ -426,7 +429,7 @@ func (ee *endpointEnds) awaitPeer(ep *Endpoint) {
 	ep.ensureExtra().timer = timer
 }
 
-// dropTimer ends the wait of awaitPeer.
+// dropTimer stops the timer of awaitPeer.
 func (ee *endpointEnds) dropTimer(ep *Endpoint) {
 	if n := ep.extra; n != nil && n.timer != nil {
 		n.timer.Stop()
@@ -434,11 +437,11 @@ func (ee *endpointEnds) dropTimer(ep *Endpoint) {
 	}
 }
 
-// maxRetained is how many closed ends are kept for peers that cannot tell when they need them
-// no longer. The oldest is released first.
+// maxRetained is how many closed ends a worker keeps for peers that cannot say when they no longer
+// need them. The oldest is released first.
 const maxRetained = 128
 
-// retain keeps an end that the application has closed for its peer.
+// retain keeps an end that the application has closed, because its peer may still need it.
 func (w *Worker) retain(ep *Endpoint) {
 	w.ends.retained = append(w.ends.retained, ep)
 	if len(w.ends.retained) > maxRetained {
@@ -446,7 +449,7 @@ func (w *Worker) retain(ep *Endpoint) {
 	}
 }
 
-// dropRetained removes an end that is being released.
+// dropRetained removes an end that is being released from the retained ends.
 func (w *Worker) dropRetained(ep *Endpoint) {
 	for k, o := range w.ends.retained {
 		if o == ep {
@@ -456,18 +459,19 @@ func (w *Worker) dropRetained(ep *Endpoint) {
 	}
 }
 
-// The errors by which the application is told of the end of an endpoint, and of operations
-// that its lanes could not carry out: "ucp: endpoint NAME: what happened". They are made here
-// alone, so that the text of one event is the same for the error handler, Endpoint.Err, the
-// operations that end by it and those that are started afterwards.
+// Errors of endpoints. They tell the application of the end of an endpoint, and of operations that
+// its lanes could not carry out: "ucp: endpoint NAME: what happened". All of them are made here, so
+// that one event has the same text for the error handler, for Endpoint.Err, for the operations that
+// the event ends and for those that are started afterwards.
 
-// namedError is an error of an endpoint. It matches its cause.
+// namedError is an error of an endpoint. It matches its cause (errors.Is).
 type namedError struct {
 	endpoint string
 	cause    error
 }
 
-// Error names the endpoint, and the package once.
+// Error returns the text of the cause after the names of the package and the endpoint. The package
+// is named once.
 func (e *namedError) Error() string {
 	return "ucp: endpoint " + e.endpoint + ": " + strings.TrimPrefix(e.cause.Error(), "ucp: ")
 }
@@ -475,16 +479,16 @@ func (e *namedError) Error() string {
 // Unwrap returns the cause.
 func (e *namedError) Unwrap() error { return e.cause }
 
-// What ends endpoints, beside the errors of lanes.
+// Causes of the end of an endpoint, other than errors of lanes.
 var (
 	errEndGone      = statuserr.Errorf(ucs.ErrConnectionReset, "the peer's end is gone")
 	errDisconnected = statuserr.Errorf(ucs.ErrConnectionReset, "the peer has closed the connection")
 )
 
-// endError is the error of an endpoint whose peer is lost for a cause. The first cause stays
-// the one that is told, while messages that came before it are still being received, too. One of
-// these may say that the peer has released its end: then the end of the connection, which was
-// noticed first, was an orderly one.
+// endError returns the error of an endpoint whose peer is lost. The first cause decides the error,
+// also if messages that arrived before the loss are received later. Such a message may say that the
+// peer has released its end. Then the end of the connection, although noticed first, was an orderly
+// one, and the error is ucs.ErrPeerClosed.
 func (ee *endpointEnds) endError(ep *Endpoint, cause error) error {
 	if ep.err != nil {
 		return ep.err
@@ -498,7 +502,7 @@ func (ee *endpointEnds) endError(ep *Endpoint, cause error) error {
 	return ee.nameIn(ep, cause)
 }
 
-// nameIn adds the name of the endpoint to an error.
+// nameIn adds the name of the endpoint to an error that has none.
 func (ee *endpointEnds) nameIn(ep *Endpoint, cause error) error {
 	if e, ok := cause.(*namedError); ok {
 		return e
@@ -506,15 +510,15 @@ func (ee *endpointEnds) nameIn(ep *Endpoint, cause error) error {
 	return &namedError{ep.describe(), cause}
 }
 
-// laneError is the error of an operation that a lane has refused or ended. A lane that fails
-// ends its operations before it tells of the failure.
+// laneError returns the error of an operation that a lane has refused or ended. A failing lane ends
+// its operations before it reports its failure.
 func (ee *endpointEnds) laneError(r *Request, err error) error {
 	ep := r.ep
 	switch {
 	case ep == nil:
 		return err
 	case err == ucs.ErrCanceled:
-		if ep.err != nil { // it was canceled because the endpoint has failed
+		if ep.err != nil { // the operation was canceled because the endpoint has failed
 			return ep.err
 		}
 		return err
@@ -524,8 +528,8 @@ func (ee *endpointEnds) laneError(r *Request, err error) error {
 	return ep.w.ends.endError(ep, err)
 }
 
-// ofOperation reports whether an error of a lane is about one operation, and not the end of
-// the lane.
+// ofOperation reports whether an error of a lane concerns one operation only, rather than the end
+// of the lane.
 func ofOperation(err error) bool {
 	switch ucs.StatusOf(err) {
 	case ucs.ErrCanceled, ucs.ErrInvalidParam, ucs.ErrInvalidAddr, ucs.ErrUnsupported, ucs.ErrOutOfRange,
@@ -535,9 +539,9 @@ func ofOperation(err error) bool {
 	return false
 }
 
-// What becomes of an endpoint when a lane of it fails.
+// Failure of a lane, and its effect on the endpoint.
 
-// endpointError is told by a transport that a lane failed.
+// endpointError handles a transport's report that a lane has failed.
 func endpointError(ue uct.Endpoint, userData any, err error) {
 	ep := userData.(*Endpoint)
 	switch c := ep.conn(); {
@@ -549,18 +553,19 @@ func endpointError(ue uct.Endpoint, userData any, err error) {
 	}
 }
 
-// laneFailed ends the endpoint because a lane has failed. If the endpoint is one that the
-// peer has opened, the peer hears of it on the connection that it has asked on: its end may
-// have no other lane to this one, and would wait for answers. Where it was given up here
-// that connection is given up as well. Where the peer has closed the lane it may have left
-// messages on the other one before, which are still to be received.
+// laneFailed ends the endpoint because a lane has failed. If the peer has opened the endpoint, the
+// peer is informed through the connection that its request came on: the peer's end may have no
+// other lane to this end, and would wait for replies. If the lane was given up on this side, the
+// connection is dropped as well. If the peer has closed the lane, the peer may have sent messages
+// on the connection before. Then only the sending direction of the connection is ended, so that
+// these messages are still received.
 //
-// On a connection that carries another endpoint the peer hears nothing, for that one would
-// end with it. Transports pair the two directions in the order in which endpoints are
-// made at each side, so the connection that an endpoint was asked for on is soon the lane of
-// another: requests overtake each other, and an answer to the keepalive that there is no such
-// end takes an endpoint at one side only. There it is left to the peer's own keepalive, as
-// in C UCX always (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
+// If the connection carries another endpoint, the peer is not informed, because that endpoint would
+// end with the connection. Transports pair the two directions of a connection in the order in which
+// each side makes its endpoints. Therefore the connection that an endpoint was requested on soon
+// becomes the lane of another endpoint: requests overtake each other, and a keepalive answer that
+// an end does not exist removes an endpoint at one side only. In that case the peer finds out by
+// its own keepalive, as it always does in C UCX (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
 func (ee *endpointEnds) laneFailed(ep *Endpoint, err error) {
 	opener := ep.w.accounts.openedBy(ep)
 	ep.fail(err)

@@ -35,7 +35,7 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		}
 		return nil, err
 	}
-	if p.OnError != nil && p.ErrMode == ErrModeNone && p.ConnRequest == nil { // there the mode is the client's
+	if p.OnError != nil && p.ErrMode == ErrModeNone && p.ConnRequest == nil { // a ConnRequest brings the client's mode
 		w.handlerNeverCalled()
 	}
 	switch {
@@ -103,7 +103,7 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	return ep, nil
 }
 
-// asksEarly reports whether an endpoint asks for the peer's end when it is made
+// asksEarly reports whether an endpoint sends its wireup request when it is made
 // (UCX_RESOLVE_REMOTE_EP_ID).
 func (ws *wireupState) asksEarly(mode ErrMode) bool {
 	w := ws.w
@@ -116,7 +116,7 @@ func (ws *wireupState) asksEarly(mode ErrMode) bool {
 	return false
 }
 
-// checkEndpoint refuses parameters that contradict each other.
+// checkEndpoint refuses invalid parameters, and new endpoints while the worker is being shut down.
 func (ws *wireupState) checkEndpoint(p *EndpointParams) error {
 	w := ws.w
 	if err := w.wrongEndpoint(p); err != nil {
@@ -128,13 +128,14 @@ func (ws *wireupState) checkEndpoint(p *EndpointParams) error {
 	return nil
 }
 
-// newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
-// yet: stage is life.Open for the application's, life.Serving for one made for a peer.
+// newEndpoint makes an endpoint toward an address, which it keeps. The endpoint is not in the table
+// of any peer yet. stage is life.Open for an endpoint of the application, life.Serving for one made
+// for a peer.
 func (ws *wireupState) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage) (*Endpoint, error) {
 	return ws.newEndpointBy(addr, mode, stage, laneRules{})
 }
 
-// newEndpointBy is newEndpoint by rules for its lanes.
+// newEndpointBy is newEndpoint with rules for the choice of lanes.
 func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
 	w := ws.w
 	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, needs: needID}
@@ -157,14 +158,14 @@ func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, st
 	return ep, nil
 }
 
-// connect chooses the lanes toward an address and creates them, under the numbers
-// and for the purposes of the choice. What turns out not to work is left out, and
-// the choice made anew without it.
+// connect chooses the lanes toward an address and creates them, under the numbers and for the
+// purposes of the choice. A lane that cannot be created is excluded, and the lanes are chosen anew
+// without it.
 func (ws *wireupState) connect(ep *Endpoint, addr *proto.WorkerAddress) error {
 	return ws.connectBy(ep, addr, laneRules{})
 }
 
-// connectBy is connect by rules.
+// connectBy is connect with rules for the choice of lanes.
 func (ws *wireupState) connectBy(ep *Endpoint, addr *proto.WorkerAddress, rules laneRules) error {
 	w := ep.w
 	for {
@@ -198,10 +199,10 @@ func (ws *wireupState) connectBy(ep *Endpoint, addr *proto.WorkerAddress, rules 
 	}
 }
 
-// excludeDomain notes that a lane of the choice cannot be had; the caller chooses anew
-// without it. No number of ours is of interest to the peer: those of lanes that are
-// connected pairwise are told to it, and where it has asked for one that we cannot make,
-// it hears that by the reply that does not have it.
+// excludeDomain records that a lane of the choice cannot be created; the caller chooses anew
+// without it. The lane numbers of this side may change by that, as the peer does not depend on
+// them: the numbers of pairwise lanes are sent to the peer. If the peer asks for a lane that cannot
+// be created here, the lane is missing from the reply.
 func (ws *wireupState) excludeDomain(ep *Endpoint, route laneRoute, err error) {
 	n := ep.ensureExtra()
 	if n.refused == nil {
@@ -210,8 +211,8 @@ func (ws *wireupState) excludeDomain(ep *Endpoint, route laneRoute, err error) {
 	n.refused[route] = err
 }
 
-// openLanes creates the lanes. If one cannot be, it closes those before and says
-// which, and why.
+// openLanes creates the lanes. If one cannot be created, openLanes closes the lanes created before
+// it and returns the route of the failed lane and the error.
 func (ws *wireupState) openLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) (laneRoute, error) {
 	w := ep.w
 	ep.lanes = make([]lane, 0, len(chosen.Lanes))
@@ -253,13 +254,14 @@ func (ws *wireupState) openLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen
 	return laneRoute{}, nil
 }
 
-// closeMade closes the lanes that were made by rules, but none that was there before.
+// closeMade closes the lanes that were created under rules, but not lanes that existed before.
 func (ws *wireupState) closeMade(ep *Endpoint, rules *laneRules) {
 	ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
 	ep.w.ends.closeLanes(ep, false)
 }
 
-// pairLanes is told of a choice whose lanes were made toward an address.
+// pairLanes prepares the pairwise lanes of a choice whose lanes were created toward an address. It
+// makes an auxiliary lane if one is needed.
 func (ws *wireupState) pairLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
 	if chosen.Paired == 0 && !rules.cm {
 		return nil
@@ -278,12 +280,12 @@ func (ws *wireupState) pairLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen
 	p.kept = p.joined
 	ep.needs |= needLanes
 	if k := ep.cfg.lanes.wireup; rules.cm || p.lanes&(1<<k) == 0 {
-		return nil // it takes messages without a connection, or those before do
+		return nil // the lane for wireup needs no pairwise connection, or lanes made before carry the messages
 	}
 	return ws.openAux(ep, addr, rules)
 }
 
-// openAux makes the auxiliary lane.
+// openAux makes the auxiliary lane, which carries wireup messages until the pairwise lanes do.
 func (ws *wireupState) openAux(ep *Endpoint, addr *proto.WorkerAddress, rules *laneRules) error {
 	w := ep.w
 	answer := laneRules{refused: rules.refused, answer: true}
@@ -316,7 +318,8 @@ func (ws *wireupState) openAux(ep *Endpoint, addr *proto.WorkerAddress, rules *l
 	}
 }
 
-// claim makes an endpoint that a peer has opened the user's, for its transports, too.
+// claim gives an endpoint that a peer has opened to the application, and tells its transports and
+// families.
 func (ws *wireupState) claim(ep *Endpoint) {
 	ep.report(life.Claim, nil)
 	for i := range ep.lanes {
@@ -329,10 +332,10 @@ func (ws *wireupState) claim(ep *Endpoint) {
 	}
 }
 
-// reselectLanes gives an endpoint that the peer has opened the lanes that its whole address
-// leads to: requests name only what is needed, and not all of that is believed. It
-// keeps its id and the peer's. While something is on its way it keeps its lanes, too, and
-// those that were agreed on with the peer anyway.
+// reselectLanes chooses the lanes of an endpoint that the peer has opened anew, toward the peer's
+// whole address: a request names only the resources that are needed, and not all of those are
+// trusted. The endpoint keeps both ids. It keeps its lanes, too, while anything is in flight, and
+// if its lanes are connected pairwise, as those were agreed on with the peer.
 func (ws *wireupState) reselectLanes(ep *Endpoint, addr *proto.WorkerAddress) {
 	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.dest.address)) || !ep.idle() {
 		return
@@ -346,14 +349,14 @@ func (ws *wireupState) reselectLanes(ep *Endpoint, addr *proto.WorkerAddress) {
 		ep.setRefused(refused)
 		return
 	}
-	ep.state &^= epNoRemoteWrite // memory is opened to the whole address now
+	ep.state &^= epNoRemoteWrite // memory is now opened to every place that the address names
 	for i := range lanes {
 		lanes[i].uct.Close()
 	}
 	ep.open()
 }
 
-// idle reports whether nothing of the endpoint is on its way.
+// idle reports whether the endpoint has nothing queued or in flight.
 func (ep *Endpoint) idle() bool {
 	const busy = epRequested | epDraining | epChecking
 	if ep.usable() != nil || ep.state&busy != 0 || ep.waiting.head != nil || ep.outstanding.head != nil || ep.rma != nil ||

@@ -12,36 +12,35 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// keepalive finds out about peers that went without a word. Every
-// UCX_KEEPALIVE_INTERVAL it asks for a number of endpoints in turn: the
-// transport whether the peer's process lives, where the transport does not watch
-// by itself, and in ErrModePeer the peer's worker whether the other end of the
-// endpoint still exists (ucp_worker_do_ep_keepalive in src/ucp/core/ucp_worker.c).
-// The question goes over the lane that the selection chose for it.
+// keepalive detects lost peers that send no notice. Every UCX_KEEPALIVE_INTERVAL it checks a number
+// of endpoints in turn. It asks the transport whether the peer's process lives, if the transport
+// does not watch the process by itself. In ErrModePeer it asks the peer's worker whether the other
+// end of the endpoint still exists (ucp_worker_do_ep_keepalive in src/ucp/core/ucp_worker.c). The
+// keepalive message goes over the lane that the selection chose for it.
 //
-// Endpoints that are being closed are looked after like others: what they wait for
-// may never come.
+// Endpoints that are being closed are checked like others, because what they wait for may never
+// come.
 //
-// In ErrModeNone C asks nobody. We ask the peer's worker there too once something
-// has waited for a message of the peer for a whole interval, which nobody would
-// ever send if it has closed its end: memory that is shared has no connection to
-// break. What we ask about must be a number from a table, which are odd. A peer of
-// C in ErrModeNone uses the address of its endpoint for that, cannot tell whether
-// it is still one, and does not answer.
+// In ErrModeNone C UCX asks no worker. This library asks the peer's worker there too, once an
+// operation has waited for a message of the peer for a whole interval. If the peer has closed its
+// end, no such message would ever be sent, and shared memory has no connection that could break.
+// The id in the keepalive message must come from a table of ids; such ids are odd. A C UCX peer in
+// ErrModeNone uses the address of its endpoint as the id, cannot tell whether the id is still
+// valid, and does not reply.
 type keepalive struct {
 	timer *event.Timer
-	next  int // slot of the endpoint to go on with
+	next  int // slot of the endpoint to continue with
 }
 
-// keepaliveFamily is the question whether peers are still there.
+// keepaliveFamily is the family of keepalive messages, which ask whether peers are still there.
 type keepaliveFamily struct{ noFamily }
 
 func (keepaliveFamily) about() familyInfo { return familyInfo{name: "keepalive"} }
 
-// opened looks after the endpoint's peer from now on.
+// opened starts the keepalive for the endpoint's worker, if it does not run yet.
 func (keepaliveFamily) opened(ep *Endpoint) { ep.w.startKeepalive() }
 
-// startKeepalive makes sure that the keepalive runs once there is an endpoint.
+// startKeepalive starts the keepalive timer unless it runs, or the settings disable it.
 func (w *Worker) startKeepalive() {
 	k := &w.keep
 	if k.timer != nil || !w.ctx.settings.keepsAlive() {
@@ -53,12 +52,13 @@ func (w *Worker) startKeepalive() {
 	}
 }
 
-// keepsAlive reports whether peers are asked at all.
+// keepsAlive reports whether the settings enable the keepalive.
 func (s *settings) keepsAlive() bool {
 	return time.Duration(s.KeepaliveInterval) > 0 && s.KeepaliveEps > 0
 }
 
-// keepaliveRound looks at the next endpoints.
+// keepaliveRound checks the next endpoints, and restarts the timer if the worker still has
+// endpoints.
 func (w *Worker) keepaliveRound() {
 	k := &w.keep
 	k.next = w.endpoints.Some(k.next, w.ctx.settings.KeepaliveEps, (*Endpoint).keepalive)
@@ -69,16 +69,16 @@ func (w *Worker) keepaliveRound() {
 	}
 	if err := k.timer.Reset(time.Duration(w.ctx.settings.KeepaliveInterval)); err != nil {
 		w.ctx.log.WarnOnce("", "no keepalive", zap.String("worker", w.name), zap.Error(err))
-		k.timer = nil // the next endpoint tries again
+		k.timer = nil // the next new endpoint starts the timer again
 	}
 }
 
-// keepalive asks for one endpoint. What is found out arrives like any failure.
+// keepalive checks the peer of one endpoint. A loss that it finds is reported like any failure.
 func (ep *Endpoint) keepalive() {
 	if ep.gone() != nil {
 		return
 	}
-	waits := ep.w.ends.unanswered(ep) // what is found out may change that
+	waits := ep.w.ends.unanswered(ep) // read first, because the checks below may end operations
 	long := waits && ep.state&epWaiting != 0
 	ep.state &^= epWaiting
 	if waits {
@@ -93,7 +93,7 @@ func (ep *Endpoint) keepalive() {
 			continue
 		}
 		if c, ok := ep.lane(k).(uct.Checker); ok {
-			_ = c.Check(nil) // what it says now is also reported
+			_ = c.Check(nil) // an error returned here is reported as a failure, too
 		}
 	}
 	loopback := ep.peer == nil || ep.peer.uuid == ep.w.uuid
@@ -104,20 +104,21 @@ func (ep *Endpoint) keepalive() {
 	if ep.w.own.packAddress() != nil {
 		return
 	}
-	ep.state |= epChecking // one at a time: a peer may be stopped for long
+	ep.state |= epChecking // one message at a time: a peer may be stopped for long
 	if ep.w.wireups.sendWireupBy(ep, checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.wireups.wireupAddress(ep)) != nil {
 		ep.state &^= epChecking
 	}
 }
 
-// patience is how many looks of the keepalive an acknowledgement may take.
+// patience is how many rounds of the keepalive an acknowledgement may take.
 const patience = 3
 
-// unacknowledged looks at an endpoint that has answered. As long as it waits for the
-// acknowledgement the peer may not have connected its ends, and questions to them would find
-// that nobody is there: so early none is asked. If the lane that brought the answer is gone,
-// and the peer has not said in all that time that it has it, it never will, and not each
-// transport tells that nobody has connected the other end.
+// unacknowledged checks an endpoint that has sent a reply to a wireup request for pairwise lanes.
+// early reports that the lanes must not be checked yet: while the endpoint waits for the
+// acknowledgement, the peer may not have connected its ends, and a check would find no peer.
+// unacknowledged fails the endpoint if the lane that carried the reply is gone and the peer has not
+// acknowledged the reply within patience rounds. The acknowledgement will then never come, and not
+// every transport reports that the other end was never connected.
 func (ee *endpointEnds) unacknowledged(ep *Endpoint) (early bool) {
 	p := ep.pair
 	if p == nil || !p.waits || p.conn != nil {
@@ -133,15 +134,16 @@ func (ee *endpointEnds) unacknowledged(ep *Endpoint) (early bool) {
 	return false
 }
 
-// unanswered reports whether something cannot end without a message of the peer.
+// unanswered reports whether the endpoint has an operation that cannot end without a message of the
+// peer.
 func (ee *endpointEnds) unanswered(ep *Endpoint) bool {
 	return ep.outstanding.head != nil || ep.rma != nil && !ep.rma.idle()
 }
 
-// checkMessage asks whether the peer's end exists.
+// checkMessage carries the question whether the peer's end exists.
 type checkMessage struct{ wireupMessage }
 
 func (checkMessage) about() protocolInfo { return protocolInfo{name: "keepalive"} }
 
-// release lets the next one go.
+// release allows the next keepalive message.
 func (checkMessage) release(r *Request) { r.ep.state &^= epChecking }

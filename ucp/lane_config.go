@@ -12,42 +12,42 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// laneSelection chooses the lanes of a worker's endpoints, and keeps what was chosen.
+// laneSelection chooses the lanes of a worker's endpoints, and caches the choices.
 type laneSelection struct {
 	w         *Worker
-	locals    []proto.LocalIface // the interfaces, as selection sees them
-	lastLanes proto.LaneCache    // of the last destination
+	locals    []proto.LocalIface // the interfaces, described for the selection
+	lastLanes proto.LaneCache    // choice for the last destination
 	configs   map[string]*epConfig
 }
 
-// epConfig is what endpoints with the same lanes have in common: the limits of
-// the transports and the decision tables. It does not change once made, but for
-// the tables of rma, which are made with the first key.
+// epConfig is what endpoints with the same lanes share: the limits of the transports and the
+// decision tables. It does not change after it is made, except for the tables of rma, which are
+// made with the first key.
 type epConfig struct {
-	chosen proto.LaneConfig // without what endpoints of one configuration differ in
+	chosen proto.LaneConfig // choice of lanes, without what differs between endpoints of one configuration
 	lanes  laneMap
 
 	short    int          // largest payload that TagSend sends inline, -1 for none
-	shortAM  int          // the same of AMSend
+	shortAM  int          // same for AMSend
 	maxBcopy int          // longest message, headers included
 	maxZcopy int          // same for zero-copy, 0 for none
-	maxIOV   int          // entries of a list the transport takes
-	segSize  int          // longest message the peer takes, 0 if it did not say
-	needMemh bool         // a lane wants local handles
-	eager    []eagerRail  // over which fragments go in turn, that of messages first
-	put      []memoryLane // over which the peer's memory can be written
-	get      []memoryLane // and read
-	keys     messageKeys  // that messages bring for these
+	maxIOV   int          // most entries of a buffer list that the transport takes
+	segSize  int          // longest message that the peer takes, 0 if its address does not say
+	needMemh bool         // a lane needs local memory handles
+	eager    []eagerRail  // lanes over which fragments are sent in turn, the lane for messages first
+	put      []memoryLane // lanes over which the peer's memory can be written
+	get      []memoryLane // lanes over which the peer's memory can be read
+	keys     messageKeys  // keys that messages bring for put and get
 
-	// putInOrder says that no message overtakes a write into the peer's memory:
-	// both travel on one connection.
+	// putInOrder means that no message overtakes a write into the peer's memory, because both
+	// travel on one connection.
 	putInOrder bool
 
 	maps    []mapping // domains that map the peer's memory
-	mapMDs  uint64    // domains of ours whose memory the peer may map
-	mapFrom int       // shortest message that is offered out of such memory
+	mapMDs  uint64    // domains of this process whose memory the peer may map
+	mapFrom int       // length of the shortest message that is offered from such memory
 
-	costs proto.ProtoInput // what the tables are made from
+	costs proto.ProtoInput // input that the tables are made from
 
 	endpointTables
 }
@@ -56,16 +56,16 @@ type epConfig struct {
 type memoryLane struct {
 	lane   uint8
 	max    int   // longest operation
-	keyed  bool  // with a key of the domain, which the message brings
-	md     uint8 // number of our domain
-	peerMD uint8 // and of the peer's
+	keyed  bool  // needs a key of the domain, which the message brings
+	md     uint8 // number of this process's domain
+	peerMD uint8 // number of the peer's domain
 }
 
-// maxConfigs bounds the configurations that a worker keeps for the next
-// endpoint: peers choose the length of messages.
+// maxConfigs is the most configurations that a worker keeps for later endpoints. A configuration
+// depends on the longest message that a peer takes, which the peer chooses.
 const maxConfigs = 64
 
-// key is what a configuration depends on, within a worker.
+// key returns a string of everything that a configuration depends on, within a worker.
 func (p *lanePlan) key() string {
 	c := p.chosen
 	b := make([]byte, 0, 96)
@@ -89,7 +89,7 @@ func (p *lanePlan) key() string {
 	return string(b)
 }
 
-// configFor returns the configuration for a choice of lanes.
+// configFor returns the configuration for a choice of lanes, which it makes if the worker has none.
 func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 	w := ls.w
 	key := p.key()
@@ -121,7 +121,7 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 			c.needMemh = true
 		}
 	}
-	onDevice := make(map[string]int) // lanes so far
+	onDevice := make(map[string]int) // number of lanes so far
 	for _, k := range c.lanes.bandwidth {
 		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
@@ -130,7 +130,7 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 		onDevice[i.attr.Resource.Device]++
 		way := memoryLane{lane: k, keyed: w.rndv.keyed(i.md), md: uint8(i.md), peerMD: l.DstMD}
 		if way.keyed && way.peerMD >= proto.MaxMDs {
-			continue // no key can name its domain
+			continue // no key can name the peer's domain
 		}
 		if way.max = perf.PutZcopy; way.max > 0 && len(c.put) < maxMessageKeys {
 			in.Put = append(in.Put, perf)
@@ -170,7 +170,7 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 		w.printTables(c, c.explain(w, nil))
 	}
 	if w.usage != nil {
-		c.short, c.shortAM = -1, -1 // every operation is to be counted
+		c.short, c.shortAM = -1, -1 // with UCX_PROTO_INFO=used every operation is counted
 	}
 	w.ctx.printTables(func(out io.Writer) error {
 		_, err := fmt.Fprintln(out, strings.Join(p.chosen.Lines(), "\n"))
@@ -179,9 +179,8 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 	return c
 }
 
-// shared returns the choice without what differs between endpoints that have the
-// same configuration: which entries of the peer's address the lanes lead to, and
-// their scores.
+// shared returns the choice of lanes without what differs between endpoints of the same
+// configuration: which entries of the peer's address the lanes lead to, and their scores.
 func (p *lanePlan) shared() proto.LaneConfig {
 	c := *p.chosen
 	c.Lanes = slices.Clone(c.Lanes)
@@ -191,8 +190,8 @@ func (p *lanePlan) shared() proto.LaneConfig {
 	return c
 }
 
-// explain returns the decision tables with their reasons: for contiguous memory, and
-// with an endpoint those of its keys.
+// explain returns the decision tables with their reasons: those for contiguous memory and, if ep is
+// not nil, those of the endpoint's keys.
 func (c *epConfig) explain(w *Worker, ep *Endpoint) (list []proto.TableInfo) {
 	if c.chosen.Lanes == nil {
 		return nil // there are no lanes yet
@@ -203,41 +202,41 @@ func (c *epConfig) explain(w *Worker, ep *Endpoint) (list []proto.TableInfo) {
 	return list
 }
 
-// maxIOVEntries bounds the list a request keeps.
+// maxIOVEntries is the most entries of a buffer list that a request keeps.
 const maxIOVEntries = 16
 
-// maxShort is the longest message that goes inline whatever the caller says about it,
-// -1 if none does.
+// maxShort returns the length of the longest message that is sent inline whatever hints the caller
+// gives, -1 if none is.
 func maxShort(t *proto.MessageTables) int {
 	return min(t.Table(proto.DataContig, 0).MaxShort(), t.Table(proto.DataContig, proto.SendMulti).MaxShort())
 }
 
-// offerMapped decides from where on messages out of memory that the peer may map
-// are offered to it.
+// offerMapped sets the length from which messages in memory that the peer may map are offered to
+// it.
 func (c *epConfig) offerMapped(t *proto.MessageTables) {
 	for mode := proto.SendMode(0); mode <= proto.SendFast|proto.SendMulti; mode++ {
 		c.mapFrom = min(c.mapFrom, t.Table(proto.DataMapped, mode).FirstRendezvous())
 	}
 }
 
-// laneMap says what the lanes of an endpoint are for, by the numbers that the
-// selection gave them. Where the selection has no lane for a purpose the lane of
-// messages serves it too, as far as it is able to; only keepalive goes without.
+// laneMap holds the purposes of an endpoint's lanes, by the numbers that the selection gave them.
+// If the selection has no lane for a purpose, the lane for messages serves it too, as far as it
+// can. Only keepalive may have no lane.
 //
-// Lanes for long eager messages (am_bw) are in epConfig.eager, with what they take. Those for
-// pointers into the peer's memory (rkey_ptr) have no entry, as nothing would read it: mapping
-// memory takes no lane (Endpoint.mappings).
+// Lanes for long eager messages (am_bw) are in epConfig.eager, with their limits. Lanes for
+// pointers into the peer's memory (rkey_ptr) have no entry here, as nothing would read it: mapping
+// memory takes no lane (laneSelection.mappings).
 type laneMap struct {
 	am        uint8   // messages: one lane for all first packets keeps their order
 	wireup    uint8   // requests and replies of wireup
-	keepalive uint8   // questions to the peer's worker; proto.NullLane: none are asked
-	checked   []uint8 // whose transports the keepalive asks
+	keepalive uint8   // keepalive messages to the peer's worker; proto.NullLane: none are sent
+	checked   []uint8 // lanes whose transports the keepalive asks
 	rma       []uint8 // puts and gets, short or copied, best first
 	amo       []uint8 // atomic operations, best first
-	bandwidth []uint8 // what is long and not copied: rendezvous, puts and gets, best first
+	bandwidth []uint8 // long transfers without copying: rendezvous, puts and gets, best first
 }
 
-// newLaneMap takes the purposes from a choice that has a lane for messages.
+// newLaneMap returns the purposes of lanes in a choice that has a lane for messages.
 func newLaneMap(c *proto.LaneConfig) laneMap {
 	list := func(lanes []uint8) []uint8 {
 		if len(lanes) == 0 {
@@ -255,7 +254,7 @@ func newLaneMap(c *proto.LaneConfig) laneMap {
 	return m
 }
 
-// laneMap is newLaneMap as the settings want it.
+// laneMap is newLaneMap with the settings applied.
 func (ls *laneSelection) laneMap(c *proto.LaneConfig) laneMap {
 	w := ls.w
 	m := newLaneMap(c)
@@ -268,9 +267,9 @@ func (ls *laneSelection) laneMap(c *proto.LaneConfig) laneMap {
 	return m
 }
 
-// oneNetDevice leaves out lanes of all network devices but one
-// (ucp_proto_multi_filter_single_net_device in src/ucp/proto/proto_multi.c, which goes by
-// the place of devices in the machine, where this goes by their names).
+// oneNetDevice leaves out the lanes of all network devices but one. UCX_NODE_LOCAL_ID selects the
+// device among the device names in order; C UCX goes by the place of devices in the machine
+// (ucp_proto_multi_filter_single_net_device in src/ucp/proto/proto_multi.c).
 func (ls *laneSelection) oneNetDevice(c *proto.LaneConfig, lanes []uint8) []uint8 {
 	w := ls.w
 	network := func(k uint8) (device string, is bool) {
@@ -307,8 +306,8 @@ func (m *laneMap) wireupLane(t proto.WireupType) uint8 {
 	return m.wireup
 }
 
-// restrict takes from a lane, described for one-sided operations, what it is not
-// for.
+// restrict removes from the description of a lane for one-sided operations the operations that the
+// lane is not for.
 func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
 	rma := slices.Contains(m.rma, lane)
 	if !rma {
@@ -323,14 +322,13 @@ func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
 	}
 }
 
-// checkedLanes are those whose transports find out about a lost peer only when
-// they are asked. C asks the keepalive lane. The lanes through shared memory are
-// asked besides: a message into it leaves whether its reader lives or not, and
-// each knows things of its own, the peer's process and its segment. So are those that
-// connect pairwise: their devices know in a few seconds, and datagrams, by which
-// the keepalive goes where there are some, after half a minute. A choice
-// without a keepalive lane has nothing but these questions, so there all lanes
-// are asked that do not watch.
+// checkedLanes returns the lanes whose transports notice the loss of a peer only when they are
+// asked. C UCX asks the keepalive lane. This library also asks lanes through shared memory: a
+// message into shared memory leaves whether its reader lives or not, and each such lane knows
+// something of its own, the peer's process and its segment. It also asks lanes that are connected
+// pairwise: their devices notice a loss in a few seconds, while datagrams, which carry the
+// keepalive where there are some, need half a minute. A choice without a keepalive lane has no
+// other checks, so all its lanes are asked that do not watch the peer by themselves.
 func (ls *laneSelection) checkedLanes(c *proto.LaneConfig) (list []uint8) {
 	w := ls.w
 	for k := range c.Lanes {
@@ -345,9 +343,10 @@ func (ls *laneSelection) checkedLanes(c *proto.LaneConfig) (list []uint8) {
 	return list
 }
 
-// What the cost model is told of lanes, and what the user wants of it.
+// Input of the cost model: descriptions of lanes, and the user's settings.
 
-// lanePerf describes an interface for the cost model.
+// lanePerf describes an interface for the cost model. segSize is the longest message that the peer
+// takes, 0 if unknown.
 func (ls *laneSelection) lanePerf(i *iface, segSize int) proto.LanePerf {
 	w := ls.w
 	a, md := i.attr, w.mds[i.md].Attr()
@@ -369,8 +368,8 @@ func (ls *laneSelection) lanePerf(i *iface, segSize int) proto.LanePerf {
 	if a.Flags.Has(uct.IfaceAMZcopy) {
 		p.MaxZcopy = a.AM.MaxZcopy
 	}
-	// Memory that was not registered before is reached without a key, or by one that
-	// the message brings.
+	// Memory that was not registered in advance can be accessed without a key, or by a key that the
+	// message brings.
 	if md.Flags&uct.MDFlagNeedRkey == 0 || w.rndv.keyed(i.md) {
 		if a.Flags.Has(uct.IfacePutZcopy) {
 			p.PutZcopy = a.Put.MaxZcopy
@@ -385,7 +384,7 @@ func (ls *laneSelection) lanePerf(i *iface, segSize int) proto.LanePerf {
 	return p
 }
 
-// protoSettings are the user's thresholds for an interface.
+// protoSettings returns the user's thresholds for an interface.
 func (ls *laneSelection) protoSettings(i *iface) proto.ProtoSettings {
 	w := ls.w
 	s := &w.ctx.settings
@@ -408,7 +407,7 @@ func (ls *laneSelection) protoSettings(i *iface) proto.ProtoSettings {
 	return p
 }
 
-// threshold turns a setting into a threshold of the cost model.
+// threshold converts a setting into a threshold of the cost model.
 func threshold(b config.Bytes) proto.Threshold {
 	switch b {
 	case config.BytesAuto:
@@ -419,9 +418,9 @@ func threshold(b config.Bytes) proto.Threshold {
 	return proto.Threshold(b.Int(0))
 }
 
-// pathShare is the part of a device's bandwidth that is left for a lane when others go over the
-// device already, as UCX_MULTI_PATH_RATIO says (ucp_proto_multi_get_avail_bw); auto leaves each
-// all of it.
+// pathShare returns the fraction of a device's bandwidth that is left for a lane if other lanes use
+// the device already, as UCX_MULTI_PATH_RATIO says (ucp_proto_multi_get_avail_bw). With auto, each
+// lane has the full bandwidth.
 func (s *settings) pathShare(others int) float64 {
 	const least = 0.01
 	if s.PathRatio.IsAuto() || others == 0 {

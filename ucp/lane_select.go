@@ -14,8 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// selectLanes decides which interface leads to which entry of an address. The second
-// addresses of devices count only where nothing is reached by the first ones.
+// selectLanes chooses which interface leads to which entry of an address. Second addresses of
+// devices are used only if nothing is reachable by the first ones.
 func (ls *laneSelection) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, proto.LaneTrace, error) {
 	w := ls.w
 	in := ls.laneInput(addr, mode, &rules)
@@ -36,8 +36,7 @@ func (ls *laneSelection) selectLanes(addr *proto.WorkerAddress, mode ErrMode, ru
 	return c, trace, err
 }
 
-// chooseLanes is selectLanes that remembers its last choice. It returns the digest of
-// the trace.
+// chooseLanes is selectLanes with a cache of the last choice. It returns the digest of the trace.
 func (ls *laneSelection) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, uint64, error) {
 	w := ls.w
 	plain := rules.plain()
@@ -53,10 +52,12 @@ func (ls *laneSelection) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, ru
 	return c, trace.Digest(), ls.mismatched(mismatch, err, mode, &rules)
 }
 
-// mismatched is the error of a choice of lanes, err, toward a peer that takes an interface
-// here for reachable which it cannot use, as mismatch says. Nothing else it could be reached
-// by helps where that peer is certain to choose that interface: its messages would be lost. In
-// ErrModePeer, and by socket address, it may choose another one, and is warned of.
+// mismatched returns the error of a choice of lanes toward a peer that may take an interface here
+// for reachable although the peer cannot use it. err is the error of the choice itself; mismatch
+// describes that interface, nil if there is none. If the peer is certain to choose the interface,
+// its messages would be lost, and no other way to reach the peer helps: mismatched returns an
+// error. In ErrModePeer, and by socket address, the peer may choose another interface, so
+// mismatched only logs a warning.
 func (ls *laneSelection) mismatched(mismatch, err error, mode ErrMode, rules *laneRules) error {
 	w := ls.w
 	switch {
@@ -69,11 +70,11 @@ func (ls *laneSelection) mismatched(mismatch, err error, mode ErrMode, rules *la
 	return nil
 }
 
-// laneInput is what the selection goes by.
+// laneInput returns the input of the lane selection for an address.
 func (ls *laneSelection) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) *proto.LaneInput {
 	w := ls.w
 	eps, ppn := w.ctx.estimates()
-	// Interfaces that cannot wake a sleeper are not opened where that matters.
+	// Interfaces that cannot wake a sleeping worker are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
 	var numbers map[*proto.AddressIface]int
 	if len(rules.refused) > 0 || rules.ends != nil {
@@ -85,7 +86,7 @@ func (ls *laneSelection) laneInput(addr *proto.WorkerAddress, mode ErrMode, rule
 	}
 	in := &proto.LaneInput{
 		Features:     features,
-		Messages:     true, // which wireup needs
+		Messages:     true, // wireup needs a lane for messages
 		MessagesOnly: rules.messages,
 		ErrMode:      proto.ErrMode(mode),
 		Keepalive:    mode != ErrModeNone,
@@ -97,7 +98,7 @@ func (ls *laneSelection) laneInput(addr *proto.WorkerAddress, mode ErrMode, rule
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 		Limits:       w.ctx.settings.laneLimits(),
 	}
-	// Where lanes are connected pairwise both sides must have the same.
+	// If lanes are connected pairwise, both sides must choose the same lanes.
 	in.Limits.Slow = w.ctx.peerRelease() == PeerRelease113 &&
 		slices.ContainsFunc(ls.locals, func(l proto.LocalIface) bool { return l.Attr.Flags&uct.IfaceConnectToIface == 0 })
 	in.Reachable = func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
@@ -121,7 +122,7 @@ func (ls *laneSelection) laneInput(addr *proto.WorkerAddress, mode ErrMode, rule
 			*rules.mismatch = err
 		}
 		if err != nil && rules.hasSpare(i, d, f) {
-			err = nil // by another address of the device (uct.Multihomed)
+			err = nil // reachable by another address of the device (uct.Multihomed)
 		}
 		if s, ok := i.uct.(uct.DualStack); ok && err != nil && rules.second {
 			err = s.SecondReachable(p)
@@ -134,7 +135,7 @@ func (ls *laneSelection) laneInput(addr *proto.WorkerAddress, mode ErrMode, rule
 	return in
 }
 
-// laneLimits are the limits of the selection.
+// laneLimits returns the limits of the lane selection that the settings give.
 func (s *settings) laneLimits() proto.LaneLimits {
 	l := proto.DefaultLaneLimits()
 	l.Rndv, l.MaxRatio = int(min(s.RndvRails, proto.MaxLanes)), s.LaneRatio
@@ -143,8 +144,9 @@ func (s *settings) laneLimits() proto.LaneLimits {
 	return l
 }
 
-// mutual reports whether an interface and the peer's both serve endpoints in ErrModePeer, by
-// the error. Those of shared memory do here (Worker.local), in C UCX if they are told to.
+// mutual returns nil if an interface and the peer's interface both serve endpoints in ErrModePeer,
+// else an error. Shared memory interfaces of this library do (laneSelection.local); those of C UCX
+// do if they are configured to.
 func (i *iface) mutual(p uct.ReachableParams) error {
 	if i.attr.Flags.Has(uct.IfaceErrHandlePeerFail) {
 		return nil
@@ -156,7 +158,7 @@ func (i *iface) mutual(p uct.ReachableParams) error {
 		&i.attr.Resource, strings.ToUpper(i.attr.Resource.Transport), ucs.ErrUnreachable)
 }
 
-// isOf reports whether an interface is of a device, by the error.
+// isOf returns nil if an interface belongs to a device, else an error.
 func (i *iface) isOf(device string) error {
 	if i.attr.Resource.Device != device {
 		return fmt.Errorf("ucp: the connection is over device %s: %w", device, ucs.ErrUnreachable)
@@ -176,14 +178,14 @@ func (ls *laneSelection) local(i *iface) proto.LocalIface {
 		Domain:    *w.mds[i.md].Attr(),
 	}
 	if i.attr.Resource.Type == uct.DeviceShared && i.attr.Flags.Has(uct.IfaceEpCheck) {
-		// Shared memory tells of no failure, but the kernel knows which processes
-		// live and the keepalive asks it.
+		// Shared memory reports no failure, but the kernel knows which processes live, and the
+		// keepalive asks the kernel.
 		l.Attr.Flags |= uct.IfaceErrHandlePeerFail
 	}
 	return l
 }
 
-// deviceNumber gives interfaces of one device the same number.
+// deviceNumber returns a number that is the same for all interfaces of one device.
 func (ls *laneSelection) deviceNumber(i *iface) int {
 	w := ls.w
 	for k, o := range w.ifaces {
@@ -194,42 +196,42 @@ func (ls *laneSelection) deviceNumber(i *iface) int {
 	return len(w.ifaces)
 }
 
-// laneRules are what lanes an endpoint may have. The zero value: any.
+// laneRules restrict which lanes an endpoint may have. The zero value allows any.
 type laneRules struct {
-	mismatch *error // where to leave that a peer takes an interface here for reachable (uct.ErrMismatch)
+	mismatch *error // set if a peer takes an interface here for reachable that it cannot use (uct.ErrMismatch)
 
-	refused map[laneRoute]error // those that could not be created, and why
-	back    *reversePath        // over a connection that the peer has made
+	refused map[laneRoute]error // lanes that could not be created, and why
+	back    *reversePath        // lanes go only over this connection, which the peer has made
 
-	spare []lane               // connected already, for those that lead to the same
-	made  []madeLane           // not connected pairwise, for those of the same kind
-	ends  *proto.WorkerAddress // that of a request: pairwise lanes are for the ends in it
+	spare []lane               // connected pairwise lanes; reused for lanes that lead to the same end
+	made  []madeLane           // lanes that are not connected pairwise; reused for lanes of the same kind
+	ends  *proto.WorkerAddress // address in a request: pairwise lanes are made for the ends in it
 
 	cm     bool       // a connection manager connects the endpoint
-	mutual bool       // the peer can have the same, in ErrModePeer, also if it is C UCX
-	local  netip.Addr // of ours, at which the manager's connection reaches us
-	device string     // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
+	mutual bool       // choose only lanes that the peer can have too, in ErrModePeer, even if it is C UCX
+	local  netip.Addr // local address of the manager's connection
+	device string     // local device of all lanes, which the manager knows to reach the peer; "" for any
 
-	origin uct.Origin // of the address
+	origin uct.Origin // origin of the address
 
-	second bool // by the second address of a device, too (uct.DualStack)
+	second bool // use second addresses of devices, too (uct.DualStack)
 
-	messages bool // one for messages and no other
-	answer   bool // that needs no connection moreover: for a question of the peer's
+	messages bool // only a lane for messages
+	answer   bool // only a lane for messages that needs no connection, such as for a reply to a peer
 }
 
-// plain reports whether they leave everything open.
+// plain reports whether the rules leave the choice of lanes unrestricted.
 func (r *laneRules) plain() bool {
 	return len(r.refused) == 0 && r.back == nil && !r.cm && r.ends == nil && !r.answer
 }
 
-// reversePath is a connection of a peer's, and the interface that it came to.
+// reversePath is a connection that a peer has made, and the interface that accepted it.
 type reversePath struct {
 	iface *iface
 	src   *uct.Source
 }
 
-// source is the connection, nil if there is no way back to keep to.
+// source returns the connection, nil if there is no reverse path.
 func (b *reversePath) source() *uct.Source {
 	if b == nil {
 		return nil
@@ -237,7 +239,7 @@ func (b *reversePath) source() *uct.Source {
 	return b.src
 }
 
-// reachable reports whether an interface has the connection.
+// reachable returns nil if an interface has the connection, else an error.
 func (b *reversePath) reachable(i *iface) error {
 	if i != b.iface {
 		return fmt.Errorf("ucp: the peer's connection arrived at another device: %w", ucs.ErrUnreachable)
@@ -245,11 +247,11 @@ func (b *reversePath) reachable(i *iface) error {
 	return nil
 }
 
-// laneRoute is an interface and an entry of the peer's address, by number.
+// laneRoute is the number of an interface and the number of an entry of the peer's address.
 type laneRoute struct{ local, remote int }
 
-// spareFor returns which of the spare lanes is connected with an end that the address
-// names at an entry; -1 if none is, or it is one of those taken.
+// spareFor returns the index of the spare lane that is connected with an end that the address names
+// at an entry. It returns -1 if there is none that is not in taken.
 func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, taken []lane) int {
 	return slices.IndexFunc(r.spare, func(s lane) bool {
 		if s.iface != i || hasLane(taken, s.uct) {
@@ -259,8 +261,8 @@ func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, tak
 	})
 }
 
-// hasSpare reports whether a spare lane of an interface, by another address than the
-// interface's, is connected with an end at an entry.
+// hasSpare reports whether a spare lane of an interface is connected with an end at an entry, and
+// has another address than the interface.
 func (r *laneRules) hasSpare(i *iface, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 	return slices.ContainsFunc(r.spare, func(s lane) bool {
 		m, ok := s.uct.(uct.Multihomed)
@@ -272,7 +274,7 @@ func (r *laneRules) hasSpare(i *iface, dev *proto.AddressDevice, f *proto.Addres
 	})
 }
 
-// isSpare reports whether a lane was there before.
+// isSpare reports whether a lane existed before this choice of lanes.
 func (r *laneRules) isSpare(l lane) bool {
 	return hasLane(r.spare, l.uct) || slices.ContainsFunc(r.made, func(m madeLane) bool { return m.uct == l.uct })
 }
@@ -284,7 +286,8 @@ type madeLane struct {
 	entry entryID
 }
 
-// reuse returns a lane that was there before and does what another is to be made for.
+// reuse returns an existing lane that does what lane l is to be made for. It returns false if there
+// is none.
 func (r *laneRules) reuse(i *iface, addr *proto.WorkerAddress, l *proto.Lane, taken []lane) (lane, bool) {
 	if k := r.spareFor(i, addr, l.Remote, taken); k >= 0 {
 		return r.spare[k], true
@@ -299,11 +302,11 @@ func (r *laneRules) reuse(i *iface, addr *proto.WorkerAddress, l *proto.Lane, ta
 	return lane{}, false
 }
 
-// errNoEnd is why a pairwise lane does not lead to an entry.
+// errNoEnd is the error for a pairwise lane toward an entry at which the request names no end.
 var errNoEnd = fmt.Errorf("ucp: the peer has no endpoint there: %w", ucs.ErrUnreachable)
 
-// endsFor is how many ends the request names at an entry for lanes of an interface: those
-// that lanes of another are connected with are not for it.
+// endsFor returns the number of ends that the request names at an entry for lanes of an interface.
+// Ends that spare lanes of another interface are connected with do not count.
 func (r *laneRules) endsFor(i *iface, entry int) (n int) {
 	dev, f := r.ends.Entry(entry)
 	if f == nil {
@@ -318,8 +321,8 @@ func (r *laneRules) endsFor(i *iface, entry int) (n int) {
 	return n
 }
 
-// entryOf returns the entry with the end in the request that a lane is connected with, -1 if
-// none has it.
+// entryOf returns the entry of the request's address that has the end that a lane is connected
+// with, -1 if none has it.
 func (r *laneRules) entryOf(s *lane) (entry int) {
 	entry = -1
 	r.ends.Ifaces(func(n int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
@@ -331,19 +334,20 @@ func (r *laneRules) entryOf(s *lane) (entry int) {
 	return entry
 }
 
-// mapping says that a memory domain of ours maps what one of the peer's has
-// allocated. It takes no lane.
+// mapping is a memory domain of this process that can map memory which a domain of the peer has
+// allocated. A mapping takes no lane.
 type mapping struct {
-	peerMD uint8 // as the peer's keys number it
+	peerMD uint8 // number of the peer's domain in its keys
 	md     uint8 // index in the context
 	iface  *iface
-	kin    bool // the peer does the same with memory of ours
+	kin    bool // the peer can also map memory of this process
 }
 
-// mappings finds the domains that have an interface which reaches one of the
-// peer's with the same transport. C maps memory of domains that register any, as
-// xpmem, not of these: neither release packs their keys or looks for them
-// (local_md_flags in ucp_wireup_add_rma_bw_lanes).
+// mappings returns a mapping for each domain whose keys give pointers into the peer's memory
+// (uct.MDFlagRkeyPtr), if an interface of the domain reaches an interface of the peer with the same
+// transport. C UCX maps memory of domains that register any memory, such as xpmem. It does not map
+// memory of the domains here: neither release packs their keys or looks for them (local_md_flags in
+// ucp_wireup_add_rma_bw_lanes).
 func (ls *laneSelection) mappings(ep *Endpoint, addr *proto.WorkerAddress) (list []mapping) {
 	const flags = uct.MDFlagNeedRkey | uct.MDFlagRkeyPtr
 	for local, i := range ep.w.ifaces {
@@ -363,7 +367,7 @@ func (ls *laneSelection) mappings(ep *Endpoint, addr *proto.WorkerAddress) (list
 	return list
 }
 
-// reaches says whether an interface reaches the endpoint's peer at an address.
+// reaches returns nil if an interface reaches the endpoint's peer at an address, else an error.
 func (ls *laneSelection) reaches(ep *Endpoint, i uct.Iface, p uct.ReachableParams) error {
 	f, ok := i.(uct.ProcessFinder)
 	if !ok {
@@ -376,8 +380,9 @@ func (ls *laneSelection) reaches(ep *Endpoint, i uct.Iface, p uct.ReachableParam
 	return ls.bindProcess(ep, process)
 }
 
-// bindProcess is told which process of this machine a lane leads to. All lead to the one
-// of the first: an address could name memory of somebody else besides its own.
+// bindProcess records which process of this machine a lane leads to. All lanes of an endpoint must
+// lead to the process of the first one: an address could name another process's memory besides its
+// own.
 func (ls *laneSelection) bindProcess(ep *Endpoint, p uct.Process) error {
 	if ep.process == 0 {
 		ep.process = p

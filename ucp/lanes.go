@@ -8,16 +8,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// An endpoint has several lanes, each a transport connection of its own, under the
-// numbers that the selection gave them (proto.SelectLanes): peers, ucx_info and
-// Explain mean the same lane by a number. What each is for is in the laneMap of
-// the endpoint's configuration.
+// Lanes of endpoints. An endpoint has several lanes, each a transport connection of its own. Lanes
+// have the numbers that the selection gave them (proto.SelectLanes), so that peers, ucx_info and
+// Explain mean the same lane by a number. The purpose of each lane is in the laneMap of the
+// endpoint's configuration.
 
 // lane is one transport connection of an endpoint.
 type lane struct {
 	iface  *iface
 	uct    uct.Endpoint
-	remote remote // a part of it; refuses what the transport does not have
+	remote remote // the part of uct that accesses remote memory; refuses what the transport does not have
 }
 
 // leadsTo reports whether the lane is connected with the end that has these addresses.
@@ -26,7 +26,7 @@ func (l *lane) leadsTo(dev *proto.AddressDevice, f *proto.AddressIface, end []by
 	return ok && at.LeadsTo(dev.Addr, f.Addr, end)
 }
 
-// hasLane reports whether a transport's endpoint is that of one of the lanes.
+// hasLane reports whether a transport's endpoint is that of one of the lanes in list.
 func hasLane(list []lane, ue uct.Endpoint) bool {
 	return slices.ContainsFunc(list, func(l lane) bool { return l.uct == ue })
 }
@@ -36,13 +36,14 @@ func (l *lane) isFor(dev *proto.AddressDevice, f *proto.AddressIface) bool {
 	return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return l.leadsTo(dev, f, e.Addr) })
 }
 
-// remote is what transports can do to the peer's memory.
+// remote is the set of a transport's operations on the peer's memory.
 type remote interface {
 	uct.RMA
 	uct.Atomic
 }
 
-// remoteOf returns that part of a transport's endpoint.
+// remoteOf returns the operations on the peer's memory of a transport's endpoint. Operations that
+// the transport does not have are refused.
 func remoteOf(ue uct.Endpoint) remote {
 	switch p := ue.(type) {
 	case remote:
@@ -61,16 +62,16 @@ func remoteOf(ue uct.Endpoint) remote {
 	return refuse{}
 }
 
-// lanePlan is all that a configuration is made from.
+// lanePlan is what a configuration is made from.
 type lanePlan struct {
 	chosen *proto.LaneConfig
 	maps   []mapping
 }
 
-// amLane is the number of the lane for messages.
+// amLane returns the number of the lane for messages.
 func (ep *Endpoint) amLane() uint8 { return ep.cfg.lanes.am }
 
-// maxMessage is the longest message a lane takes, headers included.
+// maxMessage returns the length of the longest message that a lane takes, headers included.
 func (ep *Endpoint) maxMessage(k uint8) int {
 	if int(k) >= len(ep.lanes) {
 		return ep.w.selection.auxMaxMessage(ep, k)
@@ -83,15 +84,14 @@ func (ep *Endpoint) maxMessage(k uint8) int {
 	return n
 }
 
-// toward says which endpoint an operation is of. It begins on the lane of
-// messages.
+// toward assigns the request to an endpoint. The request starts on the lane for messages.
 func (r *Request) toward(ep *Endpoint) {
 	r.bind(ep)
 	r.lane = ep.amLane()
 }
 
-// lane returns the transport's endpoint of a lane; one that refuses when the
-// endpoint is closed.
+// lane returns the transport's endpoint of a lane. If the endpoint is closed, it returns one that
+// refuses every operation.
 func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 	if int(k) < len(ep.lanes) {
 		return ep.lanes[k].uct
@@ -99,7 +99,8 @@ func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 	return ep.w.selection.auxLane(ep, k)
 }
 
-// remote is lane for access to the peer's memory.
+// remote returns the operations of a lane on the peer's memory. If the endpoint is closed, all of
+// them are refused.
 func (ep *Endpoint) remote(k uint8) remote {
 	if int(k) < len(ep.lanes) {
 		return ep.lanes[k].remote
@@ -115,7 +116,8 @@ func (ls *laneSelection) laneName(ep *Endpoint, i int) string {
 	return ep.lanes[i].iface.attr.Resource.String()
 }
 
-// closeLanes closes all, or leaves those to their transport that can linger.
+// closeLanes closes all lanes. With linger it leaves those lanes to their transport that can linger
+// (uct.Lingerer).
 func (ee *endpointEnds) closeLanes(ep *Endpoint, linger bool) {
 	for i := range ep.lanes {
 		if l, ok := ep.lanes[i].uct.(uct.Lingerer); ok && linger {
@@ -128,20 +130,22 @@ func (ee *endpointEnds) closeLanes(ep *Endpoint, linger bool) {
 	ep.w.selection.unpair(ep)
 }
 
-// pairing is what an endpoint has besides some of whose lanes are connected pairwise.
+// pairing is the extra state of an endpoint that has lanes that are connected pairwise, or that a
+// connection manager has made.
 type pairing struct {
-	lanes    uint64      // those that are
-	joined   uint64      // of these, those whose other end is known
-	kept     uint64      // of these, those that were connected before the agreement that is under way
+	lanes    uint64      // set of the lanes that are connected pairwise
+	joined   uint64      // subset of lanes whose other end is known
+	kept     uint64      // subset of joined that was connected before the agreement in progress
 	entries  []uint8     // for each lane, the entry of the address it was chosen toward
 	aux      lane        // carries wireup messages until the lanes do; uct is nil if there is none
-	auxEntry int         // of the address that it leads to
-	waits    bool        // has answered, and waits for the acknowledgement
-	looked   uint8       // how often the keepalive has found it waiting, since the last change
-	conn     *connection // of an endpoint that a connection manager has made, nil for others
+	auxEntry int         // address entry that aux leads to
+	waits    bool        // this side has replied and waits for the acknowledgement
+	looked   uint8       // how often the keepalive has found waits set, since the last change
+	conn     *connection // state of an endpoint that a connection manager has made, nil for others
 }
 
-// number is what peers call a lane: behind a connection manager's, which is lane 0 there.
+// number returns the number that peers give a lane. With a connection manager, whose own lane is
+// lane 0 for peers, it is one higher than the number here.
 func (p *pairing) number(lane int) uint8 {
 	if p.conn != nil {
 		lane++
@@ -149,7 +153,8 @@ func (p *pairing) number(lane int) uint8 {
 	return uint8(lane)
 }
 
-// conn returns what the endpoint has that a connection manager has made, nil for others.
+// conn returns the connection state of an endpoint that a connection manager has made, nil for
+// others.
 func (ep *Endpoint) conn() *connection {
 	if ep.pair == nil {
 		return nil
@@ -160,7 +165,8 @@ func (ep *Endpoint) conn() *connection {
 // auxNumber stands for the auxiliary lane among the numbers of lanes.
 const auxNumber = proto.NullLane - 1
 
-// auxLane is lane for numbers that no lane has.
+// auxLane is lane for numbers that are not in the endpoint's list of lanes: it returns the
+// auxiliary lane for auxNumber, if there is one.
 func (ls *laneSelection) auxLane(ep *Endpoint, k uint8) uct.Endpoint {
 	if p := ep.pair; p != nil && k == auxNumber && p.aux.uct != nil {
 		return p.aux.uct
@@ -168,7 +174,7 @@ func (ls *laneSelection) auxLane(ep *Endpoint, k uint8) uct.Endpoint {
 	return refuse{}
 }
 
-// auxMaxMessage is maxMessage for those.
+// auxMaxMessage is maxMessage for numbers that are not in the endpoint's list of lanes.
 func (ls *laneSelection) auxMaxMessage(ep *Endpoint, k uint8) int {
 	if p := ep.pair; p != nil && k == auxNumber && p.aux.uct != nil {
 		return p.aux.iface.attr.AM.MaxBcopy
@@ -176,7 +182,8 @@ func (ls *laneSelection) auxMaxMessage(ep *Endpoint, k uint8) int {
 	return 0
 }
 
-// unpair is told that the lanes are closed.
+// unpair discards the state of pairwise lanes after the lanes were closed. The state of a
+// connection manager's connection stays.
 func (ls *laneSelection) unpair(ep *Endpoint) {
 	ls.dropAux(ep)
 	if p := ep.pair; p != nil && p.conn != nil {
@@ -186,10 +193,11 @@ func (ls *laneSelection) unpair(ep *Endpoint) {
 	ep.pair = nil
 }
 
-// auxLost is told that an endpoint of a transport has failed. It reports whether that does
-// not matter: a peer that has got the answer closes what it has no more use for, and its
-// acknowledgement comes over another lane, perhaps with messages that are here already.
-// The lanes are asked whether it is there.
+// auxLost handles the failure of a transport's endpoint, if that is the auxiliary lane while this
+// side waits for the acknowledgement. It reports whether the failure does not matter. A peer that
+// has received the reply closes lanes that it no longer needs, and its acknowledgement comes over
+// another lane, perhaps behind messages that are here already. auxLost lets the transports of the
+// joined lanes check whether the peer is there.
 func (ls *laneSelection) auxLost(ep *Endpoint, ue uct.Endpoint) bool {
 	p := ep.pair
 	if p == nil || !p.waits || p.aux.uct != ue {
@@ -202,13 +210,14 @@ func (ls *laneSelection) auxLost(ep *Endpoint, ue uct.Endpoint) bool {
 	}
 	for k := range ep.lanes {
 		if c, ok := ep.lanes[k].uct.(uct.Checker); ok && p.joined&(1<<k) != 0 {
-			_ = c.Check(nil) // what it finds arrives as a failure
+			_ = c.Check(nil) // a negative result is reported as a failure
 		}
 	}
 	return true
 }
 
-// dropAux closes the auxiliary lane, over which nobody will be told anything any more.
+// dropAux closes the auxiliary lane, which carries no more messages. Requests in its queue are
+// canceled.
 func (ls *laneSelection) dropAux(ep *Endpoint) {
 	p := ep.pair
 	if p == nil || p.aux.uct == nil {
@@ -224,8 +233,8 @@ func (ls *laneSelection) dropAux(ep *Endpoint) {
 	ue.Close()
 }
 
-// refuse stands in for the lane of a closed endpoint, so that no path has to
-// look for one.
+// refuse stands in for the lane of a closed endpoint, so that no code path has to check for a
+// missing lane.
 type refuse struct {
 	uct.NoAM
 	uct.NoRMA

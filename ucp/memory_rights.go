@@ -9,11 +9,11 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// memoryRights is what a worker needs to open memory to one peer and not to others.
+// memoryRights is a worker's state for opening memory to one peer and not to others.
 type memoryRights struct {
 	w       *Worker
 	guards  guards
-	scopers []scoper // domains that can tell peers apart
+	scopers []scoper // domains that can distinguish peers
 }
 
 // Allow gives the peer of an endpoint access to memory that was mapped for selected peers
@@ -29,7 +29,7 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	case !m.limited || ep == nil || ep.w.ctx != m.ctx:
 		return fmt.Errorf("ucp: Memory.Allow: endpoint: %w", ucs.ErrInvalidParam)
 	case m.region == nil:
-		return nil // of an empty handle there is nothing to access
+		return nil // an empty handle has no memory to access
 	}
 	ep.w.owner.acquireRead()
 	defer ep.w.owner.releaseRead()
@@ -37,7 +37,7 @@ func (m *Memory) Allow(ep *Endpoint) error {
 		return err
 	}
 	if len(ep.lanes) == 0 {
-		return ucs.ErrNotConnected // it is closed
+		return ucs.ErrNotConnected // the endpoint is closed
 	}
 	m.ctx.mu.Lock()
 	defer m.ctx.mu.Unlock()
@@ -61,8 +61,8 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	return nil
 }
 
-// identity stands for the endpoint's peer: whichever of its endpoints a message
-// names, it is the same.
+// identity returns a value that stands for the endpoint's peer. It is the same for all endpoints of
+// the peer.
 func (mr *memoryRights) identity(ep *Endpoint) any {
 	if ep.peer == nil {
 		return ep.w // the worker itself
@@ -70,19 +70,19 @@ func (mr *memoryRights) identity(ep *Endpoint) any {
 	return ep.peer.canonical()
 }
 
-// guard is a memory domain that lets peers, without a key, at registered memory.
+// guard is a memory domain that lets peers access registered memory without a key.
 type guard struct {
 	md    uct.MemoryDomain
-	scope int // index in Worker.scopers, -1: everybody is let in who knows the address
+	scope int // index in memoryRights.scopers; -1: any peer that knows the address is let in
 }
 
-// scoper is a domain that can tell peers apart.
+// scoper is a memory domain that can distinguish peers.
 type scoper struct {
 	uct.Scoper
 	md int // index in the context
 }
 
-// scopesOf returns a peer as the domains know it that can tell peers apart.
+// scopesOf returns the scope that stands for a peer in each domain that can distinguish peers.
 func (mr *memoryRights) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
 	if len(mr.scopers) == 0 {
 		return nil
@@ -94,7 +94,7 @@ func (mr *memoryRights) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
 	return list
 }
 
-// partOf lists the entries of an address that are of a domain's transports.
+// partOf returns the entries of an address that belong to a domain's transports.
 func (mr *memoryRights) partOf(addr *proto.WorkerAddress, md int) (list []uct.ReachableParams) {
 	w := mr.w
 	list = make([]uct.ReachableParams, 0, addr.NumIfaces())
@@ -107,10 +107,12 @@ func (mr *memoryRights) partOf(addr *proto.WorkerAddress, md int) (list []uct.Re
 	return list
 }
 
-// errNoScope says that the domains do not know whom memory would be opened to.
+// errNoScope is the error for memory that cannot be opened to a peer because the domains cannot
+// identify the peer.
 var errNoScope = fmt.Errorf("ucp: the peer cannot be identified by its address: %w", ucs.ErrUnsupported)
 
-// register opens memory to the peer of an endpoint.
+// register opens memory to the peer of an endpoint. If the domain can distinguish peers, no other
+// peer gets access.
 func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {
 	if ep.dest != nil && ep.dest.reversePath || ep.state&epNoRemoteWrite != 0 {
 		return nil, errNoScope
@@ -121,10 +123,10 @@ func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHa
 	return ep.w.rights.scopers[g.scope].RegisterFor(buf, access, ep.dest.scopes[g.scope])
 }
 
-// offeredOver is told by which connection the peer of an endpoint offers data. If it may
-// not write over that, as it comes from a place that its address does not name, it is
-// asked for messages: most peers write over the connection that they offer by, and would
-// lose it.
+// offeredOver checks the connection over which the peer of an endpoint offers data. If the
+// connection comes from a place that the peer's address does not name, the peer may not write over
+// it. Then the peer is asked for messages instead: most peers write over the connection that they
+// offer data on, and would lose that connection.
 func (mr *memoryRights) offeredOver(ep *Endpoint, src *uct.Source) {
 	if src == nil || ep.state&epNoRemoteWrite != 0 || ep.dest == nil {
 		return
@@ -136,14 +138,14 @@ func (mr *memoryRights) offeredOver(ep *Endpoint, src *uct.Source) {
 	}
 }
 
-// guards are the memory domains that let peers, without a key, at registered memory
-// only. Which lanes a peer uses is its own choice, so memory that is offered to it is
-// registered with all of them.
+// guards are the memory domains that let peers access, without a key, registered memory only. A
+// peer chooses its lanes itself, so memory that is offered to the peer is registered with all of
+// these domains.
 type guards struct {
 	put, get []guard
 }
 
-// guardedBy takes the domain of an interface, if it is one.
+// guardedBy adds the domain of an interface to the guards, if it is one.
 func (mr *memoryRights) guardedBy(i *iface) {
 	w := mr.w
 	md := w.mds[i.md]
@@ -160,8 +162,8 @@ func (mr *memoryRights) guardedBy(i *iface) {
 	}
 }
 
-// scoperOf returns the index of a domain among those that can tell peers apart, -1 if
-// it cannot.
+// scoperOf returns the index of a domain in memoryRights.scopers, to which it adds the domain if
+// necessary. It returns -1 if the domain cannot distinguish peers.
 func (mr *memoryRights) scoperOf(md int) int {
 	w := mr.w
 	s, ok := w.mds[md].(uct.Scoper)

@@ -12,20 +12,22 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Wireup tells each side the other's id of an endpoint. Transports that connect
-// to an interface need none of it to send; it happens when the first operation
-// needs the peer's id. The messages go over lanes of their own (laneMap.wireupLane)
-// and come over any connection of the peer, in any order with data.
+// Wireup tells each side of an endpoint the id that the other side gave to its end. Transports that
+// connect to an interface can send without wireup. For such transports wireup happens when the
+// first operation needs the peer's id. Wireup messages travel on a lane of their own
+// (laneMap.wireupLane). They may arrive over any connection of the peer, in any order relative to
+// data.
 
-// wireupState makes the endpoints of a worker, those of peers and those of the application.
+// wireupState creates the endpoints of a worker: those of the application and those that peers
+// open.
 type wireupState struct {
 	w          *Worker
-	opening    uint64 // uuid of the peer toward which an endpoint is being made: it gives no way
+	opening    uint64 // uuid of the peer that an endpoint is being made toward; not evicted meanwhile
 	unexpected int    // endpoints that peers have opened and the application has not claimed
 	everOpened uint64 // endpoints that peers have ever opened
 }
 
-// wireupFamily is how the two sides of an endpoint get to know each other.
+// wireupFamily is the family of messages by which the two sides of an endpoint exchange their ids.
 type wireupFamily struct{ noFamily }
 
 func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
@@ -35,7 +37,8 @@ func (wireupFamily) handlers(w *Worker) []handler {
 	return []handler{{proto.IDWireup, w.wireups.onWireup}, {proto.IDEpClose, w.onEpClose}}
 }
 
-// closed forgets who opened the endpoint, and that it waits for a counterpart.
+// closed uncharges the endpoint from the account of the peer that opened it, and removes the
+// endpoint from the peer's tables.
 func (wireupFamily) closed(ep *Endpoint) {
 	ep.w.accounts.uncharge(ep)
 	ep.w.accounts.unbindAccount(ep)
@@ -45,10 +48,10 @@ func (wireupFamily) closed(ep *Endpoint) {
 	}
 }
 
-// provide asks the peer for its id.
+// provide sends the wireup request if operations of the endpoint need the peer's id.
 func (wireupFamily) provide(ep *Endpoint) error {
 	if ep.needs&needID == 0 || ep.state&epRequested != 0 || ep.conn() != nil {
-		return nil // it is told while the connection is made, if that is by socket address
+		return nil // an endpoint made by socket address gets the id during connection setup
 	}
 	if err := ep.w.wireups.requestWireup(ep); err != nil {
 		return err
@@ -59,8 +62,8 @@ func (wireupFamily) provide(ep *Endpoint) error {
 	return nil
 }
 
-// evict closes the endpoints that the peer of a connection has opened, but for those
-// that the user is about to answer over.
+// evict closes the endpoints that the peer of a connection has opened, except those for which the
+// application holds a message that it may reply to.
 func (wireupFamily) evict(s *source, _ error) {
 	for b := s.openings; b != nil; {
 		next := b.next
@@ -74,14 +77,15 @@ func (wireupFamily) evict(s *source, _ error) {
 // count fills in the number of endpoints.
 func (wireupFamily) count(w *Worker, s *Stats) { s.Endpoints = w.endpoints.Len() }
 
-// onWireup receives wireup messages.
+// onWireup counts a received wireup message and handles it.
 func (ws *wireupState) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := ws.w
 	w.stats.WireupRecvd++
 	return ws.wireup(src, data)
 }
 
-// wireup handles a wireup message, of which some are kept back and handled twice.
+// wireup handles a wireup message. A deferred message is handled a second time, when it is
+// resolved.
 func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 	w := ws.w
 	m, err := proto.ParseWireup(data)
@@ -100,11 +104,12 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.Get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
-			w.stats.Dropped++ // one reply to a request
+			w.stats.Dropped++ // a request has exactly one reply
 			return nil
 		}
 		if from := w.accounts.sourceOf(src); ep.peer != nil {
-			// Who knows the id was sent it in the request, to the peer's address.
+			// Only the peer learns the id of the endpoint: the request that carried the id went to
+			// the peer's address.
 			if m.Address.UUID != ep.peer.uuid || from.belongsToOther(ep.peer) {
 				w.refused(from, ledger.Claim)
 				return nil
@@ -132,7 +137,7 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 			if w.admission.spoofed(src, ep) {
 				return nil
 			}
-			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // it has never been one
+			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // never connected with the peer's end
 				ep.fail(ws.unequal(ep, &m))
 				return nil
 			}
@@ -141,14 +146,15 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 	case proto.WireupAck:
 		ws.onWireupAck(src, &m)
 	default:
-		// Lane recovery is not spoken here; a peer that follows our announced release
-		// does not send it.
+		// The library does not implement lane recovery. A peer that follows the release announced
+		// in the worker address does not send it.
 		w.stats.Dropped++
 	}
 	return nil
 }
 
-// onWireupRequest answers a peer that asks for our id. message is m as it came.
+// onWireupRequest answers a peer that asks for the id of its endpoint's counterpart here. message
+// is m in packed form, as received.
 func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
 	if m.SrcEp == 0 {
@@ -170,23 +176,23 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	}
 	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
 		if p.hasEndpointTo(m.SrcEp) {
-			w.stats.Dropped++ // both have asked, and the peer's answer came before its request
+			w.stats.Dropped++ // both sides sent a request, and the peer's reply arrived before its request
 			return nil
 		}
 		return ws.acceptEndpoint(from, m, q.claimed)
 	}
 	ep := p.unmatched[sn]
 	if ep.remoteID == m.SrcEp && ep.state&epUnconfirmed == 0 {
-		w.stats.Dropped++ // this was answered before
+		w.stats.Dropped++ // a duplicate of a request that was answered before
 		return nil
 	}
 	if ep.remoteID != 0 && ep.state&epUnconfirmed == 0 {
-		// Two say that they are the peer's end of one pair. Both are answered, as C
-		// does, but who is right cannot be told.
+		// Two requesters claim to be the peer's end of one pair. Both are answered, as in C UCX,
+		// because the worker cannot tell which claim is true.
 		p.contested = true
 		return ws.acceptEndpoint(from, m, q.claimed)
 	}
-	if q.migrated { // the connection may be anybody's: the endpoint still waits for the peer
+	if q.migrated { // the connection is not verified as the peer's: the endpoint still waits for the peer
 		ws.matched(from, ep, m, q.claimed)
 		ep.state |= epUnconfirmed
 		return nil
@@ -207,13 +213,14 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	return nil
 }
 
-// unequal is why an endpoint does not come together with the peer's that a message is of.
+// unequal returns the error for an endpoint whose error mode differs from that of the peer's end
+// that sent m.
 func (ws *wireupState) unequal(ep *Endpoint, m *proto.Wireup) error {
 	return fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported)
 }
 
-// matched connects an endpoint with the peer's that a request is of. said is what of its
-// address is in doubt.
+// matched connects an endpoint with the peer's end that sent request m. said is the claimed part of
+// the peer's address, which is not verified.
 func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said *proto.WorkerAddress) {
 	w := ws.w
 	if ep.pair != nil {
@@ -222,8 +229,8 @@ func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said
 		}
 		return
 	}
-	// When both ask at once the reply of one direction is enough: the worker with
-	// the larger id does not wait for an answer, it has ours by this request.
+	// When both sides ask at once, one reply is enough. The worker with the larger uuid does not
+	// wait for a reply, because it learns the id from this worker's request.
 	reply := ep.state&epRequested == 0 || m.Address.UUID <= w.uuid
 	if reply {
 		ws.sendWireup(ep, proto.WireupReply, m.SrcEp, w.own.emptyAddress())
@@ -231,9 +238,9 @@ func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said
 	ws.idConfirmed(ep, m.SrcEp)
 }
 
-// acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
-// user may create it later and then gets this one. said is what of its address is in
-// doubt.
+// acceptEndpoint opens an endpoint toward a peer that has opened one toward this worker. If the
+// application creates an endpoint to that peer later, it gets this one. said is the claimed part of
+// the peer's address, which is not verified.
 func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
 	w := ws.w
 	if w.shuttingDown > 0 {
@@ -243,11 +250,11 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	if err := w.accounts.mayOpen(from); err != nil {
 		return w.logMalformed(err)
 	}
-	p, _ := w.admission.claimedPeer(from, &m.Address) // it may have gone with a connection that gave way
+	p, _ := w.admission.claimedPeer(from, &m.Address) // released if an eviction has ended its connection
 	if p == nil {
 		p = w.peers.newUntrustedPeer(&m.Address)
 	}
-	defer func() { w.peers.releasePeer(p) }() // unless the endpoint is made
+	defer func() { w.peers.releasePeer(p) }() // has no effect if an endpoint of the peer was made
 	addr, rules := &m.Address, laneRules{}
 	if addr.HasEnds() {
 		addr, rules.ends = addr.WithoutEnds(), addr
@@ -282,8 +289,8 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	return nil
 }
 
-// onEpCheck answers a peer that asks whether its counterpart still exists. Only
-// "no" is answered, over an endpoint made for that.
+// onEpCheck answers a peer that asks whether the counterpart of its endpoint still exists. Only a
+// negative answer is sent, over an endpoint made for that purpose.
 func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
 	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
@@ -293,7 +300,7 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 	var q requester
 	if w.admission.staleRequest(from, m) {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
-		w.admission.keepLocalEntries(&m.Address) // he is answered by the way that he asks
+		w.admission.keepLocalEntries(&m.Address) // answered at an address within this machine, where the check came from
 	} else {
 		var err error
 		if q, err = w.admission.admitRequest(from, m, message); err != nil || q.deferred {
@@ -309,8 +316,8 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 	return nil
 }
 
-// wireupMessage carries a packed wireup message. Its request belongs to nobody and
-// vanishes when sent.
+// wireupMessage carries a packed wireup message. The application does not see its request, which is
+// freed once the message is sent.
 type wireupMessage struct{ basics }
 
 func (wireupMessage) about() protocolInfo { return protocolInfo{name: "wireup"} }
@@ -329,11 +336,13 @@ func (wireupMessage) pack(r *Request, dst []byte) int {
 	return copy(dst, r.data.buf)
 }
 
-// wireupHeader is how much longer than an address a message is that has one, about.
+// wireupHeader is an estimate, in bytes, of what a wireup message adds to the address that it
+// carries.
 const wireupHeader = 64
 
-// sendWireup sends one wireup message with the given address. The error says
-// that there is no way to; one of sending arrives like that of any message.
+// sendWireup sends one wireup message with the given address. It returns an error if the message
+// cannot be packed or does not fit the lane. An error of sending is reported like that of any
+// message.
 func (ws *wireupState) sendWireup(ep *Endpoint, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	return ws.sendWireupBy(ep, wireupMessage{}, t, dst, addr)
 }
@@ -361,9 +370,10 @@ func (ws *wireupState) sendWireupBy(ep *Endpoint, p protocol, t proto.WireupType
 	return nil
 }
 
-// requestWireup asks the peer for its id. The address has exactly the resources
-// and attributes of the worker address: C 1.22.0 gives up when its choice of
-// lanes changes. That of lanes that are connected pairwise has these alone.
+// requestWireup sends a wireup request, which asks for the peer's id. The address in the request
+// has exactly the resources and attributes of the worker address, because C UCX 1.22.0 gives up
+// when its choice of lanes changes. For an endpoint with lanes that are connected pairwise, the
+// address has only the resources of its lanes.
 func (ws *wireupState) requestWireup(ep *Endpoint) error {
 	err := ep.w.own.packAddress()
 	if err != nil {
@@ -382,7 +392,7 @@ func (ws *wireupState) requestWireup(ep *Endpoint) error {
 		}
 	}
 	addr.Token = ep.w.admission.tokenFor(ep.dest.address.UUID)
-	var to proto.EndpointID // not known yet
+	var to proto.EndpointID // 0: not known yet
 	if ep.conn() != nil {
 		to = ep.remoteID
 	}
@@ -392,8 +402,8 @@ func (ws *wireupState) requestWireup(ep *Endpoint) error {
 	return err
 }
 
-// repeatRequest does that once more; it is done twice at most. What was not done yet
-// will be done twice.
+// repeatRequest sends the wireup request once more, at most twice in all. If no request was sent
+// yet, the first one will be sent twice.
 func (ws *wireupState) repeatRequest(ep *Endpoint) {
 	if ep.state&epRequested == 0 {
 		ep.state |= epResend
@@ -404,16 +414,17 @@ func (ws *wireupState) repeatRequest(ep *Endpoint) {
 	}
 	ep.state |= epResent
 	if ws.requestWireup(ep) != nil {
-		ep.state |= epRequested // the first one is on its way
+		ep.state |= epRequested // the first request was sent and is still unanswered
 	}
 }
 
-// What peers are told whose endpoints get no end here. An endpoint that fails says nothing any
-// more, and its lanes may not even be connected: the word goes over one that is made for it.
+// Notices to peers whose endpoints get no end here. An endpoint that has failed sends nothing any
+// more, and its lanes may not even be connected. The notice therefore goes over an endpoint made
+// for that purpose.
 
-// sayRemoved tells a peer that there is no end here for its endpoint, and never will be. That
-// goes over an endpoint of its own, which stays until it has left; mode is that of the end
-// that there is not.
+// sayRemoved tells a peer that its endpoint has no end here and will never have one. The notice
+// goes over an endpoint of its own, which stays until the notice was sent. mode is the error mode
+// that the notice states for the missing end.
 func (ws *wireupState) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
 	w := ws.w
 	ep, err := w.admission.requesterEndpoint(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
@@ -431,8 +442,8 @@ func (ws *wireupState) sayRemoved(from *source, m *proto.Wireup, said *proto.Wor
 	return nil
 }
 
-// refusePairs is told that the lanes that a peer asks for cannot be had. Its end would
-// wait.
+// refusePairs fails the endpoint because the lanes that a peer asks for cannot be made. It tells
+// the peer, whose end would otherwise wait.
 func (ws *wireupState) refusePairs(ep *Endpoint, from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
 	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 	if err := ep.w.wireups.sayRemoved(from, m, said, ep.errMode); err != nil {

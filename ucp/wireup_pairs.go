@@ -11,22 +11,22 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Some transports connect an endpoint with one endpoint of the peer's (uct.Paired), and
-// nothing can be sent before both know each other. Such lanes are agreed on by wireup
-// messages over an auxiliary lane, which needs no connection:
+// Wireup of lanes that are connected pairwise. Some transports connect an endpoint with exactly one
+// endpoint of the peer's (uct.Paired). Nothing can be sent on such a lane before both ends know
+// each other's address. Both sides agree on such lanes by wireup messages over an auxiliary lane,
+// which needs no connection:
 //
 //	REQUEST ──►   the lanes, and under the number of each the address of its end
 //	              the peer chooses lanes toward that address, makes its ends, connects them
-//	      ◄── REPLY   their addresses, each under the number that the lane has here
-//	connects its ends
+//	      ◄── REPLY   their addresses, each under the number that the requester gave the lane
+//	the requester connects its ends
 //	ACK ──►       over the lane for messages, which is one of them
 //
-// Operations wait for the lanes meanwhile. If both ask at once the request of the worker
-// with the smaller id counts, and the other one is not answered (onWireupRequest). The
-// numbers of lanes are each side's own; what pairs the ends is that the k-th of those
-// at an entry of the request's address is for the k-th lane chosen toward that entry
-// (ucp_wireup_match_p2p_lanes in src/ucp/wireup/wireup.c), not counting those that are
-// connected already.
+// Operations wait for the lanes meanwhile. If both sides ask at once, the request of the worker
+// with the smaller uuid counts, and the other request is not answered (onWireupRequest). Each side
+// numbers its lanes by itself. The ends are paired as follows: the k-th end at an entry of the
+// request's address is for the k-th lane chosen toward that entry (ucp_wireup_match_p2p_lanes in
+// src/ucp/wireup/wireup.c), not counting those that are connected already.
 
 // joinSelf connects the lanes of an endpoint that leads to itself.
 func (ws *wireupState) joinSelf(ep *Endpoint) error {
@@ -51,7 +51,8 @@ func (ws *wireupState) askForPairs(ep *Endpoint) error {
 	return ws.requestWireup(ep)
 }
 
-// paired is told that the lanes are connected at both ends.
+// paired handles the event that the lanes are connected at both ends: it closes the auxiliary lane
+// and starts the operations that wait for the lanes.
 func (ws *wireupState) paired(ep *Endpoint) {
 	ep.pair.waits, ep.pair.kept = false, 0
 	if c := ep.pair.conn; c != nil {
@@ -59,15 +60,16 @@ func (ws *wireupState) paired(ep *Endpoint) {
 	}
 	ws.closeAux(ep)
 	for r := ep.waiting.head; r != nil; r = r.next {
-		r.lane = ep.amLane() // which may have another number now
+		r.lane = ep.amLane() // the number of the lane for messages may have changed
 	}
 	ep.w.rma.resolveKeys(ep)
 	ep.resolveNeed(needLanes)
 }
 
-// closeAux closes the auxiliary lane, as the others carry everything now. What waits for it
-// goes over that for messages: of two endpoints of one worker each answers the other, and may
-// have its own answer before it could send that.
+// closeAux closes the auxiliary lane, because the other lanes carry everything now. Requests in its
+// queue move to the lane for messages. The queue may hold a reply if an endpoint is connected with
+// another of the same worker: each answers the other, and may receive its own reply before its
+// reply was sent.
 func (ws *wireupState) closeAux(ep *Endpoint) {
 	ep.w.selection.auxLane(ep, auxNumber).PendingPurge(func(p *uct.Pending) {
 		if h, ok := p.Owner.(*hooks); ok {
@@ -80,8 +82,8 @@ func (ws *wireupState) closeAux(ep *Endpoint) {
 	ep.w.selection.dropAux(ep)
 }
 
-// answerPairs connects the lanes of an endpoint, which were chosen toward the address in a
-// request, with the ends that it names, and sends our own.
+// answerPairs connects the lanes of an endpoint, which were chosen toward the address in a request,
+// with the ends that the address names. It replies with the addresses of the ends of this side.
 func (ws *wireupState) answerPairs(ep *Endpoint, m *proto.Wireup) error {
 	numbers, err := ws.match(ep, &m.Address)
 	if err != nil {
@@ -99,18 +101,18 @@ func (ws *wireupState) answerPairs(ep *Endpoint, m *proto.Wireup) error {
 	return ws.sendWireup(ep, proto.WireupReply, m.SrcEp, own)
 }
 
-// matchedPairs is told of the request of the peer of an endpoint that waits for it. The error
-// says that the lanes that it asks for cannot be had.
+// matchedPairs handles the peer's request for an endpoint that waits for its peer. It returns an
+// error if the lanes that the request asks for cannot be made.
 func (ws *wireupState) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error {
 	w := ws.w
 	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
-		ws.idConfirmed(ep, m.SrcEp) // and ours is answered
+		ws.idConfirmed(ep, m.SrcEp) // the peer answers the request of this worker
 		return nil
 	}
 	ws.idConfirmed(ep, m.SrcEp)
 	var err error
-	if m.Address.UUID != w.uuid { // one's own are all answered, and name the ends that there are
-		ep.state &^= epRequested // nobody will answer it
+	if m.Address.UUID != w.uuid { // requests of this worker to itself are all answered
+		ep.state &^= epRequested // the peer does not answer the request of this worker
 		err = ws.rechooseLanes(ep, &m.Address, from.origin())
 	}
 	if err == nil {
@@ -119,10 +121,11 @@ func (ws *wireupState) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup)
 	return err
 }
 
-// rechooseLanes makes the lanes anew, toward the address in a request. Nothing was sent over
-// them but a question that nobody answers. Those that are not connected pairwise are kept where
-// the new choice has them, too: the peer's end of one may be its lane for wireup and keepalive,
-// and would be left with an end that is closed here.
+// rechooseLanes replaces the lanes by lanes chosen toward the address in a request. Nothing was
+// sent over the old ones but a wireup request that the peer does not answer. Lanes that are not
+// connected pairwise are kept where the new choice has them, too: such a lane may lead to an end
+// that is the peer's lane for wireup and keepalive, and closing it here would leave the peer's end
+// without a counterpart.
 func (ws *wireupState) rechooseLanes(ep *Endpoint, addr *proto.WorkerAddress, origin uct.Origin) error {
 	ep.w.ends.purgeLanes(ep, ucs.ErrCanceled)
 	made := ws.detachUnpaired(ep)
@@ -140,8 +143,8 @@ func (ws *wireupState) rechooseLanes(ep *Endpoint, addr *proto.WorkerAddress, or
 	return err
 }
 
-// detachUnpaired takes the lanes that are not connected pairwise away from the endpoint, the
-// auxiliary one, too.
+// detachUnpaired removes from the endpoint the lanes that are not connected pairwise, including the
+// auxiliary lane, and returns them. The caller owns them.
 func (ws *wireupState) detachUnpaired(ep *Endpoint) (made []madeLane) {
 	p := ep.pair
 	if p.aux.uct != nil {
@@ -162,7 +165,7 @@ func (ws *wireupState) detachUnpaired(ep *Endpoint) (made []madeLane) {
 	return made
 }
 
-// has reports whether a transport's endpoint is one of the lanes.
+// has reports whether a transport's endpoint is that of a lane, or of the auxiliary lane.
 func (ws *wireupState) has(ep *Endpoint, ue uct.Endpoint) bool {
 	return ep.pair != nil && ep.pair.aux.uct == ue || hasLane(ep.lanes, ue)
 }
@@ -181,7 +184,7 @@ func (ws *wireupState) onPairReply(ep *Endpoint, m *proto.Wireup) {
 	ws.paired(ep)
 }
 
-// onWireupAck is told that a peer has connected its ends.
+// onWireupAck handles the acknowledgement of a peer that has connected its ends.
 func (ws *wireupState) onWireupAck(src *uct.Source, m *proto.Wireup) {
 	w := ws.w
 	ep := w.endpoints.Get(uint64(m.DstEp))
@@ -192,10 +195,10 @@ func (ws *wireupState) onWireupAck(src *uct.Source, m *proto.Wireup) {
 	ws.paired(ep)
 }
 
-// The ends of lanes that are connected pairwise, and which belong together.
+// Addresses of the ends of pairwise lanes, and the matching of ends with lanes.
 
-// wireupLane is the lane of a wireup message: as long as the peer's end of the one for them
-// may not be connected one that was before, or the auxiliary one.
+// wireupLane returns the lane for a wireup message. While the peer's end of the usual lane may not
+// be connected yet, that is a lane that was connected before, or the auxiliary one.
 func (ws *wireupState) wireupLane(ep *Endpoint, t proto.WireupType) uint8 {
 	k := ep.cfg.lanes.wireupLane(t)
 	p := ep.pair
@@ -209,9 +212,9 @@ func (ws *wireupState) wireupLane(ep *Endpoint, t proto.WireupType) uint8 {
 	return k
 }
 
-// laneAddress describes lanes of the endpoint to its peer: those in which, and of these
-// the ends of the ones that are connected pairwise, under the numbers that number gives
-// them.
+// laneAddress describes lanes of the endpoint to its peer. which is the set of lanes. For a
+// pairwise lane in the set, the address includes its end, under the number that number returns for
+// the lane.
 func (ws *wireupState) laneAddress(ep *Endpoint, which uint64, number func(lane int) uint8) (proto.WorkerAddress, error) {
 	has := func(i *iface) bool {
 		for k := range ep.lanes {
@@ -234,8 +237,8 @@ func (ws *wireupState) laneAddress(ep *Endpoint, which uint64, number func(lane 
 	return a, err
 }
 
-// addEnds puts the ends of lanes into an address of the worker. A device is at the address at
-// which the peer reaches it.
+// addEnds adds the ends of the lanes in which to an address of the worker. If the peer reaches a
+// lane at another address than that of its interface, that address is used for the device.
 func (ws *wireupState) addEnds(ep *Endpoint, a *proto.WorkerAddress, which uint64, number func(lane int) uint8) (failed error) {
 	a.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		for k := range ep.lanes {
@@ -259,14 +262,15 @@ func (ws *wireupState) addEnds(ep *Endpoint, a *proto.WorkerAddress, which uint6
 	return failed
 }
 
-// allLanes are those of an endpoint, whatever there are, and the auxiliary one.
+// allLanes is the set of all lanes of an endpoint, including the auxiliary one.
 const allLanes = ^uint64(0)
 
-// laneNumbers are numbers of the peer's lanes, by ours.
+// laneNumbers maps a lane number of this side to the peer's number of the lane.
 type laneNumbers [proto.MaxLanes]uint8
 
-// match finds which ends in the address of a request are for our lanes, which were chosen
-// toward it: those that they are connected with, of the others one after the other.
+// match returns which end in the address of a request each lane is for. The lanes were chosen
+// toward that address. A lane that is connected already keeps the end that it is connected with;
+// the other lanes get the remaining ends in order.
 func (ws *wireupState) match(ep *Endpoint, addr *proto.WorkerAddress) (numbers laneNumbers, err error) {
 	p := ep.pair
 	var taken uint64
@@ -293,10 +297,11 @@ func (ws *wireupState) match(ep *Endpoint, addr *proto.WorkerAddress) (numbers l
 	return numbers, nil
 }
 
-// join connects the lanes with the ends in an address that have these numbers there. The
-// ends must be where the lanes were chosen toward: to another place, of this machine say,
-// the peer may not send us. That is nil for data of a connection manager, which knows the
-// device, and where the addresses of interfaces may mean nothing (proto.FormCMBoth).
+// join connects the lanes with the ends in addr, finding each end by its number there. An end must
+// be at the entry of chosen that its lane was chosen toward: the peer may not send this worker
+// elsewhere, for example to another place on this machine. chosen is nil for the data of a
+// connection manager. A manager knows the device, and the addresses of interfaces in its data may
+// be meaningless (proto.FormCMBoth).
 func (ws *wireupState) join(ep *Endpoint, addr *proto.WorkerAddress, number func(lane int) uint8, chosen *proto.WorkerAddress) error {
 	p := ep.pair
 	for rest := p.lanes &^ p.joined; rest != 0; rest &= rest - 1 {
@@ -321,7 +326,8 @@ func (ws *wireupState) join(ep *Endpoint, addr *proto.WorkerAddress, number func
 	return nil
 }
 
-// endOf returns the end with a number, and the device and interface it is at.
+// endOf returns the end with a number, and the device and interface that it belongs to. end is nil
+// if no end has the number.
 func endOf(addr *proto.WorkerAddress, number uint8) (dev *proto.AddressDevice, at *proto.AddressIface, end []byte) {
 	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 		if e := slices.IndexFunc(f.EpAddrs, func(e proto.AddressEp) bool { return e.Lane == number }); e >= 0 {
@@ -332,14 +338,15 @@ func endOf(addr *proto.WorkerAddress, number uint8) (dev *proto.AddressDevice, a
 	return dev, at, end
 }
 
-// A request names an end for each of the peer's lanes that is connected pairwise, and the
-// peer gives up if one of them gets none of ours. Releases choose differently: C UCX 1.13
-// keeps the lane of a connection manager beside a better one, we and 1.22 do not. So who
-// answers keeps a lane that the peer has kept, whether he needs it or not, and makes none
-// where the peer has no end.
+// A request names an end for each of the peer's pairwise lanes, and the peer gives up if one of
+// these ends gets no counterpart. Releases choose differently: C UCX 1.13 keeps the lane of a
+// connection manager beside a better one; this library and C UCX 1.22 do not. Therefore the
+// answering side keeps every lane that the peer has kept, even one that it does not need, and makes
+// no lane where the peer has no end.
 
-// withKept returns a choice with a lane without purpose added for each spare one that is
-// connected with an end in the address and that the choice has no use for.
+// withKept returns a copy of a choice of lanes, with spare lanes added that the peer has kept.
+// These are the spare lanes that are connected with an end in the address and that the choice does
+// not use. An added lane has no purpose.
 func (ws *wireupState) withKept(chosen proto.LaneConfig, addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) proto.LaneConfig {
 	w := ws.w
 	in := w.selection.laneInput(addr, mode, rules)

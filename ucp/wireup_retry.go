@@ -11,14 +11,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// An address may name devices that the peer has no more, or that nothing reaches: who holds
-// it asks there first, and hears nothing. Where nothing but that question was sent, and it is
-// a question for lanes without which nothing can be, there is no harm in asking again by the
-// other devices in the address. Of what was sent on lanes nobody knows what has arrived, so
-// their end is that of the endpoint; C ends it in both cases.
+// An address may name devices that the peer no longer has, or that cannot be reached from here. A
+// wireup request sent to such a device gets no reply. If nothing but that request was sent, and the
+// request is for pairwise lanes, without which no operation can start, the worker safely repeats
+// the request over the other devices in the address. Once data was sent on lanes, the worker cannot
+// know what has arrived, so the loss of a lane ends the endpoint. C UCX ends the endpoint in both
+// cases.
 
-// retryOtherDevices is told that an endpoint of a transport has failed. It reports whether the
-// peer is asked by other devices of its address now.
+// retryOtherDevices handles the failure of a lane, whose transport endpoint is ue. It reports
+// whether the wireup request was repeated over other devices of the peer's address.
 func (ws *wireupState) retryOtherDevices(ep *Endpoint, ue uct.Endpoint, cause error) bool {
 	if ep.pair == nil || ep.pair.conn != nil || ep.pair.waits || ep.remoteID != 0 || ep.err != nil || ep.needs&needLanes == 0 ||
 		ep.life.Stage != life.Open || ep.state&epRequested == 0 || !errors.Is(cause, ucs.ErrEndpointTimeout) {
@@ -28,9 +29,9 @@ func (ws *wireupState) retryOtherDevices(ep *Endpoint, ue uct.Endpoint, cause er
 	if !ws.excludeDevice(ep, addr, ws.entryOf(ep, ue), cause) {
 		return false
 	}
-	ep.w.ends.purgeLanes(ep, ucs.ErrCanceled) // nothing but the question
+	ep.w.ends.purgeLanes(ep, ucs.ErrCanceled) // only the wireup request is queued
 	if ep.life.Stage != life.Open {
-		return true // by a callback
+		return true // a callback has closed the endpoint
 	}
 	ep.w.ends.closeLanes(ep, false)
 	ep.state &^= epRequested | epResent | epResentTwice
@@ -42,7 +43,7 @@ func (ws *wireupState) retryOtherDevices(ep *Endpoint, ue uct.Endpoint, cause er
 	if err := ws.requestWireup(ep); err != nil {
 		return false
 	}
-	if ep.pair == nil { // nobody has to agree to these lanes
+	if ep.pair == nil { // these lanes need no agreement with the peer
 		for r := ep.waiting.head; r != nil; r = r.next {
 			r.lane = ep.amLane()
 		}
@@ -52,8 +53,8 @@ func (ws *wireupState) retryOtherDevices(ep *Endpoint, ue uct.Endpoint, cause er
 	return true
 }
 
-// entryOf is the entry of the address that an endpoint of a transport leads to, -1 if none
-// is known.
+// entryOf returns the entry of the peer's address that a transport endpoint leads to, -1 if none is
+// known.
 func (ws *wireupState) entryOf(ep *Endpoint, ue uct.Endpoint) int {
 	if ep.pair.aux.uct == ue {
 		return ep.pair.auxEntry
@@ -66,8 +67,8 @@ func (ws *wireupState) entryOf(ep *Endpoint, ue uct.Endpoint) int {
 	return -1
 }
 
-// excludeDevice leaves out all ways to the device that an entry of the address is of, and
-// reports whether there are others.
+// excludeDevice excludes all lanes to the device of an address entry from the choice of lanes. It
+// reports whether the address names other devices.
 func (ws *wireupState) excludeDevice(ep *Endpoint, addr *proto.WorkerAddress, entry int, cause error) (others bool) {
 	gone, _ := addr.Entry(entry)
 	if gone == nil {
