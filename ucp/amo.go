@@ -26,13 +26,13 @@ const (
 	numAtomicOps = 6
 )
 
-// transportOps are the numbers of transports and messages (uct_atomic_op_t).
+// transportOps maps the operations to their numbers in transports and messages (uct_atomic_op_t).
 var transportOps = [numAtomicOps]uct.AtomicOp{
 	AtomicAdd: uct.AtomicAdd, AtomicSwap: uct.AtomicSwap, AtomicCompareSwap: uct.AtomicCSwap,
 	AtomicAnd: uct.AtomicAnd, AtomicOr: uct.AtomicOr, AtomicXor: uct.AtomicXor,
 }
 
-// amoFamily is atomic operations on registered memory of the peer.
+// amoFamily contains the atomic operations on registered memory of the peer.
 type amoFamily struct{ noFamily }
 
 func (amoFamily) about() familyInfo {
@@ -43,10 +43,10 @@ func (amoFamily) handlers(w *Worker) []handler {
 	return []handler{{proto.IDAtomicReq, w.rma.onAtomicReq}, {proto.IDAtomicRep, w.rma.onAtomicRep}}
 }
 
-// callAtomic says what belongs to the call.
+// callAtomic holds the flags and parameters that the call accepts.
 var callAtomic = callRule{"an atomic operation", accessFlags, paramOnSend | paramMemoryType | paramReplyBuffer}
 
-// atomicOp is an atomic operation under way, or its result on the way back.
+// atomicOp is an atomic operation in flight, or the reply to one of the peer.
 type atomicOp struct {
 	op      uct.AtomicOp
 	size    uint8 // 4 or 8 bytes
@@ -81,7 +81,7 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 		w.owner.release()
 		return r, err
 	}
-	r := w.pool.spare // as fetchDirect, without what only other operations need
+	r := w.pool.spare // fetchDirect, reduced to 64-bit operations other than compare-and-swap
 	r.proto = atomicDirect{}
 	a := &r.w.rma.accessing(r).atomic
 	err := ep.lanes[way.lane].remote.Atomic64Fetch(transportOps[op], binary.NativeEndian.Uint64(operand), &a.old64, raddr, way.key, &r.comp)
@@ -97,16 +97,17 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	return r, err
 }
 
-// fetched goes on where the transport has not done the operation, or not yet.
+// fetched continues an operation that the transport has not done in the call: it has started it
+// (ucs.InProgress), or has returned the error err.
 func (rm *rmaState) fetched(ep *Endpoint, err error, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.w.rma.beginAtomic(ep, op, operand, raddr, key, p) // queues it, or says what is wrong
+		return ep.w.rma.beginAtomic(ep, op, operand, raddr, key, p) // queues it, or returns a full error
 	}
 	ep.w.stats.Atomics++
 	return ep.w.rma.fetchStarted(ep, op, operand, key, key.amo64, p), nil
 }
 
-// doAtomic is Atomic in general.
+// doAtomic is Atomic for all cases.
 func (rm *rmaState) doAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if err := rm.checkAtomic(ep, op, operand, raddr, key, p); err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func (rm *rmaState) doAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr ui
 	return r, err
 }
 
-// startAtomic is the start of an operation that was left to others, or is waited for.
+// startAtomic is the start function of an atomic operation that was delegated or is waited for.
 func startAtomic(c *call) (*Request, error) {
 	if err := c.ep.w.rma.checkAtomic(c.ep, c.op, c.buf, c.raddr, c.key, c.p); err != nil {
 		return nil, err
@@ -176,8 +177,8 @@ func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	return r.result()
 }
 
-// atomicOperation is the operation of changing a word of the peer's memory. It has a
-// result if there is a place for it.
+// atomicOperation is the operation of changing a word of the peer's memory. It fetches the previous
+// value if the request has a reply buffer.
 type atomicOperation struct{}
 
 func (atomicOperation) name() string { return "atomic" }
@@ -202,7 +203,7 @@ func (atomicOperation) choose(r *Request) (protocol, error) {
 	return atomicFetch{}, r.w.rma.askedFor(r)
 }
 
-// checkAtomic refuses what is no atomic operation, whatever the state of the endpoint.
+// checkAtomic checks the arguments of an atomic operation, independently of the endpoint's state.
 func (rm *rmaState) checkAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) error {
 	feature := FeatureAMO64
 	if len(operand) == 4 {
@@ -239,7 +240,7 @@ func errAtomic(reason string) error {
 	return fmt.Errorf("ucp: atomic operation: %s: %w", reason, ucs.ErrInvalidParam)
 }
 
-// set fills in an operation.
+// set fills in the operation. reply holds the new value of a compare-and-swap.
 func (a *atomicOp) set(op AtomicOp, operand, reply []byte) {
 	a.op, a.size = transportOps[op], uint8(len(operand))
 	a.value = loadWord(operand)
@@ -263,7 +264,7 @@ func storeWord(b []byte, v uint64) {
 	}
 }
 
-// post starts an operation without result that nobody waits for.
+// post starts an operation without a result, whose end is not reported to the caller.
 func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, attr OpFlags) error {
 	v := loadWord(operand)
 	if way != nil && ep.ready() {
@@ -299,7 +300,7 @@ func postWord(ue uct.Atomic, op uct.AtomicOp, size uint8, v, raddr uint64, key *
 	return ue.Atomic64Post(op, v, raddr, key)
 }
 
-// atomicDirect goes straight to the peer's memory.
+// atomicDirect does the operation directly on the peer's memory.
 type atomicDirect struct{ direct }
 
 func (atomicDirect) about() protocolInfo {
@@ -333,8 +334,8 @@ func (atomicDirect) completed(r *Request, err error) {
 	r.finish(err)
 }
 
-// fetchDirect does an operation with result in the call if the transport does,
-// or lends it a request for the time after.
+// fetchDirect does an operation with a result by one call of the transport. If the transport
+// finishes later, the spare request becomes that of the operation.
 func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
 	r := ep.w.pool.spare // used only if the operation goes on after the call
 	a := &rm.accessing(r).atomic
@@ -352,8 +353,8 @@ func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr
 	return nil, err
 }
 
-// fetchStarted lends the transport the spare request, for an operation that goes on
-// after the call.
+// fetchStarted makes the spare request, which the transport already has, that of an operation in
+// flight, and returns it.
 func (rm *rmaState) fetchStarted(ep *Endpoint, op AtomicOp, operand []byte, key *Rkey, way *rkeyWay, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
@@ -365,7 +366,7 @@ func (rm *rmaState) fetchStarted(ep *Endpoint, op AtomicOp, operand []byte, key 
 	return r
 }
 
-// fetch starts an operation with result.
+// fetch starts an operation with a result.
 func (a *atomicOp) fetch(ue uct.Atomic, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	switch {
 	case a.op == uct.AtomicCSwap && a.size == 4:
@@ -378,7 +379,7 @@ func (a *atomicOp) fetch(ue uct.Atomic, raddr uint64, key *uct.Rkey, c *uct.Comp
 	return ue.Atomic64Fetch(a.op, a.value, &a.old64, raddr, key, c)
 }
 
-// old is the result.
+// old returns the result, the previous value.
 func (a *atomicOp) old() uint64 {
 	if a.size == 4 {
 		return uint64(a.old32)
@@ -386,10 +387,10 @@ func (a *atomicOp) old() uint64 {
 	return a.old64
 }
 
-// fetchNow does an operation with result in the call or not at all.
+// fetchNow does an operation with a result in the call, or with an error not at all.
 func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
-	// A transport that would finish later cannot be asked to try: the operation
-	// cannot be taken back.
+	// Only transports that do the operation with the CPU are tried: an operation that another
+	// transport would finish later could not be taken back.
 	if way == nil || !way.attr.Flags.Has(uct.IfaceAtomicCPU) || !ep.ready() {
 		ep.w.pool.dropRequest(r)
 		return nil, ucs.ErrNoResource
@@ -403,10 +404,10 @@ func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
 	return r.result()
 }
 
-// Atomic operations by messages: ATOMIC_REQ, answered by a CMPL when no result
-// is wanted and by an ATOMIC_REP otherwise.
+// Atomic operations by messages: ATOMIC_REQ is answered by a CMPL if no result is wanted, and by an
+// ATOMIC_REP otherwise.
 
-// atomicPost asks for an operation without result.
+// atomicPost asks for an operation without a result.
 type atomicPost struct{ basics }
 
 func (atomicPost) about() protocolInfo {
@@ -423,7 +424,7 @@ func (atomicPost) progress(r *Request) error {
 
 func (atomicPost) pack(r *Request, dst []byte) int { return packAtomicReq(r, dst) }
 
-// atomicFetch asks for an operation with result.
+// atomicFetch asks for an operation with a result.
 type atomicFetch struct{ basics }
 
 func (atomicFetch) about() protocolInfo {
@@ -434,10 +435,10 @@ func (atomicFetch) progress(r *Request) error { return r.w.rma.ask(r, proto.IDAt
 
 func (atomicFetch) pack(r *Request, dst []byte) int { return packAtomicReq(r, dst) }
 
-// sendPost sends an operation without result.
+// sendPost sends the ATOMIC_REQ of an operation without a result.
 func sendPost(r *Request, flags uct.SendFlags) error {
 	f := r.ep.flow()
-	f.posted++ // before the call: the answer may come inside
+	f.posted++ // before the call: the answer may arrive during the call
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDAtomicReq), r.hooks(), flags, nil)
 	if err != nil && err != ucs.InProgress {
 		f.posted--
@@ -459,7 +460,7 @@ func packAtomicReq(r *Request, dst []byte) int {
 	}.Put(dst)
 }
 
-// onAtomicReq changes a word of ours.
+// onAtomicReq receives an ATOMIC_REQ: it changes a word of this process.
 func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, err := proto.ParseAtomicReq(data)
@@ -490,7 +491,7 @@ func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) 
 	return nil
 }
 
-// applyAtomic does what a checked request asks for and returns the old value.
+// applyAtomic carries out a checked request and returns the previous value.
 func applyAtomic(b []byte, h *proto.AtomicReq) (old uint64) {
 	switch {
 	case h.Op == uct.AtomicCSwap && h.Size == 4:
@@ -505,7 +506,7 @@ func applyAtomic(b []byte, h *proto.AtomicReq) (old uint64) {
 	return old
 }
 
-// atomicReply returns the value from before.
+// atomicReply answers a request with the previous value (ATOMIC_REP).
 type atomicReply struct{ answer }
 
 func (atomicReply) about() protocolInfo {
@@ -518,7 +519,7 @@ func (atomicReply) progress(r *Request) error {
 	return controlSent(r, err)
 }
 
-// onAtomicRep receives the value from before an operation of ours.
+// onAtomicRep receives an ATOMIC_REP: the previous value, for a fetching operation of this worker.
 func (rm *rmaState) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, err := proto.ParseAtomicRep(data)

@@ -20,8 +20,8 @@ import (
 
 const (
 	// backgroundGrace is the time without a wait after which the background goroutine leads.
-	// It bounds the delay of an answer to a peer after the last wait, and how often a process
-	// that waits all the time sets a timer.
+	// It bounds the delay of a reply to a peer after the last wait, and how often a process that
+	// waits all the time sets a timer.
 	backgroundGrace = time.Millisecond
 
 	// backgroundInterval is the sleep between rounds while the worker has work that no event
@@ -30,7 +30,7 @@ const (
 	backgroundRounds   = 64
 )
 
-// background is the state of that goroutine; it is nil in workers without one.
+// background is the state of the background goroutine; it is nil in workers without one.
 type background struct {
 	waiter  engine.Waiter
 	w       *Worker
@@ -49,8 +49,8 @@ func (p *WorkerParams) checkBackground() error {
 	return nil
 }
 
-// openBackground prepares the goroutine, so that its sleep cannot fail for want of a
-// descriptor.
+// openBackground prepares the background goroutine. Its sleeper is made here, so that a later sleep
+// cannot fail for lack of a descriptor.
 func (w *Worker) openBackground() error {
 	if !w.params.Background {
 		return nil
@@ -133,9 +133,9 @@ func (b *background) lead() {
 	}
 }
 
-// sleep sleeps until the event set is readable, unless there is work, and reports whether it
-// slept. With nap set it sleeps for backgroundInterval even then. The caller owns the worker; while
-// the goroutine sleeps no goroutine does.
+// sleep sleeps until the event set is readable, unless there is work, and reports whether it slept.
+// With nap set it sleeps for backgroundInterval even if there is work. The caller owns the worker
+// before and after; sleep releases it in between.
 func (b *background) sleep(nap bool) bool {
 	w, e := b.w, b.w.owner.engine
 	err := w.wake.arm()

@@ -13,21 +13,21 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// call is a call of the application that is described: so that another goroutine can
-// carry it out, or because it waits for the end of what it starts. In thread mode multi
-// one that finds the worker taken leaves its description to who has it (leave).
-// One that waits is told of the end of the operation (wait.go, wait_leader.go).
+// call describes a call of the application, either so that another goroutine can carry it out or
+// because the call waits for the end of its operation. In thread mode multi, a call that finds the
+// worker owned by another goroutine is delegated to that owner (delegate). A call that waits is
+// told of the end of the operation (wait.go, wait_leader.go).
 type call struct {
 	engine.Waiter
 	engine.Task
 	w     *Worker
-	start func(*call) (*Request, error) // carries it out
+	start func(*call) (*Request, error) // carries out the call
 
-	// What the caller has said.
+	// The arguments of the call.
 	ep     *Endpoint
 	key    *Rkey
 	msg    *TagMessage
-	am     *AMMessage // to be received, or that a queue has given
+	am     *AMMessage // message to be received, or that a queue has returned
 	queue  *AMQueue
 	amID   uint16
 	header []byte // of an active message
@@ -38,33 +38,34 @@ type call struct {
 	op     AtomicOp
 	state  requestState
 	buf    []byte
-	p      *RequestParams // nil, or params
+	p      *RequestParams // nil or &params
 	params RequestParams
 	rule   *callRule
 
-	// Of one that was left to others.
-	promised *Request // what the caller got for it, nil if it is brief
-	made     bool     // for this call
-	memory   *Memory  // that is kept in place for it
-	detached bool     // it is done for the caller, who need not hear of it again
+	// State of a delegated call.
+	promised *Request // the request that the caller got, nil if the call is detached
+	made     bool     // promised is a new object, to be counted in Stats.Requests
+	memory   *Memory  // RequestParams.Memory, in use until the call is carried out
+	detached bool     // the call has returned as done: no request, no callback
 	small    [smallBytes]byte
 
 	waiting
 }
 
-// smallBytes is the longest message of which a copy is left, so that the send is done.
+// smallBytes is the longest message that a delegated send copies, so that the send is done for its
+// caller.
 const smallBytes = 64
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// newCall returns the description of a call, to be filled in.
+// newCall returns a call with start set, for the caller to fill in.
 func (w *Worker) newCall(start func(*call) (*Request, error)) *call {
 	c := calls.Get().(*call)
 	c.w, c.start = w, start
 	return c
 }
 
-// drop gives back a description that nobody knows of any more.
+// drop returns the call to the pool. Nothing may refer to it any more.
 func (c *call) drop() {
 	c.w, c.start, c.ep, c.key, c.msg, c.form, c.buf, c.rule = nil, nil, nil, nil, nil, nil, nil, nil
 	c.am, c.queue, c.header = nil, nil, nil
@@ -80,7 +81,7 @@ func (c *call) drop() {
 	calls.Put(c)
 }
 
-// with sets optional parameters, which the caller may use again.
+// with copies the optional parameters, so that the caller may reuse them.
 func (c *call) with(p *RequestParams) *call {
 	if p != nil {
 		c.params = *p
@@ -89,8 +90,7 @@ func (c *call) with(p *RequestParams) *call {
 	return c
 }
 
-// Do implements engine.Doer: it carries out the call for another goroutine, in a turn
-// of this one.
+// Do implements engine.Doer: the owner of the worker carries out the delegated call.
 func (c *call) Do() {
 	w := c.w // [do]
 	err := w.owner.misused()
@@ -107,14 +107,14 @@ func (c *call) Do() {
 		c.detachedOver(err)
 		return
 	}
-	r.state |= stateParams | stateFreed // goes on, with c.small
+	r.state |= stateParams | stateFreed // the operation goes on, with the data in c.small
 	r.onSend, r.userData = endDetached, c
 }
 
-// endDetached is the callback of a brief call that has gone on.
+// endDetached is the callback of a detached call whose operation was not done at once.
 func endDetached(_ *Request, err error, c any) { c.(*call).detachedOver(err) }
 
-// detachedOver is the end of a brief call, of whose failure the next flush tells.
+// detachedOver ends a detached call. The next flush of the endpoint reports a failure.
 func (c *call) detachedOver(err error) {
 	if err != nil {
 		c.w.keepError(c.ep, err)
@@ -123,8 +123,9 @@ func (c *call) detachedOver(err error) {
 	c.drop()
 }
 
-// keepPromise carries out a call whose caller has a request for it, unless err says why
-// that cannot be. A callback may have used the request before.
+// keepPromise carries out a delegated call for which the caller already has a request. If err is
+// not nil the call is not carried out and the request ends with err. A callback may have freed or
+// canceled the request before.
 func (c *call) keepPromise(err error) {
 	w, r := c.w, c.promised
 	was := r.state
@@ -150,8 +151,8 @@ func (c *call) keepPromise(err error) {
 	}
 }
 
-// delegate leaves the call to the goroutine that has the worker. It returns what the call
-// would return: a request in flight, or none for one that is brief.
+// delegate passes the call to the goroutine that owns the worker. It returns what the call would
+// return: a request in flight, or nil for a detached call.
 func (c *call) delegate() (*Request, error) {
 	r, left, err := c.tryDelegate()
 	if !left {
@@ -160,8 +161,9 @@ func (c *call) delegate() (*Request, error) {
 	return r, err
 }
 
-// tryDelegate is leave for calls that have another result, besides, where they are not left
-// but carried out: the description tells, which the caller drops then.
+// tryDelegate is delegate for calls with further results. left reports whether the call was
+// delegated. If not, the call was carried out or refused: the caller takes the further results from
+// the call, and drops it.
 func (c *call) tryDelegate() (r *Request, left bool, err error) {
 	w := c.w
 	if err := c.rule.check(c.buf, c.p); err != nil {
@@ -190,7 +192,7 @@ func (c *call) tryDelegate() (r *Request, left bool, err error) {
 	return r, true, nil
 }
 
-// keepError keeps the error of a call on an endpoint that nobody waits for.
+// keepError records the error of a detached call on ep for the next flush. Only the first is kept.
 func (w *Worker) keepError(ep *Endpoint, err error) {
 	if ep.life.Stage == life.Gone {
 		return
@@ -201,18 +203,20 @@ func (w *Worker) keepError(ep *Endpoint, err error) {
 	w.lostErrors[ep] = cmp.Or(w.lostErrors[ep], err) // the first one
 }
 
-// takeError returns it, once.
+// takeError returns the error that keepError recorded, and forgets it.
 func (ep *Endpoint) takeError() error {
 	err := ep.w.lostErrors[ep]
 	delete(ep.w.lostErrors, ep)
 	return err
 }
 
-// maxDetached is about how many brief calls may be under way. Nothing else keeps back who
-// makes them: not who has the worker, and maybe for long, nor a peer that does not read.
+// maxDetached bounds, approximately, the detached calls in flight. Nothing else slows down a
+// goroutine that makes them: neither the owner of the worker, which may own it for long, nor a peer
+// that does not read.
 const maxDetached = 512
 
-// mayDelegate reports whether it makes no difference to the caller who carries it out.
+// mayDelegate reports whether the caller would not notice that another goroutine carries out the
+// call.
 func (c *call) mayDelegate() bool {
 	if c.detached && c.w.detachedCalls.Load() >= maxDetached {
 		return false
@@ -222,8 +226,7 @@ func (c *call) mayDelegate() bool {
 	return c.params.Flags&OpForceImmediate == 0 && c.params.Request == nil && !hooks && !ended
 }
 
-// promise returns a request for a call that is left to others, and whether it is a new
-// one.
+// promise returns a request for a delegated call, and whether the object is new.
 func (w *Worker) promise() (r *Request, made bool) {
 	if r, ok := w.pool.spares.Get().(*Request); ok {
 		r.setLife(lifeInFlight)
@@ -232,22 +235,20 @@ func (w *Worker) promise() (r *Request, made bool) {
 	return w.pool.makeRequest(), true
 }
 
-// refused ends a request that was promised to a caller whose call cannot be carried
-// out.
+// refused ends with err the promised request of a call that cannot be carried out.
 func (r *Request) refused(c *call, err error) {
 	r.state = stateParams | statePromised | c.state&stateRecv
 	r.onSend, r.onTagRecv, r.onRecv, r.userData = c.params.OnSend, c.params.OnTagRecv, c.params.OnStreamRecv, c.params.UserData
 	r.finish(err)
 }
 
-// In thread mode multi calls that wait for a request are told of its end by whoever
-// brings it about.
+// In thread mode multi, the goroutine that ends a request tells the calls that wait for it.
 
-// watch has the end of the request told to a call.
+// watch adds a call to those that are told of the end of the request.
 func (r *Request) watch(c *call) {
 	r.state |= stateWatched
 	if !c.given {
-		r.state |= stateFreed // by the end of it
+		r.state |= stateFreed // the request belongs to the call, so its end recycles it
 	}
 	c.next, r.waiters = r.waiters, c
 }
@@ -263,7 +264,7 @@ func (r *Request) unwatch(c *call) {
 	}
 }
 
-// tell tells those who wait for a request.
+// tell ends the waits of the calls in a request's list waiters.
 func (w *Worker) tell(waiters *call, err error, info TagRecvInfo) {
 	for c := waiters; c != nil; {
 		next := c.next
@@ -273,38 +274,38 @@ func (w *Worker) tell(waiters *call, err error, info TagRecvInfo) {
 	}
 }
 
-// waiting is what a call keeps that waits.
+// waiting is the state of a call that waits.
 type waiting struct {
-	given           bool // the request is somebody's, who frees it: else it is the call's
+	given           bool // the application holds the request and frees it; otherwise it is the call's own
 	use             memoryUse
-	bound           bool     // its context has ended, and it waits for the end of the operation
-	r               *Request // that it waits for, nil if there is none
-	next            *call    // waits for the same
+	bound           bool     // the wait was given up, but the call must stay until the operation ends
+	r               *Request // the request it waits for, nil if there is none
+	next            *call    // the next call that waits for the same request
 	awaitsEndpoints bool     // it waits for the last endpoint to be gone
-	event           bool     // it waits for anything to happen
+	event           bool     // it waits for any event on the worker
 
-	unasked  bool // whether it has to wait for a reply
+	unasked  bool // not checked yet whether it has to wait for its reply (mayGo)
 	early    bool // its wait has ended before the operation
 	earlyErr error
 
 	info   TagRecvInfo
-	length int // of the data of an active message
+	length int // length of the data of an active message
 
-	operand, reply [8]byte // of atomic operations
+	operand, reply [8]byte // buffers of atomic operations
 }
 
-// memoryUse is what an operation does with memory of the caller's.
+// memoryUse is what an operation does with the caller's memory.
 type memoryUse uint8
 
 const (
 	memoryUnused  memoryUse = iota
-	memoryOwn               // the call has memory of its own for it: atomic operations
+	memoryOwn               // none, the call has buffers of its own: atomic operations
 	memoryRead              // sends, puts
 	memoryWritten           // receives, gets
 )
 
-// begin carries out the call, which waits if it returns a request in flight. One that sends
-// may be a reply (reply_limit.go).
+// begin carries out the call. If it returns a request in flight, the call waits for that. A call
+// that sends may be a reply that it need not wait for (reply_limit.go).
 func (c *call) begin() (*Request, error) {
 	r, err := c.start(c)
 	if r != nil && c.use == memoryRead && r.ep != nil && (r.ep.charge != nil || r.ep.pair != nil) {
@@ -317,19 +318,19 @@ func (c *call) begin() (*Request, error) {
 	return r, err
 }
 
-// mayGo asks, after a round of progress, whether the call need wait.
+// mayGo checks, after a round of progress, whether a call that sends a reply can return early.
 func (c *call) mayGo() {
 	c.unasked = false
 	c.early = c.w.replies.accounting.waitsFor(c, c.r) == nil
 }
 
-// cancel ends the operation if nothing is lost by that. A request that is somebody's is
-// canceled only as a receive that no message has matched.
+// cancel ends the operation if nothing is lost by that. A request that the application holds is
+// canceled only if it is a receive that no message has matched.
 func (c *call) cancel() {
 	switch r := c.r; {
 	case c.given:
 		c.w.tag.cancelPosted(r)
-	case c.use != memoryUnused && r.ep != nil && r.list == &r.ep.waiting: // it has not begun
+	case c.use != memoryUnused && r.ep != nil && r.list == &r.ep.waiting: // the operation has not begun
 		r.abort(ucs.ErrCanceled)
 	case r.is(kindClose):
 		r.ep.w.ends.giveUp(r.ep)
@@ -338,25 +339,26 @@ func (c *call) cancel() {
 	}
 }
 
-// endAbandoned ends the operation of a call that does not return, but panics with what a callback
-// has panicked with: a receive must not take a message for nobody.
+// endAbandoned cancels the operation of a call that does not return, because it raises the panic of
+// a callback. Otherwise a receive would take a message that nothing reads.
 func (c *call) endAbandoned() {
 	if c.r != nil && !c.given && !c.early && !c.r.Done() && !c.r.is(kindClose) {
 		c.cancel()
 	}
 }
 
-// cancelFor is cancel for who gives up the wait for a reason: mostly that ctx has ended. For
-// another one what is somebody's is left alone, who may wait again.
+// cancelFor is cancel for a call that gives up waiting for a reason, mostly that ctx has ended. For
+// any other reason a request that the application holds is left alone: the application may wait
+// again.
 func (c *call) cancelFor(ctx context.Context, reason error) {
 	if reason == ctx.Err() || !c.given {
 		c.cancel()
 	}
 }
 
-// outlive decides about an operation that goes on when its wait has ended for a reason. It
-// reports whether the call has to wait for the end all the same, as memory of the caller's is
-// written until then, and otherwise returns the error of the call.
+// outlive decides about an operation that goes on after its wait has ended for a reason. stay
+// reports that the call must wait for the end nevertheless, because the operation writes to the
+// caller's memory until then. Otherwise err is the error of the call.
 func (c *call) outlive(reason error) (stay bool, err error) {
 	switch {
 	case c.given || c.use <= memoryOwn || c.use == memoryRead && c.r.w.pool.ownData(c.r):
@@ -367,7 +369,8 @@ func (c *call) outlive(reason error) (stay bool, err error) {
 	return true, nil
 }
 
-// canceled is the error of an operation that has ended with err when its wait had.
+// canceled returns the error of a call whose operation ended with err after its wait had ended for
+// a reason.
 func canceled(ctx context.Context, reason, err error) error {
 	switch {
 	case err != ucs.ErrCanceled:
@@ -378,9 +381,9 @@ func canceled(ctx context.Context, reason, err error) error {
 	return reason
 }
 
-// waitedFor adds to the deadline that has ended a wait what the operation, which goes on,
-// waits for, where that is an answer that its endpoint has never had. A peer in shared
-// memory that has no room for another endpoint cannot give any.
+// waitedFor explains a deadline that has ended a wait: if the operation goes on because the peer
+// has never answered the wireup request of its endpoint, the error says so. A peer in shared memory
+// that has no room for another endpoint cannot answer.
 func (c *call) waitedFor(reason error) error {
 	if reason != context.DeadlineExceeded || c.r == nil || c.r.Done() || c.r.ep == nil {
 		return reason
@@ -393,8 +396,8 @@ func (c *call) waitedFor(reason error) error {
 		ep.w.selection.laneName(ep, int(ep.cfg.lanes.wireup)), reason))
 }
 
-// instead puts what was said of the reason in the place of the reason, in the error of a
-// wait that has ended by it.
+// instead replaces reason by said, the explanation from waitedFor, in the error of a wait that
+// reason has ended.
 func instead(err, reason, said error) error {
 	switch {
 	case err == nil || said == reason || !errors.Is(err, reason):
@@ -407,5 +410,6 @@ func instead(err, reason, said error) error {
 	return err
 }
 
-// endpointsGone reports whether no endpoint is left, those that were being closed before too.
+// endpointsGone reports whether the worker has no endpoint left. Endpoints that are being closed
+// still count.
 func (c *call) endpointsGone() bool { return c.w.endpoints.Len() == 0 }

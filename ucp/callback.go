@@ -9,12 +9,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Functions of the application (callbacks, error handlers, hooks, datatypes, Accept) are
-// called by what is in this file. They run in the middle of things: a panic that went
-// through would leave transports half way. So it is caught where it comes out of the
-// function, the library ends what it was doing as if the function had returned, and the
-// outermost call of the application panics with it. What costs something, the deferred
-// function, costs it only where there is such a function.
+// The library calls functions of the application (callbacks, error handlers, hooks, datatypes,
+// Accept) through this file. They run in the middle of other work: a panic that passed through
+// would leave transports in an inconsistent state. So the panic is caught where it leaves the
+// function, the library completes its work as if the function had returned, and the outermost call
+// of the application raises the panic. The cost of the deferred function arises only where there is
+// a function to call.
 
 // CallbackPanic is the value that a call of the library panics with after a function of the
 // application has panicked inside it: a completion callback, an error handler, a request
@@ -38,11 +38,11 @@ func (p *CallbackPanic) Unwrap() error {
 	return err
 }
 
-// enterCallback is called before a function of the application, which has the worker
-// meanwhile, and leaveCallback behind it, with what enterCallback returned. A deferred function
-// in between checks whether the function came back, and if it did not calls callbackPanicked.
-// These are few instructions, as programs that count on callbacks have one for each message:
-// hence function literals, which are called without another function in between.
+// enterCallback is called before a function of the application, which may call the worker, and
+// leaveCallback after it, with the value that enterCallback returned. A deferred function between
+// them checks whether the function returned, and otherwise calls callbackPanicked. All this is kept
+// to few instructions, because some programs have a callback for each message. For the same reason
+// the deferred functions are literals, which the compiler calls directly.
 func (ow *ownership) enterCallback() (was gate) {
 	was = ow.gate
 	ow.gate = was&^gateInside + gateDepth
@@ -52,7 +52,7 @@ func (ow *ownership) enterCallback() (was gate) {
 	return was
 }
 
-// mayCallBack has the engine know the goroutine that is about to run the function.
+// mayCallBack tells the engine that this goroutine is about to run a function of the application.
 //
 //go:noinline
 func (ow *ownership) mayCallBack() { ow.engine.Call() }
@@ -64,8 +64,9 @@ func (ow *ownership) leaveCallback(was gate) {
 	}
 }
 
-// callbackReturned reports whether the function came back. Further up the stack of a goroutine
-// that is being ended, another one may have the worker already: callbackPanicked handles that.
+// callbackReturned reports whether the function returned. In a goroutine that is being ended,
+// another goroutine may already own the worker when the deferred functions further up the stack
+// run; callbackPanicked handles that.
 //
 //go:norace
 func (ow *ownership) callbackReturned(was gate) bool { return ow.gate.depth() == was.depth() }
@@ -82,17 +83,17 @@ func (w *Worker) callbackPanicked(was gate, recovered any) {
 //go:norace
 func (w *Worker) abandoned() bool { return w.owner.gate&gateAbandoned != 0 }
 
-// broken is told that a function of the application did not return. recovered is nil
-// if it has ended its goroutine, which nothing can stop.
+// broken records that a function of the application did not return. recovered is the panic value,
+// nil if the function has ended its goroutine, which nothing can stop.
 func (w *Worker) broken(recovered any) {
 	if recovered == nil {
-		w.owner.gate = w.owner.gate&gateFlags | gateAbandoned // none of those up the stack comes back
+		w.owner.gate = w.owner.gate&gateFlags | gateAbandoned // no function up the stack returns
 		if w.owner.multi {
 			w.owner.abandonShared()
 		}
 		return
 	}
-	p, ok := recovered.(*CallbackPanic) // of another worker's call, which has told where
+	p, ok := recovered.(*CallbackPanic) // raised by a call of another worker, with its stack
 	if !ok {
 		p = &CallbackPanic{Value: recovered, Stack: stack()}
 	}
@@ -104,14 +105,14 @@ func (w *Worker) broken(recovered any) {
 	w.owner.gate |= gatePanicked
 }
 
-// stack is the goroutine's, as far down as is of use.
+// stack returns the goroutine's stack trace, at most 64 KiB.
 func stack() []byte {
 	b := make([]byte, 64<<10)
 	return b[:runtime.Stack(b, false)]
 }
 
-// callSend runs the callback of an operation, callRecv that of a tagged receive,
-// callLength that of other receives. It may free the request.
+// callSend runs the callback of an operation that is not a receive, callRecv that of a tagged
+// receive, callLength that of other receives. The callback may free the request.
 func (w *Worker) callSend(fn func(*Request, error, any), r *Request, err error, data any) {
 	was := w.owner.enterCallback()
 	defer func() {
@@ -134,8 +135,8 @@ func (w *Worker) callRecv(fn func(*Request, error, TagRecvInfo, any), r *Request
 	w.owner.leaveCallback(was)
 }
 
-// callAM runs the handler of an active message. If it panics that is as if it had not
-// wanted the message.
+// callAM runs the handler of an active message. A panic of the handler has the effect of
+// ucs.ErrCanceled, an error that refuses the message.
 func (w *Worker) callAM(fn AMHandler, m *AMMessage) (err error) {
 	was := w.owner.enterCallback()
 	defer func() {
@@ -149,7 +150,7 @@ func (w *Worker) callAM(fn AMHandler, m *AMMessage) (err error) {
 	return err
 }
 
-// callLength runs the callback of a receive that is told a length.
+// callLength runs the callback of a receive that reports a length.
 func (w *Worker) callLength(fn func(*Request, error, int, any), r *Request, err error, n int, data any) {
 	was := w.owner.enterCallback()
 	defer func() {
@@ -171,8 +172,8 @@ func (r *Request) callHook(fn func(*Request)) {
 	r.w.run(func() { fn(r) })
 }
 
-// run runs any function. It does not escape, so that it costs no allocation. Without a
-// worker, w nil, its panics go straight through.
+// run runs any function of the application. fn does not escape, so a closure costs no allocation.
+// If w is nil, panics are not caught.
 func (w *Worker) run(fn func()) {
 	if w == nil {
 		fn()

@@ -9,29 +9,29 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// flushFamily is what waits for everything started before: flushes and closing.
+// flushFamily contains the operations that wait for everything started before: flushes and closes.
 type flushFamily struct{ noFamily }
 
 func (flushFamily) about() familyInfo { return familyInfo{name: "flush"} }
 
-// What belongs to the calls.
+// The flags and parameters that the calls accept.
 var (
 	callFlush = callRule{"a flush", OpNoImmediate | OpForceImmediate, paramOnSend}
 	callClose = callRule{"a close", OpNoImmediate | OpForceImmediate, paramOnSend | paramCloseFlags}
 )
 
-// flushState is what a flush keeps.
+// flushState is the state of a flush.
 type flushState struct {
-	posted, asked uint32 // counts of operations by messages that it waits for
-	epoch         uint32 // of operations in pieces: from which it need not wait
+	posted, asked uint32 // counts in rmaFlow that it waits for (operations by messages)
+	epoch         uint32 // operations in pieces of this epoch and later need not be waited for
 }
 
 // flushing is a flush of all lanes of an endpoint.
 type flushing struct{ basics }
 
-// progress asks the transports to flush behind everything sent before, one
-// lane after the other, when all of it has been sent. What went by messages is
-// waited for afterwards.
+// progress first waits for operations in pieces to be sent completely. Then it asks the transports
+// to flush everything sent before, one lane after the other. Operations by messages are waited for
+// after that (lanesFlushed).
 func (flushing) progress(r *Request) error {
 	if len(r.ep.lanes) == 0 {
 		return ucs.ErrNotConnected
@@ -58,11 +58,11 @@ func (flushing) progress(r *Request) error {
 	return nil
 }
 
-// completed is told by the lanes.
+// completed is called when all lanes have flushed.
 func (flushing) completed(r *Request, err error) { lanesFlushed(r, err) }
 
-// flushBegun counts a flush of the endpoint: it waits for answers of the peer's transports.
-// The counter stops at its end, for good: then there is always one.
+// flushBegun counts a flush of the endpoint, which waits for answers of the peer's transports. At
+// countless the counter stops for good: from then on the endpoint always counts as flushing.
 func (ep *Endpoint) flushBegun() {
 	if ep.flushes != countless {
 		ep.flushes++
@@ -70,7 +70,7 @@ func (ep *Endpoint) flushBegun() {
 	ep.w.stream.expect()
 }
 
-// countless is more flushes than are counted.
+// countless is the value at which Endpoint.flushes stops counting.
 const countless = 1<<16 - 1
 
 func (flushing) release(r *Request) {
@@ -79,18 +79,19 @@ func (flushing) release(r *Request) {
 	}
 }
 
-// flush flushes an endpoint.
+// flush is a flush of one endpoint that the application asked for.
 type flush struct{ flushing }
 
 func (flush) about() protocolInfo { return protocolInfo{name: "flush", kind: kindFlush} }
 
-// flushPart is the flush of one endpoint among those of a worker.
+// flushPart is the flush of one endpoint as part of a flush of the worker.
 type flushPart struct{ flushing }
 
 func (flushPart) about() protocolInfo { return protocolInfo{name: "flush", kind: kindFlush} }
 
-// release tells the flush of the worker. An endpoint that failed meanwhile has
-// nothing left to flush.
+// release reports the end to the flush of the worker. The error of an endpoint that failed
+// meanwhile is dropped, because nothing is left to flush; only if the worker is closed it is passed
+// on.
 func (p flushPart) release(r *Request) {
 	p.flushing.release(r)
 	parent := r.userData.(*Request)
@@ -102,7 +103,7 @@ func (p flushPart) release(r *Request) {
 	parent.comp.Done(err)
 }
 
-// workerFlush waits for the flushes of the worker's endpoints.
+// workerFlush is a flush of the worker. It waits for the flushes of the worker's endpoints.
 type workerFlush struct{ basics }
 
 func (workerFlush) about() protocolInfo { return protocolInfo{name: "worker flush", kind: kindFlush} }
@@ -112,7 +113,7 @@ func (workerFlush) progress(*Request) error { return nil }
 // Flush is done when all one-sided operations started on the endpoint before it have taken
 // effect at the peer, and all messages sent before it have been sent. It does not wait for
 // messages to be matched. In ThreadModeMulti it fails with the error of an operation that
-// was left to another goroutine and failed after its caller had been told that it was done.
+// was delegated to another goroutine and failed after its call had returned as done.
 // With OpForceImmediate the flush is done in the call, or fails with ucs.ErrNoResource if
 // it would have to wait.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
@@ -145,7 +146,7 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 	return ep.w.ends.startFlush(ep, p)
 }
 
-// startFlush starts a flush of the application's.
+// startFlush starts a flush for the application.
 func (ee *endpointEnds) startFlush(ep *Endpoint, p *RequestParams) (*Request, error) {
 	r, err := ep.w.pool.useRequest(p)
 	if err != nil {
@@ -263,7 +264,7 @@ func (ee *endpointEnds) closeAsync(ep *Endpoint, p *RequestParams) (*Request, er
 	return ee.startClosing(ep, life.Close, p)
 }
 
-// startClosing starts a flush close.
+// startClosing starts a close that waits for the operations started before it.
 func (ee *endpointEnds) startClosing(ep *Endpoint, how life.Event, p *RequestParams) (*Request, error) {
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
@@ -278,23 +279,24 @@ func (ee *endpointEnds) startClosing(ep *Endpoint, how life.Event, p *RequestPar
 	ep.report(how, nil)
 	ee.markEnded(ep)
 	if ep.life.Stage == life.Draining {
-		ep.w.uctw.Push() // what was collected leaves, also if nobody progresses for a while
+		ep.w.uctw.Push() // sends what the transports have collected, without waiting for progress
 	}
 	return r.result()
 }
 
-// closeRequest is a close, as the application sees it. What it takes other requests do.
+// closeRequest is the application's request of a close. Other requests carry out the steps of the
+// close.
 type closeRequest struct{ basics }
 
 func (closeRequest) about() protocolInfo { return protocolInfo{name: "close", kind: kindClose} }
 
 func (closeRequest) progress(*Request) error { return nil }
 
-// A flush with OpForceImmediate is done in the call if nothing is left to wait for, and
-// otherwise starts nothing. What the transports send to find that out, as tcp does behind
-// messages, is answered later, and then the next such flush has less to wait for.
+// A flush with OpForceImmediate is done in the call if nothing is left to wait for, and otherwise
+// starts nothing. A transport may have to send something to find that out, as tcp does after
+// messages. The peer answers that later, and then the next such flush has less to wait for.
 
-// flushNow flushes the endpoint, if that takes no waiting.
+// flushNow flushes the endpoint. It returns ucs.ErrNoResource if the flush would have to wait.
 func (ee *endpointEnds) flushNow(ep *Endpoint) error {
 	if len(ep.lanes) == 0 || ep.waiting.head != nil {
 		return ucs.ErrNoResource
@@ -314,7 +316,7 @@ func (ee *endpointEnds) flushNow(ep *Endpoint) error {
 	return nil
 }
 
-// flushNow flushes all endpoints, if that takes no waiting.
+// flushNow flushes all endpoints. It returns ucs.ErrNoResource if a flush would have to wait.
 func (w *Worker) flushNow() (err error) {
 	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err == nil && err == nil && ep.w.ends.flushNow(ep) != nil {

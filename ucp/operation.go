@@ -7,41 +7,40 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// An operation is described before it is decided how to carry it out. A public call
-// fills a request with what the caller said: the kind of operation, the buffer, the
-// target, the parameters. Then
+// An operation is described before its protocol is chosen. A public call fills a request with its
+// arguments: the kind of operation, the buffer, the target, the parameters. Then
 //
 //	submit ──► choose: a protocol from the endpoint's tables
 //	  │           └──► run: as far as it goes now
 //	  └──► the endpoint's waiting list, as long as something is missing, and
 //	       behind everything that waits there already
 //
-// What may be missing is a set of needs. When the last of them is there, drain goes
-// on with what waits, in order. Short sends and puts do not come here: where
+// What may be missing is a set of needs. When a need is resolved, drain starts the waiting requests
+// in order, up to the first that still lacks something. Short sends and puts do not come here: if
 // nothing waits and nothing is missing they are one call of the transport.
 
-// operation is a kind of operation that users start.
+// operation is a kind of operation that the application starts.
 type operation interface {
 	name() string
 
-	// choose returns the protocol for a described request, and takes what that
-	// needs from the start. An error ends the request.
+	// choose returns the protocol for a described request, and acquires what the protocol
+	// needs from its start, such as a request id. An error ends the request.
 	choose(r *Request) (protocol, error)
 }
 
-// needs are what an operation cannot start without. An endpoint has a set of those
-// that it lacks, a protocol of those that it asks for.
+// needs is a set of conditions that an operation needs before it can start. An endpoint has the set
+// that it lacks, a protocol the set that it requires.
 type needs uint8
 
 const (
 	needLanes  needs = 1 << iota // lanes: before there are any, no protocol can be chosen
 	needID                       // the peer's id of the endpoint
-	needFence                    // that the fence is over which holds back one-sided operations
-	needStream                   // that the packets of a longer piece of the stream have gone
+	needFence                    // the end of the fence that holds back one-sided operations
+	needStream                   // the end of a stream send in several packets
 )
 
-// submit starts a described request, or one of the library's that has its protocol,
-// now or when nothing is missing any more.
+// submit starts a request now, or once nothing that it needs is missing. The request is described,
+// or is one of the library itself that has its protocol already.
 func (ep *Endpoint) submit(r *Request) {
 	if ep.waiting.head == nil && ep.begin(r) {
 		return
@@ -57,8 +56,8 @@ func (ep *Endpoint) submit(r *Request) {
 	}
 }
 
-// reply starts an answer to the peer. It does not wait behind operations of our own:
-// they may be waiting for the peer to answer us, as the peer's for this.
+// reply starts a reply to the peer. It does not wait behind this worker's own operations: those may
+// be waiting for the peer, while the peer's operations wait for the reply.
 func (ep *Endpoint) reply(r *Request) {
 	if ep.needs&r.needs() == 0 {
 		r.run()
@@ -77,7 +76,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 		p, err := r.op.choose(r)
 		if err != nil {
 			if r.state&(stateInCall|statePromised) == stateInCall {
-				r.state &^= stateNoImm // the call says so: nothing was started
+				r.state &^= stateNoImm // the call returns the error: nothing was started
 			}
 			r.finish(err)
 			return true
@@ -91,7 +90,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 	return true
 }
 
-// needs is what a request with a protocol cannot start without.
+// needs returns what a request with a protocol needs before it can start.
 func (r *Request) needs() needs {
 	n := r.proto.about().needs | needLanes
 	if r.form != nil {
@@ -103,13 +102,13 @@ func (r *Request) needs() needs {
 	return n
 }
 
-// resolveNeed notes that something is no longer missing, and starts what waited for it.
+// resolveNeed records that n is no longer missing, and starts the requests that waited for it.
 func (ep *Endpoint) resolveNeed(n needs) {
 	ep.needs &^= n
 	ep.drain()
 }
 
-// drain starts what waits, in order, until something is missing again.
+// drain starts the waiting requests in order, until one lacks something.
 func (ep *Endpoint) drain() {
 	if ep.state&epDraining != 0 {
 		return
@@ -129,7 +128,8 @@ func (ep *Endpoint) drain() {
 	ep.open()
 }
 
-// open lets short messages through again.
+// open allows short sends, in one transport call, if the endpoint is ready for them, and otherwise
+// forbids them.
 func (ep *Endpoint) open() {
 	ep.short, ep.shortAM = -1, -1
 	if ep.life.Usable() && ep.state&epDraining == 0 && ep.waiting.head == nil &&
@@ -138,7 +138,7 @@ func (ep *Endpoint) open() {
 	}
 }
 
-// usable returns why no operation can be started.
+// usable returns the error that prevents operations from being started, nil if there is none.
 func (ep *Endpoint) usable() error {
 	switch {
 	case ep.life.Refuses():
@@ -161,11 +161,11 @@ func (ep *Endpoint) gone() error {
 	return nil
 }
 
-// run takes the protocol as far as it goes now and queues the request where the
-// transport cannot go on.
+// run runs the protocol as far as it gets, and queues the request on its lane if the transport has
+// no resources.
 func (r *Request) run() {
 	if r == r.w.dispatching {
-		r.state |= stateAgain // it is in the queue, at its head
+		r.state |= stateAgain // the request is at the head of the lane's queue
 		return
 	}
 	for {
@@ -189,18 +189,18 @@ func (r *Request) run() {
 	}
 }
 
-// await lets the request wait for a message of the peer.
+// await makes the request wait for a message of the peer, in the list outstanding of its endpoint.
 func (r *Request) await() {
 	r.ep.outstanding.push(r)
 	r.w.stream.expect()
 }
 
-// requeue lets the request run again in the next round of progress, when it is its
-// turn: those whose work is the CPU's take turns.
+// requeue puts the request at the end of the worker's copying queue, from which the next rounds of
+// progress run it. Requests that copy with the CPU are served there in rotation.
 func (r *Request) requeue() { r.w.copying.push(r) }
 
-// finishDispatched ends the requests whose end was put off, goes on with those
-// that have to wait for another lane than before, and returns their number.
+// finishDispatched ends the requests whose end was deferred, resumes those that continue on another
+// lane (stateMoves), and returns their number.
 func (w *Worker) finishDispatched() int {
 	n := 0
 	for r := w.dispatched.pop(); r != nil; r = w.dispatched.pop() {
@@ -215,7 +215,7 @@ func (w *Worker) finishDispatched() int {
 	return n
 }
 
-// endMoves ends those of an endpoint that were about to go on on another lane.
+// endMoves aborts the requests of an endpoint that were about to continue on another lane.
 func (w *Worker) endMoves(ep *Endpoint, err error) {
 	for r := w.dispatched.head; r != nil; {
 		next := r.next
@@ -236,7 +236,7 @@ func (l *requestList) end(err error) {
 	}
 }
 
-// endOf ends those of one endpoint.
+// endOf ends the requests of one endpoint with err. Callbacks run.
 func (l *requestList) endOf(ep *Endpoint, err error) {
 	for r := l.head; r != nil; {
 		next := r.next
@@ -249,9 +249,9 @@ func (l *requestList) endOf(ep *Endpoint, err error) {
 	}
 }
 
-// Control messages are sent by the library itself: wireup, acknowledgements,
-// rendezvous answers. Their requests belong to nobody and vanish when sent. They
-// are small and copied, so "buffered" is as good as "sent".
+// The library itself sends control messages: wireup, acknowledgements, rendezvous answers. Their
+// requests have no owner and are recycled when sent. Control messages are small and copied, so a
+// message that the transport has buffered counts as sent.
 
 // control makes a request for a control message.
 func (ep *Endpoint) control(p protocol) *Request {
@@ -261,14 +261,14 @@ func (ep *Endpoint) control(p protocol) *Request {
 	return r
 }
 
-// sendControl is the progress of a control message that its protocol packs.
+// sendControl is the method progress of a control message that its protocol packs.
 func (r *Request) sendControl(id proto.AMID, flags uct.SendFlags) error {
 	_, err := r.ep.lane(r.lane).AMBcopy(uct.AMID(id), r.hooks(), flags, nil)
 	return controlSent(r, err)
 }
 
-// controlSent turns the result of sending a control message into the result of
-// its protocol's progress.
+// controlSent converts the result of sending a control message into the result of progress, and
+// ends the request if the transport took the message.
 func controlSent(r *Request, err error) error {
 	if err == nil || err == ucs.InProgress {
 		r.finish(nil)

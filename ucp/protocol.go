@@ -8,32 +8,31 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// protocol is one way to carry out an operation. It is a value without state: what
-// it keeps between its steps is in the request. Its functions are re-entered at the
-// stage stored there and never block. Embed basics for what it has nothing special
-// to do about.
+// protocol is one way to carry out an operation. A protocol is a value without state: its state
+// between steps is in the request. Its methods resume at the step stored in the request and never
+// block. A protocol embeds basics for the methods that it does not implement itself.
 type protocol interface {
 	about() protocolInfo
 
-	// progress sends what can be sent. nil: nothing more to send now, the
-	// request is finished or waits for a completion or a message;
-	// ucs.ErrNoResource: queue it; any other error aborts the request.
+	// progress sends what can be sent. It returns nil if there is nothing more to send now: the
+	// request is finished, or waits for a completion or a message. ucs.ErrNoResource asks the
+	// caller to queue the request. Any other error aborts the request.
 	progress(r *Request) error
 
-	// completed is told that the transport is done with everything sent.
+	// completed is called when the transport is done with everything that was sent.
 	completed(r *Request, err error)
 
-	// pack writes the message or header being sent; unpack takes bytes that the
-	// transport has read.
+	// pack writes the message or header being sent and returns its length; unpack takes bytes
+	// that the transport has read.
 	pack(r *Request, dst []byte) int
 	unpack(r *Request, src []byte)
 
-	// abort ends the request before its time: it cannot go on, or its endpoint has
-	// failed. Parts of it may still be with the transport.
+	// abort ends the request with err before its operation is done: the request cannot go on,
+	// or its endpoint has failed. Parts of it may still be with the transport.
 	abort(r *Request, err error)
 
-	// release gives back what the protocol took, at the end of the operation,
-	// whose result is in r.err. What every request may hold goes by itself.
+	// release releases what the protocol acquired, at the end of the operation, whose result is
+	// in r.err. Request.releaseResources releases what any request may hold.
 	release(r *Request)
 }
 
@@ -41,30 +40,30 @@ type protocol interface {
 type protocolInfo struct {
 	name  string
 	kind  protocolKind
-	needs needs // what it cannot start without
+	needs needs // what the protocol needs before it can start
 }
 
-// protocolKind says what part of a conversation a protocol plays: which messages of
-// the peer are for a request that it carries out.
+// protocolKind is the role of a protocol in a message exchange. It decides which messages of the
+// peer may refer to a request of that protocol.
 type protocolKind uint8
 
 const (
-	kindControl  protocolKind = iota // a message of the library's
-	kindEager                        // a message that goes at once
+	kindControl  protocolKind = iota // a message of the library itself
+	kindEager                        // a message sent without a rendezvous
 	kindOffer                        // a rendezvous, sending side: the peer may ask for data
-	kindWrite                        // the same, while data is on its way
+	kindWrite                        // a rendezvous, sending side, while data is being sent
 	kindAsk                          // a rendezvous, receiving side: waits for data
-	kindRead                         // the same, reading the data itself
-	kindAccess                       // a one-sided operation that goes straight to the peer's memory
-	kindMessages                     // one by messages that are answered by number only
-	kindGet                          // one that is answered with data
-	kindFetch                        // an atomic one that is answered with a word
-	kindAnswer                       // the answer to one of the peer's
+	kindRead                         // a rendezvous, receiving side, reading the data itself
+	kindAccess                       // a one-sided operation directly on the peer's memory
+	kindMessages                     // a one-sided operation by messages whose answers are only counted
+	kindGet                          // a get by messages: answered with data
+	kindFetch                        // an atomic operation by messages: answered with a word
+	kindAnswer                       // the answer to a one-sided operation of the peer
 	kindFlush
 	kindClose // a flush after which the endpoint is released
 )
 
-// basics is what most protocols do alike.
+// basics implements the methods of protocol that most protocols share.
 type basics struct{}
 
 func (basics) completed(r *Request, err error) { r.finish(err) }
@@ -72,8 +71,7 @@ func (basics) pack(*Request, []byte) int       { return 0 }
 func (basics) unpack(*Request, []byte)         {}
 func (basics) release(*Request)                {}
 
-// abort ends the request; if parts of it are with the transport, their completion
-// does.
+// abort ends the request. If parts of it are with the transport, their completion ends it.
 func (basics) abort(r *Request, err error) {
 	if r.comp.Count > 1 {
 		r.comp.Done(err)
@@ -82,9 +80,9 @@ func (basics) abort(r *Request, err error) {
 	r.finish(err)
 }
 
-// hooks are a request as the transports see it: who waits for a place to send, who
-// is told of a completion, who packs a message. It is a type of its own so that
-// users do not see the methods.
+// hooks is a request as the transports see it: the owner of a pending entry and of a completion,
+// and the packer of a message. It is a type of its own so that these methods are not part of
+// Request.
 type hooks Request
 
 var (
@@ -94,11 +92,11 @@ var (
 	_ uct.Unpacker        = (*hooks)(nil)
 )
 
-// hooks returns the request as transports take it.
+// hooks returns the request in the form that transports take.
 func (r *Request) hooks() *hooks { return (*hooks)(r) }
 
-// Completed implements uct.CompletionOwner. What was canceled because the endpoint has failed
-// ends with the cause.
+// Completed implements uct.CompletionOwner. An operation that the transport canceled because the
+// endpoint has failed ends with the cause of the failure.
 func (h *hooks) Completed(c *uct.Completion) {
 	r, err := (*Request)(h), c.Err
 	if err != nil {
@@ -113,10 +111,9 @@ func (h *hooks) Pack(dst []byte) int { return h.proto.pack((*Request)(h), dst) }
 // Unpack implements uct.Unpacker.
 func (h *hooks) Unpack(src []byte) { h.proto.unpack((*Request)(h), src) }
 
-// Dispatch implements uct.PendingOwner. While it runs the request is still at
-// the head of the lane's queue and the queue lets sends through, so what the
-// request's end brings about, a callback that sends or the object's next use,
-// is put off to the end of the progress round.
+// Dispatch implements uct.PendingOwner. While it runs, the request is still at the head of the
+// lane's queue, and the queue lets sends through. Therefore the end of the request, which may run a
+// callback that sends or let the object be reused, is deferred to the end of the progress round.
 func (h *hooks) Dispatch(*uct.Pending) error {
 	r := (*Request)(h)
 	w := r.w
@@ -139,7 +136,7 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 	case err != ucs.ErrNoResource:
 		r.proto.abort(r, r.w.ends.laneError(r, err))
 		err = nil
-	case r.lane != lane: // to queue there it must leave this queue first
+	case r.lane != lane: // it must leave this lane's queue before it enters the other
 		r.state |= stateMoves
 		w.dispatched.push(r)
 		err = nil
@@ -156,20 +153,20 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 	return err
 }
 
-// What all protocols do that move data in several calls of the transport: r.offset
-// is how far they are, r.frag what the call moves, and the request's completion
-// counts the calls that have not ended, and one more until all are made.
+// Protocols that move data in several transport calls have the following in common: r.offset is the
+// progress in bytes, r.frag the bytes of the current call, and the request's completion counts the
+// calls that have not ended, plus one until all are made.
 
-// packFragment fills a packet, behind the n bytes of its header, with data from off
-// on, at most limit bytes, and notes how much fits.
+// packFragment fills a packet, after the n bytes of its header, with at most limit bytes of data
+// from offset off. It stores the number of bytes in r.frag and returns it.
 func (r *Request) packFragment(dst []byte, n, limit, off int) int {
 	room := min(len(dst), r.ep.cfg.maxBcopy) - n
 	r.frag = r.data.packAt(dst[n:n+min(room, limit)], off)
 	return r.frag
 }
 
-// fragmentSent accounts for one transport call among several. The completion
-// was told to count it.
+// fragmentSent accounts for one transport call among several, which the completion already counts.
+// err is the result of the call. fragmentSent returns an error if the request cannot go on now.
 func (r *Request) fragmentSent(err error) error {
 	if err != ucs.InProgress {
 		r.comp.Count--
@@ -184,14 +181,14 @@ func (r *Request) fragmentSent(err error) error {
 	return nil
 }
 
-// packedNothing is the error of a datatype that gives up before the end.
+// packedNothing returns the error for a datatype that packs nothing before the end of its data.
 //
 //go:noinline
 func (r *Request) packedNothing(offset int) error {
 	return fmt.Errorf("ucp: the datatype packed nothing at offset %d of %d: %w", offset, r.data.length, ucs.ErrInvalidParam)
 }
 
-// class is the shape of the request's data for the decision tables.
+// class returns the data class of the request for the decision tables.
 func (r *Request) class() proto.DataClass {
 	switch {
 	case r.data.class == DatatypeContig:

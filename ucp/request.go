@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Request is an operation in flight. It belongs to its worker's goroutine, or in
-// ThreadModeMulti to any.
+// Request is an operation in flight. Only its worker's goroutine may use it; in
+// ThreadModeMulti any goroutine may.
 //
 // Free returns a request of the library to the worker, which reuses it for another
 // operation; a request that is never freed is left to the garbage collector. Its results
@@ -30,57 +30,57 @@ type Request struct {
 	// request object; the library does not touch it.
 	Private any
 
-	// Position in the one list the request is in: the free list, a receive
-	// queue, or one of its endpoint's lists. These and what follows them is all
-	// that most receives use: the fewer cache lines, the better.
+	// Position in the one list that holds the request: the free list, a receive queue, or one
+	// of its endpoint's lists. Most receives use only these fields and those down to data, so
+	// that they touch few cache lines.
 	list       *requestList
 	prev, next *Request
 
 	state requestState
-	life  uint32 // lifeInFlight …, atomic
+	life  uint32 // lifeInFlight, lifeOver or lifeIdle; atomic
 	err   error  // the result, once stateDone is set
 	w     *Worker
 
-	tag  Tag         // of a tagged message, or that a receive looks for
-	mask Tag         // of a receive
+	tag  Tag         // tag of a message, or the tag that a receive matches
+	mask Tag         // tag mask of a receive
 	sn   uint64      // posting order of a receive
-	info TagRecvInfo // what it got
+	info TagRecvInfo // sender tag and length of the received message
 
 	onTagRecv func(*Request, error, TagRecvInfo, any)
-	onRecv    func(*Request, error, int, any) // of receives that have only a length
+	onRecv    func(*Request, error, int, any) // callback of receives that report only a length
 	userData  any
 
-	data payload // to be sent, or where to receive
+	data payload // the data to send, or the buffer to receive into
 
-	// Of what leaves: what was asked for, how it is done and how far it is.
+	// State of an operation that sends: what the caller asked for, the protocol, the progress.
 	onSend    func(*Request, error, any)
 	ep        *Endpoint
-	op        operation // nil for messages of the library's
-	proto     protocol  // nil until one is chosen, and for receives until there is one
+	op        operation // nil for messages of the library itself
+	proto     protocol  // nil until a protocol is chosen; nil for receives without one
 	form      *messageForm
-	lane      uint8          // on which it goes on
-	step      uint8          // of a protocol with several
-	mode      proto.SendMode // what the caller said about the operation
-	ackStatus ucs.Status     // what the end of a rendezvous says
+	lane      uint8          // the lane that the next piece takes
+	step      uint8          // the current step of a protocol that has several
+	mode      proto.SendMode // send mode, from the caller's flags
+	ackStatus ucs.Status     // status in the acknowledgement (ATS, ATP) of a rendezvous
 	flush     flushState
-	msgID     proto.MessageID // of a message in fragments, 0 of others that are sent
-	offset    int             // packed bytes handed to the transport so far, or that a stream receive has got
-	frag      int             // bytes of the fragment being packed, or of an element of such a receive
+	msgID     proto.MessageID // id of a fragmented message, 0 for other sends
+	offset    int             // packed bytes handed to the transport, or received from a stream
+	frag      int             // bytes of the fragment being packed, or of one element of a stream receive
 	localID   uint64          // id by which the peer names this request, 0 for none
-	peerID    uint64          // the peer's request
+	peerID    uint64          // id of the peer's request
 
-	// What some kinds need besides, made at the first use of the object and kept
-	// for the next.
+	// State of some kinds of operations, allocated at the first use of the object and kept for
+	// later uses.
 	mem    *requestMemory
-	offer  *offerState  // of a rendezvous, sending side
-	fetch  *fetchState  // the same, receiving side
-	am     *amRequest   // of an active message
-	access *accessState // of a one-sided operation
+	offer  *offerState  // rendezvous, sending side
+	fetch  *fetchState  // rendezvous, receiving side
+	am     *amRequest   // active message
+	access *accessState // one-sided operation
 	iov    []uct.IOV    // grows to the transport's limit
 
-	region  *regions.Region // memory of ours that is kept in place until the end
-	waiters *call           // in thread mode multi, who waits for the end
-	ackSize int             // bytes that the end of a rendezvous is about, or that a reply is charged with
+	region  *regions.Region // memory of this process, acquired until the end of the operation
+	waiters *call           // thread mode multi: the calls that wait for the end
+	ackSize int             // bytes in a rendezvous acknowledgement, or charged for a reply
 
 	pend uct.Pending
 	comp uct.Completion
@@ -93,48 +93,49 @@ const (
 	stateDone           requestState = 1 << iota // finished, err is final
 	stateInCall                                  // the call that started it has not returned
 	stateNoImm                                   // OpNoImmediate: the callback runs even in the call
-	stateUser                                    // the object belongs to the user
-	stateFreed                                   // freed while in flight: vanishes when done
-	stateRecv                                    // a receive: tagged, unless stateStream says otherwise
+	stateUser                                    // the application supplied the object
+	stateFreed                                   // freed while in flight: recycled when done
+	stateRecv                                    // a receive: tagged, unless stateStream is set
 	stateExpect                                  // in the queue of posted receives
 	stateReply                                   // the sync acknowledgement has arrived
 	stateSent                                    // all local work of a send is done
 	stateIdle                                    // in no operation: freed, or never used
 	stateParams                                  // holds a callback or other parameters
 	stateAgain                                   // has another stage to run in its dispatch
-	stateMoves                                   // goes on on another lane, after its dispatch
-	stateServes                                  // answers a peer, and is counted for that
-	stateSplit                                   // goes on in pieces, and is counted for that
-	stateBehind                                  // a flush that has waited for those
-	stateWhole                                   // a receive that got a message in one piece: nothing else was used
-	stateWatched                                 // somebody waits for the end, who is to be told
-	statePromised                                // the caller has it already, whatever becomes of the operation
-	stateDelegated                               // its call was left to others, and not carried out yet
-	stateUnwanted                                // and was canceled since, by a callback
+	stateMoves                                   // continues on another lane after its dispatch
+	stateServes                                  // a reply to a peer, counted in rmaState.serving
+	stateSplit                                   // an operation in pieces, counted in copyFlow
+	stateBehind                                  // a flush that has waited for operations in pieces
+	stateWhole                                   // a receive that got one whole message; holds nothing else
+	stateWatched                                 // calls wait for the end and must be told of it
+	statePromised                                // the caller already has the request, whatever the result
+	stateDelegated                               // its call was delegated and has not been carried out yet
+	stateUnwanted                                // a delegated call that a callback has canceled since
 	stateStream                                  // a stream receive
-	stateFull                                    // one that is over when its buffer is full
+	stateFull                                    // a stream receive that ends only when its buffer is full
 	stateAMRecv                                  // a receive of the data of an active message
-	stateNext                                    // waits for a message of a queue
-	stateUncounted                               // its endpoint need not stay for it
+	stateNext                                    // waits for the next message of an AMQueue
+	stateUncounted                               // not counted among the operations that keep its endpoint
 	stateCharged                                 // a reply that is charged to the peer
-	stateExpectsMessage                          // one that ends with a message of the peer's
-	stateAwaited                                 // one in replyState.waits
-	stateCopied                                  // its data is a copy of ours
-	stateGivenUp                                 // canceled in the queue of a lane: ends when its turn comes
+	stateExpectsMessage                          // a charged reply that ends with a message of the peer
+	stateAwaited                                 // a charged reply in replyState.waits
+	stateCopied                                  // its data is a copy made by the library
+	stateGivenUp                                 // canceled in a lane's queue: ends when it is dispatched
 )
 
-// The lives of a request, as far as any goroutine may know.
+// The life of a request, readable from any goroutine.
 const (
 	lifeInFlight uint32 = iota
 	lifeOver            // as stateDone: err and info are final
 	lifeIdle            // as stateIdle
 )
 
-// setLife says what becomes of the request. In thread mode multi other goroutines see
-// what was stored before.
+// setLife publishes the life of the request. A goroutine that reads it also sees everything stored
+// before it.
 func (r *Request) setLife(life uint32) { word.StoreRelease32(&r.life, life) }
 
-// setOver says that the operation has ended. Who sleeps may have waited for that.
+// setOver publishes that the operation has ended. In thread mode multi that is news for goroutines
+// that sleep until anything happens.
 func (r *Request) setOver() {
 	w := r.w
 	r.setLife(lifeOver)
@@ -186,15 +187,14 @@ func (r *Request) UserData() any {
 	}
 	if r.w != nil {
 		r.checkLive()
-		r.w.owner.acquireRead() // another goroutine may have been left to start the operation
+		r.w.owner.acquireRead() // another goroutine may be carrying out the delegated call
 		defer r.w.owner.releaseRead()
 	}
 	return r.userData
 }
 
 // Free returns the request to its worker. An operation in flight goes on, but its callback
-// will not run. Free of a
-// request that the application supplied only disables the callback.
+// will not run. Free of a request that the application supplied only disables the callback.
 //
 // A second Free panics, and so does every other use of a freed request. Detection is
 // certain until the worker has taken back 16 more requests, as long as the object serves no
@@ -209,7 +209,7 @@ func (r *Request) Free() {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
-		r.setIdle() // holds nothing else
+		r.setIdle() // the request holds nothing else
 		w.pool.rest(r)
 		return
 	}
@@ -243,8 +243,9 @@ func (r *Request) free() {
 	}
 }
 
-// freeShared is Free in thread mode multi. An operation that is over is left to who
-// has the worker; of one in flight the callback must not run once this has returned.
+// freeShared is Free in thread mode multi. If another goroutine owns the worker, Free of a finished
+// request is delegated to it. For an operation in flight freeShared waits for the worker, because
+// the callback must not run after Free has returned.
 func (r *Request) freeShared() {
 	w := r.w
 	r.checkLive()
@@ -277,7 +278,7 @@ func (r *Request) freeShared() {
 	}
 }
 
-// freeing is a Free that is left to others.
+// freeing is a delegated Free.
 type freeing struct {
 	engine.Task
 	r *Request
@@ -301,24 +302,25 @@ func (t *freeing) Do() {
 	}
 }
 
-// is reports whether r, which may be nil, is carried out by a protocol of a kind.
+// is reports whether a protocol of kind k carries out r, which may be nil.
 func (r *Request) is(k protocolKind) bool {
 	return r != nil && r.proto != nil && r.proto.about().kind == k
 }
 
-// checkLive panics on a request that was freed: a bug of the caller that would
-// corrupt somebody else's operation.
+// checkLive panics on a request that was freed. Using one is a bug of the caller that would corrupt
+// another operation.
 func (r *Request) checkLive() {
 	if atomic.LoadUint32(&r.life) == lifeIdle {
 		panic(usedAfterFree)
 	}
 }
 
-// usedAfterFree is what the uses panic with, converted once: they are in line where
-// programs look whether a request is done.
+// usedAfterFree is the panic value of uses after Free. It is converted to an interface once,
+// because the checks are inlined where programs poll a request.
 var usedAfterFree any = "ucp: request used after Free"
 
-// result turns a request that was started in a call into the call's results.
+// result returns what the call that started the request returns: the request if it is in flight or
+// if OpNoImmediate is set, and otherwise only the error, after recycling the request.
 func (r *Request) result() (*Request, error) {
 	r.state &^= stateInCall
 	if r.state&stateDone == 0 {
@@ -338,12 +340,12 @@ func (r *Request) result() (*Request, error) {
 		r.w = nil
 	} else {
 		r.w.pool.clean(r)
-		r.w.pool.recycle(r) // nobody has seen it
+		r.w.pool.recycle(r) // the application has not seen the request
 	}
 	return nil, err
 }
 
-// abort ends a request before its time.
+// abort ends a request with err before its operation is done.
 func (r *Request) abort(err error) {
 	if r.proto == nil {
 		r.finish(err)
@@ -352,8 +354,9 @@ func (r *Request) abort(err error) {
 	r.proto.abort(r, err)
 }
 
-// finish ends the operation: stores the result, lets go of the user's memory,
-// runs the callback.
+// finish ends the operation: it stores the result, releases the application's memory, and runs the
+// callback. While the request is being dispatched, or while accounts.evicting is set, the end is
+// deferred to the end of the round of progress.
 func (r *Request) finish(err error) {
 	if r.list != nil {
 		r.list.remove(r)
@@ -389,7 +392,7 @@ func (r *Request) finish(err error) {
 	}
 }
 
-// releaseResources gives back what any request may hold.
+// releaseResources releases what any request may hold: its id, registrations, region and key.
 func (r *Request) releaseResources() {
 	if r.localID != 0 {
 		r.w.pool.requestIDs.Remove(r.localID)
@@ -413,10 +416,10 @@ func (r *Request) releaseResources() {
 	}
 }
 
-// deliverResult ends the life of a finished request that somebody is to hear of: it runs the
-// callback, tells who waits, and puts the request back if nobody will free it. One that is
-// the user's may serve another operation as soon as it is over, also on another
-// worker: what is needed of it is taken out before.
+// deliverResult hands the result of a finished request to the callback and the waiting calls, then
+// returns the request to the pool if it was freed in flight. An object that the application
+// supplied may serve another operation as soon as it is over, even on another worker, so everything
+// needed is read before that.
 func (r *Request) deliverResult(err error) {
 	w, state, info, data := r.w, r.state, r.info, r.userData
 	send, recv, length, waiters := r.onSend, r.onTagRecv, r.onRecv, r.waiters
@@ -465,7 +468,7 @@ func (r *Request) Attr() (RequestAttr, error) {
 	defer r.w.owner.releaseRead()
 	a := RequestAttr{Err: r.Err()}
 	if !r.is(kindFlush) && !r.is(kindClose) {
-		a.MemoryType = ucs.MemoryHost // what is not is refused
+		a.MemoryType = ucs.MemoryHost // other types are refused when the operation is started
 	}
 	switch {
 	case r.proto != nil && r.ep != nil:
@@ -480,8 +483,8 @@ func (r *Request) Attr() (RequestAttr, error) {
 	return a, nil
 }
 
-// protocolName names what carries out a request, or before that is decided the
-// operation, for people.
+// protocolName returns the readable name of the request's protocol, or of its operation before a
+// protocol is chosen.
 func (r *Request) protocolName() string {
 	var name string
 	if r.proto != nil {
@@ -500,7 +503,7 @@ func (r *Request) protocolName() string {
 	return name
 }
 
-// String names the protocol that a transport works for, in traces.
+// String names the request's protocol in the transports' traces.
 func (h *hooks) String() string {
 	if h.proto == nil && h.op == nil {
 		return ""

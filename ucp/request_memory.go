@@ -5,20 +5,19 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// requestMemory is what a request has registered, or was given registered, as long
-// as it lives.
+// requestMemory holds the registrations that a request made or was given, until the request ends.
 type requestMemory struct {
-	given   *Memory       // holds the buffer, by the caller's word that was checked
-	handles []localHandle // for lanes of ours that want them
-	exposed []exposure    // for the peer
-	rkey    uct.Rkey      // given to the transport just now
+	given   *Memory       // registered memory that holds the buffer, verified
+	handles []localHandle // for lanes of this worker whose domains want them
+	exposed []exposure    // registrations that the peer may access
+	rkey    uct.Rkey      // argument of the current transport call (keyOf)
 }
 
 // localHandle is a handle of memory that is sent from or received into.
 type localHandle struct {
 	md       uct.MemoryDomain
 	mem      uct.MemHandle
-	borrowed bool // somebody else's registration
+	borrowed bool // the registration belongs to given: not deregistered here
 }
 
 // memory returns the request's registrations.
@@ -29,7 +28,7 @@ func (mr *memoryRights) memory(r *Request) *requestMemory {
 	return r.mem
 }
 
-// releaseHandles ends all registrations.
+// releaseHandles ends all registrations of the request.
 func (m *requestMemory) releaseHandles() {
 	if m.given != nil {
 		m.given.unuse()
@@ -43,11 +42,11 @@ func (m *requestMemory) releaseHandles() {
 	}
 }
 
-// dropHandles ends those for lanes of ours.
+// dropHandles ends the registrations for lanes of this worker.
 func (m *requestMemory) dropHandles() {
 	for _, h := range m.handles {
 		if !h.borrowed {
-			// It is a registration of ours: there is nothing it could be refused for.
+			// The library made this registration, so Deregister has no reason to refuse it.
 			_ = h.md.Deregister(h.mem)
 		}
 	}
@@ -55,9 +54,9 @@ func (m *requestMemory) dropHandles() {
 	m.handles = m.handles[:0]
 }
 
-// expose opens the user's memory to the peer of an endpoint, and to nobody else where
-// a domain can tell, and returns its address. If a domain refuses, it stays closed:
-// then that is 0.
+// expose opens buf, memory of the application, to the peer of an endpoint, and only to that peer
+// where a domain can tell peers apart. It returns the address of buf. If a domain refuses, the
+// memory stays closed and the result is 0.
 func (m *requestMemory) expose(buf []byte, guards []guard, access uct.Access, ep *Endpoint) uint64 {
 	for k := range guards {
 		mem, err := guards[k].register(buf, access, ep)
@@ -70,18 +69,18 @@ func (m *requestMemory) expose(buf []byte, guards []guard, access uct.Access, ep
 	return memoryAddress(buf)
 }
 
-// conceal closes it again.
+// conceal closes the exposed memory again.
 func (m *requestMemory) conceal() {
 	for _, e := range m.exposed {
 		if !e.borrowed {
-			_ = e.md.Deregister(e.mem) // as above
+			_ = e.md.Deregister(e.mem) // as in dropHandles
 		}
 	}
 	clear(m.exposed)
 	m.exposed = m.exposed[:0]
 }
 
-// has reports whether there are handles of a domain.
+// has reports whether the request has handles of a domain.
 func (m *requestMemory) has(md uct.MemoryDomain) bool {
 	for i := range m.handles {
 		if m.handles[i].md == md {
@@ -91,8 +90,8 @@ func (m *requestMemory) has(md uct.MemoryDomain) bool {
 	return false
 }
 
-// register registers a part of the user's memory. A refusal takes back all
-// handles.
+// register registers b, a part of the application's memory, with a domain, and reports success. A
+// refusal drops all handles.
 func (m *requestMemory) register(md uct.MemoryDomain, b []byte, access uct.Access) bool {
 	if len(b) == 0 {
 		return true
@@ -106,7 +105,8 @@ func (m *requestMemory) register(md uct.MemoryDomain, b []byte, access uct.Acces
 	return true
 }
 
-// addTo completes the entries of a list with the handles of a domain.
+// addTo sets the handle of each entry of iov: the one of domain md that covers the entry's data, or
+// nil.
 func (m *requestMemory) addTo(iov []uct.IOV, md uct.MemoryDomain) {
 	for i := range iov {
 		iov[i].Mem = nil
@@ -119,23 +119,23 @@ func (m *requestMemory) addTo(iov []uct.IOV, md uct.MemoryDomain) {
 	}
 }
 
-// Some memory domains want local handles of the memory that is sent from or
-// received into without copies (uct.MDFlagNeedMemh). The caller may give registered
-// memory with the operation, or have registered what the buffer lies in; other memory is
-// registered until the operation is over. Such registrations are not kept for the next
-// operation: the memory is Go's, and its pages may be gone by then.
+// Some memory domains want local handles of the memory that is sent from or received into without
+// copies (uct.MDFlagNeedMemh). The caller may give registered memory with the operation, or may
+// have registered memory that contains the buffer. Any other buffer is registered until the
+// operation is over. Such a registration is not kept for the next operation: the memory belongs to
+// the Go runtime, and its pages may be gone by then.
 
-// give notes registered memory that was given with an operation, if it really
-// holds the buffer.
+// give attaches registered memory that the caller gave with an operation, if it does hold the
+// buffer.
 func (mr *memoryRights) give(r *Request, m *Memory) {
 	if m != nil && m.covers(r.w.ctx, &r.data) && m.use() {
 		mr.memory(r).given = m
 	}
 }
 
-// handles sees to it that an operation has the handles that a domain, by its index
-// in the context, wants of what it sends or receives without copies. If it cannot
-// have them it must go another way.
+// handles makes sure that an operation has the handles that a domain wants for data sent or
+// received without copies. index is that of md in the context. If it returns false, the operation
+// must take another protocol.
 func (mr *memoryRights) handles(r *Request, md uct.MemoryDomain, index int, access uct.Access) bool {
 	if md.Attr().Flags&uct.MDFlagNeedMemh == 0 {
 		return true
@@ -162,9 +162,9 @@ func (mr *memoryRights) handles(r *Request, md uct.MemoryDomain, index int, acce
 	return true
 }
 
-// seekMemory takes the registered memory that the buffer lies in, if none was given and it
-// is registered with a domain, by its index. Answers to peers do without: as long as one is
-// on its way the memory could not be closed.
+// seekMemory attaches the registered memory that contains the buffer, if none was given and that
+// memory is registered with the domain of an index. Replies to peers do not use it: the memory
+// could not be closed while a reply is in flight.
 func (mr *memoryRights) seekMemory(r *Request, index int) {
 	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 || r.is(kindAnswer) {
 		return
@@ -179,7 +179,7 @@ func (mr *memoryRights) seekMemory(r *Request, index int) {
 	region.Release()
 }
 
-// laneHandles is handles for a lane.
+// laneHandles is handles for the domain of a lane.
 func (mr *memoryRights) laneHandles(r *Request, lane uint8, access uct.Access) bool {
 	if !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
 		return true
@@ -188,7 +188,7 @@ func (mr *memoryRights) laneHandles(r *Request, lane uint8, access uct.Access) b
 	return mr.handles(r, r.w.mds[md], md, access)
 }
 
-// shareHandles is laneHandles for all lanes over which n bytes go.
+// shareHandles is laneHandles for all lanes that share n bytes.
 func (mr *memoryRights) shareHandles(r *Request, lanes []memoryLane, shares *proto.LaneShares, n int, access uct.Access) bool {
 	if !r.ep.cfg.needMemh {
 		return true
@@ -202,7 +202,8 @@ func (mr *memoryRights) shareHandles(r *Request, lanes []memoryLane, shares *pro
 	return true
 }
 
-// addHandles completes the first n entries of the request's list for a lane.
+// addHandles sets the handles of the first n entries of the request's list, for the domain of a
+// lane.
 func (mr *memoryRights) addHandles(r *Request, n int, lane uint8) {
 	if r.mem == nil || len(r.mem.handles) == 0 || int(lane) >= len(r.ep.lanes) {
 		return
@@ -210,8 +211,8 @@ func (mr *memoryRights) addHandles(r *Request, n int, lane uint8) {
 	r.mem.addTo(r.iov[:n], r.w.mds[r.ep.lanes[lane].iface.md])
 }
 
-// iovec returns the request's scatter-gather list, as long as the transport
-// takes them.
+// iovec returns the request's scatter-gather list, with room for as many entries as the endpoint's
+// configuration allows.
 func (mr *memoryRights) iovec(r *Request) []uct.IOV {
 	if n := r.ep.cfg.maxIOV; len(r.iov) < n {
 		r.iov = make([]uct.IOV, n)
@@ -219,11 +220,11 @@ func (mr *memoryRights) iovec(r *Request) []uct.IOV {
 	return r.iov
 }
 
-// exposure is memory that a peer may reach.
+// exposure is memory that a peer may access.
 type exposure struct {
 	md       uct.MemoryDomain
 	mem      uct.MemHandle
 	index    uint8 // of md in the context
-	keyed    bool  // for peers that have the key
-	borrowed bool  // somebody else's registration
+	keyed    bool  // reached with a key, by peers that have it
+	borrowed bool  // the registration belongs to a Memory: not deregistered here
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// requestPool holds the requests of a worker that are in no operation. Its first fields are
-// what every message touches.
+// requestPool holds the requests of a worker that are in no operation. Its first fields are those
+// that every message touches.
 type requestPool struct {
-	rested       uint8 // the place in resting of the request that serves again next
-	idleRequests int   // in freeRequests
+	rested       uint8 // index, modulo quarantine, of the request in resting that is reused next
+	idleRequests int   // number of requests in freeRequests
 	freeRequests *Request
-	spare        *Request             // lent to short sends
-	resting      [quarantine]*Request // freed by the user
-	promised     *Request             // for the operation that is being started, in thread mode multi
-	spares       sync.Pool            // *Request, for calls that are delegated, in thread mode multi
+	spare        *Request             // for operations of one transport call, used only if one goes on
+	resting      [quarantine]*Request // freed by the application, not reused yet
+	promised     *Request             // of the delegated call that is being carried out
+	spares       sync.Pool            // *Request, for delegated calls, in thread mode multi
 
-	madeRequests []*Request // only with a RequestCleanup hook
+	madeRequests []*Request // all requests, only with a RequestCleanup hook
 	requestIDs   idtable.Table[Request]
 	w            *Worker
 }
 
-// getRequest takes a request from the worker's free list, or makes one. At rest
-// a request's completion counts one operation and holds no error, and it refers
-// to nothing of the user's.
+// getRequest takes a request from the worker's free list, or makes one. The completion of a free
+// request counts one operation and holds no error, and the request refers to nothing of the
+// application.
 func (rp *requestPool) getRequest() *Request {
 	r := rp.freeRequests
 	if r == nil {
@@ -42,7 +42,7 @@ func (rp *requestPool) getRequest() *Request {
 	return r
 }
 
-// nextRequest is getRequest where the list is empty.
+// nextRequest is getRequest for an empty free list.
 func (rp *requestPool) nextRequest() *Request {
 	w := rp.w
 	if w.owner.multi {
@@ -55,14 +55,14 @@ func (rp *requestPool) nextRequest() *Request {
 	return rp.newRequest()
 }
 
-// newRequest makes a request object. The initialization hook sees each once.
+// newRequest makes a request object and runs the RequestInit hook on it.
 func (rp *requestPool) newRequest() *Request {
 	w := rp.w
 	r := rp.makeRequest()
 	w.stats.Requests++
 	if fn := w.ctx.params.RequestInit; fn != nil {
 		r.callHook(fn)
-		if w.owner.gate&gateInside == 0 { // of a call that does not look for panics
+		if w.owner.gate&gateInside == 0 { // the running call does not raise panics itself
 			w.owner.raise()
 		}
 	}
@@ -79,7 +79,7 @@ func (rp *requestPool) makeRequest() *Request {
 	return r
 }
 
-// attach makes the transport's links of r lead back to it.
+// attach makes r the owner of its pending entry and of its completion, and resets the completion.
 func (r *Request) attach() {
 	r.pend.Owner = r.hooks()
 	r.comp.Owner = r.hooks()
@@ -87,16 +87,16 @@ func (r *Request) attach() {
 	r.comp.Err = nil
 }
 
-// recycleRequests is off in race builds: a request used after Free is then
-// always found out, instead of corrupting the operation that got the object.
+// recycleRequests is off in race builds. Then every use of a request after Free is detected,
+// instead of corrupting the operation that reuses the object.
 const recycleRequests = !race.Enabled
 
-// quarantine is how many requests a worker takes back from the user before one of
-// them serves another operation: so long a second Free is found out for certain. More
-// would be colder: a request that a receive has used is three cache lines.
+// quarantine is how many requests the application frees on a worker before the first of them serves
+// another operation. Until then a second Free is detected for certain. A larger number would cost
+// cache misses: a request that a receive has used is three cache lines.
 const quarantine = 16
 
-// putRequest takes a finished request back that the user has held.
+// putRequest takes back a finished request that the application has held.
 func (rp *requestPool) putRequest(r *Request) {
 	rp.clean(r)
 	r.setIdle()
@@ -109,7 +109,8 @@ func (r *Request) setIdle() {
 	r.setLife(lifeIdle)
 }
 
-// rest lets an idle request lie for a while before it is used again.
+// rest puts an idle request into quarantine, and the request that it displaces there into the free
+// list.
 func (rp *requestPool) rest(r *Request) {
 	if !recycleRequests {
 		return
@@ -120,7 +121,7 @@ func (rp *requestPool) rest(r *Request) {
 	*at = r
 	switch {
 	case old == nil:
-	case rp.idleRequests < maxOwnRequests: // idle, without another call
+	case rp.idleRequests < maxOwnRequests: // what idle does, inline
 		rp.idleRequests++
 		old.next = rp.freeRequests
 		rp.freeRequests = old
@@ -129,8 +130,8 @@ func (rp *requestPool) rest(r *Request) {
 	}
 }
 
-// clean drops what a request refers to, so that those which lie idle keep nothing of
-// the user's alive.
+// clean drops the references of a request, so that an idle request keeps nothing of the application
+// alive.
 func (rp *requestPool) clean(r *Request) {
 	if r.list != nil || r.state&stateIdle != 0 {
 		panic("ucp: request freed twice or while queued")
@@ -142,8 +143,8 @@ func (rp *requestPool) clean(r *Request) {
 	}
 }
 
-// idle puts a request into the free list. After a peak that does not keep all of them,
-// unless there is a hook for the end of each.
+// idle puts a request into the free list. A full list gives the request to spares (thread mode
+// multi) or to the garbage collector, unless a RequestCleanup hook must see each request.
 func (rp *requestPool) idle(r *Request) {
 	w := rp.w
 	if w.owner.multi && rp.idleRequests >= maxOwnRequests && rp.madeRequests == nil {
@@ -158,14 +159,14 @@ func (rp *requestPool) idle(r *Request) {
 	rp.freeRequests = r
 }
 
-// maxOwnRequests is how many requests whoever has the worker keeps for itself in thread
-// mode multi. The others are for calls that are left to him.
+// maxOwnRequests bounds the free list in thread mode multi, which only the owner of the worker
+// uses. Further requests go to spares, for delegated calls.
 const maxOwnRequests = 256
 
 // maxIdleRequests bounds the free list: 8 MiB.
 const maxIdleRequests = 1 << 14
 
-// recycle puts back a request that the user has not seen.
+// recycle puts back a request that the application has not seen.
 func (rp *requestPool) recycle(r *Request) {
 	r.setIdle()
 	if recycleRequests {
@@ -173,8 +174,9 @@ func (rp *requestPool) recycle(r *Request) {
 	}
 }
 
-// useRequest returns the object for an operation: the user's own or one of the
-// library, with the parameters that all operations share. They were checked.
+// useRequest returns the object for an operation, with the parameters that all operations share.
+// The object is the application's own, the promised one of a delegated call, or one of the pool.
+// The caller has checked the parameters.
 func (rp *requestPool) useRequest(p *RequestParams) (*Request, error) {
 	w := rp.w
 	if p == nil {
@@ -262,7 +264,7 @@ func (l *requestList) remove(r *Request) {
 	r.list, r.prev, r.next = nil, nil, nil
 }
 
-// unpop puts back what was popped.
+// unpop puts a popped request back at the head of the list.
 func (l *requestList) unpop(r *Request) {
 	r.list = l
 	r.prev, r.next = nil, l.head
@@ -283,14 +285,14 @@ func (l *requestList) pop() *Request {
 	return r
 }
 
-// links are the place of something in a list of its kind. Whoever embeds them can be
-// in one list, which is a pointer to the first, and gives at, its own method place, to
-// link and unlink.
+// links make a type the element of a doubly linked list, whose head is a pointer to the first
+// element. A type that embeds links can be in one list at a time. Its method place is the argument
+// at of link and unlink.
 type links[T any] struct{ prev, next *T }
 
 func (l *links[T]) place() *links[T] { return l }
 
-// link puts x at the beginning of a list.
+// link puts x at the beginning of the list head.
 func link[T any](head **T, x *T, at func(*T) *links[T]) {
 	l := at(x)
 	l.prev, l.next = nil, *head
@@ -300,7 +302,7 @@ func link[T any](head **T, x *T, at func(*T) *links[T]) {
 	*head = x
 }
 
-// unlink takes x out of it.
+// unlink takes x out of the list head.
 func unlink[T any](head **T, x *T, at func(*T) *links[T]) {
 	l := at(x)
 	if l.prev == nil {
@@ -314,13 +316,14 @@ func unlink[T any](head **T, x *T, at func(*T) *links[T]) {
 	l.prev, l.next = nil, nil
 }
 
-// A call that waits may end before its operation: because its context has ended (outlive), or
-// because it sends a reply that it need not wait for (reply_limit.go). Then the data of the send is
-// copied, so that the caller gets its buffer back. Only data that the transport has not
-// accepted is copied.
+// A call that waits may return before its operation ends: because its context has ended (outlive),
+// or because it sends a reply that it need not wait for (reply_limit.go). Then the data of the send
+// is copied, so that the caller gets its buffer back. Only data that the transport has not accepted
+// is copied.
 
-// ownData copies the data of a send, and reports whether the caller's buffer is not used any
-// more. It is still used while the peer reads it, or a transport that cannot copy it.
+// ownData copies the data of a send, and reports whether the caller's buffer is no longer in use.
+// The buffer stays in use while the peer reads it, or while a transport that cannot copy it reads
+// it.
 func (rp *requestPool) ownData(r *Request) bool {
 	if r.state&stateCopied != 0 {
 		return true
@@ -343,7 +346,7 @@ func (rp *requestPool) ownData(r *Request) bool {
 		if r.mem.busy() || r.region != nil || !r.ep.keepsMemory() {
 			return false
 		}
-		rest = r.pend.Queued() || r.list != nil || r.is(kindWrite) // of which there may be more parts
+		rest = r.pend.Queued() || r.list != nil || r.is(kindWrite) // a rendezvous may have more parts
 	default:
 		return !rest
 	}
@@ -360,8 +363,9 @@ func (rp *requestPool) ownData(r *Request) bool {
 	return true
 }
 
-// copyInstead makes a message that has not begun to leave go by copies: the registration of
-// the caller's buffer does not cover the copy.
+// copyInstead switches a zero-copy message of which nothing was sent to the copying protocol, if it
+// fits. Zero-copy would not do for the copied data: the registration of the caller's buffer does
+// not cover the copy.
 func (rp *requestPool) copyInstead(r *Request) {
 	if !r.mem.busy() || r.mem.given != nil || !r.pend.Queued() || r.offset > 0 || r.comp.Count > 1 {
 		return
@@ -380,8 +384,8 @@ func (rp *requestPool) copyInstead(r *Request) {
 	r.mem.releaseHandles()
 }
 
-// keepsMemory makes the transports copy the data that they still read from callers' buffers,
-// and reports whether all of them can.
+// keepsMemory makes the endpoint's transports copy the data that they still read from callers'
+// buffers, and reports whether all of them can.
 func (ep *Endpoint) keepsMemory() bool {
 	for i := range ep.lanes {
 		l := &ep.lanes[i]
@@ -394,7 +398,8 @@ func (ep *Endpoint) keepsMemory() bool {
 	return true
 }
 
-// busy reports whether memory is registered for the request; a copy would not be.
+// busy reports whether memory is registered for the request. A copy of the data would not be
+// registered.
 func (m *requestMemory) busy() bool {
 	return m != nil && (m.given != nil || len(m.handles) > 0 || len(m.exposed) > 0)
 }

@@ -31,12 +31,12 @@ type Rkey struct {
 	key  proto.Rkey
 	ways []rkeyWay
 
-	// The ways for each kind of operation, nil where no lane has it.
+	// The way for each kind of operation, nil where no lane is capable of it.
 	putShort, putBcopy, putZcopy *rkeyWay
 	getBcopy, getZcopy           *rkeyWay
 	amo32, amo64                 *rkeyWay
 
-	tables   *proto.RMATables // which is taken for how many bytes
+	tables   *proto.RMATables // choose the way by size; nil until there are lanes
 	shortPut int              // largest put that is one short call, -1 for none
 	shortGet int              // largest get that is one copying call, -1 for none
 
@@ -44,7 +44,7 @@ type Rkey struct {
 	prev, next *Rkey // in Worker.rma.keys, while it is open
 }
 
-// rkeyWay is a lane that reaches the memory directly.
+// rkeyWay is a lane that accesses the memory of a key directly.
 type rkeyWay struct {
 	lane    uint8
 	mdIndex uint8 // of md in the context
@@ -80,7 +80,7 @@ func (rm *rmaState) unpackRkey(ep *Endpoint, packed []byte) (*Rkey, error) {
 	}
 	own := bytes.Clone(packed[:n])
 	k := &Rkey{ep: ep, shortPut: -1, shortGet: -1}
-	// It may be a message in memory that a peer has changed meanwhile.
+	// packed may be in memory that a peer can change, so the copy is parsed again.
 	if k.key, _, err = proto.ParseRkey(own); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (rm *rmaState) unpackRkey(ep *Endpoint, packed []byte) (*Rkey, error) {
 	}
 	k.enlist()
 	if ep.needs&needLanes != 0 {
-		return k, nil // until there are any: resolveKeys
+		return k, nil // resolveKeys does the rest when there are lanes
 	}
 	if err := k.resolve(); err != nil {
 		k.close()
@@ -98,7 +98,7 @@ func (rm *rmaState) unpackRkey(ep *Endpoint, packed []byte) (*Rkey, error) {
 	return k, nil
 }
 
-// resolve finds out which lanes open the memory.
+// resolve finds the lanes that open the memory, and chooses among them.
 func (k *Rkey) resolve() error {
 	for i := range k.ep.lanes {
 		if err := k.addWay(uint8(i)); err != nil {
@@ -114,8 +114,8 @@ func (k *Rkey) resolve() error {
 	return nil
 }
 
-// resolveKeys does that for the keys that were unpacked before there were lanes. One that
-// a lane has no use for is closed: what needs it fails.
+// resolveKeys resolves the keys that were unpacked before the endpoint had lanes. A key that a lane
+// refuses as malformed is closed, and operations that need it fail.
 func (rm *rmaState) resolveKeys(ep *Endpoint) {
 	for k := ep.w.rma.keys; k != nil; {
 		next := k.next
@@ -129,7 +129,7 @@ func (rm *rmaState) resolveKeys(ep *Endpoint) {
 	}
 }
 
-// enlist notes an open key with its worker, delist that it is closed.
+// enlist adds an open key to its worker's list; delist removes it.
 func (k *Rkey) enlist() {
 	w := k.ep.w
 	if k.next = w.rma.keys; k.next != nil {
@@ -161,13 +161,13 @@ func (w *Worker) closeKeys() error {
 	return first
 }
 
-// way is a lane as a way, without a key.
+// way returns the way for a lane, without a key.
 func (rm *rmaState) way(ep *Endpoint, lane uint8) rkeyWay {
 	i := ep.lanes[lane].iface
 	return rkeyWay{lane: lane, mdIndex: uint8(i.md), md: ep.w.mds[i.md], attr: i.attr, name: i.attr.Resource.String()}
 }
 
-// addWay notes a lane if it opens the memory.
+// addWay adds the way of a lane if the lane opens the memory.
 func (k *Rkey) addWay(lane uint8) error {
 	way := k.ep.w.rma.way(k.ep, lane)
 	md := way.md
@@ -190,7 +190,7 @@ func (k *Rkey) addWay(lane uint8) error {
 	return nil
 }
 
-// choose decides which way each kind of operation takes.
+// choose selects the way for each kind of operation.
 func (k *Rkey) choose() {
 	k.tables = k.ep.w.rma.rmaTables(k.ep, k)
 	way := func(i int) *rkeyWay {
@@ -215,7 +215,8 @@ func (k *Rkey) choose() {
 	}
 }
 
-// allAtomics reports whether a lane has every operation: UCP uses all or none.
+// allAtomics reports whether a lane has every atomic operation: UCP uses either all of a lane or
+// none.
 func allAtomics(o uct.AtomicOps) bool {
 	const post, fetch = 1<<uct.AtomicSwap - 1, 1<<(uct.AtomicCSwap+1) - 1
 	return o.Post&post == post && o.Fetch&fetch == fetch
@@ -247,7 +248,7 @@ func (k *Rkey) close() error {
 		}
 	}
 	k.delist()
-	// All but what it is: Compare reads that without being asked by whom.
+	// k.key and k.ep stay: Compare reads the key without acquiring the worker.
 	k.ways, k.tables, k.prev, k.next = nil, nil, nil, nil
 	k.putShort, k.putBcopy, k.putZcopy, k.getBcopy, k.getZcopy, k.amo32, k.amo64 = nil, nil, nil, nil, nil, nil, nil
 	k.shortPut, k.shortGet, k.closed = -1, -1, true

@@ -10,17 +10,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// One-sided operations take one of these ways, by what the key opens:
+// One-sided operations take one of these ways, depending on what the key opens:
 //
 //	put short, put and get copied   a transport call for each piece (rma_direct.go)
-//	put, get zero-copy              straight between the user's memory and the peer's
+//	put, get zero-copy              directly between the application's memory and the peer's
 //	messages                        PUT, GET_REQ: the peer's worker does it (rma_messages.go)
 //
 // A put is done when its buffer may be reused; only a flush says that it has
 // taken effect (flush.go).
 
-// rmaFamily is reading and writing registered memory of the peer, and what all
-// one-sided operations have in common.
+// rmaFamily contains puts and gets on registered memory of the peer, and what all one-sided
+// operations have in common.
 type rmaFamily struct{ noFamily }
 
 func (rmaFamily) about() familyInfo {
@@ -35,22 +35,22 @@ func (rmaFamily) handlers(w *Worker) []handler {
 	return list
 }
 
-// What belongs to the calls.
+// The flags and parameters that the calls accept.
 var (
 	callPut = callRule{"a put", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 	callGet = callRule{"a get", accessFlags, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 )
 
-// rmaState is what a worker keeps for one-sided operations.
+// rmaState is a worker's state of one-sided operations.
 type rmaState struct {
-	keys    *Rkey // open ones
-	serving int   // answers to operations of peers under way
+	keys    *Rkey // list of the open keys
+	serving int   // answers to operations of peers in flight
 	w       *Worker
 }
 
 func (rmaFamily) stop(w *Worker) error { return w.closeKeys() }
 
-// purge ends the flushes that wait for something.
+// purge ends the flushes of the endpoint that wait for operations in pieces or by messages.
 func (rmaFamily) purge(ep *Endpoint, err error) {
 	if f := ep.rma; f != nil {
 		if f.copies != nil {
@@ -67,18 +67,18 @@ func (rmaFamily) explain(ep *Endpoint, _ *epConfig) []proto.TableInfo {
 	return ep.w.rma.explainRMA(ep)
 }
 
-// accessState is what a one-sided operation keeps.
+// accessState is the state of a one-sided operation.
 type accessState struct {
 	key   *Rkey
-	route *rkeyWay // the lane that it takes, nil for messages
+	route *rkeyWay // the lane that the operation takes, nil for messages
 
-	ways   []rkeyWay         // of the key
-	shares *proto.LaneShares // and how it goes over them, without copies
+	ways   []rkeyWay         // zero-copy: the ways of the key
+	shares *proto.LaneShares // zero-copy: the shares of the ways in the data
 
-	addr    uint64       // of the peer's memory
-	epoch   uint32       // of an operation in pieces: in which it was started
-	arrived int          // bytes of a get that are here
-	ranges  rangeset.Set // of those that came in messages
+	addr    uint64       // address in the peer's memory
+	epoch   uint32       // epoch in which an operation in pieces was started (copyFlow)
+	arrived int          // bytes of a get that have arrived
+	ranges  rangeset.Set // ranges of a get that have arrived in messages
 	atomic  atomicOp
 }
 
@@ -100,7 +100,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	return r, err
 }
 
-// leaveAccess leaves a put or get to the goroutine that has the worker.
+// leaveAccess delegates a put or get to the goroutine that owns the worker.
 func (rm *rmaState) leaveAccess(ep *Endpoint, start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	c := ep.w.newCall(start).with(p)
 	c.ep, c.buf, c.raddr, c.key, c.rule = ep, buf, raddr, key, rule
@@ -123,7 +123,7 @@ func (rm *rmaState) beginPut(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, 
 			return nil, nil
 		case ucs.ErrNoResource:
 		default:
-			return ep.put(buf, raddr, key, p) // says what is wrong
+			return ep.put(buf, raddr, key, p) // returns a full error
 		}
 	}
 	return ep.put(buf, raddr, key, p)
@@ -246,8 +246,8 @@ func (getOperation) choose(r *Request) (protocol, error) {
 	return getMessages{}, r.w.rma.askedFor(r)
 }
 
-// getDirect reads in the call if the transport does, or lends it a request for
-// the time after.
+// getDirect does a get with one copying call of the transport. If the transport finishes later, the
+// spare request becomes that of the get.
 func (rm *rmaState) getDirect(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w, way := ep.w, key.getBcopy
 	r := w.pool.spare // used only if the operation goes on after the call
@@ -270,7 +270,7 @@ func (rm *rmaState) getDirect(ep *Endpoint, buf []byte, raddr uint64, key *Rkey,
 	return r, nil
 }
 
-// adoptSpare makes the spare request that of a direct operation under way.
+// adoptSpare makes the spare request that of a direct operation in flight.
 func (r *Request) adoptSpare(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestParams) {
 	r.bind(ep)
 	r.lane = way.lane
@@ -289,11 +289,11 @@ func (rm *rmaState) accessing(r *Request) *accessState {
 	return r.access
 }
 
-// target makes the request one on the peer's memory at addr.
+// target makes the request a one-sided operation on the peer's memory at addr.
 func (rm *rmaState) target(r *Request, ep *Endpoint, key *Rkey, addr uint64) *accessState {
 	ep.flow()
 	a := rm.accessing(r)
-	if r.ep == nil { // one of the library's has its endpoint
+	if r.ep == nil { // a request of the library itself has its endpoint already
 		r.bind(ep)
 	}
 	r.offset = 0
@@ -351,8 +351,8 @@ func (rm *rmaState) describeAccess(ep *Endpoint, c *callRule, buf []byte, raddr 
 	return r, nil
 }
 
-// accessNothing is the result of an operation on no bytes, or of one that was
-// refused.
+// accessNothing returns the result of an operation on no bytes, or of one that was refused with
+// err.
 func (rm *rmaState) accessNothing(ep *Endpoint, r *Request, err error) (*Request, error) {
 	if err != nil {
 		return nil, err
@@ -361,13 +361,13 @@ func (rm *rmaState) accessNothing(ep *Endpoint, r *Request, err error) (*Request
 	return r.result()
 }
 
-// errKeyClosed is the end of operations whose key was closed while they waited.
+// errKeyClosed ends operations whose key was closed before they began.
 var errKeyClosed = fmt.Errorf("ucp: the key was closed before the operation began: %w", ucs.ErrInvalidParam)
 
 // opens reports whether an operation of ep may use the key.
 func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.closed }
 
-// ready reports whether a one-sided operation may go straight to its lane.
+// ready reports whether a one-sided operation may use its lane at once.
 func (ep *Endpoint) ready() bool {
 	return ep.waiting.head == nil && ep.life.Usable() && ep.state&epDraining == 0 &&
 		ep.needs&(needFence|needLanes) == 0
@@ -380,7 +380,7 @@ func (rm *rmaState) take(r *Request, way *rkeyWay) error {
 	return nil
 }
 
-// putNow writes in the call or not at all.
+// putNow does a put with OpForceImmediate: in the call, or with an error not at all.
 func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
 	key, n := r.access.key, r.data.length
@@ -402,12 +402,12 @@ func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 	return nil, err
 }
 
-// never is a size that nothing reaches.
+// never is a size that no operation reaches.
 const never = math.MaxInt
 
-// rmaTables returns the tables for the memory of a key. Keys that the same lanes
-// open share them. A lane is taken for what the selection chose it for, and for
-// anything it is able to where nothing was chosen and it is that of messages.
+// rmaTables returns the decision tables for the memory of a key. Keys that the same lanes open
+// share their tables. A lane serves the operations that the selection chose it for. Where the
+// selection chose no lane, the lane of messages serves any operation that it is capable of.
 func (rm *rmaState) rmaTables(ep *Endpoint, k *Rkey) *proto.RMATables {
 	var lanes uint64
 	for i := range k.ways {
@@ -469,9 +469,9 @@ func (rm *rmaState) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
 	return l
 }
 
-// explainRMA returns the tables for one-sided operations with their reasons: those
-// of the endpoint's keys, or without any those of a key that opens every lane. Keys have none
-// as long as there are no lanes.
+// explainRMA returns the tables for one-sided operations with their reasons: those of the
+// endpoint's keys, or if it has no keys those of a key that every lane opens. As long as the
+// endpoint has no lanes there are no tables.
 func (rm *rmaState) explainRMA(ep *Endpoint) []proto.TableInfo {
 	if len(ep.lanes) == 0 {
 		return nil
@@ -499,8 +499,8 @@ func (rm *rmaState) explainRMA(ep *Endpoint) []proto.TableInfo {
 	return list
 }
 
-// zcopy reports whether a way can do without copies, by itself or with memory
-// that is registered for the purpose.
+// zcopy reports whether a way is capable of a zero-copy operation (flag), with local memory that is
+// not registered or that the library can register for it.
 func (w *rkeyWay) zcopy(flag uct.IfaceFlags) bool {
 	f := w.md.Attr().Flags
 	return w.attr.Flags.Has(flag) && (f&uct.MDFlagNeedMemh == 0 || f&uct.MDFlagRegister != 0)

@@ -5,16 +5,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// The protocols that reach the peer's memory directly, over the lane that the key
-// has for them.
+// This file contains the protocols that access the peer's memory directly, over the lane that the
+// key has for them.
 
-// direct is what they have in common.
+// direct is what the direct protocols have in common.
 type direct struct{ basics }
 
-// release ends the count of an operation in pieces.
+// release ends the counting of an operation in pieces.
 func (direct) release(r *Request) { r.w.rma.unsplit(r) }
 
-// putShort writes a piece after the other, each in one short call.
+// putShort writes one piece after the other, each in one short call of the transport.
 type putShort struct{ direct }
 
 func (putShort) about() protocolInfo {
@@ -26,7 +26,7 @@ func (putShort) progress(r *Request) error {
 	return r.w.rma.inPieces(r, func(n int) error { return r.w.rma.putShortPiece(r, min(n, most)) })
 }
 
-// putCopy writes a piece after the other, each copied into the transport's buffer.
+// putCopy writes one piece after the other, each copied into the transport's buffer.
 type putCopy struct{ direct }
 
 func (putCopy) about() protocolInfo {
@@ -35,7 +35,7 @@ func (putCopy) about() protocolInfo {
 
 func (putCopy) progress(r *Request) error { return r.w.rma.inPieces(r, r.putCopyPiece) }
 
-// pack writes the piece at the request's offset.
+// pack copies the piece at the request's offset.
 func (putCopy) pack(r *Request, dst []byte) int {
 	return r.data.packAt(dst[:min(len(dst), r.frag)], r.offset)
 }
@@ -65,7 +65,7 @@ func (r *Request) putCopyPiece(n int) error {
 	return nil
 }
 
-// putZcopy hands the user's memory to the transport.
+// putZcopy hands the application's memory to the transport.
 type putZcopy struct{ direct }
 
 func (putZcopy) about() protocolInfo {
@@ -90,8 +90,8 @@ func (putZcopy) progress(r *Request) error {
 	return nil
 }
 
-// onRails makes the request one over the lanes of the key that share it, if it has the
-// handles that they want.
+// onRails spreads the request over the lanes of the key by shares. It returns false, and changes
+// nothing, if the request cannot have the memory handles that these lanes want.
 func (rm *rmaState) onRails(r *Request, shares *proto.LaneShares, access uct.Access) bool {
 	ways := r.access.key.ways
 	for step := range shares.Lanes() {
@@ -104,7 +104,7 @@ func (rm *rmaState) onRails(r *Request, shares *proto.LaneShares, access uct.Acc
 	return true
 }
 
-// takeRail takes the lane that is next and returns where its part ends.
+// takeRail selects the lane of the current step and returns the offset at which its part ends.
 func (rm *rmaState) takeRail(r *Request) (end int) {
 	a := r.access
 	i, _, end := a.shares.Part(int(r.step), r.data.length)
@@ -112,8 +112,8 @@ func (rm *rmaState) takeRail(r *Request) (end int) {
 	return end
 }
 
-// gatherFor lists the memory of the next zero-copy call of a direct operation, up to an
-// end.
+// gatherFor lists the memory of the next zero-copy call of a direct operation, from the request's
+// offset up to end and within the limits l. It returns the number of entries in r.iov.
 func (rm *rmaState) gatherFor(r *Request, l *uct.RMALimits, end int) int {
 	list := r.w.rights.iovec(r)
 	var n int
@@ -124,8 +124,8 @@ func (rm *rmaState) gatherFor(r *Request, l *uct.RMALimits, end int) int {
 	return n
 }
 
-// getCopy reads a piece after the other. Pieces arrive in order. What is too much
-// to be copied in one round of progress comes in the next ones.
+// getCopy reads one piece after the other. Pieces arrive in order. At most copyPiece bytes are
+// copied in one round of progress; the rest is copied in later rounds.
 type getCopy struct{ direct }
 
 func (getCopy) about() protocolInfo {
@@ -156,11 +156,11 @@ func (getCopy) progress(r *Request) error {
 func (getCopy) unpack(r *Request, src []byte) {
 	a := r.access
 	src = src[:min(len(src), r.data.length-a.arrived)]
-	r.data.unpackAt(src, a.arrived) // does not fail: not a generic datatype
+	r.data.unpackAt(src, a.arrived) // cannot fail: the datatype is not generic
 	a.arrived += len(src)
 }
 
-// getZcopy lets the transport read straight into the user's memory.
+// getZcopy lets the transport read directly into the application's memory.
 type getZcopy struct{ direct }
 
 func (getZcopy) about() protocolInfo {
@@ -185,23 +185,22 @@ func (getZcopy) progress(r *Request) error {
 	return nil
 }
 
-// Puts and gets that the CPU copies straight to or from the peer's memory, and puts
-// by messages, take the time of the copy. Long ones are cut into pieces of
-// copyPiece bytes, one in a round of progress, so that everything else goes on
-// meanwhile. Several take turns.
+// Puts and gets that the CPU copies directly to or from the peer's memory, and puts by messages,
+// occupy the CPU for the time of the copy. Long ones are divided into pieces of copyPiece bytes,
+// one in a round of progress, so that other operations go on meanwhile. Several such operations are
+// served in rotation.
 
-// copyFlow is what an endpoint keeps for operations in pieces, made with the
-// first. A transport's flush knows nothing of pieces that are still to come, so
-// flushes wait for the operations that were started before them: these are
-// counted by epoch, and a flush begins a new one.
+// copyFlow is an endpoint's state of operations in pieces, allocated for the first. A transport's
+// flush does not cover pieces that are still to come, so a flush waits for the operations that were
+// started before it. These are counted by epoch, and a flush begins a new epoch.
 type copyFlow struct {
-	first  uint32 // epoch of counts[0]
-	counts []int  // operations under way
-	parked requestList
+	first  uint32      // epoch of counts[0]
+	counts []int       // operations in flight, by epoch
+	parked requestList // flushes that wait for operations
 }
 
-// split counts an operation that will go on in pieces, before it starts: fences and
-// flushes must know of it.
+// split counts an operation that goes on in pieces, if it is longer than one piece. It is called
+// before the operation starts, because fences and flushes must know of it.
 func (rm *rmaState) split(r *Request) {
 	if r.data.length <= copyPiece {
 		return
@@ -214,7 +213,7 @@ func (rm *rmaState) split(r *Request) {
 	r.access.epoch = f.copies.enter()
 }
 
-// unsplit ends that, and lets flushes go on that waited for it.
+// unsplit ends the counting of an operation in pieces, and resumes the flushes that waited for it.
 func (rm *rmaState) unsplit(r *Request) {
 	if r.state&stateSplit != 0 {
 		r.state &^= stateSplit
@@ -222,8 +221,8 @@ func (rm *rmaState) unsplit(r *Request) {
 	}
 }
 
-// inPieces calls a function for the bytes that one round of progress may copy, up
-// to n in one call, and ends the operation behind the last.
+// inPieces calls copyUpTo for the bytes that one round of progress may copy, until none is left; a
+// call copies at most n bytes. Then it requeues the request, or ends it after the last byte.
 func (rm *rmaState) inPieces(r *Request, copyUpTo func(n int) error) error {
 	for end := r.offset + copyPiece; r.offset < r.data.length; {
 		if r.offset >= end {
@@ -248,9 +247,8 @@ func (c *copyFlow) enter() uint32 {
 	return c.first + uint32(last)
 }
 
-// leave is called at the end of an operation. Flushes that need not wait any
-// longer go on at the end of the round of progress: the operation must have been
-// told of first.
+// leave is called at the end of an operation. Flushes that need not wait any longer are resumed at
+// the end of the round of progress, because the operation must be reported first.
 func (c *copyFlow) leave(epoch uint32) {
 	c.counts[epoch-c.first]--
 	over := 0
@@ -266,11 +264,10 @@ func (c *copyFlow) leave(epoch uint32) {
 	}
 }
 
-// busy reports whether operations are under way.
+// busy reports whether operations in pieces are in flight.
 func (c *copyFlow) busy() bool { return c != nil && len(c.counts) > 0 }
 
-// park lets a flush wait for the operations that are under way; false if there
-// are none.
+// park makes a flush wait for the operations in flight. It returns false if there are none.
 func (c *copyFlow) park(r *Request) bool {
 	if !c.busy() {
 		return false

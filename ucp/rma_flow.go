@@ -8,26 +8,25 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// rmaFlow is what an endpoint keeps for one-sided operations, made with the
-// first. What went by messages is counted: each put and posted atomic operation
-// is answered by a CMPL, which says only that one more of them is done; gets and
-// fetching ones by their result. Both kinds of answers come in the order of what
-// they answer, so a flush is over when the counts have reached what they were
-// when it began. Counts wrap around.
+// rmaFlow is an endpoint's state of one-sided operations, allocated for the first. Operations by
+// messages are counted. Each put and each posted atomic operation is answered by a CMPL, which says
+// only that one more of them is done. Gets and fetching atomic operations are answered by their
+// result. Both kinds of answers come in the order of the operations, so a flush is done when the
+// counts of answers have reached the counts of operations at its begin. Counts wrap around.
 type rmaFlow struct {
-	posted, completed uint32 // answered by CMPL
-	asked, answered   uint32 // answered with data
+	posted, completed uint32 // operations answered by CMPL: sent, answered
+	asked, answered   uint32 // operations answered with data: sent, answered
 
 	flushing requestList // flushes that wait for answers, in order
-	fencing  *Request    // a fence that holds back what was started behind it
+	fencing  *Request    // a fence that holds back the operations started after it
 
 	copies *copyFlow // nil before the first operation in pieces
 
 	completionsOwed int  // CMPLs to send to the peer
-	completing      bool // a request that sends them is under way
-	direct          bool // something was started that goes straight to the peer's memory, since the last fence
-	messages        bool // something was started that goes by messages, since then
-	bypassed        bool // there is, or was, a key by which a lane reaches memory without the peer's worker
+	completing      bool // a request that sends CMPLs is in flight
+	direct          bool // a direct operation was started since the last fence
+	messages        bool // an operation by messages was started since the last fence
+	bypassed        bool // a key has ever let a lane access memory without the peer's worker
 }
 
 // flow returns the endpoint's state for one-sided operations.
@@ -41,10 +40,10 @@ func (ep *Endpoint) flow() *rmaFlow {
 func (ep *Endpoint) markDirect()               { ep.flow().direct = true }
 func (rm *rmaState) markMessages(ep *Endpoint) { ep.flow().messages = true }
 
-// reached reports whether count n has come to where it was at mark.
+// reached reports whether count n has reached mark. Counts may wrap around.
 func reached(n, mark uint32) bool { return int32(n-mark) >= 0 }
 
-// settled reports whether everything a flush waits for has been answered.
+// settled reports whether everything that a flush waits for has been answered.
 func (f *rmaFlow) settled(r *Request) bool {
 	return reached(f.completed, r.flush.posted) && reached(f.answered, r.flush.asked)
 }
@@ -52,7 +51,7 @@ func (f *rmaFlow) settled(r *Request) bool {
 // idle reports whether the peer has answered everything.
 func (f *rmaFlow) idle() bool { return f.completed == f.posted && f.answered == f.asked }
 
-// advance ends the flushes that have nothing more to wait for.
+// advance ends the flushes that have no more answers to wait for.
 func (f *rmaFlow) advance() {
 	for r := f.flushing.head; r != nil && f.settled(r); r = f.flushing.head {
 		f.flushing.remove(r)
@@ -60,9 +59,9 @@ func (f *rmaFlow) advance() {
 	}
 }
 
-// lanesFlushed is told that the transports have flushed: what is left is what
-// went by messages. One lane may have flushed after another one has failed, and the endpoint
-// with it, which nobody answers any more.
+// lanesFlushed is called when the lanes have flushed. What may be left are operations by messages,
+// whose answers the flush then waits for. If another lane has failed meanwhile, and the endpoint
+// with it, no answers come any more, and the flush ends with the error.
 func lanesFlushed(r *Request, err error) {
 	f := r.ep.rma
 	if err != nil || f == nil {
@@ -81,12 +80,12 @@ func lanesFlushed(r *Request, err error) {
 	f.flushing.push(r)
 }
 
-// flushed is told that nothing is left to wait for.
+// flushed ends a flush that has nothing left to wait for.
 func (rm *rmaState) flushed(r *Request, err error) { r.finish(err) }
 
-// addCompletionOwed tells the peer that one of its puts or posted atomic operations
-// is done. What cannot leave at once is counted, not queued: a peer that does
-// not read its answers costs nothing.
+// addCompletionOwed tells the peer that one of its puts or posted atomic operations is done. A CMPL
+// that cannot be sent at once is counted, not queued, so a peer that does not read its answers
+// costs no memory.
 func (ep *Endpoint) addCompletionOwed() {
 	f := ep.flow()
 	f.completionsOwed++
@@ -114,19 +113,18 @@ func (sendCompletions) progress(r *Request) error {
 			return err
 		}
 	}
-	f.completing = false // before the end, which may be put off: more may be owed by then
+	f.completing = false // before finish, which may be deferred: more may be owed by then
 	r.finish(nil)
 	return nil
 }
 
-// abort lets another one try.
+// abort lets another request send the CMPLs that are owed.
 func (p sendCompletions) abort(r *Request, err error) {
 	r.ep.rma.completing = false
 	p.basics.abort(r, err)
 }
 
-// onCompletion is told that the peer has done one more put or posted atomic
-// operation.
+// onCompletion receives a CMPL: the peer has done one more put or posted atomic operation.
 func (rm *rmaState) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, err := proto.ParseCmpl(data)
@@ -152,14 +150,14 @@ func (rm *rmaState) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) er
 
 var errCompletion = &proto.FormatError{What: "completion", Reason: "nothing is outstanding", Status: ucs.ErrIO}
 
-// fence holds back the one-sided operations behind it until those before it have
-// taken effect: it is a flush that they need.
+// fence holds back the one-sided operations after it until those before it have taken effect: it is
+// a flush, whose end the later operations need (needFence).
 type fence struct{ flushing }
 
 func (fence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
 
 func (p fence) progress(r *Request) error {
-	if f := r.ep.flow(); f.fencing != r { // it may be run several times
+	if f := r.ep.flow(); f.fencing != r { // progress may run several times
 		f.direct, f.messages = false, false
 		f.fencing = r
 		r.ep.needs |= needFence
@@ -167,14 +165,14 @@ func (p fence) progress(r *Request) error {
 	return p.flushing.progress(r)
 }
 
-// release starts what the fence held back.
+// release starts the operations that the fence held back.
 func (fence) release(r *Request) {
 	ep := r.ep
 	if ep.rma == nil || ep.rma.fencing != r {
 		return
 	}
 	ep.rma.fencing = nil
-	word.Fence() // what was written through mappings is seen before what follows
+	word.Fence() // writes through mappings become visible before what follows
 	if ep.err == nil {
 		ep.resolveNeed(needFence)
 	}
@@ -210,8 +208,9 @@ func (rm *rmaState) fenceAll() error {
 	return first
 }
 
-// fenceEndpoint orders the operations of an endpoint: at once, or if operations wait, whose
-// ways are not known yet, behind them.
+// fenceEndpoint orders the operations of an endpoint: at once if the lane can do that, and
+// otherwise with a request. That request also follows operations that wait, whose protocols are not
+// chosen yet.
 func (rm *rmaState) fenceEndpoint(ep *Endpoint) error {
 	if ep.waiting.head == nil && !rm.fenceNeedsFlush(ep) {
 		return rm.fenceLane(ep)
@@ -222,7 +221,7 @@ func (rm *rmaState) fenceEndpoint(ep *Endpoint) error {
 	return nil
 }
 
-// fenceOperation is a fence whose turn has to come.
+// fenceOperation is the operation of a fence that is submitted behind other operations.
 type fenceOperation struct{}
 
 func (fenceOperation) name() string { return "fence" }
@@ -234,7 +233,7 @@ func (fenceOperation) choose(r *Request) (protocol, error) {
 	return plainFence{}, nil
 }
 
-// plainFence is a fence that takes a word to the transport.
+// plainFence is a fence that needs only a call of the transport.
 type plainFence struct{ basics }
 
 func (plainFence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
@@ -247,10 +246,11 @@ func (plainFence) progress(r *Request) error {
 	return err
 }
 
-// fenceNeedsFlush reports whether what was started before must be done before
-// anything else starts: several connections keep no order, nor do writes that
-// messages may overtake. Nor do messages, which the peer's worker carries out, with what
-// reaches memory without it.
+// fenceNeedsFlush reports whether the operations started before must be done before any other
+// starts. That is so with several lanes, which keep no order among each other; with lanes on which
+// messages may overtake writes; if messages, which the peer's worker carries out, may be mixed with
+// accesses that bypass it; while operations in pieces are in flight; and with the strong fence
+// mode.
 func (rm *rmaState) fenceNeedsFlush(ep *Endpoint) bool {
 	f := ep.flow()
 	if !f.direct && !f.messages {
@@ -267,8 +267,8 @@ func (rm *rmaState) fenceNeedsFlush(ep *Endpoint) bool {
 	return false
 }
 
-// fenceLane orders what was started on the one connection there is. What waits in
-// its queue keeps its order anyway.
+// fenceLane orders the operations started on the endpoint's only lane. Requests in the lane's queue
+// keep their order anyway.
 func (rm *rmaState) fenceLane(ep *Endpoint) error {
 	if f := ep.rma; !f.direct && !f.messages {
 		return nil

@@ -12,32 +12,31 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// One-sided operations by messages, at the side that starts them:
+// One-sided operations by messages, at the initiator:
 //
 //	put   PUT, PUT, … ──►  ◄── CMPL, CMPL, …           done when the last has been packed
-//	get   GET_REQ ──►      ◄── GET_REP, GET_REP, …     done when all bytes are here
+//	get   GET_REQ ──►      ◄── GET_REP, GET_REP, …     done when all bytes have arrived
 
-// putMessages writes by PUT messages.
+// putMessages writes with PUT messages.
 type putMessages struct{ basics }
 
 func (putMessages) about() protocolInfo {
 	return protocolInfo{name: "put by messages", kind: kindMessages, needs: needID | needFence}
 }
 
-// progress sends what the transport takes, as far as that is not too much for one
-// round of progress.
+// progress sends what the transport takes, up to the bytes of one round of progress.
 func (putMessages) progress(r *Request) error {
 	return r.w.rma.inPieces(r, func(int) error { return sendPut(r, 0) })
 }
 
-// release ends the count of an operation in pieces.
+// release ends the counting of an operation in pieces.
 func (putMessages) release(r *Request) { r.w.rma.unsplit(r) }
 
-// sendPut sends the piece at the request's offset. The message is a copy: it
-// does not matter when it leaves.
+// sendPut sends the piece at the request's offset. The message is a copy, so the piece counts as
+// sent once the transport has buffered it.
 func sendPut(r *Request, flags uct.SendFlags) error {
 	f := r.ep.flow()
-	f.posted++ // before the call: the answer may come inside
+	f.posted++ // before the call: the answer may arrive during the call
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDPut), r.hooks(), flags, nil)
 	if err != nil && err != ucs.InProgress {
 		f.posted--
@@ -50,7 +49,7 @@ func sendPut(r *Request, flags uct.SendFlags) error {
 	return nil
 }
 
-// pack writes a PUT message with as much as fits.
+// pack writes a PUT message with as much data as fits.
 func (putMessages) pack(r *Request, dst []byte) int {
 	a := r.access
 	n := proto.Put{
@@ -61,7 +60,7 @@ func (putMessages) pack(r *Request, dst []byte) int {
 	return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
 }
 
-// askedFor gives an operation that the peer answers with data an id for that.
+// askedFor gives an operation that the peer answers with data an id for the answer.
 func (rm *rmaState) askedFor(r *Request) error {
 	if r.localID = r.w.pool.requestIDs.Put(r); r.localID == 0 {
 		return ucs.ErrNoMemory
@@ -70,9 +69,9 @@ func (rm *rmaState) askedFor(r *Request) error {
 	return nil
 }
 
-// ask sends a message that is answered with data and waits for that, in the
-// endpoint's list of outstanding requests. The data may arrive inside the call, so
-// nothing is done after it.
+// ask sends a message that is answered with data. The request then waits for the answer in the
+// endpoint's list outstanding. The data may arrive during the call, so the request is not touched
+// after it.
 func (rm *rmaState) ask(r *Request, id proto.AMID) error {
 	if r.list == nil {
 		r.await()
@@ -87,7 +86,7 @@ func (rm *rmaState) ask(r *Request, id proto.AMID) error {
 	return nil
 }
 
-// answered ends an operation whose answer is complete.
+// answered ends an operation whose answer has arrived completely.
 func (rm *rmaState) answered(r *Request) {
 	f := r.ep.flow()
 	f.answered++
@@ -95,7 +94,7 @@ func (rm *rmaState) answered(r *Request) {
 	f.advance()
 }
 
-// getMessages asks for data.
+// getMessages reads with a GET_REQ message.
 type getMessages struct{ basics }
 
 func (getMessages) about() protocolInfo {
@@ -114,7 +113,7 @@ func (getMessages) pack(r *Request, dst []byte) int {
 	}.Put(dst)
 }
 
-// onGetRep receives data that was asked for.
+// onGetRep receives a GET_REP: data of a get.
 func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, payload, err := proto.ParseGetRep(data)
@@ -133,7 +132,7 @@ func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 	if h.Offset+len(payload) > r.data.length || !a.ranges.Add(h.Offset, len(payload)) {
 		return w.logMalformed(errGetReply)
 	}
-	r.data.unpackAt(payload, h.Offset) // does not fail: not a generic datatype
+	r.data.unpackAt(payload, h.Offset) // cannot fail: the datatype is not generic
 	if a.arrived += len(payload); a.arrived == r.data.length {
 		rm.answered(r)
 	}
@@ -142,11 +141,10 @@ func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 
 var errGetReply = &proto.FormatError{What: "get reply", Reason: "not what was asked for", Status: ucs.ErrIO}
 
-// One-sided operations by messages, at the side whose memory it is. A message
-// carries an address and no key, so everything is checked against the context's
-// table of registered memory before a byte moves. No answer can say "refused":
-// an error drops the connection, and that ends the operation at the peer. C does
-// not check.
+// One-sided operations by messages, at the target. A message carries an address and no key, so
+// every access is checked against the context's table of registered memory before a byte is copied.
+// No answer can express a refusal: an error drops the connection, and that ends the operation at
+// the peer. C UCX does not check.
 
 var (
 	errServing = &proto.FormatError{What: "get request", Reason: "too many are unanswered", Status: ucs.ErrExceedsLimit}
@@ -154,16 +152,16 @@ var (
 	errGone    = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
 )
 
-// maxServing bounds the answers with data that wait for the transport, for each
-// source. Asking costs a peer little. Most stop being read before (reply_queue.go).
+// maxServing bounds the answers with data that wait for the transport, for each source: a peer can
+// send requests at little cost. Reading from most sources stops before that (reply_queue.go).
 const maxServing = 1 << 16
 
-// mayNotAsk reports whether too much is unanswered.
+// mayNotAsk reports whether too many requests of the source are unanswered.
 func (s *source) mayNotAsk() bool { return s.replyBytes >= maxServing*requestSize }
 
-// messageTarget returns the endpoint that a message names, and the memory it is about,
-// acquired; the memory of no bytes is nil. A message for a closed endpoint is
-// refused too: its sender would wait for the answer for ever.
+// messageTarget returns the endpoint that a message names, and the n bytes at addr with their
+// region, which the caller must release. The region is nil for no bytes. A message for a closed
+// endpoint is refused too: otherwise its sender would wait for the answer forever.
 func (rm *rmaState) messageTarget(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *regions.Region, []byte, error) {
 	w := rm.w
 	ep := w.endpoints.Get(uint64(id))
@@ -187,8 +185,8 @@ func (rm *rmaState) messageTarget(src *uct.Source, id proto.EndpointID, addr uin
 	return ep, r, b, nil
 }
 
-// reject tells the peer that its endpoint is of no use, where there is no
-// connection to drop: transports whose peers share a queue.
+// reject tells the peer that its endpoint is removed. It is for transports whose peers share a
+// queue, so that there is no connection to drop.
 func (rm *rmaState) reject(ep *Endpoint) {
 	if ep.remoteID == 0 || ep.state&epRejected != 0 {
 		return
@@ -197,7 +195,7 @@ func (rm *rmaState) reject(ep *Endpoint) {
 	ep.w.wireups.sendWireup(ep, proto.WireupEpRemoved, ep.remoteID, ep.w.own.emptyAddress())
 }
 
-// denied is the error for an access to memory that is not registered for it.
+// denied returns the error for an access to memory that is not registered for it, and counts it.
 //
 //go:noinline
 func (rm *rmaState) denied(addr uint64, n int, want uct.Access) error {
@@ -215,7 +213,7 @@ func (rm *rmaState) denied(addr uint64, n int, want uct.Access) error {
 	return err
 }
 
-// onPut writes to memory of ours.
+// onPut receives a PUT: it writes to memory of this process.
 func (rm *rmaState) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, payload, err := proto.ParsePut(data)
@@ -235,7 +233,7 @@ func (rm *rmaState) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 	return nil
 }
 
-// onGetReq answers with memory of ours.
+// onGetReq receives a GET_REQ: it answers with memory of this process.
 func (rm *rmaState) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, err := proto.ParseGetReq(data)
@@ -258,8 +256,8 @@ func (rm *rmaState) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	return nil
 }
 
-// serve starts an answer that keeps memory in place until it has left, and that from
-// is charged with until then.
+// serve starts an answer r. Until the answer has been sent it holds the region mem, which may be
+// nil, and from is charged with it.
 func (rm *rmaState) serve(from *source, ep *Endpoint, r *Request, mem *regions.Region) {
 	r.region = mem
 	r.state |= stateServes
@@ -273,7 +271,7 @@ func (rm *rmaState) serve(from *source, ep *Endpoint, r *Request, mem *regions.R
 // answer is what answers to one-sided operations of peers have in common.
 type answer struct{ basics }
 
-// release ends the count of answers under way.
+// release ends the counting and charging of an answer.
 func (answer) release(r *Request) {
 	if r.state&stateServes != 0 {
 		r.state &^= stateServes
@@ -282,21 +280,22 @@ func (answer) release(r *Request) {
 	}
 }
 
-// getReply answers a request for memory of ours: by messages of copies, or of
-// the memory itself, which the request keeps in place.
+// getReply answers a GET_REQ with messages of copied data, or with zero-copy messages from the
+// memory itself, whose region the request holds.
 type getReply struct{ answer }
 
 func (getReply) about() protocolInfo {
 	return protocolInfo{name: "get reply", kind: kindAnswer, needs: needID}
 }
 
-// Whether the message being sent has its data copied behind the header is the step.
+// The step of a getReply: whether the data of the message being sent is copied behind the header,
+// or gathered by the transport.
 const (
 	stepCopied = iota
 	stepGathered
 )
 
-// progress sends the pieces, in order, at least one.
+// progress sends the pieces in order. It sends at least one, even for no bytes.
 func (getReply) progress(r *Request) error {
 	c := r.ep.cfg
 	room := c.maxBcopy - proto.GetRepSize
@@ -325,7 +324,7 @@ func (getReply) progress(r *Request) error {
 	return nil
 }
 
-// pack writes a header, and the data if that is copied.
+// pack writes a header, and the data behind it if that is copied.
 func (getReply) pack(r *Request, dst []byte) int {
 	n := proto.GetRep{ReqID: proto.RequestID(r.peerID), Offset: r.offset}.Put(dst)
 	if r.step == stepCopied {

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// rndvFamily is the rendezvous: how messages travel that are offered first, whatever
-// they are for. rndv_send.go and rndv_recv.go open with the picture.
+// rndvFamily contains the rendezvous protocols, for tagged and active messages whose data is
+// offered before it is sent. The overviews of rndv_send.go and rndv_recv.go describe the exchange.
 type rndvFamily struct{ noFamily }
 
 func (rndvFamily) about() familyInfo {
@@ -38,7 +38,7 @@ func (rndvFamily) protocols() []protocolEntry {
 	}
 }
 
-// configure makes the decision tables.
+// configure makes the decision tables of rendezvous.
 func (rndvFamily) configure(c *epConfig, in *proto.ProtoInput) { c.rndv = proto.NewRndvTables(in) }
 
 // explain returns the tables for contiguous memory.
@@ -53,26 +53,25 @@ func (rndvFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 	return list
 }
 
-// closed unmaps what is mapped of the peer's memory.
+// closed unmaps the mapped memory that the endpoint used last.
 func (rndvFamily) closed(ep *Endpoint) { ep.w.rndv.forgetMappedKeys(ep) }
 
-// rndvState is what a worker keeps for rendezvous.
+// rndvState is a worker's state of rendezvous.
 type rndvState struct {
-	// offers take the offers of messages, by what those are for; nil where the
-	// context has no family for it.
+	// offers holds the handler of offers for each kind of operation; nil where the context has
+	// no family for that kind.
 	offers [proto.NumRndvOps]offerHandler
 
-	key      []byte       // of the offer that is being received
-	attached []*mappedKey // memory of peers, the latest used first
+	key      []byte       // packed key of the offer that is being received
+	attached []*mappedKey // mapped memory of peers, most recently used first
 	w        *Worker
 }
 
-// offerHandler takes an offer. key is the packed key that came with it, empty for
-// none, and rest what follows; both are valid during the call. The error is that of
-// a message handler.
+// offerHandler receives an offer. key is the packed key in the offer, empty for none, and rest the
+// bytes that follow it. Both are valid during the call. The error is that of a message handler.
 type offerHandler func(src *uct.Source, h proto.RndvRTS, key, rest []byte) error
 
-// start asks the families for the receivers of their offers.
+// start collects the offer handlers of the families.
 func (rndvFamily) start(w *Worker) {
 	for _, f := range families {
 		if op, fn := f.offers(w); fn != nil && w.has(f) {
@@ -81,8 +80,8 @@ func (rndvFamily) start(w *Worker) {
 	}
 }
 
-// rndvATS tells the sender of a rendezvous message that we are done with it;
-// rndvATP the receiver that the data is there or will not come.
+// rndvATS tells the sender of a rendezvous message that this side is done with it. rndvATP tells
+// the receiver that data has been written, or will not come.
 type (
 	rndvATS struct{ answer }
 	rndvATP struct{ answer }
@@ -101,13 +100,13 @@ func (rv *rndvState) packAck(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: r.ackStatus, Size: r.ackSize, HasSize: true}.Put(dst)
 }
 
-// sendATS ends a rendezvous of the peer's with the data taken, not wanted, or, by
-// status, not to be had.
+// sendATS ends a rendezvous of size bytes that the peer has offered. Its data was read or is not
+// wanted (status OK), or the rendezvous has failed with status.
 func (rv *rndvState) sendATS(ep *Endpoint, req proto.RequestID, size int, status ucs.Status) {
 	rv.sendAck(ep, rndvATS{}, answerATS, req, size, status)
 }
 
-// sendAbort ends a rendezvous of ours with size bytes missing.
+// sendAbort tells the receiver of a rendezvous that the last size bytes will not come.
 func (rv *rndvState) sendAbort(ep *Endpoint, req proto.RequestID, size int) {
 	rv.sendAck(ep, rndvATP{}, answerATP, req, size, ucs.ErrCanceled)
 }
@@ -118,8 +117,9 @@ func (rv *rndvState) sendAck(ep *Endpoint, p protocol, kind answerKind, req prot
 	ep.w.replies.answer(ep, r, kind, ep.w.replies.answerSource(ep))
 }
 
-// answerSource is who pays for an answer over the endpoint: who has just asked, or else who
-// opened it, as far as that is known.
+// answerSource returns the source that is charged with an answer over the endpoint: the source of
+// the offer being received, else the one that opened the endpoint, else the source for unnamed
+// ones.
 func (rs *replyState) answerSource(ep *Endpoint) *source {
 	if s := ep.w.accounts.offerSource; s != nil {
 		return s
@@ -130,22 +130,22 @@ func (rs *replyState) answerSource(ep *Endpoint) *source {
 	return &ep.w.accounts.unnamed
 }
 
-// The memory of a message that is offered, or of one that is asked for, is opened to the
-// peer as long as the request lives: with all domains that let peers at it by its address
-// (guards), and with those that need a key, for which the offer or the answer brings one
-// (ucp_rkey_pack_memh in src/ucp/core/ucp_rkey.c). Which lanes the peer uses is its own
-// choice; keys are for those that we would use.
+// While its request lives, the memory of an offered message, or of one whose data was asked for, is
+// open to the peer. It is opened with all domains that give access by address alone (guards), and
+// with domains that need a key, which the offer (RTS) or the answer (RTR) contains
+// (ucp_rkey_pack_memh in src/ucp/core/ucp_rkey.c). The peer chooses the lanes that it uses; the
+// keys are for those that this worker would use.
 
-// messageKeys are the keys that messages to a peer bring.
+// messageKeys describes the keys in messages to a peer.
 type messageKeys struct {
-	get, put []uint8 // domains of ours, in ascending order, whose keys offers and answers have
+	get, put []uint8 // own domains, ascending, whose keys are in an offer (get) or in an answer (put)
 	size     int     // bytes of the longest packed key
 }
 
-// maxMessageKeys bounds the lanes that the data of one message goes over.
+// maxMessageKeys bounds the lanes that carry the data of one message.
 const maxMessageKeys = 4
 
-// keyed reports whether a domain opens memory for one message, by a key.
+// keyed reports whether a domain can open memory for one message with a key.
 func (rv *rndvState) keyed(md int) bool {
 	w := rv.w
 	const want = uct.MDFlagNeedRkey | uct.MDFlagRegister
@@ -153,7 +153,7 @@ func (rv *rndvState) keyed(md int) bool {
 	return plain && w.mds[md].Attr().Flags&want == want
 }
 
-// messageKeys says which keys go with messages over the lanes of a configuration.
+// messageKeys returns the keys that messages over the lanes of a configuration contain.
 func (rv *rndvState) messageKeys(c *epConfig) (k messageKeys) {
 	w := rv.w
 	domains := func(lanes []memoryLane) (list []uint8, size int) {
@@ -173,8 +173,8 @@ func (rv *rndvState) messageKeys(c *epConfig) (k messageKeys) {
 	return k
 }
 
-// exposeMemory opens the request's memory to the peer, of domains with keys those that
-// are given, and returns its address, 0 if it stays closed.
+// exposeMemory opens buf, the request's memory, to the peer, with the guards and with the keyed
+// domains that are given. It returns the address of buf, or 0 if the memory stays closed.
 func (rv *rndvState) exposeMemory(r *Request, buf []byte, guards []guard, domains []uint8, access uct.Access) uint64 {
 	m := r.w.rights.memory(r)
 	addr := m.expose(buf, guards, access, r.ep)
@@ -193,8 +193,8 @@ func (rv *rndvState) exposeMemory(r *Request, buf []byte, guards []guard, domain
 	return addr
 }
 
-// open opens memory with a domain that needs a key: by the registration of the memory that
-// it lies in, if that grants it, or one of its own.
+// open opens memory with a domain that needs a key. It uses the registration of the Memory that
+// contains buf, if that grants the access, and otherwise registers buf.
 func (m *requestMemory) open(md uct.MemoryDomain, index uint8, buf []byte, access uct.Access) bool {
 	e := exposure{md: md, index: index, keyed: true}
 	if m.given != nil && m.given.grants(int(index), access) {
@@ -209,13 +209,13 @@ func (m *requestMemory) open(md uct.MemoryDomain, index uint8, buf []byte, acces
 	return true
 }
 
-// grants reports whether the memory's registration with a domain, by its index, gives peers
-// these rights.
+// grants reports whether the memory's registration with the domain of an index gives peers this
+// access.
 func (m *Memory) grants(index int, access uct.Access) bool {
 	return m.handles[index] != nil && !m.limited && m.prot.access()&access == access
 }
 
-// appendKey appends the packed key of what is exposed.
+// appendKey appends the packed key of the exposed memory, which may name no domain.
 func (m *requestMemory) appendKey(b []byte) []byte {
 	start := len(b)
 	b = proto.AppendRkeyHeader(b, ucs.MemoryHost.Wire())
@@ -231,18 +231,18 @@ func (m *requestMemory) appendKey(b []byte) []byte {
 		part := len(b)
 		var err error
 		if b, err = e.md.AppendKey(b, e.mem); err != nil || !proto.EndRkeyPart(b, part) {
-			// A key of ours that its own domain does not pack opens nothing.
+			// A domain did not pack its own key: send a key that opens nothing.
 			return proto.AppendRkeyHeader(b[:start], ucs.MemoryHost.Wire())
 		}
 	}
 	return b
 }
 
-// peerKeys are the values of the keys that a message brought for lanes.
+// peerKeys holds the key values from a message of the peer, by lane.
 type peerKeys [maxMessageKeys]uint64
 
-// read takes the keys for lanes out of a packed key, and reports whether it has all that
-// they need. The bytes are untrusted.
+// read extracts the keys for lanes from a packed key, and reports whether it contains all that they
+// need. The bytes are untrusted.
 func (k *peerKeys) read(w *Worker, packed []byte, lanes []memoryLane) bool {
 	key, _, err := proto.ParseRkey(packed)
 	if err != nil {
@@ -268,12 +268,13 @@ func (k *peerKeys) read(w *Worker, packed []byte, lanes []memoryLane) bool {
 	return true
 }
 
-// anyKeyed reports whether lanes need keys.
+// anyKeyed reports whether any of the lanes needs a key.
 func anyKeyed(lanes []memoryLane) bool {
 	return slices.ContainsFunc(lanes, func(l memoryLane) bool { return l.keyed })
 }
 
-// keyOf is the key for a lane, nil where none is needed. It is valid until the next call.
+// keyOf returns the key for lane i of lanes, nil where none is needed. The result is valid until
+// the next call.
 func (rv *rndvState) keyOf(r *Request, k *peerKeys, lanes []memoryLane, i int) *uct.Rkey {
 	if !lanes[i].keyed {
 		return nil

@@ -14,30 +14,30 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A rendezvous whose offer has a key for memory that can be mapped here: the data
-// is copied straight out of the sender's memory, to wherever it goes, and the
-// sender told by an ATS (src/ucp/rndv/rndv_rkey_ptr.c).
+// A rendezvous whose offer contains a key for memory that this process can map: the data is copied
+// directly from the sender's memory to its destination, and the sender is told with an ATS
+// (src/ucp/rndv/rndv_rkey_ptr.c).
 //
 //	RTS ──► map, once for all messages from that memory
 //	        copy a piece … progress … copy a piece
 //	   ◄── ATS
 //
-// Of a long message one piece is copied in a round of progress, so that other
-// messages go on.
+// One piece of a long message is copied in a round of progress, so that other messages go on.
 
-// rndvPtr copies; rndvTell then lets go of the sender.
+// rndvPtr copies the data; rndvTell then sends the ATS.
 type rndvPtr struct{ basics }
 
 func (rndvPtr) about() protocolInfo {
 	return protocolInfo{name: "rndv copy from mapped memory", kind: kindRead}
 }
 
-// stepTurn is the step of a message that is copied a piece a round.
+// stepTurn is the step of a message that is copied from the worker's copying queue, one piece a
+// round.
 const stepTurn = 1
 
-// progress copies a message of one piece in the call if it is the only one. Longer
-// ones stay at the head of those that take turns: messages are received one after
-// the other.
+// progress copies a message of one piece in the call if nothing else is in the copying queue. Other
+// messages are queued there, and stay at its head until they are done: messages are received one
+// after the other.
 func (rndvPtr) progress(r *Request) error {
 	w, f := r.w, r.fetch
 	if r.step != stepTurn && (w.copying.head != nil || f.size > w.pieceSize) {
@@ -55,7 +55,7 @@ func (rndvPtr) progress(r *Request) error {
 	r.offset += n
 	switch {
 	case failed != nil:
-		r.ep.w.rndv.sendATS(r.ep, proto.RequestID(r.peerID), f.size, ucs.OK) // the sender is not to blame
+		r.ep.w.rndv.sendATS(r.ep, proto.RequestID(r.peerID), f.size, ucs.OK) // the error is the receiver's own
 		r.finish(failed)
 	case err == nil && r.offset < f.size:
 		w.copying.unpop(r)
@@ -73,14 +73,14 @@ func (rndvPtr) release(r *Request) {
 	}
 }
 
-// unpackMapped stores what is at src, memory of the peer, which may take it away
-// at any time. failed is the error of a datatype.
+// unpackMapped unpacks the bytes at src, mapped memory that the peer may remove at any time. failed
+// is the error of the receiver's datatype; err is that of a fault in the mapped memory.
 func (rv *rndvState) unpackMapped(r *Request, src []byte) (failed, err error) {
 	defer fault.End(fault.Begin(), mapped{}, src, &err)
 	return r.data.unpackAt(src, r.offset), nil
 }
 
-// mapped is the owner of memory that a sender may take away.
+// mapped is the fault handler for mapped memory that a sender may remove.
 type mapped struct{}
 
 // Fault implements fault.Owner.
@@ -91,8 +91,8 @@ func (mapped) Fault(addr uint64, mem []byte) error {
 	return statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the sender has removed its memory: fault at %#x", addr)
 }
 
-// unpackKey unpacks a key that the peer sent. The bytes are untrusted. Where a key
-// could name memory of another process, it must be that of the peer's.
+// unpackKey unpacks a key that the peer sent. The bytes are untrusted. Where a key could name
+// memory of any process, only the peer's process is accepted.
 func (rv *rndvState) unpackKey(ep *Endpoint, md uct.MemoryDomain, packed []byte) (*uct.Rkey, error) {
 	d, ok := md.(uct.ProcessKeys)
 	switch {
@@ -104,34 +104,34 @@ func (rv *rndvState) unpackKey(ep *Endpoint, md uct.MemoryDomain, packed []byte)
 	return d.UnpackRkeyOf(ep.process, packed)
 }
 
-// mappedKey is memory of a peer, mapped here. It stays mapped for the next
-// message: until the peer gives its name to other memory, the endpoint is
-// closed, or many others were used later.
+// mappedKey is memory of a peer that is mapped in this process. It stays mapped for later messages
+// until the peer reuses its name for other memory, the endpoint is closed, or many others were used
+// since.
 type mappedKey struct {
-	ep      *Endpoint   // that used it last
-	process uct.Process // the peer's
+	ep      *Endpoint   // the endpoint that used it last
+	process uct.Process // the peer's process
 	md      uint8
-	packed  []byte // the domain's key
+	packed  []byte // the domain's packed key
 	key     *uct.Rkey
-	use     int  // requests that copy from it
-	gone    bool // to be unmapped after them
+	use     int  // number of requests that copy from it
+	gone    bool // to be unmapped when use is 0
 }
 
 const (
-	// minMappedKeys and maxMappedKeys bound those that a worker keeps without using
-	// them. In between there are two for each endpoint: to map memory anew for each
-	// message takes longer than any message that is offered.
+	// minMappedKeys and maxMappedKeys bound the mapped keys that a worker keeps while they are
+	// unused. Between these bounds it keeps two for each endpoint. Mapping memory anew for each
+	// message would take longer than the message itself.
 	minMappedKeys = 64
 	maxMappedKeys = 1024
 
-	// maxLooks is how many of them are looked at for each new one: has the peer
-	// freed the memory?
+	// maxLooks is how many unused mapped keys are checked for each new one, whether the peer has
+	// freed the memory.
 	maxLooks = 4
 )
 
-// mapKey maps the n bytes at addr of the peer if one of the domains in packed, a
-// packed key, opens them all. It counts a use. The bytes are untrusted: what
-// makes no sense maps nothing, and the message takes another way.
+// mapKey maps the n bytes at addr of the peer if one of the domains in packed, a packed key, opens
+// them all, and counts a use. The bytes of packed are untrusted: an invalid key maps nothing, and
+// the message takes another protocol. The result is then nil.
 func (rv *rndvState) mapKey(ep *Endpoint, packed []byte, addr uint64, n int) *mappedKey {
 	w := rv.w
 	k, _, err := proto.ParseRkey(packed)
@@ -167,7 +167,8 @@ func (rv *rndvState) mapKeyFailed(m *mapping, err error) {
 		zap.String("domain", m.iface.attr.Resource.String()), zap.Error(err))
 }
 
-// mapOfferedKey returns the mapped key of a key, the latest first.
+// mapOfferedKey returns the mapped key for a packed key of the domain md, and moves it to the head
+// of the list. It maps the memory unless that is mapped already.
 func (rv *rndvState) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mappedKey, error) {
 	w := rv.w
 	for i, a := range rv.attached {
@@ -183,8 +184,8 @@ func (rv *rndvState) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mapp
 		a.ep = ep
 		return a, nil
 	}
-	// The peer may change the message that packed is in: what later keys are
-	// compared with must be what was mapped.
+	// The peer may change the message that contains packed. Later keys must be compared with
+	// exactly the bytes that were mapped.
 	packed = bytes.Clone(packed)
 	key, err := rv.unpackKey(ep, w.mds[md], packed)
 	if err != nil {
@@ -196,14 +197,14 @@ func (rv *rndvState) mapOfferedKey(ep *Endpoint, md uint8, packed []byte) (*mapp
 	return a, nil
 }
 
-// maxMappedKeys is how many mapped keys the worker keeps.
+// maxMappedKeys returns how many mapped keys the worker keeps.
 func (rv *rndvState) maxMappedKeys() int {
 	w := rv.w
 	return min(max(2*w.endpoints.Len(), minMappedKeys), maxMappedKeys)
 }
 
-// trimMappedKeys makes room for a new mapped key, at the end of those that were
-// not used for long.
+// trimMappedKeys makes room for a new mapped key, starting with the least recently used. It also
+// removes those that it checks whose memory the peer has freed.
 func (rv *rndvState) trimMappedKeys() {
 	w := rv.w
 	for i, looks := len(rv.attached)-1, 0; i >= 0; i-- {
@@ -222,8 +223,7 @@ func (rv *rndvState) trimMappedKeys() {
 	}
 }
 
-// forgetMappedKey takes a mapped key out of the list, and unmaps it when nobody
-// uses it.
+// forgetMappedKey takes a mapped key out of the list, and unmaps it now or after its last use.
 func (rv *rndvState) forgetMappedKey(i int) {
 	a := rv.attached[i]
 	rv.attached = slices.Delete(rv.attached, i, i+1)
@@ -231,7 +231,7 @@ func (rv *rndvState) forgetMappedKey(i int) {
 	rv.unmapKey(a)
 }
 
-// forgetMappedKeys forgets those of an endpoint.
+// forgetMappedKeys forgets the mapped keys that an endpoint used last.
 func (rv *rndvState) forgetMappedKeys(ep *Endpoint) {
 	for i := len(rv.attached) - 1; i >= 0; i-- {
 		if rv.attached[i].ep == ep {
@@ -243,7 +243,7 @@ func (rv *rndvState) forgetMappedKeys(ep *Endpoint) {
 func (rv *rndvState) unmapKey(a *mappedKey) {
 	w := rv.w
 	if a.gone && a.use == 0 {
-		// It is a key of ours, released once.
+		// The key was unpacked here and is released once, so there is no error to expect.
 		_ = w.mds[a.md].ReleaseRkey(a.key)
 		a.key = nil
 	}

@@ -11,26 +11,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Rendezvous, receiving side. An offer whose data can be read, or copied out of
-// memory that is mapped, is, and then acknowledged by an ATS; so is one with
-// nothing to fetch. Any other is answered by one RTR for the whole message.
-// Contiguous memory is exposed for writing as long as the request lives; what
-// arrives in messages and what ATPs say was written adds up, over all connections
-// of the peer, until the message is complete.
+// Rendezvous, receiving side. If the data of an offer can be read remotely, or copied from mapped
+// memory, the receiver does so and then sends an ATS. An offer without data is answered by an ATS
+// at once. Any other offer is answered by one RTR for the whole message. Contiguous memory may be
+// exposed for writing as long as the request lives. The bytes that arrive in messages, and those
+// that ATPs report as written, are added up over all connections of the peer until the message is
+// complete.
 
-// fetchState is what the receiving side keeps.
+// fetchState is the receiver's state of a rendezvous.
 type fetchState struct {
 	size     int          // bytes of the message
-	source   uint64       // where the data is, in the sender's memory
-	target   uint64       // where the peer may write it, in ours; 0: nowhere
+	source   uint64       // address of the data in the sender's memory
+	target   uint64       // address in this process that the peer may write to, 0 for none
 	arrived  int          // bytes that are in place
-	ranges   rangeset.Set // of those that came in messages
-	keys     peerKeys     // of the source, for the lanes that read
-	attached *mappedKey   // of the peer's memory, that the data is copied from
-	result   error        // of the reading, while the sender is told
+	ranges   rangeset.Set // ranges that came in messages
+	keys     peerKeys     // keys of the source, for the lanes that read
+	attached *mappedKey   // mapped memory of the peer that the data is copied from
+	result   error        // result of the reading, for the ATS
 }
 
-// onRndvRTS receives an offer.
+// onRndvRTS receives an RTS, an offer.
 func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rv.w
 	h, tail, err := proto.ParseRndvRTS(data)
@@ -50,7 +50,7 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	w.accounts.offerSource = w.accounts.sourceOf(src)
 	defer func() { w.accounts.offerSource = was }()
 	take := rv.offers[h.Op]
-	if take == nil { // of a family that the context was made without
+	if take == nil { // the context does not have the family of this operation
 		rv.refuseOffer(ep, &h)
 		return nil
 	}
@@ -67,8 +67,8 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	return take(src, h, key, rest)
 }
 
-// refuseOffer answers an offer of a kind that nobody here receives: its sender would
-// wait for ever. C ends the sender's request with the status of the ATS
+// refuseOffer answers an offer of a kind that this context does not receive, because its sender
+// would wait forever. C UCX ends the sender's request with the status of the ATS
 // (ucp_proto_rndv_ats_handler in src/ucp/rndv/rndv_ats.c).
 func (rv *rndvState) refuseOffer(ep *Endpoint, h *proto.RndvRTS) {
 	ep.w.stats.Dropped++
@@ -79,8 +79,7 @@ func (rv *rndvState) refuseOffer(ep *Endpoint, h *proto.RndvRTS) {
 	}
 }
 
-// fetch gets the data of an offer that was matched. key is the packed key that
-// came with it, if one did.
+// fetch gets the data of a matched offer. key is the packed key in the offer, empty for none.
 func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	w := rv.w
 	ep := w.endpoints.Get(uint64(h.EpID))
@@ -92,7 +91,7 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		r.finish(ep.err)
 		return
 	case h.Size > r.data.length:
-		rv.sendATS(ep, h.ReqID, h.Size, ucs.OK) // the sender is not to blame
+		rv.sendATS(ep, h.ReqID, h.Size, ucs.OK) // the error is the receiver's own
 		r.finish(ucs.ErrMessageTruncated)
 		return
 	case h.Size == 0:
@@ -132,8 +131,8 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	r.run()
 }
 
-// answerTo decides what to do about an offer. If it is to be copied out of the
-// sender's memory, that is mapped.
+// answerTo chooses the protocol that answers an offer. For a copy from the sender's memory it also
+// maps that memory.
 func (rv *rndvState) answerTo(r *Request, h *proto.RndvRTS, key []byte) proto.Protocol {
 	c, class := r.ep.cfg, r.class()
 	offer := proto.OfferAddress
@@ -158,14 +157,13 @@ func (rv *rndvState) answerTo(r *Request, h *proto.RndvRTS, key []byte) proto.Pr
 	return p
 }
 
-// rndvAsk asks for the data and then waits for it, in the endpoint's list of
-// outstanding requests.
+// rndvAsk asks for the data with an RTR, and then waits for it in the endpoint's list outstanding.
 type rndvAsk struct{ basics }
 
 func (rndvAsk) about() protocolInfo { return protocolInfo{name: "rndv receive", kind: kindAsk} }
 
-// progress asks. Over a transport that delivers inline the data may arrive inside
-// the call, so nothing is done after it.
+// progress sends the RTR. Over a transport that delivers inline, the data may arrive during the
+// call, so the request is not touched after it.
 func (rndvAsk) progress(r *Request) error {
 	if r.list == nil {
 		r.await()
@@ -217,7 +215,7 @@ func (rv *rndvState) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) err
 	return nil
 }
 
-// onRndvATP is told that the peer has written to the destination.
+// onRndvATP receives an ATP: the peer has written to the destination, or the data will not come.
 func (rv *rndvState) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rv.w
 	h, err := proto.ParseRndvAck(data)
@@ -237,7 +235,7 @@ func (rv *rndvState) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 		return nil
 	}
 	if !h.HasSize {
-		h.Size = r.fetch.size // an old peer: one ATP is all
+		h.Size = r.fetch.size // an old peer sends a single ATP, without a size
 	}
 	rv.received(r, h.Size)
 	return nil
@@ -252,9 +250,9 @@ func (rv *rndvState) received(r *Request, n int) {
 	}
 }
 
-// rndvGet reads the data of an offer from the sender's memory; rndvTell then lets
-// go of the sender. The receive is over only when that has left: whoever waited
-// for it may not progress for a while.
+// rndvGet reads the data of an offer from the sender's memory; rndvTell then sends the ATS. The
+// receive is over only when the ATS has been sent, because a caller that has waited for the receive
+// may not progress the worker for a while.
 type rndvGet struct{ basics }
 
 func (rndvGet) about() protocolInfo { return protocolInfo{name: "rndv get zero-copy", kind: kindRead} }
@@ -278,7 +276,7 @@ func (rndvGet) progress(r *Request) error {
 				if err == ucs.ErrNoResource {
 					return err
 				}
-				r.comp.Done(err) // the sender has to be told
+				r.comp.Done(err) // completed sends an ATS with the error
 				return nil
 			}
 		}
@@ -290,7 +288,8 @@ func (rndvGet) progress(r *Request) error {
 
 func (rndvGet) completed(r *Request, err error) { r.w.rndv.fetched(r, err) }
 
-// fetched is told that the data is here, or will not come.
+// fetched goes on when the data has arrived, or with err when it will not come: it sends the ATS if
+// the endpoint can still send.
 func (rv *rndvState) fetched(r *Request, err error) {
 	if gone := r.ep.gone(); gone != nil {
 		if err == nil {
@@ -305,7 +304,7 @@ func (rv *rndvState) fetched(r *Request, err error) {
 	r.run()
 }
 
-// rndvTell tells the sender that its data was read.
+// rndvTell sends the ATS, which tells the sender the result of the reading.
 type rndvTell struct{ basics }
 
 func (rndvTell) about() protocolInfo { return protocolInfo{name: "rndv get ats", kind: kindRead} }
@@ -327,7 +326,7 @@ func (rndvTell) pack(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.StatusOf(f.result), Size: f.size, HasSize: true}.Put(dst)
 }
 
-// completed is told that the ATS has left.
+// completed is called when the ATS has been sent.
 func (rndvTell) completed(r *Request, err error) {
 	if r.fetch.result != nil {
 		err = r.fetch.result

@@ -7,47 +7,46 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Rendezvous, sending side. The offer (RTS) names the request. The receiver
-// answers with where the data goes (RTR), once for the whole message or in
-// parts, or with the end (ATS). A destination with an address is written by the
-// transport and followed by an ATP on the same connection; one without gets the
-// data in messages.
+// Rendezvous, sending side. The offer (RTS) names the request. The receiver answers with the
+// destination of the data (RTR), once for the whole message or for each part of it, or ends the
+// rendezvous (ATS). A destination with an address is written by the transport, followed by an ATP
+// on the same connection. A destination without an address gets the data in messages.
 //
 //	RTS ──► …wait… ◄── RTR ──► put, put, … ATP ──► done when the transport is
 //	                      └──► data, data, …  ──► done when the transport is
 //	               ◄── ATS                        done
 
-// offerState is what the sending side keeps.
+// offerState is the sender's state of a rendezvous.
 type offerState struct {
-	addr  uint64       // of the data, where the peer can read it; 0: nowhere
+	addr  uint64       // address of the data that the peer may read or map, 0 for none
 	asked rangeset.Set // bytes that the receiver has asked for
 	sent  int          // bytes of the parts that are done
-	part  part         // being sent
-	parts []part       // asked for meanwhile
+	part  part         // the part being sent
+	parts []part       // the parts to be sent after it
 }
 
-// part is what one RTR asks for.
+// part is the part of a message that one RTR asks for.
 type part struct {
-	reqID  proto.RequestID // the receiver's
-	addr   uint64          // 0: not writable
-	off, n int             // in the message
-	keys   peerKeys        // for the lanes that write
+	reqID  proto.RequestID // the receiver's request
+	addr   uint64          // destination, 0 if it is not writable
+	off, n int             // offset and length in the message
+	keys   peerKeys        // keys for the lanes that write
 }
 
 // maxParts bounds the parts of a message that wait for the one being sent.
 // Receivers ask for one per lane, or for pipelined fragments of half a megabyte.
 const maxParts = 4096
 
-// rndvOffer offers the message and then waits, in the endpoint's list of
-// outstanding requests; the other protocols carry out an RTR.
+// rndvOffer offers the message, and then waits in the endpoint's list outstanding. The other
+// protocols of this file carry out an RTR.
 type rndvOffer struct{ basics }
 
 func (rndvOffer) about() protocolInfo {
 	return protocolInfo{name: "rndv", kind: kindOffer, needs: needID}
 }
 
-// progress offers the message. Over a transport that delivers inline the
-// whole rendezvous may happen inside the call, so nothing is done after it.
+// progress sends the RTS. Over a transport that delivers inline, the whole rendezvous may happen
+// during the call, so the request is not touched after it.
 func (rndvOffer) progress(r *Request) error {
 	if r.list == nil {
 		r.await()
@@ -60,7 +59,7 @@ func (rndvOffer) progress(r *Request) error {
 	return nil
 }
 
-// newOffer makes the request an offer that nobody has answered.
+// newOffer resets the offer state of the request, to that of an unanswered offer.
 func (rv *rndvState) newOffer(r *Request) {
 	if r.offer == nil {
 		r.offer = new(offerState)
@@ -69,8 +68,8 @@ func (rv *rndvState) newOffer(r *Request) {
 	*r.offer = offerState{asked: r.offer.asked}
 }
 
-// exposeOffer lets the peer at the data where a lane can read it, or the peer may
-// map its memory.
+// exposeOffer opens the data to the peer, if a lane can read it. Data in a region that the peer may
+// map is open already; exposeOffer sets its address.
 func (rv *rndvState) exposeOffer(r *Request) {
 	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
 		r.offer.addr = rv.exposeMemory(r, r.data.buf, r.w.rights.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
@@ -80,9 +79,9 @@ func (rv *rndvState) exposeOffer(r *Request) {
 	}
 }
 
-// pack makes the offer. It gives the address of the data where a lane can read
-// it, with a key that names no domain: such lanes need none. For memory that the
-// peer may map the key names its domain.
+// pack writes the offer. If the peer may read or map the data, the offer contains its address and a
+// packed key. The key names the domains whose lanes need one to read, and no domain if none does.
+// For memory that the peer may map it is the key of the region.
 func (rndvOffer) pack(r *Request, dst []byte) int {
 	r.countSent(&r.w.stats.RndvSends)
 	h := proto.RndvRTS{
@@ -106,7 +105,7 @@ func (rndvOffer) pack(r *Request, dst []byte) int {
 	return n
 }
 
-// onRndvRTR is told where data of ours shall go.
+// onRndvRTR receives an RTR: the destination of data of this worker.
 func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rv.w
 	h, key, err := proto.ParseRndvRTR(data)
@@ -124,7 +123,7 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	o := r.offer
 	p := part{reqID: h.RecvReqID, addr: h.Address, off: h.Offset, n: h.Size}
 	if p.n == 0 && p.off == 0 {
-		p.n = r.data.length // 1.13.1 does not say, for scattered destinations
+		p.n = r.data.length // 1.13.1 sends no size for scattered destinations
 	}
 	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(o.parts) == maxParts || !o.asked.Add(p.off, p.n) {
 		return w.logMalformed(ucs.ErrIO)
@@ -135,7 +134,7 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 		}
 	}
 	if p.addr != 0 && !p.keys.read(w, key, r.ep.cfg.put) {
-		p.addr = 0 // a destination cannot be written without a key
+		p.addr = 0 // without its key the destination cannot be written
 	}
 	if o.asked.Prefix() == r.data.length {
 		w.pool.requestIDs.Remove(r.localID) // nothing more can be asked for
@@ -152,7 +151,7 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	return nil
 }
 
-// sendPart starts on what an RTR asked for.
+// sendPart starts sending the part that an RTR asked for.
 func (rv *rndvState) sendPart(r *Request, p part) {
 	if r.list != nil {
 		r.list.remove(r)
@@ -176,20 +175,20 @@ func (rv *rndvState) sendPart(r *Request, p part) {
 	r.run()
 }
 
-// stepATP is the last step of a rendezvous put: its data is in place, or on the
-// way on the connection of the ATP. The steps before are one write for each
-// lane, then one flush for each.
+// stepATP is the last step of a rendezvous put: its data is in place, or in flight on the
+// connection of the ATP. The steps before it are the writes of each lane, then one flush for each
+// lane.
 const stepATP = 255
 
-// rndvPut writes the part to the receiver's memory and sends the ATP behind it.
+// rndvPut writes the part to the receiver's memory and then sends the ATP.
 type rndvPut struct{ basics }
 
 func (rndvPut) about() protocolInfo {
 	return protocolInfo{name: "rndv put zero-copy", kind: kindWrite}
 }
 
-// progress writes over one lane after the other. One ATP for all: a 1.13.1 receiver
-// takes the first as the end. Lanes whose writes the ATP could overtake are flushed
+// progress writes over one lane after the other. It sends one ATP for all lanes, because a 1.13.1
+// receiver takes the first as the end. If the ATP could overtake writes, the lanes are flushed
 // first.
 func (rndvPut) progress(r *Request) error {
 	c, p := r.ep.cfg, &r.offer.part
@@ -224,7 +223,7 @@ func (rndvPut) progress(r *Request) error {
 			}
 		}
 		r.lane = r.ep.amLane()
-		r.comp.Done(nil) // completed goes on
+		r.comp.Done(nil) // completed continues with the ATP
 		return nil
 	}
 	r.step, r.lane = stepATP, r.ep.amLane()
@@ -236,7 +235,8 @@ func (rndvPut) progress(r *Request) error {
 	return nil
 }
 
-// completed is told that all writes, and flushes, are done.
+// completed is called when the writes, and flushes if any, are done. If the ATP has not been sent
+// yet, it is sent now.
 func (rndvPut) completed(r *Request, err error) {
 	if err != nil || r.step == stepATP {
 		r.w.rndv.partSent(r, err)
@@ -252,15 +252,15 @@ func (rndvPut) pack(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: p.reqID, Size: p.n, HasSize: true}.Put(dst)
 }
 
-// rndvZcopy sends the part in messages from the user's memory.
+// rndvZcopy sends the part in zero-copy messages from the application's memory.
 type rndvZcopy struct{ basics }
 
 func (rndvZcopy) about() protocolInfo {
 	return protocolInfo{name: "rndv am zero-copy", kind: kindWrite}
 }
 
-// progress sends at least one message: 1.13.1 asks for the data of an empty
-// message and waits for it.
+// progress sends at least one message: 1.13.1 asks for the data of an empty message, and waits for
+// it.
 func (rndvZcopy) progress(r *Request) error {
 	p := &r.offer.part
 	for first := true; first || r.offset < p.n; first = false {
@@ -293,7 +293,7 @@ func (rndvBcopy) progress(r *Request) error {
 		_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), r.hooks(), 0, &r.comp)
 		accepted := err == nil || err == ucs.InProgress
 		if err := r.fragmentSent(err); err != nil {
-			if accepted { // the datatype gave up: the receiver must not wait for the rest
+			if accepted { // the datatype packed nothing: the receiver must not wait for the rest
 				r.ep.w.rndv.sendAbort(r.ep, p.reqID, p.n-r.offset)
 			}
 			return err
@@ -315,7 +315,8 @@ func packRndvHeader(r *Request, dst []byte) int {
 	return proto.RndvData{RecvReqID: r.offer.part.reqID, Offset: r.offset}.Put(dst)
 }
 
-// partSent is told that the transport is done with a part.
+// partSent is called when the transport is done with a part. It starts the next part, ends the
+// request after the last, or waits for further RTRs.
 func (rv *rndvState) partSent(r *Request, err error) {
 	o := r.offer
 	o.sent += o.part.n
@@ -338,8 +339,8 @@ func (rv *rndvState) partSent(r *Request, err error) {
 	r.await()
 }
 
-// onRndvATS is told that the receiver is done with a message of ours: it read
-// it, or does not want it.
+// onRndvATS receives an ATS: the receiver is done with a message of this worker. The receiver has
+// read the message, does not want it, or has failed.
 func (rv *rndvState) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rv.w
 	h, err := proto.ParseRndvAck(data)

@@ -25,7 +25,7 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 	w := r.w
 	if w == nil {
-		return ucs.ErrInvalidParam // the user's object, in no operation
+		return ucs.ErrInvalidParam // the application's object, in no operation
 	}
 	r.checkLive()
 	c, err := w.waitingCall(startedBefore)
@@ -39,7 +39,7 @@ func (r *Request) Wait(ctx context.Context) error {
 	return err
 }
 
-// startedBefore is the start of an operation that was started.
+// startedBefore is the start function of a call that waits for a request in flight.
 func startedBefore(c *call) (*Request, error) { return c.r, nil }
 
 // Run progresses the worker, sleeping while there is nothing to do, until ctx ends, and
@@ -56,7 +56,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return c.wait(ctx)
 }
 
-// waitingCall returns a call that will wait, unless that is refused.
+// waitingCall returns a call that may wait. It fails inside a callback and, in modes other than
+// multi, while another goroutine waits on the worker.
 func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error) {
 	if w.owner.multi {
 		if w.owner.engine.Nested() {
@@ -68,10 +69,9 @@ func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error)
 	return w.newCall(start), nil
 }
 
-// wait carries out the call, waits for the end of the operation, and gives back the
-// description. Where ctx ends before, an operation that can be canceled is; of the others
-// those that use memory of the caller's are waited for, as far as that can be
-// (outlive), and the rest goes on.
+// wait carries out the call, waits for the end of its operation, and drops the call. If ctx ends
+// first, an operation that can be canceled is canceled. Of the others, an operation that writes to
+// the caller's memory is waited for (outlive), and any other goes on after the call.
 func (c *call) wait(ctx context.Context) error {
 	lost, err := c.await(ctx)
 	if !lost {
@@ -80,8 +80,8 @@ func (c *call) wait(ctx context.Context) error {
 	return err
 }
 
-// await is wait without giving back the description, which tells of the result. It must
-// not be given back if it is lost: the operation goes on with it.
+// await is wait without dropping the call, from which the caller takes the result. lost reports
+// that the operation goes on with the call: then the caller must not drop it.
 func (c *call) await(ctx context.Context) (lost bool, err error) {
 	if c.w.owner.multi {
 		return c.waitShared(ctx)
@@ -89,8 +89,8 @@ func (c *call) await(ctx context.Context) (lost bool, err error) {
 	return c.waitAlone(ctx)
 }
 
-// waitAlone is wait where nobody else may use the worker meanwhile. It reports whether
-// the operation goes on, with the description.
+// waitAlone is await in modes other than multi, where no other goroutine may use the worker
+// meanwhile.
 func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	returns := false
@@ -122,7 +122,7 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	reason := w.progressUntil(ctx, c)
 	w.replies.caller = nil
 	if c.early {
-		if c.earlyErr != nil { // else it is its own
+		if c.earlyErr != nil { // otherwise detachCaller has freed the request
 			r.free()
 		}
 		return c.earlyErr != nil, c.earlyErr
@@ -147,8 +147,9 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	return lost, err
 }
 
-// giveUpAlone ends the waiting for a reason, mostly that ctx has ended. It returns the error
-// of an operation that goes on.
+// giveUpAlone gives up waiting for a reason, mostly that ctx has ended: it cancels the operation,
+// or waits for its end where outlive requires that. It returns the error of an operation that goes
+// on.
 func (c *call) giveUpAlone(ctx context.Context, reason error) error {
 	w := c.w
 	w.owner.acquire()
@@ -164,19 +165,20 @@ func (c *call) giveUpAlone(ctx context.Context, reason error) error {
 	return err
 }
 
-// progressUntil progresses until the call is over or ctx ends: busily for a while,
-// then asleep between events. The caller has entered the wait.
+// progressUntil progresses the worker until the call is over or ctx ends. It spins for a while,
+// then sleeps between events. The caller has entered the wait.
 func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 	if c.isOver() {
 		return nil
 	}
-	w.owner.acquire() // asleep too: nobody else may call it
+	w.owner.acquire() // held during sleeps too: no other goroutine may call the worker
 	err := w.progressLoop(ctx, c)
 	w.owner.release()
 	return err
 }
 
-// isOver reports whether what it waits for has happened, where nobody tells.
+// isOver reports whether what the call waits for has happened. It is for modes other than multi,
+// where the call is not told.
 func (c *call) isOver() bool {
 	return c.r != nil && (c.early || c.r.Done()) || c.awaitsEndpoints && c.endpointsGone()
 }
@@ -195,7 +197,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		step := w.backoff.Next(n)
 		if c.isOver() {
 			w.backoff.End()
-			w.uctw.Push() // what answers the peer, who may be waiting
+			w.uctw.Push() // sends collected replies, for which the peer may be waiting
 			return nil
 		}
 		if round%64 == 0 || n > 0 && c.r == nil {
@@ -221,7 +223,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 	}
 }
 
-// waitEvent is Worker.Wait where others may use the worker meanwhile.
+// waitEvent is Worker.Wait in thread mode multi.
 func (w *Worker) waitEvent(ctx context.Context) error {
 	c, err := w.waitingCall(nil)
 	if err != nil {
@@ -256,7 +258,7 @@ func (w *Worker) Wait(ctx context.Context) error {
 	err := w.wake.arm()
 	if err == nil {
 		if err = w.wake.park(ctx); err == nil {
-			w.wake.heard() // a Signal that has ended this wait ends no other
+			w.wake.heard() // consumes the Signal that may have ended this wait
 		}
 	} else if err == ucs.ErrBusy {
 		err = nil

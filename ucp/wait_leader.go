@@ -11,14 +11,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// In thread mode multi any number of calls wait at a time. One leads: it progresses the
-// worker and sleeps for all of them. The others are woken by the end of what they wait
-// for, or to lead (internal/engine).
+// In thread mode multi any number of calls may wait at a time. One of them, the leader, progresses
+// the worker and sleeps for all. The others park until what they wait for has happened, or until
+// one of them is to lead (internal/engine).
 
-// waiter is a call that waits, as the engine sees it.
+// waiter is a waiting call as a task of the engine.
 type waiter call
 
-// Do implements engine.Doer: it starts what a goroutine waits for that parks already.
+// Do implements engine.Doer: the owner of the worker starts the operation of a call whose goroutine
+// may have parked already.
 func (t *waiter) Do() {
 	c := (*call)(t)
 	e := c.w.owner.engine
@@ -31,7 +32,7 @@ func (t *waiter) Do() {
 	}
 }
 
-// waitShared is wait where others may use the worker meanwhile.
+// waitShared is await in thread mode multi.
 func (c *call) waitShared(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	defer c.unwind()
@@ -47,18 +48,19 @@ func (c *call) waitShared(ctx context.Context) (lost bool, err error) {
 	c.Of((*waiter)(c))
 	w.owner.engine.Push(&c.Task)
 	if w.owner.engine.Retake() {
-		w.owner.beginShared() // which has carried it out
+		w.owner.beginShared() // carries out the task that was just pushed
 		w.owner.checkShared()
 		return c.stay(ctx)
 	}
 	return c.park(ctx)
 }
 
-// unwind is deferred by who waits. At the end of any of its turns the call may panic with
-// what a callback has panicked with: then others must not go on waiting for it to lead.
+// unwind is deferred by a call that waits. Whenever the call releases the worker, it may raise the
+// panic of a callback. Then the call must leave the engine, because others may be waiting for it to
+// lead.
 func (c *call) unwind() {
 	v := recover()
-	if v == nil { // or the goroutine ends, of which everybody was told
+	if v == nil { // also if the goroutine is ending: abandonShared has told all waiters
 		return
 	}
 	if _, ok := v.(*CallbackPanic); ok {
@@ -84,7 +86,8 @@ func (c *call) kind() engine.Kind {
 	return engine.Operation
 }
 
-// carryOut starts what is to be waited for, in a turn. It reports whether that is over.
+// carryOut starts the operation that the call waits for, and reports whether that is over already.
+// The caller owns the worker.
 func (c *call) carryOut() (over bool, err error) {
 	if c.start != nil { // [carry out]
 		if c.r, err = c.begin(); err != nil {
@@ -94,7 +97,7 @@ func (c *call) carryOut() (over bool, err error) {
 	switch r := c.r; {
 	case r == nil:
 		return c.nothingStarted()
-	case c.given && r.life == lifeIdle: // since the look of who waits
+	case c.given && r.life == lifeIdle: // freed after the check in Request.Wait
 		c.r = nil
 		return true, errFreed
 	case r.state&stateDone == 0:
@@ -109,11 +112,12 @@ func (c *call) carryOut() (over bool, err error) {
 	}
 }
 
-// errFreed ends a wait that will panic with usedAfterFree.
+// errFreed ends a wait on a request that another goroutine has freed. Request.Wait then panics with
+// usedAfterFree.
 var errFreed = errors.New("a request was freed while a goroutine waited for it")
 
-// nothingStarted is carryOut where there is no request: the operation is done, or it is
-// something else that is waited for.
+// nothingStarted is carryOut for a call without a request: its operation is done, or it waits for
+// something other than a request.
 func (c *call) nothingStarted() (over bool, err error) {
 	w := c.w
 	switch {
@@ -139,8 +143,9 @@ func (c *call) nothingStarted() (over bool, err error) {
 	return true, err
 }
 
-// park sleeps until the call is over, or has to lead, or ctx ends. Who waits already when a
-// goroutine is lost is told by the end of the wait: its turns do not look for that.
+// park sleeps until the call is over, or has to lead, or ctx ends. If a callback ends its
+// goroutine, the calls that wait already are ended with an error: they do not check for that when
+// they acquire the worker.
 func (c *call) park(ctx context.Context) (lost bool, err error) {
 	select {
 	case <-c.Wake(): // [wake]
@@ -155,7 +160,8 @@ func (c *call) park(ctx context.Context) (lost bool, err error) {
 	}
 }
 
-// stay goes on waiting in a turn.
+// stay continues the wait: it ends a call that is over, leads, or parks. The caller owns the
+// worker; stay releases it.
 func (c *call) stay(ctx context.Context) (lost bool, err error) {
 	switch {
 	case c.Over():
@@ -174,8 +180,8 @@ func (c *call) stay(ctx context.Context) (lost bool, err error) {
 	return c.park(ctx)
 }
 
-// lead progresses the worker for all who wait, until the call is over or ctx ends. It
-// begins and ends in a turn.
+// lead progresses the worker for all waiting calls, until this call is over or ctx ends. The caller
+// owns the worker; lead releases it.
 func (c *call) lead(ctx context.Context) (lost bool, err error) {
 	w, e := c.w, c.w.owner.engine
 	for round := 1; ; round++ {
@@ -206,7 +212,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			step = backoff.Rest
 		}
 		if others && step == backoff.Spin {
-			step = backoff.Rest // who was woken runs before this one has more for him
+			step = backoff.Rest // lets the woken goroutines run before the next round
 		}
 		w.owner.releaseShared()
 		step.Take()
@@ -214,12 +220,13 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 	}
 }
 
-// sleep sleeps, as the leader, until the event set is readable or ctx ends, unless there is
-// something to do. It begins and ends in a turn, and sleeps in none.
+// sleep sleeps, as the leader, until the event set is readable or ctx ends. It returns ucs.ErrBusy
+// if there is something to do. The caller owns the worker before and after; sleep releases it in
+// between.
 func (c *call) sleep(ctx context.Context) error {
 	w, e := c.w, c.w.owner.engine
 	err := w.wake.arm()
-	e.Tell() // of what tasks have ended at the begin of this turn, or arming
+	e.Tell() // what delegated tasks or arming have ended since the last call
 	if err == nil && c.Over() {
 		err = ucs.ErrBusy
 	}
@@ -235,7 +242,7 @@ func (c *call) sleep(ctx context.Context) error {
 	return err
 }
 
-// leadForAny is lead for who waits for anything to happen.
+// leadForAny is lead for a call that waits for any event (Worker.Wait).
 func (c *call) leadForAny(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	err = c.sleep(ctx)
@@ -250,8 +257,8 @@ func (c *call) leadForAny(ctx context.Context) (lost bool, err error) {
 	return false, err
 }
 
-// giveUp ends the waiting for a reason, mostly that ctx has ended, in a turn which it
-// ends.
+// giveUp gives up waiting for a reason, mostly that ctx has ended: it cancels the operation, or
+// goes on waiting where outlive requires that. The caller owns the worker; giveUp releases it.
 func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
 	err = reason
@@ -275,8 +282,8 @@ func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) 
 	return lost, instead(err, reason, said)
 }
 
-// detach ends the waiting for something that goes on, and reports whether it does so
-// with the description.
+// detach ends the wait for something that goes on. It reports whether the operation goes on with
+// the call, which then must not be dropped.
 func (c *call) detach() (lost bool) {
 	w := c.w
 	w.endpointWaiters = slices.DeleteFunc(w.endpointWaiters, func(l *call) bool { return l == c })

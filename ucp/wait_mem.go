@@ -10,7 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Naps between looks at a word of memory. Peers and goroutines that write it ring no bell.
+// Bounds of the poll interval of WaitMem. A peer or goroutine that writes the word does not wake
+// the caller.
 const (
 	minPollInterval = 20 * time.Microsecond
 	maxPollInterval = time.Millisecond
@@ -70,7 +71,7 @@ func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 			return nil
 		}
 		if w.Progress() > 0 {
-			wk.progressedSince(&seen) // this round's news, which the caller looks for now
+			wk.progressedSince(&seen) // marks this round's progress as reported
 			return nil
 		}
 		step := p.Next(0)
@@ -97,8 +98,9 @@ func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 	return nil
 }
 
-// progressedSince reports whether there was a Signal, or in thread mode multi whether anybody has
-// progressed something since seen, which is updated: 0 is when a WaitMem was told last.
+// progressedSince reports whether there was a Signal, or in thread mode multi whether any goroutine
+// has progressed something since *seen, a value of engine.Tellings, and updates *seen. 0 stands for
+// the value that a WaitMem last returned for.
 func (wk *wakeup) progressedSince(seen *uint64) bool {
 	w := wk.w
 	if !w.owner.multi && !wk.signaled.Load() {
@@ -120,7 +122,7 @@ func (wk *wakeup) progressedSince(seen *uint64) bool {
 	return told
 }
 
-// changed reports whether a word has another value than old.
+// changed reports whether the word mem differs from old.
 func changed(mem []byte, old uint64) bool {
 	if len(mem) == 4 {
 		return word.Load32(mem) != uint32(old)
@@ -128,12 +130,12 @@ func changed(mem []byte, old uint64) bool {
 	return word.Load64(mem) != old
 }
 
-// sleepFor sleeps for a time at most. It reports whether there was a Signal before it.
+// sleepFor sleeps for d at most. told reports that there was a Signal before the sleep.
 func (wk *wakeup) sleepFor(ctx context.Context, d time.Duration) (told bool, err error) {
 	w := wk.w
 	short, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if w.owner.multi { // whose event set is armed for those who wait for operations
+	if w.owner.multi { // the event set is armed for the leader of the waiting calls
 		<-short.Done()
 		return false, nil
 	}

@@ -23,7 +23,7 @@ type EpollTarget struct {
 	Edge bool   // edge-triggered: each event is reported once
 }
 
-// wakeup is how a worker sleeps and is woken.
+// wakeup is the state of a worker's sleeping and waking.
 type wakeup struct {
 	signaled atomic.Bool // a Signal that no Arm has consumed
 
@@ -32,9 +32,9 @@ type wakeup struct {
 	sleeper *event.Sleeper // guarded by mu
 
 	engine      *engine.Engine // in thread mode multi
-	watched     uint64         // its tellings that a WaitMem has returned for
+	watched     uint64         // engine.Tellings that a WaitMem has last returned for
 	outside     *bell          // in thread mode multi, for the application's poller
-	blockedCall atomic.Bool    // a call that waits is under way
+	blockedCall atomic.Bool    // a call waits, or Close is running
 	w           *Worker
 }
 
@@ -55,10 +55,10 @@ func (k *wakeup) open(w *Worker) (err error) {
 	return nil
 }
 
-// HandleEvent implements event.Handler: it takes the readiness away. That there
-// was a signal stays known until Arm.
+// HandleEvent implements event.Handler: it clears the bell, so that the event set is no longer
+// readable for it. signaled stays set until Arm or Wait consumes it.
 func (k *wakeup) HandleEvent(event.Events) {
-	k.bell.Clear() // if Arm was not here first
+	k.bell.Clear() // no effect if heard has cleared it already
 	if k.engine != nil {
 		k.engine.Heard()
 	}
@@ -85,7 +85,7 @@ func (k *wakeup) close(w *Worker) {
 	}
 }
 
-// needWakeup refuses the wakeup calls of contexts without FeatureWakeup.
+// needWakeup returns an error for wakeup calls on a closed worker or without FeatureWakeup.
 func (wk *wakeup) needWakeup() error {
 	w := wk.w
 	if w.closed || w.ctx.params.Features&FeatureWakeup == 0 {
@@ -117,7 +117,7 @@ func (w *Worker) EventFD() (int, error) {
 	return -1, ucs.ErrUnsupported
 }
 
-// eventFD is the descriptor that the application sleeps on.
+// eventFD returns the descriptor that the application sleeps on.
 func (wk *wakeup) eventFD() int {
 	w := wk.w
 	if b := wk.outside; b != nil {
@@ -148,8 +148,8 @@ func (w *Worker) Arm() error {
 	return err
 }
 
-// armAnew is arm for the application, which takes note of what was signaled, and of what
-// others have brought about since it looked.
+// armAnew is armFor for the application. It returns ucs.ErrBusy if there was a Signal, or if in
+// thread mode multi another goroutine has progressed something since the last check.
 func (wk *wakeup) armAnew(events uct.EventFlags) error {
 	w := wk.w
 	told := wk.heard()
@@ -162,9 +162,9 @@ func (wk *wakeup) armAnew(events uct.EventFlags) error {
 	return wk.armFor(events)
 }
 
-// heard reports whether there was a Signal that the application has not been told of.
-// Only its own calls do that in thread mode multi: the leader hears of it by the
-// descriptor, and must not take it from who is about to look.
+// heard reports whether there was a Signal that the application has not been told of, and consumes
+// it. In thread mode multi only calls of the application use heard. The leader is woken through the
+// descriptor, and must not consume a Signal that the application is about to check for.
 func (wk *wakeup) heard() bool {
 	w := wk.w
 	if !wk.signaled.Swap(false) { // [heard]
@@ -185,16 +185,16 @@ func (wk *wakeup) arm() error {
 	return wk.armQuietly()
 }
 
-// armQuietly is arm for a caller that has looked for a Signal already.
+// armQuietly is arm for a caller that has already checked for a Signal.
 func (wk *wakeup) armQuietly() error { return wk.armFor(uct.EventAny) }
 
-// armFor is armQuietly for some events.
+// armFor is armQuietly for the given events. It returns ucs.ErrBusy if there is work left to do.
 func (wk *wakeup) armFor(events uct.EventFlags) error {
 	w := wk.w
 	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.departed != nil {
 		return ucs.ErrBusy
 	}
-	if w.eager.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
+	if w.eager.untimed { // no timer would wake the sleeper; this lasts for orphanTime at most
 		return ucs.ErrBusy
 	}
 	return w.uctw.ArmFor(events) // [arm]
@@ -213,7 +213,7 @@ func (w *Worker) Signal() error {
 	return w.wake.signal()
 }
 
-// signal wakes the worker, from any goroutine.
+// signal wakes the worker. Any goroutine may call it.
 func (k *wakeup) signal() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -224,7 +224,7 @@ func (k *wakeup) signal() error {
 	return k.bell.Ring()
 }
 
-// sleepers is a worker as its engine sees it.
+// sleepers is a worker as the host of its engine.
 type sleepers Worker
 
 // Arm implements engine.Host.
@@ -247,7 +247,7 @@ func (s *sleepers) Ring() {
 	}
 }
 
-// comeBack notes that the application is awake.
+// comeBack records that the application is awake: it clears the bell of its poller.
 func (k *wakeup) comeBack() {
 	b := k.outside
 	if b == nil || !b.rung {
@@ -262,8 +262,8 @@ func (k *wakeup) comeBack() {
 
 var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
 
-// enterWait makes sure that one goroutine at a time waits on the worker. Only the
-// one that does may look at the worker's state.
+// enterWait makes sure that one goroutine at a time waits on the worker. Only that goroutine may
+// then read the worker's state.
 func (wk *wakeup) enterWait() error {
 	w := wk.w
 	if !wk.blockedCall.CompareAndSwap(false, true) {
@@ -281,7 +281,8 @@ func (wk *wakeup) enterWait() error {
 	return nil
 }
 
-// enterClose is enter for Close: it makes sure that nobody waits or begins to.
+// enterClose is enterWait for Close: it makes sure that no goroutine waits on the worker or begins
+// to, and acquires the worker. If the worker is closed already it does nothing.
 func (wk *wakeup) enterClose() error {
 	w := wk.w
 	busy := func(why string) error {
@@ -304,8 +305,8 @@ func (wk *wakeup) enterClose() error {
 
 func (wk *wakeup) leaveWait() { wk.blockedCall.Store(false) }
 
-// awake reports whether who waits for an operation is to stay awake: there is something to do,
-// or no descriptor left to sleep on.
+// awake reports whether err, of an attempt to sleep, requires a waiting call to stay awake: there
+// is something to do, or no descriptor is left to sleep on.
 func awake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, syscall.EMFILE) }
 
 // park sleeps until something may be ready in the armed event set or ctx ends.
@@ -320,7 +321,7 @@ func (wk *wakeup) park(ctx context.Context) error {
 
 var errClosedMeanwhile = fmt.Errorf("ucp: the worker was closed: %w", ucs.ErrCanceled)
 
-// openSleeper returns what sleeps on the event set, made at the first sleep.
+// openSleeper returns the sleeper on the event set, which it makes at the first sleep.
 func (k *wakeup) openSleeper(w *Worker) (*event.Sleeper, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -368,13 +369,14 @@ const (
 	// application that adds a descriptor to its set by itself chooses the trigger there.
 	WakeupEdge WakeupEvents = 1 << 16
 
-	// wakeupAll are those that transports can tell, and do.
+	// wakeupAll are the events that transports report.
 	wakeupAll = WakeupRMA | WakeupAMO | WakeupTagSend | WakeupTagRecv | WakeupTX | WakeupRX
 
 	wakeupKnown = wakeupAll | WakeupEdge
 )
 
-// checkEvents refuses events that are unknown, or that nobody could be woken for.
+// checkEvents refuses unknown events, events without FeatureWakeup, and WakeupEdge without an epoll
+// set.
 func (p *WorkerParams) checkEvents(f Features) error {
 	switch e := p.Events; {
 	case e&^wakeupKnown != 0:
@@ -387,13 +389,14 @@ func (p *WorkerParams) checkEvents(f Features) error {
 	return nil
 }
 
-// Directions that transports know.
+// The events of the two directions that transports distinguish.
 const (
 	wakeupSends    = WakeupRMA | WakeupAMO | WakeupTagSend | WakeupTX
 	wakeupReceives = WakeupTagRecv | WakeupRX
 )
 
-// wakesFor is what wakes a sleeper on the descriptor: all events of a direction that is asked for.
+// wakesFor returns the events that wake a sleeper on the descriptor: all events of each direction
+// that is asked for.
 func (wk *wakeup) wakesFor() (all WakeupEvents) {
 	w := wk.w
 	switch e := w.params.Events & wakeupAll; {
@@ -411,7 +414,7 @@ func (wk *wakeup) wakesFor() (all WakeupEvents) {
 	return all | w.params.Events&WakeupEdge
 }
 
-// wanted is what an Arm of the application asks the transports to wake for.
+// wanted returns the events for which an Arm of the application arms the transports.
 func (wk *wakeup) wanted() (events uct.EventFlags) {
 	w := wk.w
 	told := wk.wakesFor()
@@ -427,7 +430,8 @@ func (wk *wakeup) wanted() (events uct.EventFlags) {
 	return events
 }
 
-// underWay reports whether an operation or a close has not ended, or the lanes are not connected.
+// underWay reports whether an operation, a flush or a close of the endpoint has not ended, or
+// whether something that operations need, such as connected lanes, is missing.
 func (ep *Endpoint) underWay() bool {
 	closing := life.Draining <= ep.life.Stage && ep.life.Stage <= life.Leaving
 	return ep.inFlight > 0 || ep.needs != 0 || closing || ep.flushes > 0
