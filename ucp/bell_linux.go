@@ -9,16 +9,17 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// bell is what the application's poller sleeps on in thread mode multi: the worker's
-// event set, and a descriptor that says that something has happened. Other goroutines
-// progress the worker meanwhile, and take events from the set before the poller has
-// seen them. Ringing stays until the application arms again: Progress may be somebody
-// else's, while the poller has not been woken yet.
+// bell is the descriptor that the application polls in ThreadModeMulti: an epoll set of the
+// worker's event set and an eventfd, which signals that something has happened. The eventfd is
+// needed because other goroutines progress the worker meanwhile, and may take events from the event
+// set before the poller has seen them. A bell that has rung stays readable until the application
+// arms again. Progress does not clear it, because another goroutine may call Progress before the
+// poller has been woken.
 type bell struct {
-	set     int // an epoll set of both
+	set     int // epoll set of the worker's event set and fd
 	fd      int
 	rung    bool
-	cleanup runtime.Cleanup // when it outlives the worker
+	cleanup runtime.Cleanup // set by outlive
 }
 
 func newBell(events int) (*bell, error) {
@@ -44,7 +45,7 @@ func newBell(events int) (*bell, error) {
 func (b *bell) ring() {
 	b.rung = true
 	one := [8]byte{1}
-	unix.Write(b.fd, one[:]) // if it is full it is readable
+	unix.Write(b.fd, one[:]) // ignore the error: an eventfd with a full counter is readable
 }
 
 func (b *bell) answer() {
@@ -53,8 +54,9 @@ func (b *bell) answer() {
 	unix.Read(b.fd, count[:])
 }
 
-// outlive leaves it ringing when the worker is closed, for a poller that may not have heard
-// it yet: until he comes back, or the collector finds that nobody can.
+// outlive keeps the bell ringing after its worker is closed, for a poller that may not have been
+// woken yet. The bell is closed when the application returns to the worker (comeBack), or when the
+// garbage collector finds that nothing refers to the bell.
 func (b *bell) outlive() {
 	b.cleanup = runtime.AddCleanup(b, func(d [2]int) {
 		unix.Close(d[0])
@@ -68,7 +70,7 @@ func (b *bell) close() {
 	unix.Close(b.fd)
 }
 
-// add puts a worker's descriptor into the application's set.
+// add adds a worker's descriptor to the application's epoll set.
 func (t *EpollTarget) add(fd int) error {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(t.Data)), Pad: int32(uint32(t.Data >> 32))}
 	if t.Edge {

@@ -9,8 +9,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// bell is for pollers of the application, which have no descriptor to sleep on here:
-// there is none.
+// bell is never made on this system, where the application has no descriptor to poll.
 type bell struct {
 	set  int
 	rung bool

@@ -108,7 +108,7 @@ type Context struct {
 
 	params   ContextParams
 	name     string
-	log      *log.Logger // ContextParams.Logger, or the process's
+	log      *log.Logger // ContextParams.Logger, or the logger of the process
 	set      *config.Set
 	settings settings
 
@@ -116,27 +116,27 @@ type Context struct {
 	resources []resource
 	skipped   []skippedResource
 
-	seenTransports []string                      // of this machine, whether or not allowed
-	seenDevices    [len(deviceSettings)][]string // by their setting
-	unsure         bool                          // a transport that was refused may have more
+	seenTransports []string                      // transports of this machine, whether or not allowed
+	seenDevices    [len(deviceSettings)][]string // devices of this machine, by setting (deviceSetting)
+	unsure         bool                          // a transport that could not be used may have more devices
 
 	table regions.Table // memory that peers may access by messages
 	pins  *regions.PinBoard
 
 	mu       sync.Mutex
 	workers  int                  // open workers, guarded by mu
-	memories map[*Memory]struct{} // registered, guarded by mu
+	memories map[*Memory]struct{} // open memory handles, guarded by mu
 	closed   bool                 // guarded by mu
 }
 
-// openMD is a memory domain in use. Its position in Context.mds is the index
-// that travels in addresses and keys.
+// openMD is a memory domain in use. The position of the domain in Context.mds is the index that
+// addresses and keys contain.
 type openMD struct {
 	component uct.Component
 	md        uct.MemoryDomain
 }
 
-// resource is a transport on a device that workers open. Its position in
+// resource is a transport on a device, which each worker opens. The position of a resource in
 // Context.resources is its resource index.
 type resource struct {
 	uct.Resource
@@ -144,7 +144,7 @@ type resource struct {
 	auxiliary bool // serves other transports only
 }
 
-// skippedResource is a transport that is not used, and why.
+// skippedResource is a transport, or a transport on a device, that is not used, and the reason.
 type skippedResource struct {
 	name   string
 	reason string
@@ -152,8 +152,8 @@ type skippedResource struct {
 
 func (s skippedResource) String() string { return s.name + ": " + s.reason }
 
-// maxContextMDs keeps memory domain indices in the five bits that every release
-// of C reads from an address.
+// maxContextMDs is the largest number of memory domains of a context. The index of a domain must
+// fit into the five bits that every release of C UCX reads from an address.
 const maxContextMDs = 32
 
 // contextSeq numbers contexts without a name.
@@ -201,7 +201,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	return c, nil
 }
 
-// entityName cuts a name to its limit or makes one up.
+// entityName truncates a name to EntityNameMax-1 bytes, or generates one if name is empty.
 func entityName(name, kind string, seq *atomic.Uint64) string {
 	if name == "" {
 		name = fmt.Sprintf("%s-%d-%d", kind, os.Getpid(), seq.Add(1))
@@ -209,7 +209,8 @@ func entityName(name, kind string, seq *atomic.Uint64) string {
 	return name[:min(len(name), EntityNameMax-1)]
 }
 
-// openResources opens the memory domains that have an allowed resource.
+// openResources opens the memory domains that have an allowed resource, and records why the other
+// transports are not used. It fails if no resource is left.
 func (c *Context) openResources() error {
 	c.skipped = append(c.skipped, absent...)
 	components := uct.Components()
@@ -250,7 +251,7 @@ func (c *Context) openResources() error {
 	return nil
 }
 
-// openMD opens one domain and keeps it if one of its resources is wanted.
+// openMD opens one memory domain and keeps it open if the settings allow one of its resources.
 func (c *Context) openMD(comp uct.Component, name string) error {
 	if len(c.mds) == maxContextMDs {
 		return fmt.Errorf("more than %d memory domains, leave transports out of UCX_TLS: %w", maxContextMDs, ucs.ErrExceedsLimit)
@@ -299,7 +300,7 @@ var (
 	errNoConfig     = errors.New("no configuration in ContextParams.TLS")
 )
 
-// allowed reports why the settings rule a resource out.
+// allowed returns the reason why the settings exclude a resource, nil if they do not.
 func (c *Context) allowed(r uct.Resource) error {
 	if c.settings.TLS.Use(r.Transport) == config.UseNone {
 		return errNotInTLS
@@ -314,7 +315,7 @@ func (c *Context) allowed(r uct.Resource) error {
 	return nil
 }
 
-// wants reports whether the settings let some transport of a component be used.
+// wants reports whether UCX_TLS allows at least one transport of a component.
 func (c *Context) wants(comp uct.Component) bool {
 	transports := []string{comp.Name()}
 	if d, ok := comp.(uct.Deviceless); ok {
@@ -325,21 +326,21 @@ func (c *Context) wants(comp uct.Component) bool {
 	})
 }
 
-// refuse records a transport that cannot be used and says so.
+// refuse records and logs a transport that cannot be used.
 func (c *Context) refuse(comp uct.Component, name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
-	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
+	c.seenTransports = append(c.seenTransports, name) // the transport exists, but is not usable
 	c.unsure = true
 	const text = "transport not usable"
 	fields := []zap.Field{zap.String("transport", name), zap.Error(err)}
 	if errors.Is(err, ucs.ErrUnsupported) && (c.settings.TLS.String() == "all" || !c.wants(comp)) {
-		c.log.Diag(text, fields...) // nobody has asked for it
+		c.log.Diag(text, fields...) // UCX_TLS does not name the transport
 		return
 	}
 	c.log.WarnOnce(name+" "+err.Error(), text, fields...)
 }
 
-// skip records a transport that is not wanted.
+// skip records a transport that is not used, and logs it at level debug.
 func (c *Context) skip(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
@@ -380,7 +381,8 @@ func (c *Context) Close() error {
 	return c.closeMDs()
 }
 
-// closeMDs closes the domains. They stay known: Attr and WriteInfo may be called meanwhile.
+// closeMDs closes the memory domains and returns the first error. The domains stay in c.mds,
+// because Attr and WriteInfo may be called meanwhile.
 func (c *Context) closeMDs() error {
 	var first error
 	for _, m := range c.mds {
@@ -391,7 +393,8 @@ func (c *Context) closeMDs() error {
 	return first
 }
 
-// addWorker counts an opened worker, dropWorker a closed one.
+// addWorker counts a worker that is opened, and dropWorker removes one that is closed. addWorker
+// fails if the context is closed.
 func (c *Context) addWorker() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -408,8 +411,8 @@ func (c *Context) dropWorker() {
 	c.mu.Unlock()
 }
 
-// estimates are the numbers of endpoints and of processes per host that the
-// choice of transports assumes.
+// estimates returns the numbers of endpoints and of processes per host that the selection of
+// transports assumes.
 func (c *Context) estimates() (eps, ppn int) {
 	return c.settings.NumEPs.Int(max(c.params.EstimatedEndpoints, 1)),
 		c.settings.NumPPN.Int(max(c.params.EstimatedPPN, 1))
@@ -434,14 +437,14 @@ func (c *Context) WriteInfo(w io.Writer) error {
 		ew.printf("#            md %-2d :  component %-2d %s \n", i, numbers[m.component.Name()], m.md.Attr().Name)
 	}
 	ew.printf("#\n")
-	devices := make(map[string]int) // as C counts them, by name
+	devices := make(map[string]int) // numbers of the devices by name, as C UCX counts them
 	for i, r := range c.resources {
 		if _, ok := devices[r.Device]; !ok {
 			devices[r.Device] = len(devices)
 		}
 		flags := "--"
 		if r.auxiliary {
-			flags = "a-" // only for the wireup of others
+			flags = "a-" // only for the wireup of other transports
 		}
 		ew.printf("#      resource %-2d :  md %-2d dev %-2d flags %s %s\n", i, r.md, devices[r.Device], flags, r)
 	}
@@ -455,7 +458,7 @@ func (c *Context) WriteInfo(w io.Writer) error {
 	return ew.err
 }
 
-// errWriter keeps the first error of a series of prints.
+// errWriter prints until the first error, and keeps that error.
 type errWriter struct {
 	w   io.Writer
 	err error
@@ -489,7 +492,7 @@ const (
 
 var featureNames = [...]string{"tag", "rma", "amo32", "amo64", "wakeup", "stream", "am", "exported_memh"}
 
-// check refuses features that are unknown.
+// check returns ucs.ErrInvalidParam for unknown features.
 func (f Features) check() error {
 	if unknown := f &^ featuresKnown; unknown != 0 {
 		return fmt.Errorf("ucp: unknown features %#x: %w", uint64(unknown), ucs.ErrInvalidParam)
@@ -523,10 +526,10 @@ type TagRecvInfo struct {
 	Length    int // length of the message in bytes
 }
 
-// deviceSettings are the settings that choose among devices, by kind.
+// deviceSettings are the settings that select devices, one for each kind of device.
 var deviceSettings = [...]string{"UCX_NET_DEVICES", "UCX_SHM_DEVICES", "UCX_ACC_DEVICES", "UCX_SELF_DEVICES"}
 
-// deviceSetting is the number of the setting that is about devices of a type.
+// deviceSetting returns the index in deviceSettings of the setting that selects devices of type t.
 func deviceSetting(t uct.DeviceType) int {
 	switch t {
 	case uct.DeviceNetwork:
@@ -539,13 +542,13 @@ func deviceSetting(t uct.DeviceType) int {
 	return 3
 }
 
-// devices is the value of a setting of devices.
+// devices returns the value of a setting, given by its index in deviceSettings.
 func (c *Context) devices(setting int) *config.List {
 	s := &c.settings
 	return [len(deviceSettings)]*config.List{&s.NetDevices, &s.ShmDevices, &s.AccDevices, &s.SelfDevices}[setting]
 }
 
-// noDevice notes what the transports of a component would need.
+// noDevice records why the transports of a component without devices on this machine are not used.
 func (c *Context) noDevice(comp uct.Component) {
 	d, ok := comp.(uct.Deviceless)
 	if !ok {
@@ -564,7 +567,7 @@ func (c *Context) noDevice(comp uct.Component) {
 	}
 }
 
-// unknownTransports are the names in UCX_TLS that mean nothing anywhere.
+// unknownTransports returns the names in UCX_TLS that are not names of transports on any machine.
 func (c *Context) unknownTransports() []config.UnknownName {
 	known := append([]string{encrypting}, c.seenTransports...)
 	for _, s := range c.skipped {
@@ -573,8 +576,8 @@ func (c *Context) unknownTransports() []config.UnknownName {
 	return c.settings.TLS.UnknownTransports(known)
 }
 
-// warnMissing reports transports and devices that were asked for by name and do not exist,
-// and names after ^ that nothing has.
+// warnMissing logs warnings about transports and devices that the settings name and that do not
+// exist, including unknown names of transports after ^.
 func (c *Context) warnMissing() {
 	for _, u := range c.unknownTransports() {
 		fields := []zap.Field{zap.String("transport", u.Name)}
@@ -600,7 +603,8 @@ func (c *Context) warnMissing() {
 	}
 }
 
-// absentTransports are the items of UCX_TLS that stand for transports which are not here.
+// absentTransports returns the items of UCX_TLS that stand for known transports which this machine
+// does not have.
 func (c *Context) absentTransports() []string {
 	unknown := c.unknownTransports()
 	return slices.DeleteFunc(c.settings.TLS.Missing(c.seenTransports), func(item string) bool {
@@ -608,8 +612,8 @@ func (c *Context) absentTransports() []string {
 	})
 }
 
-// absentDevices are the items of a setting of devices that are not here, as far as one can
-// tell: a transport that cannot be used may have them.
+// absentDevices returns the items of a setting of devices that this machine does not have. It
+// returns nil if a transport could not be used, because that transport may have the devices.
 func (c *Context) absentDevices(setting int) []string {
 	if c.unsure {
 		return nil
@@ -617,8 +621,8 @@ func (c *Context) absentDevices(setting int) []string {
 	return c.devices(setting).MissingDevices(c.seenDevices[setting])
 }
 
-// whyNot is the reason why the transports that an item of UCX_TLS stands for are not here, ""
-// if nothing is known of them.
+// whyNot returns the reason why the transports that an item of UCX_TLS stands for are not used, ""
+// if no reason is recorded.
 func (c *Context) whyNot(item string) string {
 	for _, s := range c.skipped {
 		if config.TransportItem(item).Selects(s.transport()) && s.reason != errNotInTLS.Error() {
@@ -628,14 +632,15 @@ func (c *Context) whyNot(item string) string {
 	return ""
 }
 
-// transport is the transport's name of something that is not used.
+// transport returns the name of the transport, without the device.
 func (s skippedResource) transport() string {
 	name, _, _ := strings.Cut(s.name, "/")
 	return name
 }
 
-// nothingLeft says why the context has no transport: of names that mean nothing, of those
-// asked for, and of devices that are not here; what nobody has asked for is no reason.
+// nothingLeft returns the error that says why the context has no transport: unknown names in
+// UCX_TLS, transports that UCX_TLS allows and that are not used, and devices that this machine does
+// not have. Transports that UCX_TLS does not allow are not mentioned.
 func (c *Context) nothingLeft() error {
 	var reasons []string
 	unknown := c.unknownTransports()
@@ -667,7 +672,8 @@ func (c *Context) nothingLeft() error {
 		c.settings.TLS, strings.Join(reasons, "; "), ucs.ErrNoDevice)
 }
 
-// skippedAsked lists what UCX_TLS has and is not used, those of one reason together.
+// skippedAsked lists the transports that UCX_TLS allows and that are not used, one item for each
+// reason.
 func (c *Context) skippedAsked() []string {
 	var reasons []string
 	names := make(map[string][]string) // by reason
@@ -686,7 +692,7 @@ func (c *Context) skippedAsked() []string {
 	return reasons
 }
 
-// unique sorts names and leaves out repetitions.
+// unique returns the names sorted and without repetitions.
 func unique(names []string) []string {
 	list := slices.Clone(names)
 	slices.Sort(list)

@@ -134,7 +134,7 @@ func protocolTable(i *proto.TableInfo) ProtocolTable {
 	return t
 }
 
-// finite is an estimate, 0 where there is none.
+// finite returns the estimate t in seconds, 0 if t is infinite.
 func finite(t proto.Seconds) float64 {
 	if math.IsInf(float64(t), 0) {
 		return 0
@@ -142,22 +142,22 @@ func finite(t proto.Seconds) float64 {
 	return float64(t)
 }
 
-// peerAddress is the address that the endpoint's lanes were chosen from.
+// peerAddress returns the address from which the endpoint's lanes were selected: the peer's, or this
+// worker's own for an endpoint without a known peer.
 func (ls *laneSelection) peerAddress(ep *Endpoint) *proto.WorkerAddress {
 	if ep.peer != nil && ep.dest != nil {
 		return ep.dest.address
 	}
 	if own, _, err := proto.ParseAddress(ep.w.own.address, proto.FormWorker); err == nil {
-		return &own // as peers see it, with the numbers rounded
+		return &own // as peers read the packed address, with rounded numbers
 	}
 	return &ep.w.own.described
 }
 
-// reasons tells why the endpoint has its lanes. An endpoint is too small to keep
-// the scores of all candidates, so the selection runs again on the same input. What
-// can be reached may have changed. The digest of the reasons, which the endpoint does
-// keep, shows whether these are those of the time when it was made; others are not
-// passed off as them.
+// reasons returns the record of the selection of the endpoint's lanes. An endpoint does not keep
+// the scores of all candidates, so the selection runs again on the same input. What can be reached
+// may have changed since the endpoint was made. The endpoint's destination keeps a digest of the
+// original record; if the digest of the new record differs, reasons returns nil.
 func (ls *laneSelection) reasons(ep *Endpoint, addr *proto.WorkerAddress) *proto.LaneTrace {
 	if _, trace, _ := ep.w.selection.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused(), cm: ep.conn() != nil, spare: ep.lanes}); trace.Digest() == ep.dest.reasons {
 		return &trace

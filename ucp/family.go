@@ -5,14 +5,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A family is one kind of communication, with everything that the engine has to
-// know of it. Worker, Endpoint, the configuration of endpoints, failure, eviction,
-// Stats and Explain go through the list and know no family by name. A new family is
-// its files, its line in the list, and a line in each of the structs below that it
-// needs.
+// A family is one kind of communication, with all that the engine must know about it. Worker,
+// Endpoint, the configuration of endpoints, failure, eviction, Stats and Explain iterate over the
+// list of families and name no family. A new family consists of its files, a line in the list, and
+// a line in each of the structs below that it needs.
 
-// families are all there are. What one of them ends or gives back must not need one
-// behind it: endpoints go last.
+// families lists all families, in the order in which each method is called on them. What a family
+// ends or releases must not need a family later in the list. Endpoints go last.
 var families = []family{
 	tagFamily{},
 	streamFamily{},
@@ -29,7 +28,7 @@ var families = []family{
 	wireupFamily{},
 }
 
-// workerState is what the families keep for a worker.
+// workerState holds the state of the families in a worker.
 type workerState struct {
 	replies replyState
 	eager   eagerState
@@ -38,7 +37,7 @@ type workerState struct {
 	token   tokenState
 	stream  streamState
 	am      amState
-	tag     tagState // the last, as it is large
+	tag     tagState // last, because it is large
 }
 
 // endpointTables are the decision tables of the families.
@@ -47,64 +46,65 @@ type endpointTables struct {
 	am     amTables
 	stream streamTables
 	rndv   *proto.RndvTables
-	rma    map[uint64]*proto.RMATables // by the lanes that open the memory of a key
+	rma    map[uint64]*proto.RMATables // by the set of lanes that can access the memory of a key
 }
 
-// family is a kind of communication. Embed noFamily for what it has nothing to say
-// about.
+// family is a kind of communication. A family embeds noFamily for the methods that it does not
+// need.
 type family interface {
 	about() familyInfo
 
-	// handlers are the receivers of its active messages, and offers that of the
-	// offers of its messages, nil if they are never offered.
+	// handlers returns the handlers of the family's active messages. offers returns the handler of
+	// rendezvous offers of the family's messages, nil if the family makes none.
 	handlers(w *Worker) []handler
 	offers(w *Worker) (proto.RndvOp, offerHandler)
 
-	// protocols are the state machines of entries in decision tables; configure
-	// makes the tables of endpoints with the same lanes, explain returns them.
+	// protocols returns the state machines of entries in decision tables. configure makes the tables
+	// of an endpoint configuration, which endpoints with the same lanes share. explain returns the
+	// tables.
 	protocols() []protocolEntry
 	configure(c *epConfig, in *proto.ProtoInput)
 	explain(ep *Endpoint, c *epConfig) []proto.TableInfo
 
-	// start is called with a new worker, before it receives anything; halt when it
-	// begins to close, for callbacks to find nothing that they could start anew; stop
-	// at its end, when no endpoint is left.
+	// start is called with a new worker, before the worker receives anything. halt is called when
+	// the worker begins to close, so that callbacks cannot restart operations. stop is called at
+	// the end of the close, when no endpoint is left.
 	start(w *Worker)
 	halt(w *Worker)
 	stop(w *Worker) error
 
-	// opened and closed are told of the life of an endpoint, claimed that one which a
-	// peer has opened is the user's now, closing that nothing more will be asked of it.
-	// provide is asked to get what operations of it wait for, as far as that is the
-	// family's business.
+	// opened and closed are called when an endpoint is opened and closed; claimed when the
+	// application takes over an endpoint that a peer opened; closing when no more operations can
+	// start on the endpoint. provide requests what operations of the endpoint wait for, if it is
+	// the family's to provide.
 	opened(ep *Endpoint)
 	claimed(ep *Endpoint)
 	closing(ep *Endpoint)
 	closed(ep *Endpoint)
 	provide(ep *Endpoint) error
 
-	// purge ends the operations of an endpoint that are in lists of the family's.
+	// purge ends, with err, the operations of an endpoint that are in lists of the family.
 	purge(ep *Endpoint, err error)
 
-	// peerReads is told that a peer has read what it was sent over an endpoint, so that its
-	// questions need not be held back any more; peerDropped that it does not, and is about
-	// to be dropped.
+	// peerReads is called when a peer has read what was sent to it over an endpoint, so that the
+	// peer's queued requests can continue. peerDropped is called when a peer is about to be dropped
+	// because it does not read.
 	peerReads(ep *Endpoint)
 	peerDropped(ep *Endpoint)
 
-	// sourceGone is told of the end of a connection that made the worker hold
-	// something; evict drops what it holds for one.
+	// sourceGone is called when a connection ends for which the worker holds something. evict drops
+	// what the family holds for a connection, for the given reason.
 	sourceGone(s *source)
 	evict(s *source, reason error)
 
-	// count fills in counters.
+	// count sets the family's counters in s.
 	count(w *Worker, s *Stats)
 }
 
 // familyInfo describes a family.
 type familyInfo struct {
 	name     string
-	features Features // any of them turns it on; 0: always there
+	features Features // any of them turns the family on; 0: it is always on
 }
 
 // handler is the receiver of an active message.
@@ -119,7 +119,7 @@ type protocolEntry struct {
 	machine protocol
 }
 
-// protocolOf are the state machines of all entries.
+// protocolOf holds the state machines of all entries of decision tables, by entry.
 var protocolOf = func() (machines [proto.NumProtocols]protocol) {
 	for _, f := range families {
 		for _, p := range f.protocols() {
@@ -129,7 +129,7 @@ var protocolOf = func() (machines [proto.NumProtocols]protocol) {
 	return machines
 }()
 
-// has reports whether the context was made for a family.
+// has reports whether the features of the worker's context turn a family on.
 func (w *Worker) has(f family) bool {
 	want := f.about().features
 	return want == 0 || w.ctx.params.Features&want != 0

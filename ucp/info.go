@@ -61,9 +61,9 @@ func (w *Worker) info() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// WriteInfo prints the lanes and protocols of the endpoint in the layout of
-// ucx_info -e of a release build of C UCX, which has neither a name of the endpoint nor of the
-// peer, and behind them the endpoint's name and the peer's number.
+// WriteInfo prints the lanes and protocols of the endpoint in the layout of ucx_info -e of a
+// release build of C UCX, which contains neither the name of the endpoint nor that of the peer,
+// followed by the endpoint's name and the UID of the peer's worker.
 func (ep *Endpoint) WriteInfo(w io.Writer) error {
 	if ep.missing() {
 		return errMissing("Endpoint.WriteInfo", ep == nil)
@@ -82,7 +82,7 @@ func (ls *laneSelection) info(ep *Endpoint) []byte {
 	ew.printf("#\n# UCP endpoint \n#\n")
 	ew.printf("#               peer: <no debug data>\n")
 	lanes := e.Lanes
-	if c := ep.conn(); c != nil && len(lanes) > 0 { // which C, and the peer, count as lane 0
+	if c := ep.conn(); c != nil && len(lanes) > 0 { // C UCX and the peer count the connection manager as lane 0
 		lanes = append([]string{"lane[0]: cm " + ep.w.conns.managers[c.manager].name}, ep.cfg.chosen.LinesFrom(1)...)
 	}
 	for _, l := range lanes {
@@ -101,8 +101,8 @@ func (ls *laneSelection) info(ep *Endpoint) []byte {
 	return b.Bytes()
 }
 
-// placement says where the peer is: in the same worker, else on this host if a lane does not
-// leave it.
+// placement returns where the peer is: "self" for the same worker, "intra-node" if a lane uses a
+// device other than a network device, else "inter-node".
 func (ls *laneSelection) placement(ep *Endpoint) string {
 	if ep.peer == nil || ep.peer.uuid == ep.w.uuid {
 		return "self"
@@ -200,7 +200,8 @@ type Stats struct {
 	Sources         int // connections that made the worker hold something
 }
 
-// countSent counts a message by the way that it has gone.
+// countSent counts a sent message in way, the counter of its protocol, and in the counter of its
+// kind of send.
 func (r *Request) countSent(way *uint64) {
 	*way++
 	if sends := r.form.sends; sends != nil {
@@ -229,7 +230,7 @@ type LibraryAttr struct {
 // Library describes the library. It needs no context.
 func Library() LibraryAttr { return LibraryAttr{MaxThreadMode: maxThreadMode} }
 
-// tellOpened logs which transports and devices the worker has opened.
+// tellOpened logs the transports and devices that the worker has opened.
 func (w *Worker) tellOpened() {
 	if !w.ctx.log.Enabled(log.LevelInfo) {
 		return
@@ -241,7 +242,7 @@ func (w *Worker) tellOpened() {
 	w.ctx.log.Info("worker uses", zap.String("worker", w.name), zap.Strings("transports", names))
 }
 
-// tellLanes logs which lanes endpoints of a configuration use, in the words of C UCX
+// tellLanes logs the lanes that endpoints of a configuration use, in the format of C UCX
 // (ucp_worker_print_used_tls in src/ucp/core/ucp_worker.c).
 func (w *Worker) tellLanes(number int, chosen *proto.LaneConfig) {
 	if w.ctx.log.Enabled(log.LevelInfo) {
@@ -249,7 +250,7 @@ func (w *Worker) tellLanes(number int, chosen *proto.LaneConfig) {
 	}
 }
 
-// usedLanes lists the lanes by feature, each once.
+// usedLanes lists, for each feature of the context, the lanes that the feature uses, each lane once.
 func (w *Worker) usedLanes(c *proto.LaneConfig) string {
 	var parts []string
 	for _, f := range []struct {
@@ -268,7 +269,7 @@ func (w *Worker) usedLanes(c *proto.LaneConfig) string {
 		}
 		names := namesOf(c, f.lanes)
 		if names == nil {
-			names = namesOf(c, [][]uint8{{c.AM}}) // by messages
+			names = namesOf(c, [][]uint8{{c.AM}}) // messages serve the operations
 		}
 		parts = append(parts, f.name+"("+strings.Join(names, " ")+")")
 	}

@@ -28,22 +28,22 @@ type Memory struct {
 	buf     []byte
 	memType ucs.MemoryType
 	prot    MemProt
-	method  string // how it was allocated, "" for the caller's own
+	method  string // how it was allocated, "" for memory of the caller
 
-	// handles are those of the memory domains that know the memory, by index in
-	// the context, nil for the others. owner is the one that allocated it, -1 for
-	// none.
+	// handles holds the handle of each memory domain that allocated or registered the memory, by
+	// index of the domain in the context; nil for the other domains. owner is the index of the
+	// domain that allocated the memory, -1 if none did.
 	handles []uct.MemHandle
 	owner   int
 
-	limited bool       // only peers that were allowed may access it
-	scoped  []exposure // to them, with domains that tell peers apart; guarded by ctx.mu
+	limited bool       // only allowed peers may access the memory
+	scoped  []exposure // registrations for the allowed peers, in domains that distinguish peers; guarded by ctx.mu
 
 	region *regions.Region // nil for an empty handle
-	mapped []byte          // to be unmapped at the end
+	mapped []byte          // unmapped by free
 	pin    *runtime.Pinner
 	done   atomic.Bool  // set under ctx.mu
-	users  atomic.Int32 // operations of ours that were given the memory
+	users  atomic.Int32 // operations in flight with RequestParams.Memory, or whose buffer an RDMA device sends
 }
 
 // MemAttr describes a Memory.
@@ -80,7 +80,7 @@ func (m *Memory) Close() error {
 	if m.missing() {
 		return errMissing("Memory.Close", m == nil)
 	}
-	m.ctx.mu.Lock() // nobody packs a key meanwhile
+	m.ctx.mu.Lock() // no key is packed meanwhile
 	done := m.done.Swap(true)
 	var err error
 	if !done && m.region != nil {
@@ -103,8 +103,8 @@ func (m *Memory) Close() error {
 	return err
 }
 
-// inUse says who is in the middle of something that would end badly without the
-// registration.
+// inUse returns ucs.ErrBusy if an operation in flight uses the memory, or if a put of a peer is
+// arriving in it.
 func (m *Memory) inUse() error {
 	if n := m.users.Load(); n > 0 {
 		return fmt.Errorf("ucp: the memory is in use by %d operations in flight: %w", n, ucs.ErrBusy)
@@ -117,8 +117,8 @@ func (m *Memory) inUse() error {
 	return nil
 }
 
-// use notes an operation that was given the memory, and unuse its end. It fails when
-// the memory is closed.
+// use counts an operation that uses the memory, and unuse the end of one. use returns false, and
+// counts nothing, if the memory is closed.
 func (m *Memory) use() bool {
 	m.users.Add(1)
 	if m.done.Load() {
@@ -130,7 +130,8 @@ func (m *Memory) use() bool {
 
 func (m *Memory) unuse() { m.users.Add(-1) }
 
-// deregister takes the memory away from the domains that did not allocate it.
+// deregister removes the registrations in the domains that did not allocate the memory, and returns
+// the first error.
 func (m *Memory) deregister() error {
 	var first error
 	for i, h := range m.handles {
@@ -151,7 +152,8 @@ func (m *Memory) deregister() error {
 	return first
 }
 
-// free gives the memory back, when nobody accesses it any more.
+// free releases the memory: it frees or unmaps an allocation, and unpins memory of the caller. No
+// peer may access the memory any more.
 func (m *Memory) free() {
 	if m.owner >= 0 {
 		m.ctx.mds[m.owner].md.Deregister(m.handles[m.owner])
@@ -221,7 +223,7 @@ func (m *Memory) PackRkey() ([]byte, error) {
 		}
 		key, err := m.ctx.mds[i].md.AppendKey(nil, h)
 		if errors.Is(err, ucs.ErrUnsupported) {
-			continue // messages serve it
+			continue // accesses are served by messages
 		}
 		if err != nil {
 			return nil, err
@@ -233,7 +235,7 @@ func (m *Memory) PackRkey() ([]byte, error) {
 	return k.Append(nil), nil
 }
 
-// live refuses what needs memory that is still mapped.
+// live returns ucs.ErrInvalidParam if the memory is closed.
 func (m *Memory) live() error {
 	if m.done.Load() {
 		return fmt.Errorf("ucp: the memory is closed: %w", ucs.ErrInvalidParam)
@@ -241,11 +243,11 @@ func (m *Memory) live() error {
 	return nil
 }
 
-// packs reports whether keys of the memory name the domain with an index. One that
-// needs no key is not named: 1.22.0 does not unpack the empty key that 1.13.1
-// packs for tcp. One whose peers map the memory cannot hold them to rights, so it
-// is named only where they have all; elsewhere messages serve them, and are
-// checked. Of memory for some peers no domain is named: whoever has a key is let in.
+// packs reports whether keys of the memory name the domain with index i. A domain that needs no key
+// is not named: C UCX 1.22.0 does not unpack the empty key that 1.13.1 packs for tcp. A domain
+// whose peers map the memory cannot enforce rights, so it is named only if peers have all remote
+// rights; otherwise peers use messages, which are checked. Keys of memory that is limited to some
+// peers name no domain, because a domain admits every holder of a key.
 func (m *Memory) packs(i int) bool {
 	const all = ProtRemoteRead | ProtRemoteWrite
 	flags := m.ctx.mds[i].md.Attr().Flags
@@ -268,10 +270,10 @@ func (m *Memory) covers(ctx *Context, p *payload) bool {
 	return true
 }
 
-// holds reports whether b lies in the memory.
+// holds reports whether b lies within the memory.
 func (m *Memory) holds(b []byte) bool { return within(m.buf, b) }
 
-// within reports whether b lies in mem.
+// within reports whether b lies within mem. An empty b always does.
 func within(mem, b []byte) bool {
 	if len(b) == 0 {
 		return true

@@ -40,7 +40,7 @@ const (
 	ProtAll = ProtLocalRead | ProtLocalWrite | ProtRemoteRead | ProtRemoteWrite
 )
 
-// access translates the rights for memory domains.
+// access translates the rights into those of memory domains.
 func (p MemProt) access() uct.Access {
 	var a uct.Access
 	if p&ProtLocalRead != 0 {
@@ -94,8 +94,8 @@ type MemMapParams struct {
 	Name string // of an allocation, for debugging
 }
 
-// check completes the parameters and says whether they make sense. empty: the
-// result is an empty handle.
+// check sets a Prot of 0 to ProtAll and returns ucs.ErrInvalidParam if the parameters are not valid.
+// empty reports that MemMap must return an empty handle.
 func (p *MemMapParams) check() (empty bool, err error) {
 	bad := func(format string, args ...any) (bool, error) {
 		return false, fmt.Errorf("ucp: memory parameters: %s: %w", fmt.Sprintf(format, args...), ucs.ErrInvalidParam)
@@ -208,7 +208,7 @@ func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
 		return nil, errMissing("Context.Register", c == nil)
 	}
 	if b == nil {
-		b = []byte{} // nothing to register is an empty handle
+		b = []byte{} // a nil b gives an empty handle
 	}
 	return c.MemMap(MemMapParams{Buffer: b, Prot: prot})
 }
@@ -222,8 +222,8 @@ func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
 	return c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate, Prot: prot})
 }
 
-// keyForMessages packs the key that messages out of the memory carry, if it is of
-// a domain whose memory peers can map.
+// keyForMessages packs the key that messages sent from the memory carry, if the domain that
+// allocated the memory lets peers map it.
 func (m *Memory) keyForMessages() {
 	if m.owner < 0 || m.ctx.mds[m.owner].md.Attr().Flags&uct.MDFlagRkeyPtr == 0 || !m.packs(m.owner) {
 		return
@@ -240,8 +240,8 @@ func (m *Memory) keyForMessages() {
 	m.region.MapMD, m.region.Rkey = 1<<m.owner, k.Append(nil)
 }
 
-// addMemory counts a handle that keeps the context open, dropMemory one that is
-// gone.
+// addMemory records a memory handle, which the context cannot be closed before, and dropMemory
+// removes one. addMemory fails if the context is closed.
 func (c *Context) addMemory(m *Memory) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,8 +258,8 @@ func (c *Context) dropMemory(m *Memory) {
 	c.mu.Unlock()
 }
 
-// register makes the memory known to the domains that did not allocate it. One
-// that will not have it is left out: its transports do without.
+// register registers the memory in the domains that did not allocate it. A domain that fails to
+// register the memory is left out: its transports work without a registration.
 func (m *Memory) register() {
 	for i := range m.ctx.mds {
 		md := m.ctx.mds[i].md
@@ -269,7 +269,7 @@ func (m *Memory) register() {
 		}
 		access := m.prot.access()
 		if m.limited {
-			// Access from elsewhere is for each peer, by Allow.
+			// Allow grants remote access to each peer separately.
 			if access &^= uct.AccessRemote; a.Flags&uct.MDFlagNeedMemh == 0 {
 				continue
 			}
@@ -283,7 +283,7 @@ func (m *Memory) register() {
 	}
 }
 
-// allocate gets memory by the first way of UCX_ALLOC_PRIO that works.
+// allocate allocates memory by the first method in UCX_ALLOC_PRIO that succeeds.
 func (m *Memory) allocate(p *MemMapParams) error {
 	var reasons []error
 	for _, way := range m.ctx.settings.AllocPrio.Items {
@@ -304,7 +304,8 @@ func (m *Memory) allocate(p *MemMapParams) error {
 
 var errNotThere = errors.New("no memory domain can allocate")
 
-// allocateFrom gets memory from the memory domains of a component, or of any.
+// allocateFrom allocates memory from a memory domain of the component with that name, or of any
+// component for "*".
 func (m *Memory) allocateFrom(name string, p *MemMapParams) error {
 	err := errNotThere
 	for i := range m.ctx.mds {
@@ -333,8 +334,8 @@ func (m *Memory) allocateFrom(name string, p *MemMapParams) error {
 	return err
 }
 
-// allocateArena gets memory from the kernel. The Go heap is none of the ways: it
-// ends the program when there is not enough.
+// allocateArena allocates memory from the kernel. No method uses the Go heap, because the Go
+// runtime ends the program when the heap cannot grow.
 func (m *Memory) allocateArena(way string, p *MemMapParams) error {
 	o := arena.Options{
 		Address:  p.Address,
@@ -354,7 +355,7 @@ func (m *Memory) allocateArena(way string, p *MemMapParams) error {
 		if o.Fixed {
 			return errors.New("it cannot allocate at a fixed address")
 		}
-		o.Populate = false // as a heap does it
+		o.Populate = false // as in a heap, pages become resident when they are used
 	default:
 		return fmt.Errorf("not an allocation method: %w", ucs.ErrInvalidParam)
 	}
@@ -396,7 +397,8 @@ func (m *Memory) Export() ([]byte, error) {
 	return e.Append(nil), nil
 }
 
-// importFrom makes memory that another process has exported the handle's.
+// importFrom imports memory that another process has exported, and makes it the memory of the
+// handle.
 func (m *Memory) importFrom(e *proto.ExportedMemory) error {
 	if e.Length > maxImport {
 		return fmt.Errorf("ucp: importing %d bytes: %w", e.Length, ucs.ErrInvalidParam)
@@ -426,12 +428,12 @@ func (m *Memory) importFrom(e *proto.ExportedMemory) error {
 	return fmt.Errorf("ucp: importing memory: %w", failed)
 }
 
-// maxImport bounds what a handle may say that its memory has.
+// maxImport is the largest length, in bytes, that an imported handle may claim.
 const maxImport = 1 << (30 + 16*(^uint(0)>>63)) // 2^46, and 2^30 where an int has 32 bits
 
 var errImported = fmt.Errorf("the imported memory differs from the handle: %w", ucs.ErrUnsupported)
 
-// exports reports whether memory can be exported and imported.
+// exports reports whether a memory domain of the context can export and import memory.
 func (c *Context) exports() bool {
 	for i := range c.mds {
 		if _, ok := c.mds[i].md.(uct.Exporter); ok {
@@ -441,7 +443,7 @@ func (c *Context) exports() bool {
 	return false
 }
 
-// noExport says why memory can neither be exported nor imported.
+// noExport returns the error that says why memory can neither be exported nor imported.
 func (c *Context) noExport() error {
 	if c.exports() {
 		return fmt.Errorf("no memory domain that supports it has the memory or its device: %w", ucs.ErrUnsupported)

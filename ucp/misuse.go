@@ -7,11 +7,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Errors of calls that a program gets wrong. They name the call, what was given and what is wanted.
-// They are made aside from the way of a message.
+// Errors of calls that the application makes wrongly. An error names the call, what was given and
+// what is wanted. The functions that make these errors are not inlined into the paths of messages.
 
-// lacks says that the worker's context has not the feature that a call takes, or that the worker is
-// closed.
+// lacks returns the error of a call whose feature the worker's context does not have, or else of a
+// call on a closed worker.
 //
 //go:noinline
 func (w *Worker) lacks(call string, f Features) error {
@@ -21,14 +21,15 @@ func (w *Worker) lacks(call string, f Features) error {
 	return w.closedFor(call)
 }
 
-// closedFor says that the worker is closed.
+// closedFor returns the error of a call on a closed worker.
 //
 //go:noinline
 func (w *Worker) closedFor(call string) error {
 	return fmt.Errorf("ucp: %s on worker %s, which is closed: %w", call, w.name, ucs.ErrInvalidParam)
 }
 
-// wrongKey says why a key does not open the peer's memory for operations of an endpoint.
+// wrongKey returns the error of an operation of an endpoint with a key that is nil, closed or
+// unpacked by another endpoint.
 //
 //go:noinline
 func (ep *Endpoint) wrongKey(call string, k *Rkey) error {
@@ -42,7 +43,8 @@ func (ep *Endpoint) wrongKey(call string, k *Rkey) error {
 	return fmt.Errorf("ucp: %s on endpoint %s with a key %s: %w", call, ep.describe(), why, ucs.ErrInvalidParam)
 }
 
-// wrongEndpoint says what is wrong with the parameters of an endpoint, nil if nothing is.
+// wrongEndpoint returns an error that describes the first flaw in the parameters of an endpoint,
+// nil if there is none.
 func (w *Worker) wrongEndpoint(p *EndpointParams) error {
 	ways := 0
 	for _, given := range []bool{len(p.Address) > 0, p.RemoteAddr.IsValid(), p.ConnRequest != nil} {
@@ -76,7 +78,8 @@ func (w *Worker) wrongEndpoint(p *EndpointParams) error {
 	return fmt.Errorf("ucp: EndpointParams: %s: %w", flaw, ucs.ErrInvalidParam)
 }
 
-// wrongListener says what is wrong with the parameters of a listener, nil if nothing is.
+// wrongListener returns an error that describes the first flaw in the parameters of a listener, nil
+// if there is none.
 func (w *Worker) wrongListener(p *ListenerParams) error {
 	var flaw string
 	switch {
@@ -94,7 +97,8 @@ func (w *Worker) wrongListener(p *ListenerParams) error {
 	return fmt.Errorf("ucp: ListenerParams: %s: %w", flaw, ucs.ErrInvalidParam)
 }
 
-// wrong says what is wrong with the parameters of a context, nil if nothing is.
+// wrong returns an error that describes the first flaw in the parameters of a context, nil if there
+// is none.
 func (p *ContextParams) wrong() error {
 	var flaw string
 	switch {
@@ -110,14 +114,16 @@ func (p *ContextParams) wrong() error {
 	return fmt.Errorf("ucp: ContextParams: %s: %w", flaw, ucs.ErrInvalidParam)
 }
 
-// errNoRequest is said of a nil request, which stands for an operation that is done.
+// errNoRequest is the error of a call with a nil request, which stands for an operation that is
+// done.
 var errNoRequest = fmt.Errorf("ucp: the request is nil, so its operation was done in the call: %w", ucs.ErrInvalidParam)
 
-// errSignalClosed is said of a Signal that nobody can hear.
+// errSignalClosed is the error of Signal on a closed worker, which no waiter can receive.
 var errSignalClosed = fmt.Errorf("ucp: Signal on a worker that is closed: %w", ucs.ErrInvalidParam)
 
-// Calls of handles that were not made by this package give an error. A look at the pointer
-// takes the place of the one that the processor would do, so it costs nothing on short paths.
+// A call on a handle that this package has not made, nil or a zero value, returns an error. The
+// check of the pointer replaces the one that the processor would do, so it costs nothing on short
+// paths.
 
 func (ep *Endpoint) missing() bool   { return ep == nil || ep.w == nil }
 func (w *Worker) missing() bool      { return w == nil || w.ctx == nil }
@@ -130,7 +136,7 @@ func (q *AMQueue) missing() bool     { return q == nil || q.w == nil }
 func (m *AMMessage) missing() bool   { return m == nil || m.w == nil }
 func (d *TagMessage) missing() bool  { return d == nil || d.w == nil }
 
-// errMissing is the error of a call of a handle that is nil, or a zero value.
+// errMissing returns the error of a call on a handle that is nil, or else a zero value.
 //
 //go:noinline
 func errMissing(call string, isNil bool) error {
@@ -140,18 +146,17 @@ func errMissing(call string, isNil bool) error {
 	return fmt.Errorf("ucp: %s called on a zero value that the package has not made: %w", call, ucs.ErrInvalidParam)
 }
 
-// refused counts what was refused to a peer, and reports whether that is worth a line
-// of the log.
+// refused counts a refused request of a peer, and reports whether the refusal should be logged.
 func (w *Worker) refused(from *source, why ledger.Reason) bool {
 	w.stats.Refused++
 	return from.account().ledger.Refuse(why)
 }
 
-// noCopy marks what is handed out as a pointer and must not be copied: others know it by
-// where it is. The copylocks check of go vet, which go test runs too, finds copies of what
-// has such a field. It takes no room as long as it is not the last one.
+// noCopy marks a struct that is returned as a pointer and must not be copied, because other structs
+// refer to it by its address. The copylocks check of go vet, which go test also runs, reports
+// copies of a struct with such a field. The field takes no memory unless it is the last one.
 type noCopy struct{}
 
-// Lock and Unlock are what the check looks for.
+// Lock and Unlock are the methods by which the copylocks check recognizes noCopy.
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}

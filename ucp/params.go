@@ -29,7 +29,7 @@ const (
 	// OpMultiSend states that many operations will be in flight.
 	OpMultiSend OpFlags = 1 << 19
 
-	// opFlagsAll are those that there are.
+	// opFlagsAll is the set of all operation flags.
 	opFlagsAll = OpNoImmediate | OpFastComplete | OpForceImmediate | OpMultiSend
 )
 
@@ -107,7 +107,7 @@ type CloseFlags uint32
 // with ucs.ErrCanceled. It needs ErrModePeer.
 const CloseForce CloseFlags = 1 << 0
 
-// flags are those of parameters that may be nil.
+// flags returns the flags of p, 0 if p is nil.
 func (p *RequestParams) flags() OpFlags {
 	if p == nil {
 		return 0
@@ -118,7 +118,7 @@ func (p *RequestParams) flags() OpFlags {
 // noParams stands for a nil *RequestParams.
 var noParams RequestParams
 
-// sendMode translates the flags of an operation for the tables.
+// sendMode translates the flags of an operation for the decision tables.
 func sendMode(attr OpFlags) proto.SendMode {
 	var m proto.SendMode
 	if attr&OpFastComplete != 0 {
@@ -130,11 +130,11 @@ func sendMode(attr OpFlags) proto.SendMode {
 	return m
 }
 
-// All operations share one struct of parameters. What belongs to a call is in its
-// rule; anything else is refused, not ignored: a callback that would
-// never run, or a buffer that nothing would read, is a mistake of the caller.
+// All operations share one struct of parameters. The callRule of a call lists the parameters that
+// the call takes. Any other parameter is refused, not ignored: a callback that would never run, or
+// a buffer that would never be read, is a mistake of the caller.
 
-// params is a set of parameters: which of RequestParams are not zero.
+// params is the set of the fields of RequestParams that are not zero.
 type params uint16
 
 const (
@@ -157,17 +157,17 @@ const (
 var paramNames = [...]string{"Buffer", "OnSend", "OnTagRecv", "TagInfo", "MemoryType", "Memory", "ReplyBuffer", "CloseFlags",
 	"OnStreamRecv", "StreamFlags", "AMFlags", "OnAMRecv", "RecvLength"}
 
-// callRule says what belongs to a call. UserData and Request belong to all.
+// callRule lists the flags and parameters that a call takes. Every call takes UserData and Request.
 type callRule struct {
 	name  string
 	flags OpFlags
 	takes params
 }
 
-// accessFlags are the flags that fit any operation but sends.
+// accessFlags are the flags that every operation except a send may take.
 const accessFlags = OpNoImmediate | OpForceImmediate | OpMultiSend
 
-// given are the parameters that a caller has set.
+// given returns the parameters that the caller has set.
 func (p *RequestParams) given() (set params) {
 	if p.Buffer.set {
 		set |= paramBuffer
@@ -211,8 +211,9 @@ func (p *RequestParams) given() (set params) {
 	return set
 }
 
-// check refuses parameters that do not belong to the call, contradict each other
-// or are unknown. buf is the call's own buffer.
+// check returns ucs.ErrInvalidParam for parameters that the call does not take, that contradict each
+// other or that are unknown, and ucs.ErrUnsupported for memory other than host memory. buf is the
+// buffer argument of the call.
 func (c *callRule) check(buf []byte, p *RequestParams) error {
 	if p == nil {
 		return nil
@@ -250,8 +251,7 @@ func (c *callRule) refuse(what string) error {
 	return fmt.Errorf("ucp: %s does not take %s: %w", c.name, what, ucs.ErrInvalidParam)
 }
 
-// checkMemory refuses registered memory that does not hold the buffer given with
-// it.
+// checkMemory returns ucs.ErrInvalidParam if p.Memory is given and does not contain the buffer.
 func (p *RequestParams) checkMemory(ctx *Context, data *payload) error {
 	if p == nil || p.Memory == nil || p.Memory.covers(ctx, data) {
 		return nil
@@ -259,8 +259,8 @@ func (p *RequestParams) checkMemory(ctx *Context, data *payload) error {
 	return fmt.Errorf("ucp: the buffer is not inside RequestParams.Memory: %w", ucs.ErrInvalidParam)
 }
 
-// plainSend reports whether p asks for nothing that the short path of a send, put
-// or get cannot do, and has nothing that these refuse.
+// plainSend reports whether the short path of a send, put or get supports all parameters in p, and
+// the call refuses none of them.
 func (p *RequestParams) plainSend() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
 		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 && !p.special()
@@ -272,16 +272,16 @@ func (p *RequestParams) plainRecv() bool {
 		p.OnSend == nil && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 && !p.special()
 }
 
-// plainFetch is plainSend for atomic operations that have a reply buffer.
+// plainFetch is plainSend for atomic operations with a reply buffer.
 func (p *RequestParams) plainFetch() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
 		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.CloseFlags == 0 && !p.special()
 }
 
-// plainAtomic is plainFetch for parameters that were checked.
+// plainAtomic is plainFetch for parameters that callRule.check has accepted.
 func (p *RequestParams) plainAtomic() bool { return p.Flags&^OpMultiSend == 0 && p.Request == nil }
 
-// special reports whether p has something that only streams or active messages have.
+// special reports whether p has a parameter that only streams or active messages take.
 func (p *RequestParams) special() bool {
 	return p.AMFlags != 0 || p.OnAMRecv != nil || p.RecvLength != nil || p.OnStreamRecv != nil || p.StreamFlags != 0
 }

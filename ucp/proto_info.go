@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// printTables prints decision tables to the log and writes them to files, as UCX_PROTO_INFO and
-// UCX_PROTO_INFO_DIR say.
+// printTables prints the decision tables that UCX_PROTO_INFO selects to the log, and writes them to
+// files if UCX_PROTO_INFO_DIR is set.
 func (w *Worker) printTables(c *epConfig, tables []proto.TableInfo) {
 	set := &w.ctx.settings
 	owner := w.tableOwner(c)
@@ -36,7 +36,7 @@ func (w *Worker) printTables(c *epConfig, tables []proto.TableInfo) {
 	}
 }
 
-// tableOwner names an endpoint configuration in the titles of its tables.
+// tableOwner returns the name of an endpoint configuration in the titles of its tables.
 func (w *Worker) tableOwner(c *epConfig) string { return w.name + " " + c.costs.AM.Name }
 
 // writeTable writes a table with its estimates and reasons into a file of its own.
@@ -48,7 +48,8 @@ func writeTable(dir, owner string, t *proto.TableInfo) error {
 	return os.WriteFile(filepath.Join(dir, name), []byte(t.String()), 0o640)
 }
 
-// plainName replaces what a file's name should not have.
+// plainName removes *, ( and ) from s, and replaces other characters that a file name should not
+// have by _.
 func plainName(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -74,7 +75,7 @@ type usedTable struct {
 	counts []uint64 // by range
 }
 
-// newUsage returns the counters of a worker, nil if nobody wants them.
+// newUsage returns the counters of a worker, nil unless UCX_PROTO_INFO=used.
 func newUsage(s *settings) *usage {
 	if s.ProtoInfo.mode != protoInfoUsed {
 		return nil
@@ -82,7 +83,8 @@ func newUsage(s *settings) *usage {
 	return &usage{byKey: make(map[any]*usedTable)}
 }
 
-// count counts a choice for n bytes. key identifies the table, explain describes it.
+// count counts the use of a table for n bytes. key identifies the table, and explain describes the
+// table at its first use.
 func (u *usage) count(w *Worker, c *epConfig, key any, n int, explain func() proto.TableInfo) {
 	t := u.byKey[key]
 	if t == nil {
@@ -129,7 +131,7 @@ func (ls *laneSelection) countAccess(r *Request, t *proto.RMATables, table *prot
 	}
 }
 
-// countAtomic counts an atomic operation.
+// countAtomic counts the choice of a protocol for an atomic operation on size bytes, 4 or 8.
 func (ls *laneSelection) countAtomic(r *Request, t *proto.RMATables, size int) {
 	if u := r.w.usage; u != nil {
 		type atomics struct {
@@ -145,7 +147,8 @@ func (ls *laneSelection) countAtomic(r *Request, t *proto.RMATables, size int) {
 	}
 }
 
-// countAsk counts the answer to an offer of n bytes.
+// countAsk counts the choice of a protocol by which the receiver answers a rendezvous offer of n
+// bytes.
 func (ls *laneSelection) countAsk(r *Request, class proto.DataClass, offer proto.Offer, n int) {
 	if u := r.w.usage; u != nil {
 		t := r.ep.cfg.rndv
@@ -153,7 +156,8 @@ func (ls *laneSelection) countAsk(r *Request, class proto.DataClass, offer proto
 	}
 }
 
-// countAnswer counts the delivery of n bytes that were asked for.
+// countAnswer counts the choice of a protocol by which the sender delivers n bytes that the
+// receiver of a rendezvous has requested.
 func (ls *laneSelection) countAnswer(r *Request, class proto.DataClass, address bool, n int) {
 	if u := r.w.usage; u != nil {
 		t := r.ep.cfg.rndv
@@ -164,7 +168,7 @@ func (ls *laneSelection) countAnswer(r *Request, class proto.DataClass, address 
 // protoInfo is the value of UCX_PROTO_INFO: which decision tables are printed to the log.
 type protoInfo struct {
 	mode    protoInfoMode
-	pattern string // in small letters, of protoInfoPattern
+	pattern string // the pattern of protoInfoPattern, in lower case
 }
 
 type protoInfoMode uint8
@@ -172,9 +176,9 @@ type protoInfoMode uint8
 const (
 	protoInfoOff     protoInfoMode = iota
 	protoInfoAll                   // each table when it is made
-	protoInfoAuto                  // the same where the log shows level debug
-	protoInfoUsed                  // those that were used, when the worker is closed
-	protoInfoPattern               // those whose title fits a pattern, when they are made
+	protoInfoAuto                  // as protoInfoAll if the log prints level debug
+	protoInfoUsed                  // the tables that were used, when the worker is closed
+	protoInfoPattern               // each table whose title matches a pattern, when it is made
 )
 
 // ParseConfig implements config.Value.
@@ -219,7 +223,7 @@ func (protoInfo) ConfigSyntax() string {
 	return `y, n, "auto", "used", or a pattern with *, ? and [a-z]`
 }
 
-// prints reports whether tables are printed when they are made, if their titles fit.
+// prints reports whether a table is printed when it is made, provided that fits accepts its title.
 func (v protoInfo) prints(to *log.Logger) bool {
 	switch v.mode {
 	case protoInfoAll, protoInfoPattern:
@@ -230,7 +234,7 @@ func (v protoInfo) prints(to *log.Logger) bool {
 	return false
 }
 
-// fits reports whether a table of that title is among those that are printed.
+// fits reports whether the pattern, if there is one, matches the title of a table.
 func (v protoInfo) fits(title string) bool {
 	return v.mode != protoInfoPattern || globAny(v.pattern, strings.ToLower(title))
 }

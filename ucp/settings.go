@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// settings are the variables of the protocol layer (src/ucp/core/ucp_context.c,
-// ucp_global_config_table and ucp_context_config_table).
+// settings holds the values of the UCX_* variables of the protocol layer
+// (src/ucp/core/ucp_context.c, ucp_global_config_table and ucp_context_config_table).
 type settings struct {
 	TLS         config.Transports `ucx:"TLS" default:"all" doc:"Transports to use, separated by commas; ^ before the list means all others. Groups: all, sm or shm (shared memory), mm, ib, rc, ud, dc; a backslash before a name takes it literally."`
 	NetDevices  config.List       `ucx:"NET_DEVICES" default:"all" doc:"Network devices to use."`
@@ -131,8 +131,8 @@ func (c *Config) WriteInfo(w io.Writer, title string, flags config.PrintFlags) e
 	return c.set.Write(w, title, flags)
 }
 
-// rndvThresh is a rendezvous threshold, one for peers on this host and one for
-// others: "64k", "intra:64k,inter:auto" or "auto,intra:64k".
+// rndvThresh is the value of UCX_RNDV_THRESH: a rendezvous threshold for peers on this host and one
+// for other peers. Examples: "64k", "intra:64k,inter:auto", "auto,intra:64k".
 type rndvThresh struct {
 	Intra, Inter config.Bytes
 }
@@ -157,7 +157,7 @@ func (t rndvThresh) ConfigSyntax() string {
 	return config.KeyedSyntax(reachKeys, t.Intra.ConfigSyntax())
 }
 
-// rndvScheme says how rendezvous data travels.
+// rndvScheme is the value of UCX_RNDV_SCHEME: how the data of a rendezvous is transferred.
 type rndvScheme uint8
 
 const (
@@ -170,8 +170,8 @@ const (
 
 var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy", "rkey_ptr"}
 
-// ParseConfig implements config.Value. The schemes of C UCX that have no
-// counterpart here (pipelines) are refused.
+// ParseConfig implements config.Value. The pipeline schemes of C UCX, which this library does not
+// have, give ucs.ErrUnsupported.
 func (v *rndvScheme) ParseConfig(s string) error {
 	switch strings.ToLower(strings.TrimSpace(s)) {
 	case "auto":
@@ -215,8 +215,8 @@ func (addressVersion) ConfigSyntax() string { return config.EnumSyntax(addressVe
 // fenceMode is the value of UCX_FENCE_MODE.
 type fenceMode uint8
 
-// The fences of C's modes weak, auto and ep_based are one here, which looks at the
-// endpoint's connections each time.
+// Modes of fences. C UCX has different fences for the modes weak, auto and ep_based. In this
+// library the three modes have the same fence, which checks the endpoint's connections each time.
 const (
 	fenceWeak fenceMode = iota
 	fenceStrong
@@ -255,7 +255,7 @@ func (v atomicMode) String() string { return atomicModeNames[v] }
 // ConfigSyntax describes the values for error messages and listings.
 func (atomicMode) ConfigSyntax() string { return config.EnumSyntax(atomicModeNames) }
 
-// parseMode sets v to the place of s among names.
+// parseMode sets v to the index of s in names.
 func parseMode[T ~uint8](v *T, s string, names []string) error {
 	k, err := config.ParseEnum(strings.TrimSpace(s), names)
 	if err != nil {
@@ -287,8 +287,8 @@ func (v saDataVersion) String() string { return fmt.Sprintf("v%d", v+1) }
 // ConfigSyntax describes the values for error messages and listings.
 func (saDataVersion) ConfigSyntax() string { return "v1 or v2" }
 
-// backlog is UCX_LISTENER_BACKLOG for a connection manager, which takes 0 for as many as the
-// system allows.
+// backlog returns the value of UCX_LISTENER_BACKLOG for a connection manager: at least 1, or 0 for
+// the limit of the system.
 func (s *settings) backlog() int {
 	if s.Backlog.IsAuto() {
 		return 0
@@ -296,11 +296,11 @@ func (s *settings) backlog() int {
 	return max(s.Backlog.Int(0), 1)
 }
 
-// connManagers lists the components that connect by socket address, in the order of
-// UCX_SOCKADDR_TLS_PRIORITY.
+// connManagers returns the components that connect by socket address, in the order of
+// UCX_SOCKADDR_TLS_PRIORITY, or nil if RequireTLS is set.
 func (c *Context) connManagers() (list []uct.ConnManagerComponent) {
 	if c.params.RequireTLS {
-		return nil // what they carry is not encrypted
+		return nil // connection managers do not encrypt
 	}
 	has := uct.ConnManagers()
 	for _, name := range c.settings.SockaddrTLS.Items {
@@ -315,8 +315,7 @@ func (c *Context) connManagers() (list []uct.ConnManagerComponent) {
 	return list
 }
 
-// protoList is the value of UCX_PROTOS: a list of protocols by name, whose items are
-// patterns.
+// protoList is the value of UCX_PROTOS: a list of patterns that match the names of protocols.
 type protoList config.List
 
 // ParseConfig implements config.Value.
@@ -340,7 +339,8 @@ func (l protoList) String() string { return config.List(l).String() }
 // ConfigSyntax describes the values for error messages and listings.
 func (l protoList) ConfigSyntax() string { return config.List(l).ConfigSyntax() }
 
-// allow returns what the cost model asks about each protocol, nil if all are allowed.
+// allow returns a function by which the cost model checks whether a protocol is allowed, nil if all
+// protocols are.
 func (l *protoList) allow() func(proto.Protocol) bool {
 	if l.Mode == config.ListAll {
 		return nil
@@ -351,7 +351,8 @@ func (l *protoList) allow() func(proto.Protocol) bool {
 	}
 }
 
-// globAny matches a pattern in which * stands for slashes as well.
+// globAny reports whether name matches a pattern as in path.Match, except that * also matches
+// slashes.
 func globAny(pattern, name string) bool {
 	plain := strings.NewReplacer("/", "\x00")
 	ok, _ := path.Match(plain.Replace(pattern), plain.Replace(name))
@@ -400,7 +401,7 @@ func (v waitSetting) String() string { return WaitPolicy(v).String() }
 // ConfigSyntax describes the values for error messages and listings.
 func (waitSetting) ConfigSyntax() string { return config.EnumSyntax(waitNames[:]) }
 
-// printTables prints what write writes to the log, as UCX_PRINT_TRANSPORT_TABLES says.
+// printTables prints the output of write to the log if UCX_PRINT_TRANSPORT_TABLES permits.
 func (c *Context) printTables(write func(io.Writer) error) {
 	switch c.settings.PrintTables {
 	case config.OnOffAutomatic:
@@ -411,14 +412,15 @@ func (c *Context) printTables(write func(io.Writer) error) {
 		return
 	}
 	var b strings.Builder
-	_ = write(&b) // a builder takes it all
+	_ = write(&b) // writing to a strings.Builder never fails
 	for line := range strings.Lines(b.String()) {
 		c.log.Print(strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// limited returns what an interface can do of what the settings allow: a itself where they
-// allow all of it.
+// limited returns the attributes of an interface, restricted to what the settings allow: sizes of
+// puts and gets without copying, and atomic operations. It returns a itself if the settings
+// restrict nothing.
 func (s *settings) limited(a *uct.IfaceAttr) *uct.IfaceAttr {
 	l := *a
 	seg := max(s.ZcopySeg.Int(math.MaxInt), 1)
@@ -446,13 +448,13 @@ const (
 	PeerRelease122                    // 1.16 and later
 )
 
-// The ranges are those of transports.
+// The constants equal those of uct.PeerRelease.
 var _ = [1]struct{}{}[PeerRelease122-PeerRelease(uct.PeerRelease122)]
 
-// peerReleases names the values of the setting, by PeerRelease.
+// peerReleases are the values of UCX_PEER_RELEASE, by PeerRelease.
 var peerReleases = []string{PeerReleaseAny: "auto", PeerRelease113: "1.13", PeerRelease122: "1.22"}
 
-// peerRelease is a PeerRelease as a setting.
+// peerRelease is the value of UCX_PEER_RELEASE.
 type peerRelease PeerRelease
 
 // ParseConfig implements config.Value.
@@ -468,7 +470,8 @@ func (r peerRelease) String() string { return peerReleases[r] }
 // ConfigSyntax implements config.Syntaxer.
 func (peerRelease) ConfigSyntax() string { return config.EnumSyntax(peerReleases) }
 
-// peerRelease is that of the settings if they have one, or the program's.
+// peerRelease returns the value of UCX_PEER_RELEASE, or ContextParams.PeerRelease if the setting is
+// auto.
 func (c *Context) peerRelease() PeerRelease {
 	if r := PeerRelease(c.settings.PeerRelease); r != PeerReleaseAny {
 		return r

@@ -1,8 +1,8 @@
 package ucp
 
-// The transports that are part of every program that uses ucp. The files of this name
-// are the only place in the package that knows theirs.
+// The transports that every program with package ucp contains. Only the files transports*.go of this
+// package import transports.
 import _ "github.com/ucx-go/ucx/uct/self"
 
-// encrypting is the transport that there is only for who gives a configuration.
+// encrypting is the name of the transport that exists only with ContextParams.TLS.
 const encrypting = "tls"

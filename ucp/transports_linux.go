@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/tcp"
 )
 
-// absent are the transports that this system does not have, and why.
+// absent lists the transports that this system does not have, with the reasons.
 var absent []skippedResource
 
-// encrypted makes the component of encrypting.
+// encrypted returns the component of the transport encrypting, with a TLS configuration.
 func encrypted(cfg *tls.Config) (uct.Component, error) { return tcp.TLS(cfg) }

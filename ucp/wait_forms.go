@@ -4,11 +4,11 @@ import (
 	"context"
 )
 
-// The operations for people: each starts one and waits for it, progressing the
-// worker meanwhile. Where waiting is refused (inside a callback, or, unless the worker
-// is in ThreadModeMulti, while another goroutine waits on it) nothing is started. What
-// the end of ctx means for each is in the package comment. In the steady state they
-// allocate nothing, and what is done in the call costs no wait.
+// Blocking forms of the operations. Each starts an operation, and progresses the worker until the
+// operation is done. If waiting is refused (inside a callback, or, unless the worker is in
+// ThreadModeMulti, while another goroutine waits on the worker), no operation is started. The
+// package comment says what the end of ctx means for each form. In the steady state the forms
+// allocate nothing, and an operation that is done in the call does not wait.
 
 // TagSendWait sends buf as TagSend does and waits until buf may be reused. If ctx ends
 // before any of the message has been sent, it is not sent, and the error matches
@@ -74,7 +74,7 @@ func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, err
 	return c.waitRecv(ctx)
 }
 
-// waitRecv is wait for receives, which may be over in the call.
+// waitRecv is wait for receives. It also returns the info of a receive that is done in the call.
 func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
 	c.use, c.p = memoryWritten, &c.params
 	c.p.TagInfo = &c.info
@@ -136,7 +136,7 @@ func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte,
 	c.use, c.p = memoryOwn, &c.params
 	c.p.ReplyBuffer = reply
 	if n := len(reply); n > 0 && n <= len(c.reply) {
-		c.p.ReplyBuffer = c.reply[:copy(c.reply[:], reply)] // of compare-swap it says something
+		c.p.ReplyBuffer = c.reply[:copy(c.reply[:], reply)] // copied in, because compare-and-swap reads it
 	}
 	lost, err := c.await(ctx)
 	if lost {
@@ -170,7 +170,7 @@ func (w *Worker) FlushWait(ctx context.Context) error {
 	return c.wait(ctx)
 }
 
-// endWith waits for a flush of some kind.
+// endWith calls start for the endpoint and waits for the end of the operation.
 func (ee *endpointEnds) endWith(ep *Endpoint, ctx context.Context, start func(*call) (*Request, error)) error {
 	c, err := ep.w.waitingCall(start)
 	if err != nil {

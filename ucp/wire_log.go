@@ -11,8 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// logged returns a handler that logs each message before h has it, and h itself where level data
-// is not printed when the worker is made: then messages cost nothing more.
+// logged returns a handler that logs each message at level data and then calls h. If the log does
+// not print that level when the worker is made, logged returns h itself, so that messages cost
+// nothing more.
 func (i *iface) logged(id proto.AMID, h uct.AMHandler) uct.AMHandler {
 	w := i.w
 	if !w.ctx.log.Enabled(log.LevelData) {

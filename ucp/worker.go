@@ -88,7 +88,7 @@ type WorkerParams struct {
 	Name string
 }
 
-// maxThreadMode is the most a worker can be asked for.
+// maxThreadMode is the highest thread mode that NewWorker accepts.
 const maxThreadMode = ucs.ThreadModeMulti
 
 // WorkerAttr describes a worker.
@@ -113,12 +113,12 @@ type WorkerAttr struct {
 type Worker struct {
 	_ noCopy
 
-	// What most calls look at, together: no other field may come between.
+	// The fields that most calls read stand together: insert no other field between them.
 	owner         ownership
-	reclaimWanted atomic.Bool // by another worker, to give something back
+	reclaimWanted atomic.Bool // another worker has asked this worker to reclaim what it holds
 	pool          requestPool
-	copying       requestList // what the CPU copies for, a piece a round
-	dispatched    requestList // finished in their dispatch, to be ended
+	copying       requestList // requests whose data the CPU copies, one piece in each round of progress
+	dispatched    requestList // requests that finished during their dispatch and are still to be completed
 
 	ctx    *Context
 	params WorkerParams
@@ -129,12 +129,12 @@ type Worker struct {
 	ifaces []*iface
 	mds    []uct.MemoryDomain // by index in the context
 
-	unopened []skippedResource // resources of the context that gave no interface
+	unopened []skippedResource // resources of the context whose interface could not be opened
 
-	families []family // that the context was made for
+	families []family // those that the features of the context turn on
 
 	pieceSize int
-	buffers   bufpool.Pool // for messages that nobody has received
+	buffers   bufpool.Pool // for messages without a posted receive
 	endpoints idtable.Table[Endpoint]
 
 	own       ownAddress
@@ -148,23 +148,23 @@ type Worker struct {
 	rights    memoryRights
 	wake      wakeup
 
-	usage       *usage      // of the decision tables, nil if nobody wants it
-	background  *background // progresses the worker while nobody else does
+	usage       *usage      // counters of the decision tables, nil unless UCX_PROTO_INFO=used
+	background  *background // progresses the worker while no other goroutine does
 	keep        keepalive
 	stats       Stats
-	dispatching *Request // is being tried again by its lane
+	dispatching *Request // the request that its lane is trying again
 
-	shuttingDown    int // calls of Shutdown under way: peers open no endpoints
+	shuttingDown    int // running calls of Shutdown; while there are any, peers open no endpoints
 	closed          bool
-	backoff         backoff.Backoff     // of blocking calls
-	detachedCalls   atomic.Int32        // delegated calls under way whose end nobody is told of
-	lostErrors      map[*Endpoint]error // of those, for the next flush
-	endpointWaiters []*call             // that wait for the last endpoint to be gone
+	backoff         backoff.Backoff     // for blocking calls
+	detachedCalls   atomic.Int32        // delegated calls in flight whose caller does not wait for the result
+	lostErrors      map[*Endpoint]error // first errors of detached calls, reported by the next flush
+	endpointWaiters []*call             // calls that wait until the last endpoint is gone
 
-	workerState // the last, as it is large
+	workerState // last, because it is large
 }
 
-// setUp tells the parts of a worker which one they belong to.
+// setUp sets the pointer to the worker in each of its parts.
 func (w *Worker) setUp() {
 	for _, part := range []**Worker{
 		&w.owner.w, &w.pool.w, &w.own.w, &w.selection.w, &w.wireups.w, &w.ends.w, &w.conns.w, &w.peers.w, &w.admission.w,
@@ -183,8 +183,8 @@ type iface struct {
 	attr  *uct.IfaceAttr
 	id    proto.TransportID
 
-	published []byte // address of the interface in the worker's
-	withdrawn bool   // it is not in that, as the interface has failed
+	published []byte // address of the interface, as the worker's address contains it
+	withdrawn bool   // the worker's address omits the interface, because the interface has failed
 }
 
 // workerSeq numbers workers without a name.
@@ -257,7 +257,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	w.owner.acquire()
 	w.pool.spare = w.pool.getRequest()
 	w.accounts.joinSiblings()
-	if w.owner.panicked != nil { // in the hook for requests: nobody would close the worker
+	if w.owner.panicked != nil { // in the RequestInit hook: the caller gets no worker to close
 		w.close()
 	}
 	w.background.start(w.round)
@@ -265,8 +265,8 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	return w, nil
 }
 
-// newWorkerUUID returns a random id that is not zero: peers tell workers apart
-// by it, and order them.
+// newWorkerUUID returns a random id that is not zero. Peers distinguish and order workers by this
+// id.
 func newWorkerUUID() uint64 {
 	for {
 		u := uuid.New()
@@ -280,7 +280,8 @@ func newWorkerUUID() uint64 {
 	}
 }
 
-// open opens the event set and every interface, and packs the address.
+// open opens the event set and the interfaces, and packs the address. A resource whose interface
+// cannot be opened is skipped with a warning; open fails if none can be opened.
 func (w *Worker) open() error {
 	uw, err := uct.NewWorker()
 	if err != nil {
@@ -351,17 +352,17 @@ func (w *Worker) openIface(index int) error {
 	return w.setHandlers(i)
 }
 
-// canSleep reports whether a worker may sleep with such an interface open. What
-// only progress can bring about keeps the worker awake by itself; messages from
-// elsewhere must wake it.
+// canSleep reports whether a worker may sleep while an interface with attributes a is open. An
+// interface that receives messages from other workers must signal them by a descriptor. Events that
+// only progress can cause keep the worker awake by themselves.
 func canSleep(a *uct.IfaceAttr) bool {
 	return a.Resource.Type == uct.DeviceSelf || a.Events&uct.EventFD != 0 || a.Flags&messageFlags == 0
 }
 
-// messageFlags are those of interfaces that bring messages.
+// messageFlags are the flags of interfaces that receive active messages.
 const messageFlags = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
 
-// setHandlers connects the active messages of the families.
+// setHandlers sets the active message handlers of the worker's families on an interface.
 func (w *Worker) setHandlers(i *iface) error {
 	for _, f := range w.families {
 		for _, h := range f.handlers(w) {
@@ -384,14 +385,14 @@ func (w *Worker) Attr() WorkerAttr {
 // Progress advances communication without waiting and returns the number of events handled.
 // It runs callbacks. Called from a callback, or on a closed worker, it does nothing. In
 // ThreadModeMulti it does nothing while another goroutine owns the worker. Otherwise it
-// also carries out operations that other goroutines have left, runs their callbacks, and
+// also carries out operations that other goroutines have delegated, runs their callbacks, and
 // counts them as one event if any of them has ended.
 func (w *Worker) Progress() int {
 	if !w.owner.outermost() {
 		return w.occupied()
 	}
 	w.owner.gate = gateInside
-	n := w.uctw.Progress() // round, without another call
+	n := w.uctw.Progress() // the body of round, to save a call
 	if w.unfinished() {
 		n += w.finishRound(n)
 	}
@@ -399,7 +400,10 @@ func (w *Worker) Progress() int {
 	return n
 }
 
-// occupied is Progress where it does nothing, or where it takes a turn first.
+// occupied is Progress of a worker that the caller cannot own by outermost alone: in
+// ThreadModeMulti it acquires the worker first. Otherwise the worker is closed, inside a callback
+// or misused: occupied handles no event, and panics if the call is misuse or if a caught panic is
+// to be raised.
 //
 //go:noinline
 func (w *Worker) occupied() int {
@@ -411,8 +415,8 @@ func (w *Worker) occupied() int {
 	return 0 // closed, or inside a callback
 }
 
-// progressShared is Progress in thread mode multi. Where another goroutine has the
-// worker that one progresses it, or its call will soon be over.
+// progressShared is Progress in ThreadModeMulti. It does nothing while another goroutine owns the
+// worker: that goroutine progresses the worker, or will soon release it.
 func (w *Worker) progressShared() int {
 	if !w.owner.acquireSharedFast() && !w.owner.tryAcquireShared() {
 		return 0
@@ -423,14 +427,14 @@ func (w *Worker) progressShared() int {
 			w.owner.engine.News()
 		}
 		if w.owner.engine.Tell() && n == 0 {
-			n = 1 // a call that was left to this one has ended something
+			n = 1 // a delegated call has ended
 		}
 	}
 	w.owner.releaseShared()
 	return n
 }
 
-// round is a round of progress.
+// round runs one round of progress and returns the number of events handled.
 func (w *Worker) round() int {
 	n := w.uctw.Progress() // [round]
 	if w.unfinished() {
@@ -439,12 +443,13 @@ func (w *Worker) round() int {
 	return n
 }
 
-// unfinished reports whether there is something to do at the end of a round.
+// unfinished reports whether finishRound has work at the end of a round.
 func (w *Worker) unfinished() bool {
 	return w.reclaimWanted.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.departed != nil || w.stream.look
 }
 
-// finishRound does that; arrived is how much has happened in the round.
+// finishRound does the work that unfinished reports and returns the number of events handled.
+// arrived is the number of events that the transports handled in the round.
 func (w *Worker) finishRound(arrived int) (n int) {
 	if w.reclaimWanted.Load() {
 		w.accounts.reclaimAsked()
@@ -505,7 +510,8 @@ func (w *Worker) Close() error {
 	return err
 }
 
-// closeShared is Close in thread mode multi.
+// closeShared is Close in ThreadModeMulti. Outside callbacks it also waits for the background
+// goroutine to end.
 func (w *Worker) closeShared() error {
 	err := w.owner.acquireChecked()
 	if err != nil {
@@ -526,7 +532,7 @@ func (w *Worker) closeShared() error {
 	return err
 }
 
-// close is Close where the worker may be closed.
+// close is Close without checks. The caller owns the worker.
 func (w *Worker) close() error {
 	w.owner.gate |= gateClosed
 	w.closed = true // [close]
@@ -570,11 +576,12 @@ func (w *Worker) close() error {
 	return first
 }
 
-// checkReach refuses a worker that no peer could connect to, for the reason why the first of its
-// resources could not be opened. Lanes that are connected pairwise, those of rc_verbs, are agreed on
-// over a transport that needs no connection, which may serve nothing else; at the limit of locked
-// memory either may open without the other. Where nothing failed, the settings ask for that, and the
-// worker may still be reached by socket address.
+// checkReach fails if no peer could connect to the worker. Its error wraps first, the error of the
+// first resource that could not be opened. Lanes that are connected pairwise, those of rc_verbs,
+// are set up over an auxiliary transport that needs no connection and may serve nothing else. At
+// the limit of locked memory either of the two transports may open without the other. If no other
+// transport failed to open, the settings ask for this selection: checkReach accepts it, because
+// peers may still reach the worker by socket address.
 func (w *Worker) checkReach(first error) error {
 	pairwise, auxiliary := "", ""
 	for _, i := range w.ifaces {
@@ -588,7 +595,7 @@ func (w *Worker) checkReach(first error) error {
 			pairwise = i.attr.Resource.Transport
 		}
 	}
-	has := pairwise + auxiliary // of one kind, or there are both
+	has := pairwise + auxiliary // the transport of one kind, unless both kinds are open
 	lacks := slices.ContainsFunc(w.unopened, func(s skippedResource) bool { return !strings.HasPrefix(s.name, has+"/") })
 	if has == "" || pairwise != "" && auxiliary != "" || !lacks {
 		return nil
