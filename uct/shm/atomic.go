@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// word is remote for the operand of an atomic operation. Keys are those of whole
-// pages, so an aligned address there is one here.
+// word is the function remote for the operand of an atomic operation. Keys open whole pages, so
+// an address that is aligned in the peer is aligned in this process.
 func (e *endpoint) word(key *uct.Rkey, raddr uint64, size int) (*attachment, []byte, error) {
 	if raddr&uint64(size-1) != 0 {
 		return nil, nil, errMisaligned(raddr, size)
@@ -47,7 +47,8 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 	return err
 }
 
-// Atomic64Fetch implements uct.Endpoint. What is asked for most costs one call.
+// Atomic64Fetch implements uct.Endpoint. An addition, the most frequent operation, takes a
+// short path.
 func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	if op == uct.AtomicAdd && raddr&7 == 0 {
 		if b, cut := e.plain(key, raddr, 8); cut != nil {
@@ -112,7 +113,7 @@ func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct
 	return op.Do64(b, value)
 }
 
-// fetchFenced does an operation on memory that can be cut short. do is Do32 or Do64.
+// fetchFenced does an operation on memory that can shrink. do is Do32 or Do64.
 func fetchFenced[V uint32 | uint64](e *endpoint, a *attachment, do func(uct.AtomicOp, []byte, V) (V, error), op uct.AtomicOp, b []byte, value V) (old V, err error) {
 	var f fault.Fence
 	f.Begin()
@@ -122,8 +123,8 @@ func fetchFenced[V uint32 | uint64](e *endpoint, a *attachment, do func(uct.Atom
 	return old, err
 }
 
-// addFenced is fetchFenced for what is asked for most: the calls inside of that cost as much
-// as the addition.
+// addFenced is fetchFenced for a 64-bit addition, the most frequent operation: the calls inside
+// fetchFenced cost as much as the addition.
 func (e *endpoint) addFenced(a *attachment, b []byte, value uint64, result *uint64) (err error) {
 	var f fault.Fence
 	f.Begin()

@@ -14,18 +14,19 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// attachment is a peer's segment mapped into this process. However many
-// endpoints and keys use a segment, it is mapped once.
+// attachment is a peer's segment mapped into this process. A domain maps a segment once,
+// however many endpoints and keys use the segment.
 type attachment struct {
 	ident  identity
 	mem    []byte // whole pages, all of them backed by the segment when it was attached
-	size   int    // of the segment at that time
-	shrink bool   // the segment can get shorter: touching it needs a fence
+	size   int    // bytes of the segment at that time
+	shrink bool   // memory of the segment can be taken away: touching it needs a fence
 	owner  int    // as in object
 	refs   int    // guarded by attachTable.mu
 }
 
-// maxAttachedBytes is how much of the address space segments of peers may take: a quarter.
+// maxAttachedBytes is how many bytes of the address space the segments of peers may take: a
+// quarter.
 const maxAttachedBytes = min(1<<45, math.MaxInt/2)
 
 // attachTable holds the attachments of a domain. Its methods may be called from
@@ -36,9 +37,9 @@ type attachTable struct {
 	byIdent map[identity]*attachment // guarded by mu
 }
 
-// attach attaches the segment a peer named; release must follow. It must be that
-// of process pid, 0 where that is not known. Segments are told apart by what they
-// are and not by their names, which the owner may give to another one later.
+// attach attaches the segment that a peer named; release must follow. The segment must belong
+// to process pid, unless pid is 0. Segments are told apart by identity and not by reference:
+// an owner may give the same name to another segment later.
 func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 	o, err := t.m.open(ref, pid)
 	if err != nil {
@@ -70,8 +71,8 @@ func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 	return a, nil
 }
 
-// attachWith is attach that asks for room where there is none: makeRoom is told why, and
-// says whether to try again.
+// attachWith is attach, with a second try if makeRoom, which is called with the error of the
+// first, returns true.
 func (t *attachTable) attachWith(makeRoom func(why error) bool, ref reference, pid int) (*attachment, error) {
 	a, err := t.attach(ref, pid)
 	if err != nil && makeRoom(err) {
@@ -80,14 +81,14 @@ func (t *attachTable) attachWith(makeRoom func(why error) bool, ref reference, p
 	return a, err
 }
 
-// retain is attach for one that the caller has already.
+// retain adds a reference to an attachment that the caller has already; release must follow.
 func (t *attachTable) retain(a *attachment) {
 	t.mu.Lock()
 	a.refs++
 	t.mu.Unlock()
 }
 
-// release gives an attachment back.
+// release drops a reference to an attachment. The last release unmaps the segment.
 func (t *attachTable) release(a *attachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +103,7 @@ func (t *attachTable) release(a *attachment) {
 	attachedAll.give(a.size)
 }
 
-// len is the number of segments attached.
+// len returns the number of segments attached.
 func (t *attachTable) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,31 +9,32 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// Who waits for room in a ring is told when there is some, if he has left a note with
-// its receiver (notes.go). A receiver of C UCX tells nobody, and C does not sleep while it
-// waits for that: there we look, and sleep between looks for as long as nothing has moved
-// before. So a message that could go is late by no longer than it had been blocked
-// already, and than maxSleep. A receiver that takes its messages steadily gives room
-// back when half of the ring is free, and does not run out of messages meanwhile.
+// A sender that waits for room in a ring is woken when there is room, if it has left a note
+// with the ring's receiver (notes.go). A receiver of C UCX notifies no sender, and a sender of
+// C UCX does not sleep while it waits for room. For rings of C UCX this library polls: it
+// sleeps between two polls for as long as it has been blocked before, at most maxSleep. So a
+// message that could be sent is late by no longer than it had been blocked already, and by no
+// longer than maxSleep. A receiver that takes its messages steadily gives room back when half
+// of the ring is free, and does not run out of messages meanwhile.
 const (
-	// patience is how long a blocked sender does not sleep, which would take about as
+	// patience is how long a blocked sender does not sleep: a sleep would take about as
 	// long.
 	patience = 250 * time.Microsecond
 
-	// checkAfter is how often it is asked whether the peers that give no room live.
+	// checkAfter is the time between checks whether the peers that give no room are alive.
 	checkAfter = time.Second
 )
 
-// blockade is what an interface with requests that wait for room knows of the wait.
+// blockade is the state of the wait of an interface whose pending requests wait for room.
 type blockade struct {
-	moved bool          // one of them did, or came, since the last look
-	since time.Duration // when that was seen
-	asked time.Duration // when it was asked last whether the peers live
+	moved bool          // a request was sent, or began to wait, since the last call of rest
+	since time.Duration // when rest last saw moved
+	asked time.Duration // when rest last checked whether the peers are alive
 }
 
-// rest says for how long the interface may sleep at most, as far as requests go that
-// wait for room. It is false when one of them may go on, or is likely to before the
-// sleep has begun.
+// rest returns how long the interface may sleep at most, given the requests that wait for
+// room. ok is false if one of the requests can be sent, or is likely to before the sleep has
+// begun.
 func (i *iface) rest() (longest time.Duration, ok bool) {
 	if i.waiting.Empty() {
 		return longestSleep, true
@@ -61,12 +62,12 @@ func (i *iface) rest() (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// nap is how long a sender sleeps that has been blocked for so long and will not be told
-// of room.
+// nap returns the poll interval of a sender that has been blocked for the given time and will
+// not be notified of room.
 func nap(blocked time.Duration) time.Duration { return min(blocked, maxSleep) }
 
-// stuck reports whether the endpoint still has no room. With check the peer is asked
-// about as well.
+// stuck reports whether the endpoint still has no room. With check it also checks whether the
+// peer is alive.
 func (e *endpoint) stuck(check bool) bool {
 	if check {
 		e.checkPeer()

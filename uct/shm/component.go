@@ -17,7 +17,7 @@ const (
 	sysvName  = "sysv"
 )
 
-// deviceName is the name of the only device.
+// deviceName is the name of the only device of each component.
 const deviceName = "memory"
 
 func init() {
@@ -25,7 +25,7 @@ func init() {
 	uct.Register(component{sysvName})
 }
 
-// component is posix or sysv.
+// component is the component posix or sysv.
 type component struct{ name string }
 
 var _ uct.Component = component{}
@@ -53,7 +53,7 @@ func (c component) OpenMD(md string, cfg *config.Set) (uct.MemoryDomain, error) 
 	return openDomain(c, m), nil
 }
 
-// mapper reads the settings of a domain.
+// mapper reads the settings of a domain and returns the domain's mapper.
 func (c component) mapper(cfg *config.Set) (mapper, error) {
 	section := c.name + " memory domain"
 	users, err := host.LoadUsers(cfg)

@@ -14,7 +14,9 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// lookAt is connect, or the look before. The attachment is the caller's.
+// lookAt returns the ring that the addresses name: the ring of the last look if that ring is
+// still valid, otherwise the result of connect. The caller owns the attachment. may is as in
+// connect.
 func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, error) {
 	if err := i.domain.device.ReachAddr(dev); err != nil {
 		return nil, err
@@ -29,18 +31,18 @@ func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, e
 		}
 	}
 	r, err := i.connect(addr, may)
-	if err != nil || r.seg.shrink || i.closed { // it may be different next time, or there is none
+	if err != nil || r.seg.shrink || i.closed { // not kept: the ring may be different next time, or there is none
 		return r, err
 	}
-	i.forgetLook() // of who was asked, and has looked
+	i.forgetLook() // may can have kept a look of its own
 	i.looked = look{r, append(i.looked.addr[:0], addr...), i.worker.Epoch()}
 	return i.seen(), nil
 }
 
-// connect attaches the ring that an address names and checks that it can be
-// used: nil, or an error that matches ucs.ErrUnreachable. The attachment is the
-// caller's. may, unless nil, is asked as in uct.ProcessFinder: what a peer names it can
-// make slow to open, and long to look at.
+// connect attaches the ring that an address names and checks that the ring can be used.
+// Errors match ucs.ErrUnreachable. The caller owns the attachment. may, unless nil, is
+// called as in uct.ProcessFinder: a peer can make the objects that it names slow to open and
+// slow to check.
 func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error) {
 	m := i.domain.m
 	ref, err := m.parseAddress(addr)
@@ -69,11 +71,12 @@ func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error
 	return r, nil
 }
 
-// errNotAsked says that whoever wants to know does not want to know more.
+// errNotAsked says that may has refused the process, or that the ring belongs to another
+// process than the one that may was called with.
 var errNotAsked = fmt.Errorf("the process is not the requesting one: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 
-// askAbout asks about the process that a reference names, before anything is opened,
-// and returns it, or none where the reference does not say.
+// askAbout calls may with the process that a reference names, before anything is opened. It
+// returns that process, or none if the reference does not tell the process or may is nil.
 func askAbout(m mapper, ref reference, may func(uct.Process) bool) (named host.Process, err error) {
 	if may == nil {
 		return named, nil
@@ -88,7 +91,7 @@ func askAbout(m mapper, ref reference, may func(uct.Process) bool) (named host.P
 	return named, err
 }
 
-// asked is the process to ask about, 0 for none.
+// asked returns the argument for may: the identity of p, 0 for none.
 func asked(p host.Process) uct.Process {
 	if p.PID == 0 {
 		return 0
@@ -96,8 +99,8 @@ func asked(p host.Process) uct.Process {
 	return p.ID()
 }
 
-// checkNamed checks that a ring in a file with a name, which could be anybody's,
-// is that of the process it names.
+// checkNamed checks that a ring in a file with a name belongs to the process that the ring
+// names. Such a file could be any process's.
 func (i *iface) checkNamed(r *txRing) error {
 	a, err := i.domain.attached.attach(r.ref, r.pid)
 	if err != nil {
@@ -110,9 +113,9 @@ func (i *iface) checkNamed(r *txRing) error {
 	return nil
 }
 
-// examine finds the parts of a peer's ring and checks what can be checked. First of
-// all it finds the process that has it: the one that was asked about, or may is asked
-// now.
+// examine finds the parts of a peer's ring and validates them. Before it reads the elements
+// it finds the process that owns the ring. With may, the owner must be named, or, if named is
+// none, a process that may accepts now.
 func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) bool) (err error) {
 	if r.seg.shrink {
 		defer fault.End(fault.Begin(), r, nil, &err)
@@ -164,8 +167,9 @@ func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) boo
 	return nil
 }
 
-// errOtherRing is about a peer of C UCX, which takes our ring to be as long as its own: it
-// hangs when it has sent as many messages as the shorter one has elements.
+// errOtherRing is the error for a peer of C UCX whose ring has n elements, another number than
+// the ring of this process. C UCX assumes that both rings have the same length, and hangs
+// when it has sent as many messages as the shorter ring has elements.
 func (i *iface) errOtherRing(pid, n int) error {
 	release := "1.22"
 	if n == ring113 {
@@ -176,7 +180,7 @@ func (i *iface) errOtherRing(pid, n int) error {
 		uct.ErrMismatch, pid, n, i.o.ring, release, n, ucs.ErrUnreachable)
 }
 
-// Fault implements fault.Owner, for a ring that is being looked at.
+// Fault implements fault.Owner, for a ring that examine or bufferIDs reads.
 func (r *txRing) Fault(addr uint64, _ []byte) error {
 	if !fault.Within(addr, r.seg.mem) {
 		return nil
@@ -184,13 +188,14 @@ func (r *txRing) Fault(addr uint64, _ []byte) error {
 	return fmt.Errorf("%w: %w", errCut(addr), ucs.ErrUnreachable)
 }
 
-// countElements finds how many elements a ring has: a power of two, most at most. The
-// rest of a segment that was rounded up to pages is zero, so is the size in descriptors
-// there; an id may be zero, that of the first System V segment in an IPC namespace
-// is. Of a long ring not every element is looked at, which would take as long as its
-// owner likes: the first few show that elements have the size that is expected here,
-// the others are checked when they are used. It returns as well the first element
-// without a descriptor, if that is one of those.
+// countElements returns the number of elements in a ring: a power of two, most at most.
+// Elements are recognised by the descriptors in them. The rest of a segment that was rounded
+// up to pages is zero, so a size of zero marks what is no descriptor. An id of zero does not:
+// the first System V segment in an IPC namespace has the id 0. In a long ring not every
+// element is checked, since that would take as long as the ring's owner likes. The first
+// firstElements elements show that elements have the size that is expected here; the others
+// are checked when they are used. bad is the first element without a descriptor, if it is
+// one of the first firstElements.
 func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
 	has := func(k int) bool {
 		d := readDescriptor(elems[k*i.o.elem:])
@@ -204,11 +209,10 @@ func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
 	return n, bad
 }
 
-// firstElements is how many elements of a ring are looked at one after the other, a
-// power of two.
+// firstElements is how many elements at the start of a ring are all checked, a power of two.
 const firstElements = 16
 
-// Reachable implements uct.Iface. It looks at the peer's ring.
+// Reachable implements uct.Iface. It attaches and checks the peer's ring.
 func (i *iface) Reachable(p uct.ReachableParams) error {
 	_, err := i.FindProcess(p, nil)
 	return err
@@ -238,9 +242,8 @@ func (i *iface) Kin(p uct.ReachableParams) bool {
 	return r.ours
 }
 
-// NewEndpoint implements uct.Iface. It attaches the receive buffers that are in
-// the peer's ring now: what stands in the way of that should rather be known
-// before a message depends on it.
+// NewEndpoint implements uct.Iface. It attaches the receive buffers that the peer's ring
+// names now, so that a failure to attach them is reported before a message depends on them.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
 		return nil, fmt.Errorf("shm: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)

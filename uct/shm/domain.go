@@ -14,16 +14,16 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// domain is the memory domain of posix or sysv. It registers nothing: memory
-// that peers may reach is allocated from it.
+// domain is the memory domain of posix or sysv. It cannot register memory: memory that peers
+// may access is allocated from the domain.
 type domain struct {
 	attr     uct.MDAttr
 	m        mapper
 	attached attachTable
 	device   host.DeviceAddr
 	resource uct.Resource
-	ifaces   atomic.Int32 // open ones
-	allocs   atomic.Int32 // live ones
+	ifaces   atomic.Int32 // number of open interfaces
+	allocs   atomic.Int32 // number of live allocations
 }
 
 var _ uct.MemoryDomain = (*domain)(nil)
@@ -66,18 +66,18 @@ func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 	return openIface(d, w, p, o)
 }
 
-// allocation is memory that peers may reach.
+// allocation is memory that peers may access.
 type allocation struct {
 	d      *domain
 	seg    *segment
-	access uct.Access // what it was allocated for
+	access uct.Access // the access that the memory was allocated for
 	freed  atomic.Bool
 }
 
 // Bytes implements uct.MemHandle: whole pages.
 func (a *allocation) Bytes() []byte { return a.seg.mem[:len(a.seg.mem)-a.seg.tail] }
 
-// life is the page behind the memory, nil where there was no room for it.
+// life returns the page behind the memory, nil if there was no room for the page.
 func (a *allocation) life() life {
 	if a.seg.tail == 0 {
 		return nil
@@ -85,8 +85,7 @@ func (a *allocation) life() life {
 	return life(a.seg.mem[len(a.seg.mem)-pageSize:][:lifeBytes])
 }
 
-// Alloc implements uct.MemoryDomain. A page more than asked for takes part in the
-// segment (life.go).
+// Alloc implements uct.MemoryDomain. The segment has one page more than asked for (life.go).
 func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	switch {
 	case p.Length <= 0:
@@ -114,7 +113,7 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 		return nil, err
 	}
 	if !p.Nonblock {
-		// A wish: pages come when they are touched where the kernel cannot.
+		// An error is ignored: pages are then allocated when they are touched.
 		_ = unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE)
 	}
 	d.allocs.Add(1)
@@ -139,9 +138,9 @@ func (d *domain) Revoke(m uct.MemHandle) {
 	}
 }
 
-// Deregister implements uct.MemoryDomain: it frees an allocation. Peers that
-// have unpacked its key keep the memory as long as they keep the key, and may not
-// access it.
+// Deregister implements uct.MemoryDomain: it frees an allocation. Peers that have unpacked the
+// allocation's key keep the memory mapped as long as they keep the key, but may not access the
+// memory.
 func (d *domain) Deregister(m uct.MemHandle) error {
 	a, err := d.allocation(m)
 	if err != nil {
@@ -155,9 +154,9 @@ func (d *domain) Deregister(m uct.MemHandle) error {
 	return d.m.destroy(a.seg)
 }
 
-// most is the limit for an allocation. What is taken from a file system or from
-// System V the kernel refuses by itself when there is not enough at that time; of
-// files without a name it gives more than it has.
+// most returns the largest size of an allocation in bytes. If there is not enough memory at the
+// time, the kernel refuses segments in a file system and System V segments by itself. For files
+// without a name the kernel gives more memory than it has, so their limit is MaxAlloc.
 func (d *domain) most() uint64 {
 	if m, ok := d.m.(*posix); ok && m.link {
 		return min(d.attr.MaxAlloc, maxObject)
@@ -165,7 +164,7 @@ func (d *domain) most() uint64 {
 	return maxObject
 }
 
-// allocation is what m stands for.
+// allocation returns the allocation of this domain that m stands for.
 func (d *domain) allocation(m uct.MemHandle) (*allocation, error) {
 	a, ok := m.(*allocation)
 	if !ok || a.d != d {
@@ -174,11 +173,11 @@ func (d *domain) allocation(m uct.MemHandle) (*allocation, error) {
 	return a, nil
 }
 
-// keyAccess is what a key gives, whatever else.
+// keyAccess is the access that every key gives.
 const keyAccess = uct.AccessRemotePut | uct.AccessRemoteGet
 
-// AppendKey implements uct.MemoryDomain. As with C UCX a key opens all of the memory
-// for everything, so there is none of memory that peers must not read and write.
+// AppendKey implements uct.MemoryDomain. As with C UCX a key opens all of the memory for every
+// access, so memory that peers must not read and write has no key.
 func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	a, err := d.allocation(m)
 	if err != nil {

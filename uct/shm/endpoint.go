@@ -19,25 +19,25 @@ type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
 	txRing
-	fenced     bool // the ring or a segment of its descriptors can be cut short
-	refusing   bool // nothing is sent any more
+	fenced     bool // the ring or a segment of its descriptors can shrink
+	refusing   bool // the endpoint accepts no operation any more
 	closed     bool
-	unwakeable bool // the peer cannot wake us
-	full       bool // the ring had no room at the last look
+	unwakeable bool // the peer cannot wake this worker
+	full       bool // the ring had no room when its tail was read last
 	maxShort   int
 	pending    kit.Queue
 	i          *iface
 
-	lastID  uint64 // of the descriptor segment used last
+	lastID  uint64 // id of the descriptor segment used last
 	lastMem []byte
 	segs    []buffers // descriptor segments, by id
-	mapped  int       // bytes in them
+	mapped  int       // bytes in segs
 
 	failure error
 	user    any
-	rounds  uint                // spent waiting for room
+	rounds  uint                // progress rounds spent waiting for room
 	place   kit.Node[*endpoint] // in iface.endpoints
-	ended   bool                // and in iface.ended
+	ended   bool                // the endpoint is in iface.ended
 	exit    exitCheck
 }
 
@@ -52,7 +52,8 @@ var _ interface {
 const headerLen = 8
 
 // AMShort implements uct.Endpoint: one compare-and-swap, one copy, one store.
-// Everything unusual, a ring that looks full included, is for amShortSlow.
+// Unusual cases go to amShortSlow; a ring that looks full or closed, or a head that another
+// sender has just moved, goes to amShort.
 func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
 	n := headerLen + len(payload)
 	if e.fenced || e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
@@ -66,12 +67,12 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	at := int(h&(e.n-1)) * e.elem
 	el := elementAt(e.elems, at)
 	binary.LittleEndian.PutUint64(el[elemPayload:], header)
-	if len(payload) == 8 { // as costs no call
+	if len(payload) == 8 { // this copy needs no call
 		*(*[8]byte)(el[elemPayload+headerLen:]) = [8]byte(payload)
 	} else if len(payload) > 0 {
 		copy(e.elems[at+elemPayload+headerLen:], payload)
 	}
-	// As publish, whose call would cost as much as this.
+	// The same as publish: calling publish would cost as much as these lines.
 	flags := uint32(flagInline)
 	if h&e.n != 0 {
 		flags |= flagPhase
@@ -93,14 +94,14 @@ func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) (err 
 	var f fault.Fence
 	f.Begin()
 	defer f.End(e, nil, &err)
-	e.fenced = false // the call is
+	e.fenced = false // this call is the fence
 	err = e.AMShort(id, header, payload, 0, nil)
 	e.fenced = true
 	f.Passed()
 	return err
 }
 
-// amShort sends a message that may be sent.
+// amShort sends a message that has passed the checks of AMShort.
 func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
 	h, err := e.claim()
 	if err != nil {
@@ -165,9 +166,9 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 			}
 			continue
 		}
-		// The descriptor is attached before the element is claimed: failing
-		// afterwards would leave an element that nobody fills. It cannot change in
-		// between unless somebody else claims the element.
+		// The descriptor's segment is attached before the element is claimed: a failure
+		// after the claim would leave an element that is never filled. The descriptor
+		// cannot change in between unless another sender claims the element.
 		el := e.element(h)
 		d := readDescriptor(el)
 		most := e.i.o.bcopy
@@ -191,8 +192,8 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 	return 0, e.fail(errRestless())
 }
 
-// claim takes the next element of the peer's ring and returns the head it was
-// at, for publish. It must be published.
+// claim takes the next element of the peer's ring and returns the head at which the
+// element was claimed, for publish. The caller must publish the element.
 func (e *endpoint) claim() (uint64, error) {
 	for range maxTries {
 		h := atomic.LoadUint64(e.head)
@@ -207,17 +208,18 @@ func (e *endpoint) claim() (uint64, error) {
 	return 0, e.fail(errRestless())
 }
 
-// maxTries bounds how often claiming an element is tried while others are faster.
-// No real senders are that often; a hostile owner of the ring could be.
+// maxTries bounds how often claiming an element is tried while other senders claim it first.
+// Real senders do not win that often in a row; a hostile owner of the ring could.
 const maxTries = 1 << 20
 
-// element is the element of head h.
+// element returns the element that is claimed at head h.
 func (e *endpoint) element(h uint64) []byte {
 	at := int(h&(e.n-1)) * e.elem
 	return e.elems[at : at+e.elem]
 }
 
-// publish makes a claimed element the peer's and wakes it if it wants that.
+// publish hands a claimed element over to the peer, and wakes the peer if its ring was armed
+// when the element was claimed.
 func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int) {
 	if h&e.n != 0 {
 		flags |= flagPhase
@@ -230,12 +232,13 @@ func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int
 	e.foresee(int(h&(e.n-1)) * e.elem)
 }
 
-// foresee is told where the element is that was sent last, and prepares for what
-// is likely to come. An answer to the next message goes to the element behind it,
-// which Progress asks for as soon as there is a message: its receiver has been
-// looking at it, and where the CPUs are far from each other getting it takes longer than
-// handling a message. To ask for others in advance, on either side, does harm: who is
-// ahead takes away what the other one is about to use.
+// foresee stores the element that the next send is likely to write, for a prefetch. at is
+// the position of the element that was sent last. A reply to the next received message goes
+// to the element after that one, so receive prefetches this element for writing as soon as
+// there is a message. The peer has been polling the element, and between CPUs that are far
+// from each other fetching its cache line takes longer than handling a message. Prefetching
+// other elements, on either side, does harm: the side that is ahead takes away cache lines
+// that the other side is about to use.
 func (e *endpoint) foresee(at int) {
 	next := at + e.elem
 	if next == len(e.elems) {
@@ -245,8 +248,8 @@ func (e *endpoint) foresee(at int) {
 	i.likely = &e.elems[next]
 }
 
-// room looks at the peer's tail: nil when its ring has room, ucs.ErrNoResource
-// when it is full. The endpoint fails when the ring is closed.
+// room reads the peer's tail. It returns nil when the peer's ring has room and
+// ucs.ErrNoResource when the ring is full. The endpoint fails when the ring is closed.
 //
 //go:noinline
 func (e *endpoint) room() error {
@@ -256,7 +259,7 @@ func (e *endpoint) room() error {
 	tail := atomic.LoadUint64(e.peer)
 	used := atomic.LoadUint64(e.head)&^armed - tail
 	e.tail = tail
-	e.full = used >= e.n // more than that: others were faster, or nonsense
+	e.full = used >= e.n // above n: other senders have claimed since, or the values are invalid
 	if e.full {
 		return ucs.ErrNoResource
 	}
@@ -264,7 +267,7 @@ func (e *endpoint) room() error {
 	return nil
 }
 
-// refuse says why a message of n bytes is not sent.
+// refuse returns the error for a message of n bytes that is not sent.
 //
 //go:noinline
 func (e *endpoint) refuse(id uct.AMID, n int) error {
@@ -279,7 +282,7 @@ func (e *endpoint) refuse(id uct.AMID, n int) error {
 	return ucs.ErrNoResource
 }
 
-// refusal is why an endpoint accepts nothing any more.
+// refusal returns the error of an endpoint that accepts nothing any more.
 func (e *endpoint) refusal() error {
 	if e.failure != nil {
 		return e.failure
@@ -287,7 +290,7 @@ func (e *endpoint) refusal() error {
 	return ucs.ErrNotConnected
 }
 
-// ready says whether an operation that needs no element may go on.
+// ready returns nil if an operation that needs no element may go on.
 func (e *endpoint) ready() error {
 	if e.refusing {
 		return e.refusal()
@@ -298,7 +301,7 @@ func (e *endpoint) ready() error {
 	return nil
 }
 
-// Flush implements uct.Endpoint: what was accepted is in the peer's memory. With
+// Flush implements uct.Endpoint: accepted operations are in the peer's memory already. With
 // FlushCancel there is nothing to cancel; the endpoint accepts nothing more.
 func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	if flags&uct.FlushCancel != 0 {
@@ -310,8 +313,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	return e.ready()
 }
 
-// Fence implements uct.Endpoint: operations happen in order, but what they do to
-// memory is not seen in order by itself.
+// Fence implements uct.Endpoint: operations are executed in order, but without a memory
+// barrier their effects on memory need not become visible in order.
 func (e *endpoint) Fence() error {
 	word.Fence()
 	return e.ready()
@@ -325,7 +328,7 @@ func (e *endpoint) Close() {
 	}
 	e.closed, e.refusing = true, true
 	e.i.waiting.Leave(&e.pending)
-	e.i.forgetLook() // which may be at this ring
+	e.i.forgetLook() // the look kept may be at this ring
 	table := &e.i.domain.attached
 	for _, b := range e.segs {
 		table.release(b.attachment)

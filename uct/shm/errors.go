@@ -17,7 +17,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// errCreate says why a file of size bytes could not be made and what helps.
+// errCreate returns an error that says why a file of size bytes could not be created and what
+// helps.
 func errCreate(call, dir string, size int, err error) error {
 	switch {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
@@ -42,7 +43,7 @@ func errCreate(call, dir string, size int, err error) error {
 	return fmt.Errorf("shm: %s: %w: %w", call, err, ucs.ErrShmemSegment)
 }
 
-// errMap says why a segment could not be mapped.
+// errMap returns an error that says why a segment could not be mapped.
 func errMap(o segmentOptions, err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
@@ -53,7 +54,7 @@ func errMap(o segmentOptions, err error) error {
 	return fmt.Errorf("shm: mapping %d bytes at %#x: %w: %w", o.size, o.addr, err, ucs.ErrShmemSegment)
 }
 
-// errWakeSocket says why there is no socket for wakeups.
+// errWakeSocket returns an error that says why there is no socket for wakeups.
 func errWakeSocket(err error) error {
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return errCreate("socket", defaultDir, 0, err)
@@ -61,8 +62,9 @@ func errWakeSocket(err error) error {
 	return fmt.Errorf("shm: a socket for wakeups: %w: %w", sys.WithRefusal("socket(2) of the family unix", err), ucs.ErrShmemSegment)
 }
 
-// errShmget says which limit a new System V segment met, or who refuses it. Huge pages can
-// be what is missing only where the segment is to be in them.
+// errShmget returns an error that names the limit that a new System V segment has reached, or
+// what refuses the segment. huge says that the segment is to have huge pages: only then can
+// the error be due to missing huge pages.
 func errShmget(size int, huge bool, err error) error {
 	switch {
 	case !huge && errors.Is(err, unix.ENOMEM):
@@ -84,7 +86,7 @@ func errShmget(size int, huge bool, err error) error {
 	return fmt.Errorf("shm: shmget of %d bytes: %w: %w", size, err, ucs.ErrShmemSegment)
 }
 
-// errShm says why a peer's System V segment cannot be used.
+// errShm returns an error that says why a peer's System V segment cannot be used.
 func errShm(doing string, id uint64, err error) error {
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EIDRM):
@@ -97,7 +99,7 @@ func errShm(doing string, id uint64, err error) error {
 	return fmt.Errorf("%s System V segment %d: %w: %w", doing, id, err, ucs.ErrUnreachable)
 }
 
-// readLimit reads a number from /proc, or returns otherwise.
+// readLimit reads a number from a file in /proc. It returns otherwise if it cannot read one.
 func readLimit(path string, otherwise uint64) uint64 {
 	text, err := sys.ReadFile(path)
 	if err != nil {
@@ -110,11 +112,11 @@ func readLimit(path string, otherwise uint64) uint64 {
 	return n
 }
 
-// hugePageSize is the size of the system's huge pages, 0 without any.
+// hugePageSize returns the size of the system's huge pages in bytes, 0 if there are none.
 var hugePageSize = sync.OnceValue(func() int { return max(memInfo("Hugepagesize"), 0) << 10 })
 
-// memInfo is a number from /proc/meminfo, in KiB if it is of bytes; 0 if it is
-// not there.
+// memInfo returns a number from /proc/meminfo, in KiB if the number is an amount of memory; 0
+// if the key is not there.
 func memInfo(key string) int {
 	text, _ := sys.ReadFile("/proc/meminfo")
 	for _, line := range strings.Split(string(text), "\n") {
@@ -126,7 +128,7 @@ func memInfo(key string) int {
 	return 0
 }
 
-// errCut says that shared memory is not there any more.
+// errCut returns the error for a fault at addr in memory that the peer has truncated.
 func errCut(addr uint64) error {
 	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: the peer has truncated its shared memory: fault at %#x", addr)
 }

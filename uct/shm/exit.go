@@ -8,41 +8,45 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// The exit of a peer's process is told by the kernel, to the event set (host.Watcher).
-// What the process has sent is received before the endpoints to it fail.
+// The kernel reports the exit of a peer's process to the event set (host.Watcher). What the
+// process has sent is received before the endpoints to the process fail.
 //
-// Whoever accesses memory of the peer and does not progress would never be told: that
-// memory stays mapped, and takes what is written. So such calls ask by themselves, when
-// some of them and some time have passed since the last question.
+// A caller that accesses memory of the peer without progressing the worker would never learn
+// of the exit: the memory stays mapped, and accepts writes. So calls that access memory ask the
+// kernel themselves, after a number of accesses and some time since the last question.
 
 // exitCheck is what an endpoint knows of its peer's process.
 type exitCheck struct {
 	watch host.Watch
-	ops   int    // accesses until the next look at the processor's counter
-	each  int    // accesses between such looks
-	asked uint64 // the counter at the last question
-	found bool   // the process has exited; the user is told by progress
+	ops   int    // accesses until the processor's counter is read next
+	each  int    // accesses between two reads of the counter
+	asked uint64 // the counter at the last question to the kernel
+	found bool   // the process has exited; progress reports that
 }
 
 const (
-	// opsBetween is how many accesses at most pass without a look at the counter. Where
-	// few come in the time between two questions, each looks.
+	// opsBetween is the largest number of accesses between two reads of the counter. If
+	// accesses are rare compared with the time between questions, each reads the counter.
 	opsBetween = 64
 
-	// opsUncounted is as many where there is no counter: each look is a question.
+	// opsUncounted is the number of accesses between two questions on processors without a
+	// counter.
 	opsUncounted = 1024
 
-	// askAfter is the time between questions, in moments of the counter: a millisecond
-	// or so, of which a system call is a thousandth; ten of them where it takes several.
+	// askAfter is the time between questions to the kernel, in moments (see moment): about a
+	// millisecond, of which a system call takes a thousandth. askAfterLong, about ten
+	// milliseconds, is the time if a question takes several system calls.
 	askAfter     = 100
 	askAfterLong = 1000
 )
 
-// moment is how far the processor's counter goes in some ten microseconds.
+// moment is the advance of the processor's counter in some ten microseconds, 0 without a
+// counter.
 var moment = cpu.Moment()
 
-// lost reports whether the peer's process has exited, which it seldom asks. The endpoint
-// accepts nothing more then.
+// lost reports whether the peer's process has exited. It asks the kernel only if enough time
+// has passed since the last question. If the process has exited the endpoint accepts nothing
+// more.
 //
 //go:noinline
 func (e *endpoint) lost() bool {
@@ -98,24 +102,25 @@ func (i *iface) MarkExit() {
 // PastMark implements host.Inbox.
 func (i *iface) PastMark() bool { return i.dead || i.rx.read >= i.exitMark }
 
-// settle fails the endpoints whose peers are gone and have sent nothing that is still to
-// be received.
+// settle fails the endpoints whose peers are gone, once everything that these peers have sent
+// was received, or after host.SettleTime.
 func (i *iface) settle() {
 	i.watcher.Settle()
 	if len(i.ended) == 0 || !i.PastMark() && i.worker.Now()-i.endedAt < host.SettleTime {
 		return
 	}
 	for _, e := range i.ended {
-		e.fail(errClosed()) // unless it is closed
+		e.fail(errClosed()) // no effect on a closed endpoint
 	}
 	clear(i.ended)
 	i.ended = i.ended[:0]
 }
 
-// unsettled reports whether there is something left to tell of peers that are gone.
+// unsettled reports whether progress still has to report peers that are gone.
 func (i *iface) unsettled() bool { return i.untold || len(i.ended) > 0 || i.watcher.Unsettled() }
 
-// tellExits tells the user that somebody who may have sent messages has exited.
+// tellExits calls SenderExited if a process that may have sent messages has exited. It returns
+// the number of exits reported, 0 or 1.
 func (i *iface) tellExits() int {
 	if !i.untold {
 		return 0

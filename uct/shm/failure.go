@@ -12,14 +12,14 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// checkRounds is the number of rounds an endpoint waits for room, without a sleep,
-// before it asks whether the peer lives. A peer that is stopped or busy does.
+// checkRounds is the number of rounds an endpoint waits for room, without a sleep, before it
+// checks whether the peer is alive. A peer that is stopped or busy is alive.
 const checkRounds = 1 << 16
 
-// Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's
-// ring, or in what it has attached.
+// Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's ring, or
+// in a segment of receive buffers.
 func (e *endpoint) Fault(addr uint64, mem []byte) error {
-	e.fenced = true // wherever the call was
+	e.fenced = true // amShortSlow may have cleared fenced
 	ours := fault.Within(addr, mem) || fault.Within(addr, e.seg.mem)
 	for _, s := range e.segs {
 		ours = ours || fault.Within(addr, s.mem)
@@ -30,7 +30,8 @@ func (e *endpoint) Fault(addr uint64, mem []byte) error {
 	return e.fail(errCut(addr))
 }
 
-// fail ends the endpoint; progress tells its user. It returns err.
+// fail makes the endpoint accept nothing any more, and returns err. Progress reports the
+// failure. ucs.ErrNoResource is no failure.
 func (e *endpoint) fail(err error) error {
 	if e.refusing || errors.Is(err, ucs.ErrNoResource) {
 		return err
@@ -43,15 +44,15 @@ func (e *endpoint) fail(err error) error {
 	return err
 }
 
-// Check implements uct.Endpoint: the process that owns the ring must live, and
-// the ring be open. One of C UCX does not say that it is closed; whether it is there still
-// the kernel knows.
+// Check implements uct.Endpoint: the process that owns the ring must be alive, and the ring
+// must be open. A ring of C UCX does not say that it is closed; the kernel tells whether its
+// owner still has it.
 func (e *endpoint) Check(*uct.Completion) error {
 	if e.refusing {
 		return e.refusal()
 	}
 	if err := e.look(); err != nil && err != ucs.ErrNoResource {
-		return nil // reported by progress
+		return nil // progress reports the failure
 	}
 	if !e.ours && e.unowned() {
 		e.fail(errClosed())
@@ -60,7 +61,8 @@ func (e *endpoint) Check(*uct.Completion) error {
 	return nil
 }
 
-// unowned reports whether the kernel says that the owner of the ring has it no more.
+// unowned reports whether the kernel says that the owner of the ring does not have the ring any
+// more.
 func (e *endpoint) unowned() bool { return e.i.domain.m.unowned(e.ref, e.seg.ident) }
 
 func (e *endpoint) checkAlive() {
@@ -69,7 +71,7 @@ func (e *endpoint) checkAlive() {
 	}
 }
 
-// look is room for callers without a fence.
+// look is the function room for callers that are not inside a fence.
 func (e *endpoint) look() (err error) {
 	if e.fenced {
 		defer fault.End(fault.Begin(), e, nil, &err)
@@ -80,7 +82,7 @@ func (e *endpoint) look() (err error) {
 // PendingAdd implements uct.Endpoint.
 func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	if e.refusing || e.pending.Empty() && e.look() != ucs.ErrNoResource {
-		return ucs.ErrBusy // or the operation would not say what is wrong
+		return ucs.ErrBusy // the caller tries the operation again, which returns the error if there is one
 	}
 	if e.pending.Empty() {
 		e.rounds = 0
@@ -96,7 +98,7 @@ func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 	e.i.waiting.Purge(&e.pending, fn)
 }
 
-// Room implements kit.Sender: the ring is the peer's.
+// Room implements kit.Sender: what limits the endpoint is room in its peer's ring.
 func (e *endpoint) Room() kit.Room {
 	if e.refusing || !e.hasRoom() {
 		if e.rounds++; e.rounds%checkRounds == 0 {
@@ -108,8 +110,8 @@ func (e *endpoint) Room() kit.Room {
 	return kit.Open
 }
 
-// checkPeer asks whether a peer that gives no room lives, and wakes it: it may sleep with
-// a ring that somebody has made look full.
+// checkPeer checks whether a peer that gives no room is alive, and wakes the peer: the peer may
+// be asleep while its ring looks full because another process has written to the ring.
 func (e *endpoint) checkPeer() {
 	e.checkAlive()
 	e.i.sock.wake(e.wakeup)
@@ -118,7 +120,8 @@ func (e *endpoint) checkPeer() {
 // Over implements kit.Failing: no operation is in flight.
 func (e *endpoint) Over(error) (userData any, tell bool) { return e.user, !e.closed }
 
-// hasRoom is look without a call while nothing has changed.
+// hasRoom reports whether the peer's ring has room. It calls look only if the tail has changed
+// since the ring was full.
 func (e *endpoint) hasRoom() bool {
 	if !e.fenced && e.full && atomic.LoadUint64(e.peer) == e.tail && atomic.LoadUint32(e.addrLen) != 0 {
 		return false

@@ -4,9 +4,9 @@ package shm
 
 import "github.com/ucx-go/ucx/internal/race"
 
-// The race detector does not watch shared memory. Where messages are handed over
-// it is told, as if all rings were one: two goroutines of one process that talk
-// through a ring synchronise by it.
+// handover stands for all rings in the race detector, which does not watch shared memory.
+// Sending a message is a release of handover and receiving one is an acquire, because two
+// goroutines of one process that exchange messages through a ring synchronise by the ring.
 var handover byte
 
 func raceSent()     { race.Release(&handover) }

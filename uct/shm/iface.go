@@ -16,12 +16,12 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
-// iface is a ring, its descriptors, a socket for wakeups, and the endpoints that
-// lead to other rings.
+// iface is an interface: a ring, the ring's descriptors, a socket for wakeups, and the
+// endpoints that lead to other rings.
 type iface struct {
 	rx       ring
-	chores   bool // waiting or failures is not empty, or processes have exited
-	fenced   bool // the own segments can be cut short
+	chores   bool // waiting or failures is not empty, or peers are gone
+	fenced   bool // the interface's own segments can shrink
 	dead     bool // there is no ring any more
 	inRound  bool // messages are being delivered
 	idle     uint // rounds without a message
@@ -31,7 +31,7 @@ type iface struct {
 	handlers kit.Handlers
 	pool     rxPool
 
-	likely *byte // of the element that is written next, probably
+	likely *byte // start of the element that is probably written next
 
 	waiting   kit.Arbiter
 	failures  kit.Failures
@@ -40,23 +40,23 @@ type iface struct {
 	sleeps    sleepLimit
 	looked    look
 	blocked   blockade
-	note      uint32 // of the own socket, for peers
+	note      uint32 // the note that names the own socket, for peers' rings
 	notes     correspondents
 	watcher   *host.Watcher
-	exitMark  uint64 // what is to be received before anybody is told of an exit
-	untold    bool   // the user has not been told of an exit
+	exitMark  uint64 // the value of rx.read from which an exit may be reported
+	untold    bool   // SenderExited has to be called for an exit
 	refused   bool   // a handler's error was logged
-	scribbled bool   // that the tail was overwritten was logged
+	scribbled bool   // the warning that the tail was overwritten was logged
 
 	o          options
 	params     uct.IfaceParams
 	domain     *domain
 	worker     *uct.Worker
 	sock       wakeSocket
-	endpoints  kit.Ring[*endpoint] // open ones, in the order of the looks at them
-	ended      []*endpoint         // whose peers have closed their rings
+	endpoints  kit.Ring[*endpoint] // open endpoints, in the order in which lookAtPeers checks them
+	ended      []*endpoint         // endpoints whose peers have closed their rings
 	room       func(error) bool    // makeRoom
-	endedAt    time.Duration       // when the first of them was found
+	endedAt    time.Duration       // when the first endpoint in ended was found
 	closed     bool
 	renewals   int
 	stuckAfter time.Duration
@@ -104,7 +104,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ uct.If
 	return i, nil
 }
 
-// firstRing makes the ring of a new interface.
+// firstRing creates the ring of a new interface.
 func (i *iface) firstRing() (*segment, error) {
 	slots, err := i.slots()
 	if err != nil {
@@ -126,8 +126,8 @@ func (i *iface) ringOptions() segmentOptions {
 	return segmentOptions{size: ringSize(i.o.ring, i.o.elem), what: "ring"}
 }
 
-// slots takes descriptors for a new ring. Each element needs one, always: a
-// sender may use any for a buffered message.
+// slots takes descriptors for a new ring from the pool. Each element needs a descriptor at all
+// times: a sender may use any element for a buffered message.
 func (i *iface) slots() ([]int32, error) {
 	for len(i.pool.spare) < i.o.ring {
 		if err := i.pool.grow(i.o.ring - len(i.pool.spare)); err != nil {
@@ -141,7 +141,7 @@ func (i *iface) slots() ([]int32, error) {
 	return slots, nil
 }
 
-// useRing makes seg, which is filled, the ring.
+// useRing makes seg, which fillRing has filled, the interface's ring.
 func (i *iface) useRing(seg *segment, slots []int32) {
 	i.rx = viewRing(seg, &i.o, slots)
 	i.stall, i.exitMark = stall{}, 0
@@ -151,7 +151,7 @@ func (i *iface) useRing(seg *segment, slots []int32) {
 	i.addr = i.domain.m.appendAddress(nil, seg.id)
 }
 
-// fillRing makes seg an empty ring.
+// fillRing initialises seg as an empty ring.
 func (i *iface) fillRing(seg *segment, slots []int32) (err error) {
 	if seg.shrink {
 		defer fault.End(fault.Begin(), seg, nil, &err)
@@ -161,7 +161,7 @@ func (i *iface) fillRing(seg *segment, slots []int32) (err error) {
 	return nil
 }
 
-// describe makes the attributes (uct_mm_iface_query).
+// describe returns the attributes of the interface (uct_mm_iface_query).
 func (i *iface) describe() uct.IfaceAttr {
 	ops := uct.AtomicOps{Post: rma.PostOps, Fetch: rma.FetchOps}
 	a := uct.IfaceAttr{
@@ -198,7 +198,7 @@ func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 // DeviceAddress implements uct.Iface.
 func (i *iface) DeviceAddress() []byte { return i.dev }
 
-// Address implements uct.Iface. That of sysv changes when a ring was renewed.
+// Address implements uct.Iface. The address of sysv changes when the ring is renewed.
 func (i *iface) Address() []byte { return i.addr }
 
 // SetAMHandler implements uct.Iface.

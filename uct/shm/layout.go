@@ -36,16 +36,16 @@ const (
 	sockaddrLen = 110
 )
 
-// Bits of head. C UCX takes the count and all bits but armed for one number: a
-// head that is far ahead of the tail is a full ring for every release, including
-// 1.13, which compares the lower 32 bits as a signed number.
+// Bits of head. C UCX takes all bits but armed for one number, the count of claimed
+// elements. To every release a head far ahead of the tail means a full ring; release 1.13
+// compares the lower 32 bits as a signed number.
 const (
 	armed  = 1 << 63 // UCT_MM_IFACE_FIFO_HEAD_EVENT_ARMED
 	beyond = 1<<62 | 1<<30
 )
 
-// mark in the padding says that the owner is this library, whose endpoints take
-// the length of a peer's ring from its segment.
+// mark, in the padding, says that the ring's owner uses this library. Endpoints of this
+// library take the length of a peer's ring from the peer's segment.
 const mark = 0x4f47_4355 // "UCGO"
 
 // An element:
@@ -64,7 +64,7 @@ const (
 	flagInline = 1 << 1 // UCT_MM_FIFO_ELEM_FLAG_INLINE
 )
 
-// Limits of what can be set.
+// Limits of the settings.
 const (
 	minRing     = 2
 	maxRing     = 1 << 20
@@ -80,9 +80,9 @@ const (
 // (UCT_MM_GET_FIFO_SIZE).
 func ringSize(n, elem int) int { return elemsOffset + n*elem + cacheLine - 1 }
 
-// ringLen is the number of elements in a ring whose segment has size bytes, at
-// most: the largest power of two that fits. Rings of the default lengths have no
-// fewer, however their segments are rounded to pages.
+// ringLen returns the largest number of elements that a ring in a segment of size bytes can
+// have: the largest power of two that fits. Rings of the default lengths have no fewer
+// elements, however their segments are rounded to pages.
 func ringLen(size, elem int) (int, error) {
 	room := (size - ringSize(0, elem)) / elem
 	if size > ringSize(maxRing, elem) || room < minRing {
@@ -95,11 +95,11 @@ func ringLen(size, elem int) (int, error) {
 	return n, nil
 }
 
-// descriptor says where the payload of a buffered message goes.
+// descriptor is the place for the payload of a buffered message.
 type descriptor struct {
 	seg    uint64 // id of the segment
-	size   uint32 // of the segment
-	offset uint32 // in the segment
+	size   uint32 // bytes of the segment
+	offset uint32 // of the place in the segment, in bytes
 }
 
 // put writes d into an element.
@@ -110,7 +110,7 @@ func (d *descriptor) put(elem []byte) {
 	binary.LittleEndian.PutUint32(elem[elemDescOff:], d.offset)
 }
 
-// readDescriptor reads what the owner of a ring wrote into an element.
+// readDescriptor reads the descriptor that the owner of a ring wrote into an element.
 func readDescriptor(elem []byte) descriptor {
 	_ = elem[elemPayload]
 	return descriptor{

@@ -10,29 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leases opens files that others may have a lease on (F_SETLEASE in fcntl(2)). An
-// honest owner has one for a moment (posix.held), in which it may lose its CPU; one
-// that is hostile has it for as long as the kernel lets it, and on any number of files.
-// Whoever opens waits inside a round of progress, so the waits of a domain together are
-// bounded: after a while they take hardly any time, and a file that has a lease cannot
-// be opened then.
+// leases opens files on which other processes may have a lease (F_SETLEASE in fcntl(2)). An
+// honest owner has a lease for a moment (posix.held), in which the owner may lose its CPU. A
+// hostile owner has a lease for as long as the kernel allows, and on any number of files.
+// Opening a file waits inside a round of progress, so the total of the waits of a domain is
+// bounded: after leaseMost of them little time is spent on waits, and a file that has a lease
+// then cannot be opened.
 type leases struct {
 	mu    sync.Mutex
-	spent time.Duration // guarded by mu: on waits, as of at
+	spent time.Duration // guarded by mu: time spent on waits, less 1/leaseShare of the time up to at
 	at    time.Duration // guarded by mu
 
-	now   func() time.Duration // unless nil instead of the clock
-	sleep func()               // unless nil instead of a wait
+	now   func() time.Duration // replaces the clock, unless nil
+	sleep func()               // replaces the wait, unless nil
 }
 
 const (
 	leaseLooks = 10                     // tries without a wait
-	leaseWaits = 20                     // with one
-	leaseMost  = 100 * time.Millisecond // of waits at once
-	leaseShare = 100                    // of any longer time, the part that may be spent on waits
+	leaseWaits = 20                     // tries after a wait
+	leaseMost  = 100 * time.Millisecond // waits allowed at once
+	leaseShare = 100                    // 1/leaseShare of any longer time may be spent on waits
 )
 
-// open opens a file to read and write.
+// open opens a file for reading and writing. If another process keeps a lease on the file it
+// returns unix.EAGAIN.
 func (l *leases) open(path string) (fd int, err error) {
 	for try := range leaseLooks + leaseWaits {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -44,7 +45,7 @@ func (l *leases) open(path string) (fd int, err error) {
 	return fd, err
 }
 
-// wait lets others have the CPU, if there may be one more wait.
+// wait sleeps for a millisecond, or returns false if too much time was spent on waits.
 func (l *leases) wait() bool {
 	began := l.time()
 	l.mu.Lock()
@@ -66,7 +67,7 @@ func (l *leases) wait() bool {
 	return true
 }
 
-// loaded is when the program started, about.
+// loaded is about the time when the program started.
 var loaded = time.Now()
 
 func (l *leases) time() time.Duration {

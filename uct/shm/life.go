@@ -10,18 +10,17 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Memory that peers have mapped stays theirs when its owner frees it: what they
-// write then is lost, and nobody is told. So behind each allocation, in a page of
-// the segment that no key opens, its owner says whether it may still be accessed,
-// and peers look there before each access. C UCX neither has such a page nor sees
-// one: a key of posix has the length of the memory, and one of System V is used
-// with addresses of the memory alone.
+// Memory that peers have mapped stays mapped when its owner frees it: what a peer then writes
+// is lost without an error. So the owner of an allocation records whether the memory may still
+// be accessed, in a page of the segment behind the memory that no key opens. Peers read that
+// record before each access. C UCX neither has such a page nor sees one: a key of posix has
+// the length of the memory, and a key of System V is used with addresses of the memory alone.
 
-// lifeMagic tells the page from memory of a user that happens to be the last of a
-// segment of C UCX: 16 random bytes.
+// lifeMagic tells the page from application memory in the last page of a segment of C UCX:
+// 16 random bytes.
 const lifeMagic = "\x9b\xe1\x4c\x07\xd5\x3a\xf2\x68\x81\x1e\xc6\xb9\x50\x7d\xa4\x23"
 
-// The page: the magic, then a word.
+// The layout of the page: the magic, then a 32-bit word.
 const (
 	lifeWord  = len(lifeMagic)
 	lifeBytes = lifeWord + 4
@@ -30,16 +29,17 @@ const (
 	lifeRevoked = 2
 )
 
-// life is the page of one's own memory, or of a peer's: nil where there is none.
+// life is the beginning of such a page, behind memory of this process or of a peer; nil if
+// there is no such page.
 type life []byte
 
-// begin fills in the page of new memory.
+// begin initialises the page of new memory.
 func (l life) begin() {
 	atomic.StoreUint32(word32(l, lifeWord), lifeOpen)
 	copy(l, lifeMagic)
 }
 
-// revoke refuses accesses from now on.
+// revoke records that the memory may not be accessed any more.
 func (l life) revoke() {
 	if l != nil {
 		atomic.StoreUint32(word32(l, lifeWord), lifeRevoked)
@@ -49,7 +49,7 @@ func (l life) revoke() {
 // revoked reports whether the owner has revoked access.
 func (l life) revoked() bool { return l != nil && atomic.LoadUint32(word32(l, lifeWord)) != lifeOpen }
 
-// lifeOf finds the page at the end of a peer's segment.
+// lifeOf returns the page at the end of a peer's segment, nil if the segment has none.
 func lifeOf(a *attachment) life {
 	if len(a.mem) < 2*pageSize {
 		return nil
@@ -61,13 +61,14 @@ func lifeOf(a *attachment) life {
 	return l
 }
 
-// lookAt reads a page of a segment that the owner may cut short.
+// lookAt reads the page of a segment that can shrink. ours reports whether the page has the
+// magic. An error means that the page is gone.
 func (a *attachment) lookAt(l life) (ours, revoked bool, err error) {
 	defer fault.End(fault.Begin(), a, nil, &err)
 	return string(l[:lifeWord]) == lifeMagic, l.revoked(), nil
 }
 
-// Fault implements fault.Owner, for a look at the page.
+// Fault implements fault.Owner, for lookAt.
 func (a *attachment) Fault(addr uint64, _ []byte) error {
 	if !fault.Within(addr, a.mem) {
 		return nil
@@ -75,10 +76,11 @@ func (a *attachment) Fault(addr uint64, _ []byte) error {
 	return ucs.ErrConnectionReset
 }
 
-// alwaysOpen is for memory whose owner does not tell, or can take the word away.
+// alwaysOpen stands in for the word of memory whose owner has no such page, or can take the
+// page away.
 var alwaysOpen uint32 = lifeOpen
 
-// openWord is the word to look at before each access.
+// openWord returns the word to read before each access.
 func openWord(a *attachment, l life) *uint32 {
 	if l == nil || a.shrink {
 		return &alwaysOpen
@@ -86,8 +88,8 @@ func openWord(a *attachment, l life) *uint32 {
 	return word32(l, lifeWord)
 }
 
-// revoked reports whether the memory may not be accessed any more. If the owner has
-// cut the segment short the access itself tells.
+// revoked reports whether the memory may not be accessed any more. It returns false if the
+// owner has truncated the segment: then the access itself fails.
 func (k *remoteKey) revoked() bool {
 	if k.life == nil {
 		return false

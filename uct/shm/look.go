@@ -4,18 +4,20 @@ package shm
 
 import "sync/atomic"
 
-// Whoever makes an endpoint asks before, and behind it, whether the peer can be reached,
-// and who that is: each is a look at the peer's ring, of a dozen and more system calls.
-// The last look serves the others, if the worker has not made progress in between.
+// A caller that makes an endpoint asks, before and after, whether the peer can be reached and
+// which process the peer is. Each question is a look at the peer's ring, which takes a dozen
+// or more system calls. So the result of the last look is kept, and is used again as long as
+// the worker has not made progress.
 
-// look is a ring that was found, and is attached until somebody forgets it.
+// look is the result of the last look at a peer's ring. The ring stays attached until forgetLook.
 type look struct {
 	ring  *txRing
 	addr  []byte
 	epoch uint64
 }
 
-// seen is what was seen last, for the caller.
+// seen returns a copy of the ring of the last look, with its tail read again. The caller owns
+// the attachment.
 func (i *iface) seen() *txRing {
 	r := *i.looked.ring
 	r.tail = atomic.LoadUint64(r.peer)

@@ -17,44 +17,45 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Limits of what peers can make this process map. Files without pages cost them
-// nothing, and a process whose address space is full, or that has as many mappings
-// as it may (vm.max_map_count), ends: Go cannot get memory for its own use any more.
+// Limits of what peers can make this process map. Files without pages cost a peer nothing.
+// A process whose address space is full, or that has reached its limit of mappings
+// (vm.max_map_count), ends: the Go runtime cannot get memory for its own use any more.
 //
-// The mappings are shared with the rest of the program, so segments of peers have a
-// part of those that it leaves, as of the last count. They are counted seldom, which takes
-// a millisecond for some ten thousand of them: when a good part of what was free then has been
-// taken, and when nothing is left.
+// The limit of mappings holds for the whole process, so segments of peers may take only a
+// part of the mappings that the rest of the program left at the last count. Counting takes a
+// millisecond for some ten thousand mappings, so mappings are counted seldom: when a quarter
+// of the room that the last count left has been taken, and when no room is left.
 const (
-	// maxAttached is the most that there may be of segments: half of what vm.max_map_count
-	// is by default.
+	// maxAttached is the largest number of attached segments: half of the default of
+	// vm.max_map_count.
 	maxAttached = 1 << 15
 
-	// firstCount is the number of segments with which the mappings are counted first.
+	// firstCount is the number of segments at which the mappings are counted first.
 	firstCount = 64
 
-	// countAgain is the shortest time between counts for want of room.
+	// countAgain is the shortest time between counts that are made because the limit is
+	// reached.
 	countAgain = time.Second
 )
 
-// mappedTotal counts segments and their bytes.
+// mappedTotal counts the attached segments and their bytes.
 type mappedTotal struct {
 	mu     sync.Mutex
 	count  int
 	bytes  int
-	limit  int           // of count, as of the last look
-	next   int           // count of the next look
-	looked time.Duration // when that was
+	limit  int           // largest count allowed, as of the last look
+	next   int           // the count at which look is called next
+	looked time.Duration // time of the last look
 
-	near bool // that there is little room was logged
+	near bool // the warning that there is little room was logged
 
-	mappings func() (have, most int) // those of the process, and how many there may be; nil: of this one
+	mappings func() (have, most int) // replaces readMappings, unless nil
 }
 
-// attachedAll is the segments that all domains have attached.
+// attachedAll counts the segments that all domains have attached.
 var attachedAll = mappedTotal{limit: maxAttached, next: firstCount}
 
-// take counts a segment of n bytes, if there may be one more.
+// take adds a segment of n bytes to the count, or returns an error if a limit is reached.
 func (m *mappedTotal) take(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +84,8 @@ func (m *mappedTotal) give(n int) {
 	m.mu.Unlock()
 }
 
-// refused is told that the kernel has refused a mapping: there are fewer than was thought.
+// refused records that the kernel has refused a mapping: fewer mappings are free than the last
+// count said, so take counts the mappings again.
 func (m *mappedTotal) refused() {
 	m.mu.Lock()
 	m.next = min(m.next, m.count)
@@ -91,8 +93,8 @@ func (m *mappedTotal) refused() {
 	m.mu.Unlock()
 }
 
-// look counts the mappings of the process. The segments of peers may take three
-// quarters of those that the rest of it leaves.
+// look counts the mappings of the process and sets limit. The segments of peers may take three
+// quarters of the mappings that the rest of the process leaves.
 func (m *mappedTotal) look() {
 	read := m.mappings
 	if read == nil {
@@ -109,7 +111,7 @@ func (m *mappedTotal) look() {
 	}
 }
 
-// warn says, once, that there is little room.
+// warn logs, once, that there is little room.
 func (m *mappedTotal) warn() {
 	if m.near {
 		return
@@ -120,8 +122,8 @@ func (m *mappedTotal) warn() {
 		zap.Int("segments", m.count), zap.Int("limit", m.limit))
 }
 
-// readMappings reads how many mappings this process has, and may have; 0 where that is
-// not known.
+// readMappings returns the number of mappings that this process has and the number that it may
+// have; most is 0 if that is not known.
 func readMappings() (have, most int) {
 	text, err := sys.ReadFile("/proc/sys/vm/max_map_count")
 	if err != nil {

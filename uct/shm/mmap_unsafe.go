@@ -2,10 +2,10 @@
 
 package shm
 
-// Soundness: the kernel gives a mapping of exactly the length asked for, and the
-// slice made of it ends with it. The address wanted is a number given to the
-// kernel, which never replaces a mapping that is there (MAP_FIXED_NOREPLACE), so
-// no memory of Go can be hit. munmap takes the slice mmap returned, once.
+// Soundness: the kernel returns a mapping of exactly the length asked for, and the slice made
+// of the mapping ends with the mapping. The address asked for is a number passed to the kernel,
+// which never replaces an existing mapping (MAP_FIXED_NOREPLACE), so no Go memory can be
+// overwritten. munmap is called once, with the slice that mmap returned.
 
 import (
 	"unsafe"
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mmap maps length bytes of a file, shared and writable. With fixed the mapping
-// is at addr, or it fails with unix.EEXIST; otherwise addr is a hint, 0 for none.
+// mmap maps length bytes of a file, shared and writable. With fixed the mapping is at addr, or
+// mmap fails, with unix.EEXIST if addr is taken; otherwise addr is a hint, 0 for none.
 func mmap(fd, length int, addr uint64, fixed bool) ([]byte, error) {
 	flags := unix.MAP_SHARED
 	if fixed {

@@ -10,24 +10,26 @@ import (
 	"github.com/ucx-go/ucx/internal/fault"
 )
 
-// Who sleeps until a ring has room leaves a note with its receiver, if that is of this
-// library: the number of its wakeup socket, in padding of the ring's header that C UCX
-// neither reads nor writes. The receiver takes the notes whenever it gives room back, or
-// closes the ring, and sends each of them one datagram. A note lies until then, so it is
-// worth no more than a datagram, however often its sender has slept meanwhile.
+// A sender that sleeps until a ring has room leaves a note with the ring's receiver, if the
+// receiver uses this library. The note is the number of the sender's wakeup socket, in padding
+// of the ring's header that C UCX neither reads nor writes. Whenever the receiver gives room
+// back, or closes the ring, it takes the notes and sends one datagram for each. A note stays
+// until then, so it causes no more than one datagram, however often its sender has slept
+// meanwhile.
 //
-// What is written there is anybody's who has the ring. Notes that are lost, or never
-// answered, cost their senders longestSleep. Wrong ones make the receiver send a byte to
-// any socket of its network namespace whose name the kernel has chosen: as itself, and
-// maybe for somebody in another namespace who could not send it (SECURITY.md).
+// Every process that has the ring mapped can write notes. A note that is lost, or never
+// answered, costs its sender longestSleep. A wrong note makes the receiver send a byte to any
+// socket of its network namespace whose name the kernel has chosen. The receiver sends that
+// byte with its own rights, possibly for a process in another namespace that could not send it
+// (SECURITY.md).
 const (
 	numNotes = 8
-	vacant   = 1       // place for a note; where there is zero nobody looks for any
-	note     = 1 << 31 // and the number
+	vacant   = 1       // free place for a note; a receiver does not look for notes in a place with 0
+	note     = 1 << 31 // flag of a note, beside the socket's number
 )
 
-// bound is the note of a socket whose name the kernel has chosen (unix_autobind in
-// net/unix/af_unix.c), 0 for another one.
+// bound returns the note for a socket whose name the kernel has chosen (unix_autobind in
+// net/unix/af_unix.c), 0 for any other name.
 func bound(name string) uint32 {
 	n, err := strconv.ParseUint(name, 16, 20)
 	if err != nil || boundName(uint32(n)) != name {
@@ -36,14 +38,15 @@ func bound(name string) uint32 {
 	return note | uint32(n)
 }
 
-// boundName is the name of the socket with a number.
+// boundName returns the name of the socket with number n.
 func boundName(n uint32) string { return fmt.Sprintf("%05x", n&(1<<20-1)) }
 
-// noteAt is place k for notes in a ring.
+// noteAt returns place k for notes in a ring.
 func noteAt(ring []byte, k int) *uint32 { return word32(ring, notesOffset+4*k) }
 
-// leaveNote asks the peer for a wakeup when its ring has room, which is to be looked for
-// afterwards once more. It is false where nobody would answer.
+// leaveNote asks the peer for a wakeup when its ring has room. Afterwards the caller must check
+// for room once more. leaveNote returns false if no wakeup would come, or every place for notes
+// is taken.
 func (e *endpoint) leaveNote() bool {
 	mine := e.i.note
 	if !e.ours || e.unwakeable || mine == 0 {
@@ -62,10 +65,10 @@ func (e *endpoint) leaveNote() bool {
 	return false
 }
 
-// correspondents are the sockets that notes have named last.
+// correspondents caches the names of the sockets that notes have named last.
 type correspondents struct {
 	list [numNotes]correspondent
-	next int // place of the next new one
+	next int // index in list for the next new name
 }
 
 type correspondent struct {
@@ -73,7 +76,7 @@ type correspondent struct {
 	to   string
 }
 
-// socket is the name of the socket that note n names.
+// socket returns the name of the socket that note n stands for.
 func (c *correspondents) socket(n uint32) string {
 	for k := range c.list {
 		if c.list[k].note == n {
@@ -86,7 +89,7 @@ func (c *correspondents) socket(n uint32) string {
 	return to
 }
 
-// takeNotes answers the notes in the own ring.
+// takeNotes removes the notes from the interface's own ring and answers them.
 //
 //go:noinline
 func (i *iface) takeNotes() {

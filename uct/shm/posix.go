@@ -20,13 +20,13 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// posix shares files. With link they have no name: peers open them through
-// /proc/PID/fd, and nothing is left when the process ends, however it does.
+// posix shares files. With link the files have no name: peers open them through /proc/PID/fd,
+// and nothing is left when the process ends, in whatever way the process ends.
 type posix struct {
 	link  bool
-	dir   string // of files with a name
+	dir   string // directory of files with a name
 	pid   int
-	ns    host.Namespace // of pid
+	ns    host.Namespace // PID namespace of pid
 	users host.Users
 	lease leases
 }
@@ -41,7 +41,7 @@ func newPosix(s posixDomainSettings) *posix {
 	return m
 }
 
-// extra is the mapper data of addresses and keys.
+// extra returns the mapper data of addresses and keys.
 func (m *posix) extra() []byte {
 	switch {
 	case m.link && m.ns.Other:
@@ -99,8 +99,8 @@ func (m *posix) owner(id uint64) int {
 	return pid
 }
 
-// maxAlloc is what the file system has free, or all memory of the machine for
-// files without a name, which are in no file system.
+// maxAlloc returns the free bytes of the file system, or, for files without a name, which are
+// in no file system, the memory and swap of the machine.
 func (m *posix) maxAlloc() uint64 {
 	var info unix.Sysinfo_t
 	var st unix.Statfs_t
@@ -134,7 +134,8 @@ func (m *posix) create(o segmentOptions) (*segment, error) {
 	return s, nil
 }
 
-// anonymous makes a file without a name that nobody can make shorter or longer.
+// anonymous creates a file without a name. If the kernel has memfd_create(2), the file is sealed
+// so that no process can change its size.
 func (m *posix) anonymous(s *segment, o segmentOptions) error {
 	fd, err := unix.MemfdCreate("ucx_"+o.what, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	sealed := err == nil
@@ -162,11 +163,11 @@ func (m *posix) anonymous(s *segment, o segmentOptions) error {
 	return nil
 }
 
-// maxNames is how often a name is tried that turns out to be taken.
+// maxNames is how many names are tried again after a name turned out to be taken.
 const maxNames = 16
 
-// named makes a file that peers find by its name, and fills it with pages: a
-// file system that is full would show when a peer writes to it otherwise.
+// named creates a file that peers find by its name, and allocates all pages of the file:
+// otherwise a full file system would show only when a peer writes to the file.
 func (m *posix) named(s *segment, number uint64) error {
 	for try := 0; ; try++ {
 		id := number
@@ -186,8 +187,8 @@ func (m *posix) named(s *segment, number uint64) error {
 	}
 }
 
-// openLocked creates the file of s at path with all its pages and takes the lock
-// that says that its owner lives.
+// openLocked creates the file of s at path with all its pages. It takes the lock on the file
+// that says that the file's owner lives.
 func (s *segment) openLocked(path string) error {
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *segment) openLocked(path string) error {
 		err = unix.Fstat(fd, &st)
 	}
 	if err == nil && st.Nlink == 0 || errors.Is(err, unix.EWOULDBLOCK) {
-		err = unix.EEXIST // reclaimed before it was locked
+		err = unix.EEXIST // another process has reclaimed the file before it was locked
 	}
 	if err == nil {
 		err = sys.Allocate(fd, int64(s.size))
@@ -243,7 +244,7 @@ func (m *posix) replace(old *segment, o segmentOptions, fill func(*segment) erro
 		return fail(err)
 	}
 	if m.link {
-		// The new file takes the number of the old one.
+		// The new file takes the descriptor number of the old file.
 		err = unix.Dup3(s.fd, old.fd, unix.O_CLOEXEC)
 		if err == nil {
 			unix.Close(s.fd)
@@ -269,7 +270,7 @@ func (m *posix) destroy(s *segment) error {
 	return err
 }
 
-// drop lets go of the file of s.
+// drop closes the file of s and removes its name.
 func (m *posix) drop(s *segment) (err error) {
 	if s.path != "" {
 		err = unix.Unlink(s.path)

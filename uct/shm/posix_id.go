@@ -24,14 +24,14 @@ const (
 	idFieldMask = 1<<idFieldBits - 1
 )
 
-// defaultDir is where shm_open has its files.
+// defaultDir is the directory of the files of shm_open.
 const defaultDir = "/dev/shm"
 
-// idOurs marks the numbers of this library's named files: their owner holds a
-// lock while it lives.
+// idOurs marks the ids of this library's named files: the owner of such a file holds a lock on
+// the file while the owner lives.
 const idOurs = 1 << 59
 
-// procID is the id of a descriptor of a process.
+// procID returns the id for descriptor fd of process pid.
 func procID(pid, fd int, ns host.Namespace) uint64 {
 	id := idProcFS | idShmOpen | uint64(fd)<<idFieldBits | uint64(pid)
 	if ns.Other {
@@ -40,12 +40,12 @@ func procID(pid, fd int, ns host.Namespace) uint64 {
 	return id
 }
 
-// procOf is the process and the descriptor of an id with idProcFS.
+// procOf returns the process and the descriptor of an id with idProcFS.
 func procOf(id uint64) (pid, fd int) {
 	return int(id & idFieldMask), int(id >> idFieldBits & idFieldMask)
 }
 
-// fileName is the name of an object without idProcFS.
+// fileName returns the file name of an id without idProcFS.
 func fileName(id uint64) string { return fmt.Sprintf("ucx_shm_posix_%x", id&^idFlags) }
 
 // posixAddr is an interface address of posix.
@@ -54,7 +54,7 @@ type posixAddr struct {
 	ns  host.Namespace // of the process in the id
 }
 
-// parsePosixAddr reads a peer's interface address, all of b.
+// parsePosixAddr parses a peer's interface address, all of b.
 func parsePosixAddr(b []byte) (posixAddr, error) {
 	var a posixAddr
 	if len(b) < 8 {
@@ -84,7 +84,7 @@ func parsePosixAddr(b []byte) (posixAddr, error) {
 // maxDir bounds the length of a directory's name.
 const maxDir = 1024
 
-// parseDir reads the name of a directory, all of b, that ends with a zero byte.
+// parseDir parses the name of a directory, all of b, that ends with a zero byte.
 func parseDir(b []byte) (string, error) {
 	if len(b) <= maxDir+1 {
 		dir, rest, ok := strings.Cut(string(b), "\x00")
@@ -95,7 +95,7 @@ func parseDir(b []byte) (string, error) {
 	return "", fmt.Errorf("malformed segment directory of %d bytes: %w", len(b), ucs.ErrInvalidAddr)
 }
 
-// posixKeyLen is the fixed part of a packed key (uct_posix_packed_rkey_t).
+// posixKeyLen is the length of the fixed part of a packed key (uct_posix_packed_rkey_t).
 const posixKeyLen = 24
 
 // appendPosixKey appends a packed key; extra is the mapper data that follows.
@@ -106,9 +106,9 @@ func appendPosixKey(b []byte, id, base, length uint64, extra []byte) []byte {
 	return append(b, extra...)
 }
 
-// parsePosixKey reads a peer's key, all of b. Where the id needs no directory C
-// UCX leaves as many bytes as its addresses have behind the key, with anything
-// in them.
+// parsePosixKey parses a peer's key, all of b. If the id needs no directory, C UCX leaves as
+// many bytes behind the key as its addresses have there, with undefined content; these are
+// ignored.
 func parsePosixKey(b []byte) (key, error) {
 	var k key
 	if len(b) < posixKeyLen || len(b) > posixKeyLen+maxDir+1 {

@@ -21,8 +21,8 @@ import (
 // maxObject bounds the size of a peer's file, which must fit an address space.
 const maxObject = min(1<<46, math.MaxInt-1<<16)
 
-// open opens a peer's file. It may be anything, so it is looked at before it is
-// opened for more than that.
+// open opens a peer's file. The file may be of any kind, so it is opened with O_PATH and
+// checked before it is opened for reading and writing.
 func (m *posix) open(ref reference, pid int) (object, error) {
 	if err := m.reachable(ref); err != nil {
 		return object{}, err
@@ -74,7 +74,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	if err != nil {
 		return object{}, errOpen(path, err)
 	}
-	// The seals first: a file that is sealed now keeps the size it has now.
+	// The seals are read before the size: a file that is sealed now keeps its size.
 	seals, sealErr := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err := unix.Fstat(fd, &st); err != nil || st.Size <= 0 || st.Size > maxObject {
 		unix.Close(fd)
@@ -89,8 +89,8 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	}, nil
 }
 
-// process is the one in the id, if it may be looked at and has such a descriptor.
-// The file is not touched.
+// process returns the process in the id, if this process may look at that process's descriptors
+// and the descriptor in the id exists. The file is not touched.
 func (m *posix) process(ref reference) (int, error) {
 	if ref.id&idProcFS == 0 {
 		return 0, nil
@@ -107,11 +107,12 @@ func (m *posix) process(ref reference) (int, error) {
 	return pid, nil
 }
 
-// linkOf is the name of a descriptor of a process.
+// linkOf returns the path of descriptor fd of process pid.
 func linkOf(pid, fd int) string { return "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd) }
 
-// names looks at the file: its owner may have closed it and opened another one
-// under the same number. A file that is mapped here keeps its inode.
+// names compares the identity of the file that ref names now: the owner may have closed its
+// file and opened another one under the same number. A file that is mapped here keeps its
+// inode.
 func (m *posix) names(ref reference, ident identity) bool {
 	var st unix.Stat_t
 	if ref.id&idProcFS == 0 {
@@ -130,8 +131,8 @@ func (m *posix) names(ref reference, ident identity) bool {
 
 func (m *posix) abandoned(ref reference, ident identity) bool { return !m.names(ref, ident) }
 
-// unowned tells that the name is gone, or another file's. Whatever else keeps us from
-// looking at it is no answer.
+// unowned reports whether the name is gone, or names another file. It returns false if the name
+// cannot be looked up for another reason.
 func (m *posix) unowned(ref reference, ident identity) bool {
 	path := filepath.Join(cmp.Or(ref.dir, m.dir), fileName(ref.id))
 	look := unix.Lstat
@@ -146,7 +147,8 @@ func (m *posix) unowned(ref reference, ident identity) bool {
 	return err == unix.ENOENT || err == nil && ident != identity{uint64(st.Dev), st.Ino}
 }
 
-// shared reports whether a file is in memory, or where the user wants it.
+// shared reports whether a file is in tmpfs, or in the file system of the directory that is set
+// with UCX_POSIX_DIR.
 func (m *posix) shared(st *unix.Stat_t, fs *unix.Statfs_t) bool {
 	if fs.Type == unix.TMPFS_MAGIC {
 		return true
@@ -161,8 +163,8 @@ func (m *posix) close(o object) { unix.Close(o.fd) }
 
 func (m *posix) unmap(mem []byte) error { return munmap(mem) }
 
-// reclaim removes files of this library in dir whose owners have died: nobody
-// holds their lock.
+// reclaim removes files of this library in dir whose owners have died: no process holds the
+// lock on such a file.
 func reclaim(dir string) {
 	names, err := filepath.Glob(filepath.Join(dir, "ucx_shm_posix_8????????*"))
 	if err != nil {
@@ -184,7 +186,7 @@ func reclaim(dir string) {
 	}
 }
 
-// errOpen says why a peer's file cannot be opened and what helps.
+// errOpen returns an error that says why a peer's file cannot be opened and what helps.
 func errOpen(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH), errors.Is(err, unix.ENXIO):

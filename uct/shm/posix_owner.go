@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// A peer names memory; we open it with our rights. It may be memory of somebody
-// else that the peer could not open itself: then it would make us write or read
-// there in its stead. So what the kernel tells must say that the peer has it
-// already.
+// A peer names memory, and this process opens that memory with its own rights. A peer could
+// name memory of another process that the peer cannot open itself, and so make this process
+// write or read there in the peer's stead. So the kernel must confirm that the peer has the
+// memory already.
 
-// checkOwner checks that the file look, opened as ref, is one that its peer may
-// write. For the descriptor of a process that is what the process has opened it
-// for: it could have got hold of a file without any right to it (O_PATH), which
-// our opening would add. A file with a name is mapped by its process, pid, for as
-// long as peers may use it; pid is 0 where it is not known.
+// checkOwner checks that the file look, opened as ref, is one that its peer may write. If ref
+// names a descriptor of a process, the process must have opened that descriptor for writing: a
+// descriptor can exist without any right to the file (O_PATH), and opening the file here would
+// add that right. A file with a name is mapped by its process, pid, for as long as peers may
+// use the file; pid is 0 if the process is not known.
 func checkOwner(ref reference, pid, look int, st *unix.Stat_t, fs *unix.Statfs_t) error {
 	if ref.id&idProcFS != 0 {
 		pid, fd := procOf(ref.id)
@@ -48,16 +48,17 @@ func checkOwner(ref reference, pid, look int, st *unix.Stat_t, fs *unix.Statfs_t
 			return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
 		}
 	}
-	// Elsewhere the kernel shows other numbers than stat does, and the mappings of a
-	// process that is protected from tracing it does not show at all.
+	// In other file systems the kernel's list of mappings has other numbers than stat, and
+	// the kernel does not show the mappings of a process that is protected from tracing.
 	if user, ok := host.FileUser(pid); !ok || user != int(st.Uid) {
 		return fmt.Errorf("this file belongs to user %d and process %d to %d: %w", st.Uid, pid, user, ucs.ErrUnreachable)
 	}
 	return nil
 }
 
-// sameFile reports whether look is the file that a descriptor was said to be: its
-// owner may have changed that in between. In tmpfs inodes are what stat says.
+// sameFile reports whether look is the file f that the kernel showed for a descriptor: the
+// descriptor's owner may have replaced the file in between. Only files in tmpfs are compared,
+// where the inode numbers shown are those of stat.
 func sameFile(f host.OpenFile, look int, st *unix.Stat_t, fs *unix.Statfs_t) bool {
 	if fs.Type != unix.TMPFS_MAGIC {
 		return true

@@ -14,13 +14,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Progress implements uct.Progressor. A round without a message is one load of
+// Progress implements uct.Progressor. A round without a message costs one load from
 // the next element and a comparison.
 func (i *iface) Progress() int {
 	if i.chores || i.fenced || i.dead {
 		return i.progressOdd()
 	}
-	if w := i.rx.word(); w&flagPhase == i.rx.phase { // as poll, without its call
+	if w := i.rx.word(); w&flagPhase == i.rx.phase { // the same as poll, without a call
 		return i.receive(w)
 	}
 	if i.idle++; i.idle%watchEvery == 0 {
@@ -29,7 +29,8 @@ func (i *iface) Progress() int {
 	return 0
 }
 
-// progressOdd is Progress when there is more to do than to receive.
+// progressOdd is Progress for an interface that has chores, has no ring any more, or whose
+// own segments can shrink.
 //
 //go:noinline
 func (i *iface) progressOdd() int {
@@ -43,11 +44,11 @@ func (i *iface) progressOdd() int {
 	return n + i.poll()
 }
 
-// doChores lets pending requests try again and reports failures.
+// doChores retries pending requests and reports failures and exits.
 //
 //go:noinline
 func (i *iface) doChores() int {
-	i.inRound = true // what is called may not close the interface
+	i.inRound = true // callbacks may not close the interface
 	n := i.waiting.Dispatch()
 	i.blocked.moved = i.blocked.moved || n > 0
 	i.settle()
@@ -58,7 +59,7 @@ func (i *iface) doChores() int {
 	return n
 }
 
-// poll receives what is there.
+// poll receives the messages that have arrived.
 func (i *iface) poll() int {
 	if w := i.rx.word(); w&flagPhase == i.rx.phase {
 		return i.receive(w)
@@ -69,8 +70,8 @@ func (i *iface) poll() int {
 	return 0
 }
 
-// receiveFenced is poll for a ring that can be cut short: that of a file with
-// a name. It is not used any more then.
+// receiveFenced is poll for a ring that can shrink, such as the ring in a file with a name.
+// After a fault that ring is not used any more.
 //
 //go:noinline
 func (i *iface) receiveFenced() (n int) {
@@ -81,12 +82,12 @@ func (i *iface) receiveFenced() (n int) {
 	return i.poll()
 }
 
-// Arm implements uct.Armer: it says whether a message to come will make the socket
+// Arm implements uct.Armer: if it returns nil, a message to come will make the socket
 // readable.
 func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
 
-// ArmFor implements uct.EventArmer. Sends are over in their call, and room in a peer's ring is
-// told to those that wait for it, so only messages can be left out.
+// ArmFor implements uct.EventArmer. Sends complete within their call, and senders that wait
+// for room in a peer's ring are notified of room, so only received messages can be left out.
 func (i *iface) ArmFor(events uct.EventFlags) error {
 	receives := events&uct.EventRecv != 0 && !i.dead
 	longest, ok := i.rest()
@@ -96,27 +97,28 @@ func (i *iface) ArmFor(events uct.EventFlags) error {
 	return nil
 }
 
-// armRing asks for a wakeup. It fails when something was claimed.
+// armRing asks the next sender for a wakeup. It returns false when a sender has claimed an
+// element that was not received yet.
 func (i *iface) armRing() (ok bool) {
 	if i.fenced {
 		defer fault.End(fault.Begin(), i, nil, nil)
 	}
-	i.watchTail() // whoever takes the ring to be full wakes nobody
+	i.watchTail() // a sender that takes the ring to be full sends no wakeup
 	if i.rx.arm() {
 		return true
 	}
-	// The next round without a message looks into it: what has to be delivered
-	// then is for progress.
+	// The next round without a message calls watch. Arming does not call watch itself:
+	// watch may deliver messages, which is for progress to do.
 	i.idle = watchEvery - 1
 	return false
 }
 
-// receive delivers the messages that are there, of which there is one: w is the
-// first word of its element.
+// receive delivers the messages that have arrived, at least one. w is the first word of the
+// first message's element.
 func (i *iface) receive(w uint32) int {
 	if i.likely != nil {
 		cpu.PrefetchWrite(i.likely)
-		i.likely = nil // who only receives would take it from who looks at it
+		i.likely = nil // an interface that only receives would take the cache line from the peer that polls it
 	}
 	r := &i.rx
 	i.idle = 0
@@ -125,8 +127,9 @@ func (i *iface) receive(w uint32) int {
 	for {
 		raceReceived()
 		if weakOrder {
-			// A sender writes the flags last, but a wider load may be older in its
-			// other parts.
+			// A sender writes the flags last. A wider load that sees the new flags
+			// may still see older values in its other bytes, so the word is loaded
+			// again.
 			w = r.word()
 		}
 		if id, size := uct.AMID(w>>8), w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
@@ -156,14 +159,15 @@ func (i *iface) receive(w uint32) int {
 	return n
 }
 
-// weakOrder says that loads of one word may be reordered with each other.
+// weakOrder says that loads from one word may be reordered with each other.
 const weakOrder = runtime.GOARCH != "amd64"
 
-// fewBytes is what is copied in line. Every element has room for it.
+// fewBytes is the length up to which receive copies an inline message by itself, without
+// a call to deliver. Every element has room for fewBytes.
 const fewBytes = 16
 
 // deliver hands the next message, whose element begins with w, to its handler.
-// It returns false when no sender writes such an element.
+// It returns false if the element is invalid: no sender writes such an element.
 func (i *iface) deliver(w uint32) bool {
 	r := &i.rx
 	id, n := w>>8&0xff, int(w>>16)
@@ -184,10 +188,10 @@ func (i *iface) deliver(w uint32) bool {
 	return true
 }
 
-// deliverBuffered delivers a message that is in the descriptor of its element.
-// The handler may keep that if another one can take its place. Of memory that can
-// be cut short handlers get a copy: a fault would leave their work half done, and
-// what they keep they read where no fence is.
+// deliverBuffered delivers a message that is in the descriptor of its element. With mayKeep
+// the handler may keep the descriptor if a spare descriptor can take its place. From memory
+// that can shrink a handler gets a copy, and may not keep the descriptor: a fault would stop
+// the handler half way, and a kept descriptor is read outside the fence.
 func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 	r := &i.rx
 	slot := int(r.read & uint64(r.n-1))
@@ -223,8 +227,9 @@ func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 	return true
 }
 
-// handlerFailed is told of messages that no peer in its right mind sends. Nobody
-// knows who sent them, so nobody can be held responsible.
+// handlerFailed logs that a handler has refused a message, the first time at level diag, then
+// at debug. Correct peers send no such message. Messages do not name their sender, so no peer
+// can be held responsible.
 //
 //go:noinline
 func (i *iface) handlerFailed(id uct.AMID, err error) {

@@ -19,23 +19,24 @@ const (
 	watchEvery = 1024
 
 	// stuckAfter is how long an element may stay claimed and unpublished. Between
-	// the two a sender copies a few KiB; one that was stopped just there loses its
-	// endpoint when it goes on later than that.
+	// claiming and publishing a sender copies a few KiB. A sender that is stopped in
+	// between for longer than stuckAfter loses its endpoint.
 	stuckAfter = 10 * time.Second
 
-	// maxRenewals bounds what a hostile peer can make us do.
+	// maxRenewals bounds how often a hostile peer can make an interface renew its ring.
 	maxRenewals = 16
 )
 
-// stall remembers an element that is claimed and not published.
+// stall records an element that is claimed and not published: its number, read, and the time
+// since when the element is watched.
 type stall struct {
 	watching bool
 	read     uint64
 	since    time.Duration
 }
 
-// watch looks for an element that a sender has claimed and never published, for a
-// head that cannot be, and for a tail that somebody else has written.
+// watch checks the ring for an element that a sender has claimed and never published, for an
+// impossible head, and for a tail that a peer has written.
 //
 //go:noinline
 func (i *iface) watch() {
@@ -55,7 +56,8 @@ func (i *iface) watch() {
 	}
 }
 
-// watchTail mends the tail, which gives room back.
+// watchTail restores the tail if a peer has written it. Restoring the tail can give room back
+// to senders, so notes are answered.
 func (i *iface) watchTail() {
 	if !i.rx.restoreTail() {
 		return
@@ -74,15 +76,15 @@ func (i *iface) published() bool {
 	return atomic.LoadUint32(word32(r.elems, r.pos))&flagPhase == r.phase
 }
 
-// corrupt gives up a ring with content that no sender leaves.
+// corrupt retires a ring that holds invalid data, which no correct sender leaves.
 //
 //go:noinline
 func (i *iface) corrupt(what string) {
 	i.retire("a peer has left nonsense in the ring: "+what, false)
 }
 
-// Fault implements fault.Owner: it gives up a ring or descriptors whose memory is
-// gone.
+// Fault implements fault.Owner: it renews a ring whose memory, or whose descriptors' memory, was
+// taken away.
 func (i *iface) Fault(addr uint64, _ []byte) error {
 	ours := fault.Within(addr, i.rx.seg.mem)
 	for _, c := range i.pool.chunks {
@@ -92,16 +94,16 @@ func (i *iface) Fault(addr uint64, _ []byte) error {
 		return nil
 	}
 	i.inRound = false
-	// Any of the descriptors may be gone.
+	// The memory of any descriptor may be gone.
 	i.pool.spare = nil
 	i.renew("somebody has cut the shared memory short")
 	return errCut(addr)
 }
 
-// retire closes the ring for good and opens a new one. Endpoints of this library
-// that use the old one fail; to others it looks full from now on. With drain,
-// messages behind the element that stays empty are delivered: their senders
-// published them, and claimed nothing behind an element of theirs that is empty.
+// retire closes the ring for good and opens a new one. Endpoints of this library that use the
+// old ring fail; to other senders the old ring looks full from now on. With drain, messages
+// behind the element that stays empty are delivered: their senders have published them, and a
+// sender claims nothing behind an empty element of its own.
 func (i *iface) retire(why string, drain bool) {
 	n := i.rx.markClosed()
 	i.takeNotes()
@@ -118,7 +120,8 @@ func (i *iface) retire(why string, drain bool) {
 	i.renew(why)
 }
 
-// deliverLast is deliver for a ring whose descriptors are not replaced any more.
+// deliverLast is deliver for a retired ring, whose descriptors are not replaced any more:
+// handlers may not keep them.
 func (i *iface) deliverLast() bool {
 	w := atomic.LoadUint32(word32(i.rx.elems, i.rx.pos))
 	if w&flagInline != 0 || w>>8&0xff >= uct.MaxAMIDs {
@@ -127,14 +130,14 @@ func (i *iface) deliverLast() bool {
 	return i.deliverBuffered(uct.AMID(w>>8&0xff), int(w>>16), false)
 }
 
-// skip moves on without giving room back.
+// skip moves on to the next element without giving room back.
 func (r *ring) skip() {
 	r.release = 1<<63 - 1
 	r.next()
 }
 
-// renew replaces the ring. Its descriptors are not used again: a peer that was
-// only late may still write to them.
+// renew replaces the ring. The descriptors of the old ring are not used again: a peer that was
+// only late may still write to them. If no new ring can be made the interface is dead.
 func (i *iface) renew(why string) {
 	fields := []zap.Field{
 		zap.String("transport", i.domain.attr.Component), zap.String("why", why), zap.Stringer("ring", &i.rx),
@@ -173,7 +176,7 @@ func (i *iface) replaceRing() error {
 	return nil
 }
 
-// closeRing ends the ring of an interface that is closed.
+// closeRing closes the ring of an interface that is being closed, and frees its segment.
 func (i *iface) closeRing() error {
 	func() {
 		if i.fenced {

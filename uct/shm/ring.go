@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ring is the receive side: an interface's own ring, of which it reads what it
-// must and believes nothing else.
+// ring is the receive side: an interface's own ring. The receiver reads only the words that
+// it needs from shared memory, and trusts nothing else there.
 type ring struct {
 	elems   []byte
-	pos     int    // of the next element, in elems
+	pos     int    // position of the next element in elems
 	phase   uint32 // flagPhase of the next element when it is published
 	elem    int    // size of an element
 	read    uint64 // messages received
-	release uint64 // the tail is told when these bits of read are zero
-	told    uint64 // tail when notes were taken last
+	release uint64 // the tail is published when these bits of read are zero
+	told    uint64 // the published tail when notes were taken last
 	tail    *uint64
 	head    *uint64
 	addrLen *uint32
@@ -45,7 +45,7 @@ func viewRing(s *segment, o *options, slots []int32) ring {
 	}
 }
 
-// fill writes what senders find in a new ring, whose memory is zero.
+// fill initialises a new ring, whose memory is zero, for its senders.
 func (r *ring) fill(pid int, wakeup string, pool *rxPool) {
 	b := r.seg.mem
 	binary.LittleEndian.PutUint32(b[pidOffset:], uint32(pid))
@@ -69,8 +69,8 @@ func putSockaddr(b []byte, name string) int {
 	return 3 + copy(b[3:], name)
 }
 
-// parseSockaddr reads an abstract address from the first n bytes of a
-// sockaddr_un. Nothing else is what C UCX binds, and a path could be anybody's
+// parseSockaddr reads an abstract address from the first n bytes of a sockaddr_un. Other
+// addresses are refused: C UCX binds only abstract ones, and a path could name any process's
 // socket.
 func parseSockaddr(b []byte, n uint32) (name string, ok bool) {
 	if n < 4 || n > sockaddrLen || binary.NativeEndian.Uint16(b) != unix.AF_UNIX || b[2] != 0 {
@@ -79,13 +79,13 @@ func parseSockaddr(b []byte, n uint32) (name string, ok bool) {
 	return string(b[3:n]), true
 }
 
-// first is the next element, as far as they all go.
+// first returns the next element, its first minElemSize bytes, which every element has.
 func (r *ring) first() *[minElemSize]byte { return elementAt(r.elems, r.pos) }
 
-// word is the first word of the next element.
+// word loads the first word of the next element.
 func (r *ring) word() uint32 { return atomic.LoadUint32(firstWord(r.first())) }
 
-// next moves on to the next element and gives room back to senders.
+// next moves on to the next element, and at multiples of release+1 gives room back to senders.
 func (r *ring) next() {
 	r.pos += r.elem
 	if r.pos == len(r.elems) {
@@ -99,9 +99,8 @@ func (r *ring) next() {
 	}
 }
 
-// restoreTail makes the tail what it should be, and reports whether it was not.
-// Nobody but the receiver writes there. Senders that find something else take the
-// ring to be full for ever.
+// restoreTail corrects the tail, and reports whether the tail was wrong. Only the receiver may
+// write the tail. A sender that finds a wrong tail can take the ring to be full for ever.
 func (r *ring) restoreTail() bool {
 	want := r.read &^ r.release
 	if atomic.LoadUint64(r.tail) == want {
@@ -111,19 +110,19 @@ func (r *ring) restoreTail() bool {
 	return true
 }
 
-// claimed is the number of elements that senders have claimed and that have not
+// claimed returns the number of elements that senders have claimed and that have not
 // been received.
 func (r *ring) claimed() uint64 { return atomic.LoadUint64(r.head)&^armed - r.read }
 
-// arm asks the next sender for a wakeup. It fails when something has been
-// claimed.
+// arm asks the next sender for a wakeup. It returns false when an element has been claimed
+// that was not received.
 func (r *ring) arm() bool {
 	h := atomic.LoadUint64(r.head)
 	return h&^armed == r.read && atomic.CompareAndSwapUint64(r.head, h, h|armed)
 }
 
-// close lets endpoints of this library know that the ring is not used any more.
-// To others it looks as before: what they still send is lost.
+// close marks the ring as closed for endpoints of this library. To other senders the ring
+// looks as before: messages that they still send are lost.
 func (r *ring) close() {
 	atomic.StoreUint32(r.addrLen, 0)
 	for {
@@ -134,7 +133,7 @@ func (r *ring) close() {
 	}
 }
 
-// markClosed closes the ring to everybody: it looks full for ever. It returns the
+// markClosed closes the ring to all senders: the ring looks full for ever. It returns the
 // number of elements that were claimed before and have not been received.
 func (r *ring) markClosed() uint64 {
 	atomic.StoreUint32(r.addrLen, 0)

@@ -11,21 +11,20 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// remoteKey is an unpacked key: an attached segment and where it is in its
-// owner.
+// remoteKey is an unpacked key: an attached segment and the segment's address in its owner.
 type remoteKey struct {
 	d        *domain
 	ref      reference
 	seg      *attachment
-	base     uint64  // address in the owner
-	length   uint64  // bytes the key opens, all of them mapped
-	life     life    // says whether it still does, nil: its owner does not tell
-	open     *uint32 // the word of it, or one that always says so where looking takes a fence
+	base     uint64  // address of the segment in the owner
+	length   uint64  // bytes that the key opens, all of them mapped
+	life     life    // whether the memory may still be accessed; nil: the owner does not tell
+	open     *uint32 // the word of life, or alwaysOpen if there is none or reading it takes a fence
 	released atomic.Bool
 }
 
-// UnpackRkey implements uct.MemoryDomain: it attaches the segment. Value of the
-// result is what is to be added to a remote address, as with C UCX.
+// UnpackRkey implements uct.MemoryDomain: it attaches the segment. The Value of the result is
+// the number to add to a remote address to get the local one, as with C UCX.
 func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) { return d.unpack(packed, 0) }
 
 var _ uct.ProcessKeys = (*domain)(nil)
@@ -39,8 +38,8 @@ func (d *domain) UnpackRkeyOf(p uct.Process, packed []byte) (*uct.Rkey, error) {
 	return d.unpack(packed, owner.PID)
 }
 
-// unpack attaches the segment that a key names. It must be that of process pid,
-// 0 for any.
+// unpack attaches the segment that a key names. The segment must belong to process pid, or to
+// any process if pid is 0.
 func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 	k, err := d.m.parseKey(packed)
 	if err != nil {
@@ -71,9 +70,9 @@ func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 
 var _ uct.RkeyChecker = (*domain)(nil)
 
-// RkeyCurrent implements uct.RkeyChecker. Where the memory itself tells, its owner does
-// so before it gives the name away; elsewhere the name is looked up, which takes longer
-// than to copy some ten kilobytes.
+// RkeyCurrent implements uct.RkeyChecker. If the segment has a life page that cannot be taken
+// away, the page decides: the owner revokes access before the segment's name can be reused.
+// Otherwise the name is looked up, which takes longer than copying some ten kilobytes.
 func (d *domain) RkeyCurrent(key *uct.Rkey) bool {
 	k, err := d.key(key)
 	switch {
@@ -106,9 +105,9 @@ func (d *domain) ReleaseRkey(key *uct.Rkey) error {
 	return nil
 }
 
-// RkeyPtr implements uct.MemoryDomain. The owner may take pages of the memory
-// away if it is hostile and not a System V segment of small pages or a sealed
-// file; touching them is a fault then.
+// RkeyPtr implements uct.MemoryDomain. A hostile owner can take pages of the memory away,
+// unless the memory is a System V segment of small pages or a sealed file. Touching such a
+// page is then a fault.
 func (d *domain) RkeyPtr(key *uct.Rkey, raddr uint64, length int) ([]byte, error) {
 	k, err := d.key(key)
 	if err != nil {
@@ -124,7 +123,7 @@ func (d *domain) RkeyPtr(key *uct.Rkey, raddr uint64, length int) ([]byte, error
 	return b, nil
 }
 
-// key is what a key of this domain stands for.
+// key returns the remoteKey behind a key of this domain.
 func (d *domain) key(key *uct.Rkey) (*remoteKey, error) {
 	if key != nil {
 		if k, ok := key.Handle.(*remoteKey); ok && k.d == d {

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// remote returns the n bytes at raddr of the peer, mapped here, if the operation
-// may go on and the key opens them.
+// remote returns the mapping of the n bytes at raddr in the peer, if the endpoint accepts the
+// operation and the key opens all of these bytes.
 func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []byte, error) {
 	if e.refusing || e.pending.Blocks() {
 		return nil, nil, e.ready()
@@ -38,9 +38,9 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	return k.seg, b, nil
 }
 
-// plain is remote where nothing is unusual, and nil elsewhere. cut is the segment if that can
-// be cut short: only of memory that tells nothing of its life, as C UCX's, which takes a
-// fence of its own.
+// plain is the fast path of remote; it returns nil if the caller must use remote instead. If
+// the segment can shrink, cut is the segment, and the caller must use a fence. plain serves
+// such a segment only if it has no life page, as those of C UCX have none.
 func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) (b []byte, cut *attachment) {
 	if e.exit.ops--; e.refusing || e.pending.Blocks() || key == nil || e.exit.ops <= 0 {
 		return nil, nil
@@ -86,7 +86,7 @@ func (e *endpoint) copyFenced(a *attachment, dst, src []byte) (err error) {
 	return nil
 }
 
-// PutBcopy implements uct.Endpoint. It packs straight into the target.
+// PutBcopy implements uct.Endpoint. It packs straight into the peer's memory.
 func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rkey) (n int, err error) {
 	a, dst, err := e.remote(key, raddr, length)
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 	return n, nil
 }
 
-// GetBcopy implements uct.Endpoint. It unpacks straight from the source.
+// GetBcopy implements uct.Endpoint. It unpacks straight from the peer's memory.
 func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, _ *uct.Completion) (err error) {
 	a, src, err := e.remote(key, raddr, length)
 	if err != nil {

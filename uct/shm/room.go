@@ -13,31 +13,32 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// An endpoint has the segments of its peer mapped. Peers that close their workers without
-// a word, while their processes live, leave them behind. So whenever an endpoint is made
-// some others are looked at, in turn: who comes and goes leaves some hundred of them at
-// most, however many there are beside. Where there is no room all are looked at, and what
-// is needed least gives way (uct.IfaceParams.Reclaim).
+// An endpoint keeps the segments of its peer mapped. A peer that closes its worker without a
+// message, while its process lives, leaves these mappings behind. So whenever an endpoint is
+// made some other endpoints are checked, round robin: peers that come and go leave some hundred
+// dead endpoints at most, however many live ones there are. If there is no room all endpoints
+// are checked, and the least needed ones are closed (uct.IfaceParams.Reclaim).
 
 const (
-	// looks is how many rings are looked at for a new endpoint, for which that is one
-	// load each, and of how many endpoints another one. At most looksShare peers that are
-	// gone stay, however many endpoints there are beside.
+	// looks is how many rings are checked when an endpoint is made, at the cost of one load
+	// each. One more ring is checked for every looksShare endpoints. So at most looksShare
+	// endpoints to peers that are gone stay, however many other endpoints there are.
 	looks      = 4
 	looksShare = 256
 
-	// asks is how many rings of C UCX, which do not say that they are closed, the kernel
-	// is asked about.
+	// asks is how many rings of C UCX the kernel is asked about when an endpoint is made:
+	// these rings do not say that they are closed.
 	asks = 2
 
-	// releasedAtOnce is how many descriptors give way to what needs one.
+	// releasedAtOnce is how many descriptors of watched processes are closed when a
+	// descriptor is needed.
 	releasedAtOnce = 64
 )
 
-// lookAtSome finds endpoints whose peers are gone, among those whose turn it is.
+// lookAtSome finds endpoints whose peers are gone, among the next few of the round robin.
 func (i *iface) lookAtSome() { i.lookAtPeers(looks+i.endpoints.Len()/looksShare, asks) }
 
-// lookAtPeers looks at the next n endpoints, and asks the kernel at most so many times.
+// lookAtPeers checks the next n endpoints, and asks the kernel about at most ask of them.
 func (i *iface) lookAtPeers(n, ask int) {
 	for range min(n, i.endpoints.Len()) {
 		e := i.endpoints.Next()
@@ -56,8 +57,8 @@ func (i *iface) lookAtPeers(n, ask int) {
 	}
 }
 
-// notice remembers an endpoint whose ring is closed until what its peer has sent was
-// received.
+// notice records an endpoint whose peer has closed its ring. The endpoint fails after the
+// messages that the peer has sent were received.
 func (i *iface) notice(e *endpoint) {
 	if len(i.ended) == 0 {
 		i.endedAt = i.worker.Now()
@@ -66,7 +67,7 @@ func (i *iface) notice(e *endpoint) {
 	i.MarkExit()
 }
 
-// ringClosed reports whether a ring of this library says that it is.
+// ringClosed reports whether the peer's ring is marked as closed, which only this library does.
 func (e *endpoint) ringClosed() (closed bool) {
 	if e.fenced {
 		defer fault.End(fault.Begin(), e, nil, nil)
@@ -90,7 +91,8 @@ func (e *endpoint) Gone() error {
 // Idle implements uct.Reclaimable.
 func (e *endpoint) Idle() bool { return e.pending.Empty() }
 
-// makeRoom is told why a segment could not be attached, and reports whether to try again.
+// makeRoom frees what is missing after a segment could not be attached, and reports whether to
+// try again. why is the error of the attempt.
 func (i *iface) makeRoom(why error) bool {
 	switch {
 	case errors.Is(why, unix.EMFILE), errors.Is(why, unix.ENFILE):

@@ -11,12 +11,12 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// rxDesc is a receive descriptor: memory that a peer copies a buffered message
-// to. It is in a slot of the ring, spare, or kept by a handler.
+// rxDesc is a receive descriptor: memory that a peer copies a buffered message to. A
+// descriptor is in a slot of the ring, spare, or kept by a handler.
 type rxDesc struct {
 	uct.AMDesc
-	at    descriptor // as peers find it
-	data  []byte     // the payload's place
+	at    descriptor // the place as peers name it
+	data  []byte     // the place for the payload
 	state descState
 }
 
@@ -24,36 +24,36 @@ type descState uint8
 
 const (
 	descOurs    descState = iota // in the ring or spare
-	descOffered                  // a handler that may keep it is running
-	descKept                     // by a handler
+	descOffered                  // a handler that may keep the descriptor is running
+	descKept                     // kept by a handler
 )
 
-// rxPool holds the descriptors of an interface. Chunks stay until it is closed:
-// peers know them by their ids.
+// rxPool holds the descriptors of an interface. Chunks, segments of descriptors, stay until the
+// pool is closed: peers know chunks by their ids.
 type rxPool struct {
 	m       mapper
 	owner   uct.DescOwner
 	o       *options
 	chunks  []*segment
-	asked   float64 // how many times UCX_MM_RX_BUFS_GROW the next one is to have, 0 as 1
+	asked   float64 // size of the next chunk in multiples of UCX_MM_RX_BUFS_GROW, 0 means 1
 	all     []*rxDesc
 	spare   []int32
 	kept    int
-	stuck   bool // growing has failed, or is not allowed; not tried again until something is released
-	closing bool // the interface is closed; the last descriptor kept ends it
+	stuck   bool // growing has failed, or is not allowed; grow is not tried again until a descriptor is released
+	closing bool // the interface is closed; releasing the last kept descriptor destroys the pool
 }
 
-// stride is the distance between descriptors in a chunk.
+// stride returns the distance between descriptors in a chunk, in bytes.
 func (p *rxPool) stride() int { return p.o.stride() }
 
 func (o *options) stride() int {
 	return (o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
-// next is how many descriptors the next chunk is to have, unless it is limited.
+// next returns how many descriptors the next chunk is to have, before limits are applied.
 func (p *rxPool) next() int { return int(min(float64(p.o.growBufs)*max(p.asked, 1), math.MaxInt32)) }
 
-// grow adds a chunk of descriptors, want of them if that fits a chunk.
+// grow adds a chunk of descriptors, at least want of them if the limits allow that.
 func (p *rxPool) grow(want int) error {
 	n := max(p.next(), want)
 	if p.o.maxBufs >= 0 {
@@ -82,7 +82,8 @@ func (p *rxPool) grow(want int) error {
 	return nil
 }
 
-// available reports whether there is a spare descriptor, and tries to get more.
+// available reports whether there is a spare descriptor. If there is none it tries to grow the
+// pool.
 func (p *rxPool) available() bool {
 	if len(p.spare) > 0 {
 		return true
@@ -94,14 +95,14 @@ func (p *rxPool) available() bool {
 	return !p.stuck
 }
 
-// take takes a spare descriptor; there must be one.
+// take removes a spare descriptor from the pool and returns its index. There must be one.
 func (p *rxPool) take() int32 {
 	k := p.spare[len(p.spare)-1]
 	p.spare = p.spare[:len(p.spare)-1]
 	return k
 }
 
-// release takes back a descriptor that a handler had.
+// release takes back a descriptor that was offered to a handler or kept by one.
 func (p *rxPool) release(d *uct.AMDesc) {
 	x := p.all[d.Index]
 	switch x.state {
@@ -114,13 +115,13 @@ func (p *rxPool) release(d *uct.AMDesc) {
 			p.destroy()
 		}
 	case descOffered:
-		x.state = descOurs // by the handler itself
+		x.state = descOurs // released by the handler while it runs
 	default:
 		panic("shm: receive descriptor released twice")
 	}
 }
 
-// close ends the pool as soon as no handler keeps a descriptor.
+// close destroys the pool as soon as no handler keeps a descriptor.
 func (p *rxPool) close() error {
 	p.closing = true
 	if p.kept > 0 {

@@ -12,16 +12,16 @@ import (
 
 // segment is shared memory that this process owns.
 type segment struct {
-	id     uint64 // as peers name it
+	id     uint64 // the name that peers use
 	size   int    // bytes asked for
 	mem    []byte // size rounded up to whole pages
 	tail   int    // bytes at the end of mem that keys do not open
-	shrink bool   // others can cut it short
-	fd     int    // posix: of the file, kept open for the segment's life
-	path   string // posix: of a file with a name
+	shrink bool   // other processes can take memory of the segment away
+	fd     int    // posix: descriptor of the file, kept open for the segment's life
+	path   string // posix: path of a file with a name
 }
 
-// Fault implements fault.Owner, for a segment that is being made or given up.
+// Fault implements fault.Owner, for a segment that is being created or closed.
 func (s *segment) Fault(addr uint64, _ []byte) error {
 	if !fault.Within(addr, s.mem) {
 		return nil
@@ -32,9 +32,9 @@ func (s *segment) Fault(addr uint64, _ []byte) error {
 // segmentOptions say what to create.
 type segmentOptions struct {
 	size    int    // bytes, positive
-	addr    uint64 // where, 0: anywhere
-	fixed   bool   // there and nowhere else
-	mayHuge bool   // huge pages are welcome
+	addr    uint64 // address of the mapping, a hint unless fixed; 0: anywhere
+	fixed   bool   // fail if the mapping cannot be at addr
+	mayHuge bool   // huge pages may be used
 	what    string // for error texts
 }
 
@@ -44,24 +44,24 @@ type reference struct {
 	dir string // posix: directory of a file that is neither in /dev/shm nor a link
 }
 
-// key is a remote key as it travels. Where it has no length, length is 0.
+// key is a parsed remote key. length is 0 if the packed key has no length (sysv).
 type key struct {
 	ref    reference
 	base   uint64 // address of the segment in its owner
 	length uint64
 }
 
-// object is a peer's segment, found but not yet mapped.
+// object is a peer's segment that was found but is not mapped yet.
 type object struct {
 	ident  identity
 	size   int
-	shrink bool // it can get shorter
-	owner  int  // process that made it, by its number here; 0: unknown, -1: not visible here
-	fd     int  // posix
+	shrink bool // its memory can be taken away
+	owner  int  // process that made it, by its id in this PID namespace; 0: unknown, -1: not visible here
+	fd     int  // posix: descriptor of the file; sysv: -1
 }
 
-// identity tells objects apart for as long as somebody holds them: device and
-// inode of a file, or the number of a System V segment.
+// identity tells objects apart for as long as any process holds them: device and
+// inode of a file, or the id of a System V segment.
 type identity struct{ dev, ino uint64 }
 
 // mapper is one way of sharing memory. Its methods may be called from any
@@ -69,12 +69,12 @@ type identity struct{ dev, ino uint64 }
 type mapper interface {
 	create(o segmentOptions) (*segment, error)
 
-	// replace creates a segment and, when fill has filled it, lets it take the
-	// place of old, under the same id if the mapper can. The memory of old stays
-	// mapped.
+	// replace creates a segment and, after fill has filled the new segment, lets it
+	// take the place of old, under the same id if the mapper can. The memory of old
+	// stays mapped.
 	replace(old *segment, o segmentOptions, fill func(*segment) error) (*segment, error)
 
-	// destroy unmaps s and lets go of it. Peers that have attached it keep it.
+	// destroy unmaps s and closes it. Peers that have attached s keep its memory.
 	destroy(s *segment) error
 
 	appendAddress(b []byte, id uint64) []byte
@@ -87,14 +87,14 @@ type mapper interface {
 	appendKey(b []byte, s *segment) []byte
 	parseKey(b []byte) (key, error)
 
-	// process says whose segment a reference names as far as that can be told without
-	// opening it: the number of a process, 0 where it cannot.
+	// process returns the id of the process whose segment a reference names, or 0 if
+	// that cannot be told without opening the segment.
 	process(ref reference) (int, error)
 
-	// open finds a peer's segment; close must follow. mmap maps it, and knows
-	// better whether it can shrink; unmap ends that.
-	// With a process's number the segment must be that process's, as far as the
-	// kernel can tell.
+	// open finds a peer's segment; close must follow. If pid is not 0 the segment
+	// must belong to process pid, as far as the kernel can tell. mmap maps the
+	// object, and corrects its shrink if the kernel tells more; unmap removes the
+	// mapping.
 	open(ref reference, pid int) (object, error)
 	mmap(o *object) ([]byte, error)
 	close(o object)
@@ -103,18 +103,19 @@ type mapper interface {
 	// names reports whether ref still names a segment that is mapped here.
 	names(ref reference, ident identity) bool
 
-	// abandoned reports whether its owner has let go of it.
+	// abandoned reports whether the owner of a segment that is mapped here has freed
+	// the segment.
 	abandoned(ref reference, ident identity) bool
 
-	// unowned reports whether the owner of a ring that is mapped here certainly has it
-	// no more, which the kernel need not know.
+	// unowned reports whether the owner of a ring that is mapped here certainly does
+	// not have the ring any more. False can also mean that the kernel does not tell.
 	unowned(ref reference, ident identity) bool
 
-	// held reports whether anybody but its owner may have s attached, another
-	// domain of this process included. With an error that is not known.
+	// held reports whether anything but the owner of s may have s attached, another
+	// domain of this process included. With an error, that is not known.
 	held(s *segment) (bool, error)
 
-	// owner is the process id in the id of a segment, 0 where there is none.
+	// owner returns the process id that is part of a segment's id, 0 if there is none.
 	owner(id uint64) int
 
 	maxAlloc() uint64

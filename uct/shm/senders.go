@@ -17,9 +17,10 @@ import (
 
 var _ uct.SenderFinder = (*iface)(nil)
 
-// FindSenders implements uct.SenderFinder: whoever sends has the ring attached. If
-// nobody has, nothing is added to it any more, and what is in it decides. A ring
-// that was replaced is not read any more, so its senders do not count.
+// FindSenders implements uct.SenderFinder. Every sender has the ring attached. If no sender
+// has, no message is added any more, and the result is whether the ring holds messages that
+// were not received. A ring that was replaced is not read any more, so its senders do not
+// count.
 func (i *iface) FindSenders() (bool, error) {
 	if i.dead {
 		return false, nil
@@ -30,7 +31,7 @@ func (i *iface) FindSenders() (bool, error) {
 	return i.unread(), nil
 }
 
-// unread reports whether something in the ring has not been received.
+// unread reports whether an element of the ring was claimed and has not been received.
 func (i *iface) unread() bool {
 	if i.fenced {
 		defer fault.End(fault.Begin(), i, nil, nil)
@@ -38,8 +39,8 @@ func (i *iface) unread() bool {
 	return i.rx.claimed() != 0
 }
 
-// held compares the number of attachments with the one of the owner. An endpoint
-// of this process has one of its own.
+// held reports whether the segment has more attachments than the one of its owner. An endpoint
+// of this process has its own attachment.
 func (m *sysv) held(s *segment) (bool, error) {
 	var d unix.SysvShmDesc
 	if _, err := unix.SysvShmCtl(int(s.id), unix.IPC_STAT, &d); err != nil {
@@ -48,14 +49,14 @@ func (m *sysv) held(s *segment) (bool, error) {
 	return d.Nattch > 1, nil
 }
 
-// held asks for a lease, which the kernel grants only if nobody else has opened
-// the file to write, and gives it back. A mapping counts as long as it is there,
-// whoever has it and in whatever namespace. Whoever opens the file in between waits
-// or tries again (leases.open).
+// held asks the kernel for a lease on the file and gives the lease back. The kernel grants a
+// lease only if no other opening of the file for writing exists. A mapping counts as long as it
+// exists, whichever process has it and in whatever namespace. A process that opens the file
+// while the lease exists waits or tries again (leases.open).
 //
-// Opening a file counts, and memfd_create(2) does not open one: its lease is asked
-// for by a descriptor to read. Who got the descriptor itself is not counted; no
-// peer does.
+// Only opening a file counts, and memfd_create(2) does not open one: the lease on such a file
+// is asked for with a descriptor for reading. A process that was passed the descriptor itself
+// is not counted; no peer is passed it.
 func (m *posix) held(s *segment) (bool, error) {
 	fd, lease := s.fd, unix.F_WRLCK
 	if !s.shrink {
@@ -67,8 +68,9 @@ func (m *posix) held(s *segment) (bool, error) {
 		defer unix.Close(fd)
 		lease = unix.F_RDLCK
 	}
-	// Who opens the file meanwhile makes the kernel send a signal: not SIGIO, which
-	// ends programs whose signals Go does not handle, but one that nobody minds.
+	// If a process opens the file meanwhile the kernel sends this process a signal. The
+	// default is SIGIO, which ends programs whose signals Go does not handle; SIGURG is
+	// harmless.
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETSIG, int(unix.SIGURG))
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)

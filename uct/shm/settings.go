@@ -46,9 +46,8 @@ type sysvHuge struct {
 }
 
 // posixDomainSettings are read when a posix domain is opened
-// (uct_posix_md_config_table). SHM_MIN_SIZE of C is left out: memory does not
-// come from the file system unless USE_PROC_LINK is off, and then its pages are
-// taken at once.
+// (uct_posix_md_config_table). SHM_MIN_SIZE of C UCX is left out: memory comes from the file
+// system only if USE_PROC_LINK is off, and then its pages are allocated at once.
 type posixDomainSettings struct {
 	MM          posixHuge `prefix:"MM_"`
 	Dir         string    `ucx:"DIR" default:"/dev/shm" doc:"Directory of named shared memory files. Processes that communicate must use the same."`
@@ -65,13 +64,14 @@ type ifaceSettings struct {
 	MM mmSettings `prefix:"MM_"`
 }
 
-// smSettings are those of all transports within a host, with the defaults of these.
+// smSettings are the settings that all transports within a host have, with the defaults of
+// posix and sysv.
 type smSettings struct {
 	Common commonSettings   `prefix:""`
 	BW     config.Bandwidth `ucx:"BW" default:"15360MBs" doc:"Memory bandwidth to assume."`
 }
 
-// commonSettings are those that all transports have (uct_iface_config_table).
+// commonSettings are the settings that all transports have (uct_iface_config_table).
 type commonSettings struct {
 	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures without an error handler."`
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
@@ -94,7 +94,8 @@ type mmSettings struct {
 	RecvOverhead  overhead     `ucx:"RECV_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a receive takes."`
 }
 
-// overhead is a list of times by operation, as "am_short:10ns,am_bcopy:20ns", or one for both.
+// overhead is a list of times by operation, such as "am_short:10ns,am_bcopy:20ns", or one time
+// for both.
 type overhead struct{ short, bcopy config.Time }
 
 var overheadKeys = []string{"am_short", "am_bcopy"}
@@ -114,7 +115,7 @@ func (o *overhead) ParseConfig(s string) error {
 	})
 }
 
-// extra is what a copied message takes beyond a short one, in seconds.
+// extra returns the time that a copied message takes beyond a short one, in seconds.
 func (o overhead) extra() float64 { return seconds(o.bcopy) - seconds(o.short) }
 
 // String implements config.Value.
@@ -127,19 +128,19 @@ func (overhead) ConfigSyntax() string {
 	return config.KeyedSyntax(overheadKeys, "time value: <number>[m|s|ms|us|ns]")
 }
 
-// seconds is a time for the performance model.
+// seconds converts a time for the performance model.
 func seconds(t config.Time) float64 { return t.Duration(0).Seconds() }
 
-// options are the settings of an interface, checked and filled in.
+// options are the settings of an interface, validated and with defaults filled in.
 type options struct {
-	ring      int // elements of the own ring
-	elem      int // their size, and that of peers' rings
-	seg       int // room for a message in a receive buffer, and in those of peers
-	bcopy     int // largest buffered message
+	ring      int // number of elements in the own ring
+	elem      int // size of an element, in peers' rings as well, in bytes
+	seg       int // bytes for a message in a receive buffer, in peers' buffers as well
+	bcopy     int // bytes of the largest buffered message
 	release   uint64
 	maxBufs   int
 	growBufs  int
-	growBy    float64 // of that number, each time
+	growBy    float64 // factor by which growBufs grows each time
 	maxChunk  int
 	maxPoll   int
 	maxNumEPs int
@@ -197,10 +198,10 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 	case o.maxBufs >= 0 && o.maxBufs < o.ring:
 		return bad("RX_MAX_BUFS", o.maxBufs, fmt.Sprintf("-1 or at least UCX_%sFIFO_SIZE, %d", prefix, o.ring))
 	}
-	// A sender of C UCX may write the whole of a longer buffer, but the length that
-	// it tells of that is cut to 16 bits.
+	// A sender of C UCX may fill a longer buffer completely, but the element has only 16
+	// bits for the length.
 	o.bcopy = min(o.seg, maxBcopy)
-	// The tail moves at multiples of the largest power of two in that part.
+	// The tail moves at multiples of the largest power of two within that part of the ring.
 	step := uint64(1)
 	for float64(step*2) <= float64(o.ring)*mm.ReleaseFactor {
 		step *= 2
@@ -221,5 +222,5 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 	return o, nil
 }
 
-// maxPutShort is the limit C UCX publishes, where numbers reach so far.
+// maxPutShort is the limit that C UCX publishes, or the largest int if that is smaller.
 const maxPutShort = min(math.MaxUint32, math.MaxInt)

@@ -10,32 +10,32 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// Wakeups are datagrams, and an abstract address is known in its network
-// namespace only: a peer in another one can write to our ring and not wake us.
-// While there are endpoints to such peers a sleep ends by itself after a while,
-// first a short one, then longer and longer ones until a message comes. Who has no
-// endpoint to a peer does not know of it: the first message to a server, say, which
-// makes one then. So no sleep lasts for ever.
+// Wakeups are datagrams, and an abstract socket address is known only in its network
+// namespace: a peer in another one can write to the ring of this process but cannot wake it.
+// While there are endpoints to such peers a sleep ends by itself after a poll interval, which
+// starts short and doubles until a message comes. A receiver without an endpoint to a peer
+// does not know of the peer: a server, for example, makes the endpoint only after the peer's
+// first message. So no sleep is longer than longestSleep.
 const (
 	minSleep     = 250 * time.Microsecond
 	maxSleep     = 16 * time.Millisecond
 	longestSleep = time.Second
 )
 
-// sleepLimit is how an interface sleeps that cannot count on wakeups.
+// sleepLimit bounds the sleeps of an interface, which cannot rely on wakeups alone.
 type sleepLimit struct {
 	unwakeable int // open endpoints to peers in other network namespaces
 	timer      *event.Timer
-	end        time.Duration // when it goes off, 0: it does not
-	next       time.Duration
-	read       uint64 // messages received before the last nap
-	silent     bool   // that there is no timer was logged
+	end        time.Duration // time at which timer expires, 0: timer is not running
+	next       time.Duration // next poll interval while unwakeable is not 0
+	read       uint64        // messages received when next was last reset
+	silent     bool          // the warning that there is no timer was logged
 }
 
-// limitSleep lets the sleep that is about to begin end in time, which is last at the
-// latest, and no later than it was to end if it has begun already: other goroutines may
-// do something meanwhile that is no round. It is false where there is no timer: nothing
-// may end the sleep.
+// limitSleep sets the timer that ends the sleep that is about to begin, after last at the
+// latest. If the timer of a sleep that has begun already expires earlier, that timer stays:
+// other goroutines may arm again during a sleep, without a round of progress. limitSleep
+// returns false if there is no timer: then the sleep might never end.
 func (i *iface) limitSleep(last time.Duration) bool {
 	n := &i.sleeps
 	if n.unwakeable > 0 {
@@ -64,13 +64,13 @@ func (i *iface) limitSleep(last time.Duration) bool {
 	return err == nil
 }
 
-// expired is told that a nap has lasted as long as it could.
+// expired is called when the timer ends a sleep. It doubles the poll interval, up to maxSleep.
 func (n *sleepLimit) expired() {
 	n.end = 0
 	n.next = min(2*n.next, maxSleep)
 }
 
-// wakeableAgain is told that an endpoint to such a peer is closed.
+// wakeableAgain is called when an endpoint to a peer in another network namespace is closed.
 func (i *iface) wakeableAgain() {
 	n := &i.sleeps
 	if n.unwakeable--; n.unwakeable == 0 && n.timer != nil {

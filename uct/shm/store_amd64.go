@@ -2,6 +2,6 @@
 
 package shm
 
-// storeFence lets what was written before be seen before what is written
-// afterwards, by whatever means. The processor does that by itself.
+// storeFence makes earlier stores visible before later stores, by whatever means memory is
+// written. The processor keeps that order by itself.
 func storeFence() {}

@@ -4,6 +4,6 @@ package shm
 
 import "github.com/ucx-go/ucx/internal/word"
 
-// storeFence lets what was written before be seen before what is written
-// afterwards, by whatever means.
+// storeFence makes earlier stores visible before later stores, by whatever means memory is
+// written.
 func storeFence() { word.Fence() }

@@ -15,12 +15,11 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// sysv shares System V segments. They are marked for removal as soon as they are
-// attached, so that nothing is left when the process ends; Linux lets peers
-// attach them all the same. They never change their size, but any process that
-// has one of huge pages can give these back (MADV_REMOVE), and touching it is a
-// fault as long as the machine has no others: such a segment counts as one that
-// can be cut short.
+// sysv shares System V segments. A segment is marked for removal as soon as it is attached,
+// so that nothing is left when the process ends; Linux lets peers attach a marked segment all
+// the same. The size of a segment never changes. But any process that has a segment of huge
+// pages attached can free its pages (MADV_REMOVE), and touching a freed page is a fault while
+// the machine has no other huge pages: such a segment counts as one that can shrink.
 type sysv struct {
 	huge  config.Ternary
 	users host.Users
@@ -65,10 +64,11 @@ func (m *sysv) create(o segmentOptions) (*segment, error) {
 	return s, nil
 }
 
-// hugeSize is the size of a segment that is to be of huge pages, 0 for small
-// ones: huge ones are for where they are wanted, possible and do not waste more
-// than they hold. The ring and what is received have them only if the user
-// insists: peers can take them away.
+// hugeSize returns the size in bytes of a segment of huge pages, or 0 if the segment is to have
+// small pages. Huge pages are used if the system has them, no address is asked for, the
+// settings and o allow them, and no more memory is wasted than used. The ring and receive
+// buffers have huge pages only with UCX_SYSV_HUGETLB_MODE=y, which ignores the waste: peers
+// can take huge pages away.
 func (m *sysv) hugeSize(o segmentOptions) int {
 	h := hugePageSize()
 	if h == 0 || o.addr != 0 || m.huge == config.No || m.huge != config.Yes && !o.mayHuge {
@@ -141,8 +141,8 @@ func (m *sysv) maxAlloc() uint64 {
 	return min(readLimit("/proc/sys/kernel/shmmax", math.MaxInt64), math.MaxInt64)
 }
 
-// look asks the kernel about a segment, and who has made it: -1 for a process that is
-// not visible here.
+// look asks the kernel about a segment. owner is the process that created the segment, -1 if
+// that process is not visible in this PID namespace.
 func (m *sysv) look(ref reference) (d unix.SysvShmDesc, owner int, err error) {
 	if err := m.reachable(ref); err != nil {
 		return d, 0, err
@@ -153,7 +153,7 @@ func (m *sysv) look(ref reference) (d unix.SysvShmDesc, owner int, err error) {
 	if d.Segsz == 0 || uint64(d.Segsz) > maxObject {
 		return d, 0, fmt.Errorf("segment %d of System V has %d bytes: %w", ref.id, d.Segsz, ucs.ErrUnreachable)
 	}
-	owner = int(d.Cpid) // the kernel gives the number in this namespace
+	owner = int(d.Cpid) // the kernel translates the process id to this PID namespace
 	if owner == 0 {
 		return d, -1, nil
 	}
@@ -194,26 +194,25 @@ func (m *sysv) mmap(o *object) ([]byte, error) {
 	if err != nil {
 		return nil, errShm("attaching", o.ident.ino, err)
 	}
-	if len(mem) < o.size { // the number was given away in between
+	if len(mem) < o.size { // the id was given to another segment in between
 		unix.SysvShmDetach(mem)
 		return nil, errShm("attaching", o.ident.ino, unix.EIDRM)
 	}
 	if o.shrink {
-		// The kernel does not say what pages a segment has. It refuses this advice,
-		// which changes nothing worth mentioning, for huge ones; a kernel before
-		// 5.4 always does.
+		// The kernel does not tell which pages a segment has. It refuses MADV_COLD,
+		// which changes nothing worth mentioning, for huge pages; a kernel before
+		// 5.4 always refuses it.
 		o.shrink = unix.Madvise(mem[:pageSize], unix.MADV_COLD) != nil
 	}
 	return mem[:o.size], nil
 }
 
-// names is true: the kernel gives a number away only when nobody has the segment
-// attached.
+// names returns true: the kernel reuses an id only when no process has the segment attached.
 func (m *sysv) names(reference, identity) bool { return true }
 
-// abandoned tells that nobody else has it attached, or that the last to attach or
-// detach any was its owner, with a detach: that can be wrong where a process
-// attaches its own.
+// abandoned reports whether no other process has the segment attached, or the last operation
+// on the segment was a detach by its owner. The second can be wrong if a process attaches its
+// own segment.
 func (m *sysv) abandoned(_ reference, ident identity) bool {
 	var d unix.SysvShmDesc
 	if _, err := unix.SysvShmCtl(int(ident.ino), unix.IPC_STAT, &d); err != nil {
@@ -222,7 +221,7 @@ func (m *sysv) abandoned(_ reference, ident identity) bool {
 	return d.Nattch <= 1 || d.Lpid == d.Cpid && d.Dtime >= d.Atime
 }
 
-// unowned tells that nobody has it attached but this process.
+// unowned reports whether only this process has the segment attached.
 func (m *sysv) unowned(_ reference, ident identity) bool {
 	var d unix.SysvShmDesc
 	_, err := unix.SysvShmCtl(int(ident.ino), unix.IPC_STAT, &d)

@@ -12,21 +12,22 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// The kernel keeps the number of the process that made a segment, and segments
-// outlive processes: the number may be another one's by now. What that one names
-// would be memory of somebody else. So the segment's creator must be the process's
-// user, and it must not be older than the process.
+// The kernel keeps the id of the process that created a segment. Segments outlive processes, so
+// that id may be another process's by now. If that process names the segment, it names memory
+// of another process. So the segment must have been created by the user of the process, and
+// the segment must not be older than the process.
 
-// creationSlack is how much older a segment may seem than the process that made it:
+// creationSlack is how much older a segment may seem than the process that created it:
 // the kernel keeps whole seconds, and a leap second may lie in between.
 const creationSlack = 2 * time.Second
 
-// ticksPerSecond is the unit of times in /proc (USER_HZ).
+// ticksPerSecond is the number of ticks in a second, the unit of times in /proc (USER_HZ).
 const ticksPerSecond = 100
 
-// checkCreator checks that process pid, whose number the segment has, can have made
-// it. If the clock of the machine was set forward since, more than the segment is
-// younger than its process, the answer is no: then another transport serves.
+// checkCreator checks that process pid, whose id the segment has, can have created the segment.
+// If the machine's clock was set forward since, by more than the segment is younger than its
+// process, checkCreator returns an error although pid is the creator: then another transport
+// is used.
 func checkCreator(id uint64, pid int, d *unix.SysvShmDesc) error {
 	p, err := host.Find(pid)
 	if err != nil {

@@ -2,10 +2,10 @@
 
 package shm
 
-// Soundness: the kernel gives a mapping of the segment's length, which was
-// rounded up to whole pages of the segment before, and the slice made of it ends
-// with it. The address wanted is a number given to the kernel, which puts no
-// segment where something else is mapped: SHM_REMAP is not set.
+// Soundness: the kernel returns a mapping of the segment's length, which was rounded up to
+// whole pages of the segment before, and the slice made of the mapping ends with the mapping.
+// The address asked for is a number passed to the kernel, which maps no segment over another
+// mapping: SHM_REMAP is not set.
 
 import (
 	"unsafe"
@@ -13,13 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSysv makes a segment of size bytes, attaches it at addr, or anywhere if it
-// is not fixed there, and marks it for removal: from then on the kernel removes
-// it with the last process that has it. Until then it outlives a process that is
-// killed, and an id that nobody has attached cannot be marked without being
-// removed at once. So the calls come one right after the other, raw: the
-// scheduler of Go does not come in between. get is the error of the first call,
-// err of what followed.
+// newSysv creates a segment of size bytes, attaches the segment at addr, or anywhere if that
+// fails and fixed is false, and marks the segment for removal. A marked segment is removed by
+// the kernel when the last process detaches it. An unmarked segment outlives a process that is
+// killed, and a segment that no process has attached cannot be marked without being removed at
+// once. So the three calls follow each other directly, as raw system calls: the Go scheduler
+// does not run in between. get is the error of shmget, err the error of the calls after it.
 func newSysv(size, flags int, addr uint64, fixed bool) (id int, mem []byte, get, err error) {
 	n, _, e := unix.RawSyscall(unix.SYS_SHMGET, unix.IPC_PRIVATE, uintptr(size), uintptr(flags))
 	if e != 0 {

@@ -11,14 +11,14 @@ type txRing struct {
 	head    *uint64
 	addrLen *uint32
 	elems   []byte
-	tail    uint64 // as of the last look
-	n       uint64 // elements
-	elem    int
-	peer    *uint64 // the tail
+	tail    uint64  // as read last
+	n       uint64  // number of elements
+	elem    int     // size of an element in bytes
+	peer    *uint64 // the tail in the peer's ring
 	seg     *attachment
 	ref     reference
 	pid     int
 	proc    host.Process
-	wakeup  string // the name of its socket; empty: the peer cannot be woken
-	ours    bool   // the peer is of this library
+	wakeup  string // name of the peer's wakeup socket; empty: the peer cannot be woken
+	ours    bool   // the peer uses this library
 }

@@ -13,29 +13,29 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Limits of what a peer can make us attach.
+// Limits of the segments that a peer can make one endpoint attach: their number and bytes.
 const (
 	maxSegments = 4096
 	maxMapped   = min(64<<30, math.MaxInt/4)
 )
 
-// buffers is a segment of descriptors. Lists of them are sorted by id: most peers have
-// one, for which a map would be the largest part of an endpoint.
+// buffers is an attached segment of descriptors. An endpoint keeps a list sorted by id instead
+// of a map: most peers have one segment, and a map would be the largest part of an endpoint.
 type buffers struct {
 	id uint64
 	*attachment
 }
 
-// buffersAt returns where in the list the segment with an id is, or would be.
+// buffersAt returns the index in the list where the segment with an id is, or would be inserted.
 func (e *endpoint) buffersAt(id uint64) (at int, found bool) {
 	return slices.BinarySearchFunc(e.segs, id, func(b buffers, id uint64) int { return cmp.Compare(b.id, id) })
 }
 
-// attach finds the segment of a descriptor among those of the endpoint, or
-// attaches it, and makes it the one used last. The endpoint fails if the
-// descriptor is not what a peer of ours writes. The descriptor was read when the
-// head was h. If that has moved on, the owner may have been writing another one
-// meanwhile, and what was read is of no use: the result is nil then.
+// attach returns the memory of a descriptor's segment, which it attaches unless the endpoint
+// has attached that segment before, and makes that segment the one used last. The endpoint
+// fails if the descriptor is invalid. The descriptor was read when the head was h. If the
+// descriptor is invalid but the head has moved on, the owner may have been writing another
+// descriptor meanwhile: then attach returns nil and no error, and the endpoint does not fail.
 //
 //go:noinline
 func (e *endpoint) attach(d descriptor, h uint64) ([]byte, error) {
@@ -67,15 +67,15 @@ func (e *endpoint) attach(d descriptor, h uint64) ([]byte, error) {
 func (e *endpoint) attachNew(d descriptor) (*attachment, error) {
 	a, err := e.attachSegment(d.seg)
 	if err == nil && a.shrink && !e.fenced {
-		// The call that is running has no fence yet.
+		// The running call has no fence yet.
 		e.fenced = true
 		return nil, ucs.ErrNoResource
 	}
 	return a, err
 }
 
-// attachSegment attaches a segment of the peer's receive buffers for the life of
-// the endpoint. It must be the peer's own.
+// attachSegment attaches a segment of the peer's receive buffers for the life of the endpoint.
+// The segment must belong to the peer itself.
 func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	m := e.i.domain.m
 	if m.owner(id) != m.owner(e.ref.id) {
@@ -94,14 +94,13 @@ func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	return a, nil
 }
 
-// maxEarly is how many segments of receive buffers are attached in advance. A ring
-// begins with buffers from one or two; what comes later is attached when it is
-// needed.
+// maxEarly is how many segments of receive buffers are attached in advance at most. A new ring
+// has buffers from one or two segments; later segments are attached when they are needed.
 const maxEarly = 16
 
-// attachBuffers attaches the segments that the descriptors in the ring name. The
-// owner may be writing others meanwhile: what was read half then is not there the
-// next time.
+// attachBuffers attaches the segments that the descriptors in the ring name. The owner may be
+// writing other descriptors meanwhile, so a descriptor may be read half written; hence up to
+// three tries.
 func (e *endpoint) attachBuffers() (err error) {
 	for range 3 {
 		if err = e.tryAttachBuffers(); err == nil {
@@ -129,7 +128,7 @@ func (e *endpoint) tryAttachBuffers() error {
 	return nil
 }
 
-// bufferIDs lists the segments that the descriptors name, maxEarly at most.
+// bufferIDs returns the ids of the segments that the descriptors name, maxEarly at most.
 func (r *txRing) bufferIDs() (ids []uint64, err error) {
 	if r.seg.shrink {
 		defer fault.End(fault.Begin(), r, nil, &err)

@@ -12,13 +12,13 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// wakeSocket is a datagram socket with an abstract address of the kernel's
-// choice. Senders that find a ring armed send it one byte. It is also what the
-// interface's own wakeups are sent from.
+// wakeSocket is a datagram socket with an abstract address that the kernel chose. A sender that
+// finds the interface's ring armed sends one byte to this socket. The interface sends its own
+// wakeups from this socket, too.
 type wakeSocket struct {
 	fd   int
 	name string            // without the leading zero byte
-	to   unix.SockaddrUnix // where the wakeup that is being sent goes; endpoints keep only names
+	to   unix.SockaddrUnix // destination of the wakeup that is being sent; endpoints keep only names
 }
 
 func (s *wakeSocket) open() error {
@@ -44,20 +44,20 @@ func (s *wakeSocket) open() error {
 	return nil
 }
 
-// HandleEvent implements event.Handler: it takes what woke the worker, and what others
-// have sent. What stays fills the socket up, and there has to be room for the datagram of
-// the next sleep: its arrival is all that those hear who are told of events once.
+// HandleEvent implements event.Handler: it reads and discards all datagrams. Datagrams that
+// stay would fill up the socket, which must have room for the datagram of the next sleep: an
+// edge-triggered wait sees only the arrival of a datagram.
 func (s *wakeSocket) HandleEvent(event.Events) { sys.Discard(s.fd) }
 
 func (s *wakeSocket) close() error { return unix.Close(s.fd) }
 
-// wakeByte is what C UCX sends.
+// wakeByte is the datagram of a wakeup, as C UCX sends it.
 var wakeByte = []byte{0}
 
-// wake sends a wakeup to a peer that has asked for one. What it does not read counts
-// toward the buffer of the socket that sent it: if that is full, maybe for what others
-// do not read, another socket is tried. If it is the peer's that is full the peer is
-// awake anyway; if it is gone nothing can be done.
+// wake sends a wakeup to a peer that has asked for one. Datagrams that a receiver does not read
+// count toward the send buffer of the sending socket. If that buffer is full, maybe because of
+// other peers, the wakeup is sent from another socket. If the peer's own socket is full the peer
+// is awake anyway; if the peer's socket is gone nothing can be done.
 func (s *wakeSocket) wake(name string) {
 	if name == "" {
 		return
@@ -68,7 +68,7 @@ func (s *wakeSocket) wake(name string) {
 	}
 }
 
-// wakeAnew sends a wakeup from a socket of its own.
+// wakeAnew sends a wakeup from a new socket.
 //
 //go:noinline
 func wakeAnew(to *unix.SockaddrUnix) {
