@@ -64,7 +64,7 @@ func (ep *endpoint) AMBcopy(id uct.AMID, p uct.Packer, flags uct.SendFlags, comp
 	}
 	n := p.Pack(frame[hdrLen : hdrLen+limit : hdrLen+limit])
 	putFrameHeader(frame, uint8(id), n)
-	// What was packed cannot be taken back, so SendNow has done its part above.
+	// What was packed cannot be taken back, so SendNow was checked above, before packing.
 	return n, c.commit(frame[:hdrLen+n], now, 0, comp)
 }
 
@@ -106,8 +106,8 @@ func (ep *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uc
 	return ucs.InProgress
 }
 
-// gather puts the caller's memory behind the output and writes it. It reports
-// whether everything went.
+// gather appends the caller's memory to the output and writes both. It reports whether
+// everything was written.
 func (c *conn) gather(iov []uct.IOV, total int) bool {
 	if total > 0 {
 		c.zc.iov, c.zc.left = iov, total
@@ -126,16 +126,16 @@ func (c *conn) gather(iov []uct.IOV, total int) bool {
 	return true
 }
 
-// begin returns room for a frame of n bytes at the end of the output, and
-// whether it is to be written at once: it is the first of this round on a
-// connection where nothing waits.
+// begin returns room for a frame of n bytes at the end of the output. now reports whether the
+// frame is to be written at once: it is the first frame of this round on a connection without
+// waiting output, or flags has SendNow.
 func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, now bool, err error) {
 	c, err = ep.ready()
 	if err != nil {
 		return nil, nil, false, err
 	}
 	if flags&uct.SendNow != 0 && c.tls != nil && !ep.writable() {
-		return nil, nil, false, ep.notReady() // what is sealed cannot be taken back
+		return nil, nil, false, ep.notReady() // sealed output cannot be taken back
 	}
 	b := c.out
 	now = b == nil && c.sentEpoch != c.iface.svc.w.Epoch()
@@ -155,7 +155,7 @@ func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, no
 	return c, b.data[b.w : b.w+n], now, nil
 }
 
-// commit accepts a frame written into what begin returned.
+// commit accepts a frame that was written into the room that begin returned.
 func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Completion) error {
 	ep := c.ep
 	c.queued(len(frame))
@@ -179,8 +179,8 @@ func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Com
 	return ucs.InProgress
 }
 
-// commitWith is commit of the first frame of a round, whose last bytes are still
-// in the caller's payload. They are copied only if the kernel does not take them.
+// commitWith is commit for the first frame of a round whose last bytes are still in the
+// caller's payload. Of these, only the bytes that the kernel does not take are copied.
 func (c *conn) commitWith(frame, payload []byte, flags uct.SendFlags, comp *uct.Completion) error {
 	head := len(frame) - len(payload)
 	v := &c.iface.svc.vec
@@ -213,8 +213,8 @@ func (c *conn) commitWith(frame, payload []byte, flags uct.SendFlags, comp *uct.
 	return ucs.InProgress
 }
 
-// writable writes what is collected and asks the kernel whether it would take
-// more. Only SendNow needs to know before anything is packed.
+// writable writes the collected output and asks the kernel whether the socket takes more. Only
+// SendNow needs to know that before anything is packed.
 func (ep *endpoint) writable() bool {
 	c, err := ep.ready()
 	if err != nil || c.blocked || !c.write() {
@@ -222,7 +222,7 @@ func (ep *endpoint) writable() bool {
 	}
 	fds := [1]unix.PollFd{{Fd: c.fd, Events: unix.POLLOUT}}
 	if n, err := unix.Poll(fds[:], 0); err != nil || n != 1 {
-		c.block() // so that whoever waits for it is told
+		c.block() // so that pending requests are resumed when the socket is writable
 		return false
 	}
 	return true

@@ -7,8 +7,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Check implements uct.Endpoint. On a connection it sends a keepalive frame if
-// nothing else is on its way: the answer, or its absence, is the kernel's.
+// Check implements uct.Endpoint. On an established connection Check sends a keepalive frame,
+// unless other output waits to be written. The peer's kernel acknowledges the frame; the endpoint
+// fails if no acknowledgement arrives. Before the connection is established, comp waits for
+// the connection.
 func (ep *endpoint) Check(comp *uct.Completion) error {
 	if ep.err != nil {
 		return ep.err
@@ -24,7 +26,7 @@ func (ep *endpoint) Check(comp *uct.Completion) error {
 		return ucs.InProgress
 	}
 	if c.written != c.accepted || c.owed != 0 {
-		return nil // what is on its way does the same
+		return nil // the output that is waiting does the same
 	}
 	b := c.room(hdrLen)
 	c.queued(len(appendFrameHeader(b, idKeepalive, 0)) - len(b))

@@ -9,22 +9,25 @@ import (
 	"github.com/ucx-go/ucx/internal/sockdiag"
 )
 
-// The listener in a request is what the peer says, and anybody can say it. It is
-// believed where the connection comes from the listener's address and, within the
-// machine, from a process of the user who listens there. A claim that does not fit
-// is not wrong: a peer with several addresses need not connect from the one that it
-// listens at. Such a connection is served in one direction, and kept aside: it
-// takes no place, closes nothing and gets no endpoint.
+// Validation of claimed listeners. The listener in a request is only claimed by the peer;
+// any peer can claim any listener. A claim is verified if the connection comes from the
+// listener's address and, within the machine, from a process of the user that listens there.
+// A claim that is not verified may still be true: a peer with several addresses need not
+// connect from the one that it listens at. A connection with an unverified claim is served in
+// one direction and kept aside: it has no entry in the match table, closes no other
+// connection, and gets no endpoint.
 //
-// An endpoint of ours then connects to the listener by itself, and whoever really
-// listens there decides. C UCX, and this library, close that connection without an
-// answer where their own endpoint with its number is connected already: over a
-// connection kept aside. Within the machine that one is taken over, if the kernel says
-// which it is. Otherwise the endpoint connects with another number. Whom this library
-// refuses before it has read who it is gets a reset, which says nothing of that.
+// An endpoint of this process then makes a connection of its own to the listener, and the
+// process that really listens there decides. C UCX, and this library, close that connection
+// without an answer if they already have a connected endpoint with the same number. That
+// endpoint is then connected over a connection that is kept aside here. Within the machine,
+// the connection kept aside is taken over if the kernel says which one it is. Otherwise the
+// endpoint connects with another number. When this library refuses a peer before it has read
+// the peer's request, the peer gets a reset, which says nothing about numbers.
 
-// fits reports whether the connection's claim is to be believed. It is asked only
-// when something depends on it, and each time but within one read: listeners come and go.
+// fits reports whether the connection's claim is verified. It is called only when something
+// depends on the answer. Each call asks the kernel again, except within one read, because
+// listeners come and go.
 func (c *conn) fits() bool {
 	if c.outgoing {
 		return true
@@ -32,22 +35,22 @@ func (c *conn) fits() bool {
 	return c.peer.addrPort().Addr() == c.from.addr.Addr() && (!c.mayBeHere() || c.ask() == ownerSame)
 }
 
-// owner says whether the user of a connection listens at the address that it claims.
+// owner says whether the user of a connection listens at the address that the connection claims.
 type owner uint8
 
 const (
 	ownerUnasked owner = iota
 	ownerSame
-	ownerOther   // somebody else does, or nobody
+	ownerOther   // another user listens there, or none
 	ownerUnknown // the kernel does not say whose sockets are whose
-	ownerUnsure  // it could not just now
+	ownerUnsure  // the kernel could not answer just now
 )
 
-// ownerFor is how long the answer is believed where it is asked for often.
+// ownerFor is how long listens reuses an answer of the kernel.
 const ownerFor = time.Second
 
-// listens finds out, for a connection within the machine, whether its user listens
-// at the address that it claims, or did a moment ago.
+// listens returns, for a connection within the machine, whether its user listens at the
+// address that the connection claims, or did so within the last ownerFor.
 func (c *conn) listens() owner {
 	if c.owner == ownerUnasked || c.owner == ownerUnsure || c.iface.svc.w.Now()-c.ownerAt > ownerFor {
 		c.ask()
@@ -55,7 +58,8 @@ func (c *conn) listens() owner {
 	return c.owner
 }
 
-// ask is listens of now. What the kernel cannot say does not replace what it has said.
+// ask is listens without the reuse of earlier answers. ownerUnsure does not replace an earlier
+// answer.
 func (c *conn) ask() owner {
 	o := c.findOwner()
 	if o != ownerUnsure || c.owner == ownerUnasked {
@@ -81,10 +85,11 @@ func (c *conn) findOwner() owner {
 	return ownerUnknown
 }
 
-// confirmed looks among the connections kept aside for the one that the owner of the
-// listener means, who has closed ours because of it: c is not nil if the kernel says
-// that it is of that user. Elsewhere there is nobody to ask: whoever is quickest may
-// have put his own aside. maybe says that it can be one of them.
+// confirmed searches the connections kept aside for the one because of which the listener's
+// owner closed this endpoint's connection. c is not nil if the kernel says that exactly one of
+// them belongs to the user that listens there. For peers on other machines there is no kernel
+// to ask: any of the connections kept aside may be spoofed. maybe reports whether the
+// connection can be one of them.
 func (ep *endpoint) confirmed() (c *conn, maybe bool) {
 	var of *conn
 	for c := ep.iface.match.aside[matchKey{ep.peer, ep.sn}]; c != nil; c = c.nextAside {
@@ -98,7 +103,7 @@ func (ep *endpoint) confirmed() (c *conn, maybe bool) {
 		maybe = true
 		if who == ownerSame {
 			if of != nil {
-				return nil, true // which of the two?
+				return nil, true // ambiguous
 			}
 			of = c
 		}
@@ -106,10 +111,9 @@ func (ep *endpoint) confirmed() (c *conn, maybe bool) {
 	return of, maybe
 }
 
-// closedUnanswered reports whether the listener's owner has read our request and
-// closed the connection instead of answering.
-//
-// A reset is something else: who closes in good order has read it.
+// closedUnanswered reports whether the listener's owner has read the request that was sent on
+// this connection, and has closed the connection instead of answering. A reset does not count:
+// only an orderly close says that the request was read.
 func (c *conn) closedUnanswered(operation string, cause error) bool {
 	return c.outgoing && c.state == stateWaitingAck && operation == "read" && cause == nil
 }

@@ -8,19 +8,19 @@ import (
 
 // Connection management (src/uct/tcp/tcp_cm.c).
 //
-// A connects, sends REQ(n); B answers ACK and receives on that connection. When
-// B makes its n-th endpoint toward A, it takes the connection over, sends REQ
-// and gets ACK: both send on one socket.
+// A connects and sends REQ(n). B answers ACK and receives on that connection. When B makes its
+// n-th endpoint toward A, that endpoint takes the connection over, sends REQ and gets ACK: both
+// sides now send on one socket.
 //
-// When both connect at once, each receives the other's REQ(n) on a socket of its
-// own while it has an endpoint n that is not connected. The socket of the side
-// with the smaller listener address survives. The larger side closes its own,
-// adopts the accepted one and answers ACK+REQ; the smaller side answers nothing
-// and keeps the accepted socket open, unread, until its own connection stands,
-// because the larger side would otherwise see it break and connect again.
+// When both sides connect at once, each side receives the other's REQ(n) on an accepted socket
+// while its own endpoint n is not connected yet. The socket that was opened by the side with
+// the smaller listener address survives. The larger side closes its own socket, adopts the
+// accepted socket and answers ACK+REQ. The smaller side answers nothing and keeps its accepted
+// socket open, unread, until its own connection is established, because the larger side would
+// otherwise see the accepted socket break and connect again.
 //
-// All that goes by listeners is for connections that come from the listener which
-// their request names (claim.go).
+// The rules that go by listener addresses apply only to connections whose claimed listener is
+// verified (claim.go).
 
 // handleCM handles a connection manager packet.
 func (c *conn) handleCM(b []byte) {
@@ -67,7 +67,7 @@ func (c *conn) handleCM(b []byte) {
 // handleRequest handles REQ.
 func (c *conn) handleRequest(r request) {
 	if c.state != stateAccepting {
-		// The peer begins to send on a connection that stands.
+		// The peer begins to send on an established connection.
 		if r.from != c.peer || r.id != c.sn || r.flags&reqToEP != 0 || c.toEP {
 			c.refuse(fmt.Errorf("second request, from %v with id %d: %w", r.from, r.id, errProtocol))
 			return
@@ -87,7 +87,7 @@ func (c *conn) handleRequest(r request) {
 	aside := m != match{} && !c.fits()
 	switch {
 	case aside && c.dead():
-		c.close() // it has given way to ours, and nobody can be asked whose it was
+		c.close() // it lost to this side's connection, and its owner cannot be determined any more
 		return
 	case aside:
 	case m.ep != nil:
@@ -96,7 +96,7 @@ func (c *conn) handleRequest(r request) {
 	case m.conn != nil && !m.conn.fits():
 		i.checkOwner(m.conn)
 	case m.conn != nil && m.conn.dead():
-		// The peer lost that connection and knows it before we do.
+		// The peer lost that connection and learned so before this side.
 		m.conn.close()
 	case m.conn != nil:
 		c.close()
@@ -112,8 +112,8 @@ func (c *conn) handleRequest(r request) {
 	c.owe(owedAck)
 }
 
-// simultaneous decides between an accepted connection and that of the endpoint
-// which both sides mean.
+// simultaneous decides between an accepted connection and the own connection of ep, the
+// endpoint with the number of the accepted connection's request.
 func (c *conn) simultaneous(ep *endpoint) {
 	own := ep.conn
 	if own != nil && own.state == stateConnected {

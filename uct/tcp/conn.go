@@ -17,67 +17,67 @@ type connState uint8
 
 const (
 	stateConnecting connState = iota // connect has begun
-	stateWaitingAck                  // a request was sent, its answer is not here
-	stateMagic                       // accepted, nothing is known of the peer
-	stateAccepting                   // the magic is here, the request is not
+	stateWaitingAck                  // a request was sent, its answer has not arrived
+	stateMagic                       // accepted, nothing has arrived
+	stateAccepting                   // the magic has arrived, the request has not
 	stateConnected
-	stateStale  // accepted, but lost to the own connection; kept open until that stands
-	stateClosed // the socket is gone
+	stateStale  // accepted, but this side's own connection won; kept open until that is established
+	stateClosed // the socket is closed
 )
 
 // conn is one socket. It belongs to the worker's goroutine.
 type conn struct {
 	iface *iface
-	ep    *endpoint // the user's side; nil: this connection only receives
+	ep    *endpoint // the endpoint that sends on it; nil: this connection only receives
 
 	fd       int32
 	state    connState
 	rx       bool // the peer may send
 	toEP     bool // connects two endpoints by key: no ACK, no FIN
-	outgoing bool // we connected
+	outgoing bool // this process connected
 	matched  bool // counted in the iface's match table
 	hot      bool // in the service's hot list
 	dirty    bool // in the service's dirty list
-	blocked  bool // the kernel takes no output now; EPOLLOUT tells when it does
+	blocked  bool // the kernel takes no output now; EPOLLOUT says when it does again
 	reading  bool // parse is running
-	finished bool // the peer has said that it will not send any more
+	finished bool // the peer has announced that it will not send any more
 	ended    bool // the peer has closed its direction after that
-	paused   bool // the user wants nothing delivered for now
-	resumed  bool // that is over, what has arrived waits to be handled
+	paused   bool // the application wants nothing delivered for now
+	resumed  bool // the pause is over, what has arrived waits to be handled
 	bulk     bool // the last put was large
-	spoke    bool // has delivered messages since somebody looked
+	spoke    bool // messages were delivered since the last check (guestList.notice)
 	quiet    uint16
 	watched  event.Events // what the event set watches; 0: not in the set
 
-	peer sockaddr // the peer's listener, as the peer says
+	peer sockaddr // the peer's listener, as claimed by the peer
 	from origin
 
-	owner     owner         // whether the connection's user listens there
-	aside     bool          // in the match table's list of those not to be believed
-	ownerAt   time.Duration // when that was so, by the clock of the worker
-	numbers   *numbers      // of that listener, while the connection is in the match table
+	owner     owner         // whether the connection's user listens at peer
+	aside     bool          // in the match table's list of connections with unverified claims
+	ownerAt   time.Duration // when owner was determined, by the clock of the worker
+	numbers   *numbers      // of peer, while the connection is in the match table
 	nextAside *conn
 	sn        uint64 // connection sequence number
 
-	in  *buffer // received, not yet parsed; nil while there is nothing
+	in  *buffer // received, not yet parsed; nil if there is none
 	put putRecv
 
-	out       *buffer // accepted, not yet written; nil while there is nothing
-	zc        zcopy   // memory of the caller behind out
+	out       *buffer // accepted, not yet written; nil if there is none
+	zc        zcopy   // memory of the caller, to be written after out
 	accepted  uint64  // bytes of all operations so far
 	written   uint64  // bytes the kernel took
-	writes    opQueue // waiting for written to pass them
-	acks      opQueue // waiting for the peer's acknowledgement
+	writes    opQueue // operations that complete when written passes them
+	acks      opQueue // operations that wait for the peer's acknowledgement
 	sentEpoch uint64  // round of the last send
-	putSN     uint32  // of the last put; they count from 0
-	putEnd    uint64  // position in the stream after it
-	ackSN     uint32  // last acknowledged by the peer
-	probe     bool    // something was sent that no put has followed
+	putSN     uint32  // number of the last put; puts count from 0
+	putEnd    uint64  // position in the stream after the last put
+	ackSN     uint32  // number of the last put that the peer acknowledged
+	probe     bool    // something was sent after the last put
 	owed      owed    // control frames that wait for room
 	owedSN    uint32  // the put to be acknowledged
 	alive     aliveMark
 
-	tls layer // nil: the socket is spoken to directly
+	tls layer // nil: the connection uses the socket directly
 
 	prev, next *conn // all connections of the iface
 	half       halfOpen
@@ -86,30 +86,30 @@ type conn struct {
 	src        uct.Source
 }
 
-// layer is what a connection may have between itself and its socket (stream).
+// layer is the optional part between a connection and its socket (stream).
 type layer interface {
-	// handle takes the events of the socket until the layer is ready for use, and
-	// reports whether it has.
+	// handle takes the events of the socket until the layer is ready for use. It reports
+	// whether it took ev.
 	handle(ev event.Events) bool
 
-	// read makes one call for input, and handles what has come.
+	// read makes one receive call, and handles what was received.
 	read() (done int, more bool)
 
-	// drain handles the input that is there already.
+	// drain handles the input that has been received already.
 	drain() int
 
-	// send makes one call for the beginning of the connection's output. It returns the
-	// bytes written and offered.
+	// send makes one call to write the beginning of the connection's output. It returns the
+	// number of bytes written and the number offered.
 	send(output []byte) (n, want int, errno unix.Errno)
 
-	// flush writes what the layer has to say for itself and reports whether output
-	// may follow.
+	// flush writes the layer's own output and reports whether the connection's output may
+	// follow.
 	flush() bool
 
-	// begun reports whether the layer has taken output that is not written.
+	// begun reports whether the layer has taken output that it has not written.
 	begun() bool
 
-	// state is what the handshake has led to, nil before.
+	// state returns the result of the handshake, nil before its end.
 	state() *tls.ConnectionState
 
 	close()
@@ -135,7 +135,7 @@ func (i *iface) newConn(fd int, state connState) *conn {
 	return c
 }
 
-// readable reports whether reading c makes sense.
+// readable reports whether the event set watches c for input.
 func (c *conn) readable() bool { return c.watched&event.Read != 0 }
 
 // watch sets what the event set reports for c.
@@ -157,7 +157,7 @@ func (c *conn) watch(ev event.Events) error {
 	return err
 }
 
-// socketError takes the error the kernel keeps for the socket; nil when there is
+// socketError returns and clears the pending error of the socket (SO_ERROR); nil if there is
 // none.
 func (c *conn) socketError() error {
 	errno, err := unix.GetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_ERROR)
@@ -170,22 +170,22 @@ func (c *conn) socketError() error {
 	return nil
 }
 
-// dead reports whether the peer has closed the connection, without taking
-// anything from it.
+// dead reports whether the peer has closed the connection or the connection has failed. It
+// takes no input from the socket.
 func (c *conn) dead() bool {
 	var b [1]byte
 	n, _, err := unix.Recvfrom(int(c.fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
 }
 
-// resetOnClose makes a socket end with a reset: a connection that is closed in good
-// order before it was answered says that its request was read (claim.go).
+// resetOnClose makes close send a reset. An orderly close before the answer would tell the
+// peer that its request was read (claim.go).
 func resetOnClose(fd int) {
 	unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
-// close releases the socket and everything that hangs on it but the completions:
-// those are ended by whoever knows the reason. It is idempotent.
+// close releases the socket and all that belongs to the connection except the completions,
+// which the caller ends because it knows the reason. close is idempotent.
 func (c *conn) close() {
 	if c.state == stateClosed {
 		return

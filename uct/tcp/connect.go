@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// takeOver gives an endpoint the connection its peer has opened already
-// (uct_tcp_ep_connect). The peer is asked to receive on it.
+// takeOver gives an endpoint the connection that its peer has opened already
+// (uct_tcp_ep_connect), and sends a request, so that the peer also receives on it.
 func (i *iface) takeOver(ep *endpoint, c *conn) {
 	i.unmatch(c)
 	ep.conn, c.ep = c, ep
@@ -26,8 +26,9 @@ func (i *iface) takeOver(ep *endpoint, c *conn) {
 	}
 }
 
-// meet gives an endpoint that has a number the connection with it that the peer has
-// opened already, if that can be believed. Without one, the endpoint has to connect.
+// meet looks for a connection that the peer has already opened with the endpoint's number. If
+// the connection's claim is verified, the endpoint takes it over and meet returns true.
+// Otherwise the endpoint enters the match table and has to connect.
 func (ep *endpoint) meet() bool {
 	i := ep.iface
 	if m := i.match.entries[matchKey{ep.peer, ep.sn}]; m.conn != nil && ep.peer != i.addr {
@@ -41,7 +42,8 @@ func (ep *endpoint) meet() bool {
 	return false
 }
 
-// checkOwner is told that the claim of a connection that had been believed does not fit.
+// checkOwner handles a connection in the match table whose claim is no longer verified. It
+// closes the connection if the peer has closed it, and otherwise keeps it aside.
 func (i *iface) checkOwner(c *conn) {
 	if c.dead() {
 		c.close()
@@ -50,10 +52,13 @@ func (i *iface) checkOwner(c *conn) {
 	}
 }
 
-// goAround is for an endpoint whose connection the owner of the listener has closed
-// because another one with its number stands, as far as he knows, but none that can be
-// believed is here. It takes a number of which nobody speaks, and he will hear it: each
-// side then sends on a connection of its own. It reports whether that is over.
+// goAround handles an endpoint whose connection the listener's owner has closed because it
+// already has a connection with the endpoint's number, while this process has no verified one.
+// If the kernel confirms a connection kept aside (confirmed), the endpoint takes it over.
+// Otherwise, if a connection kept aside or a returning endpoint may be the one meant, the
+// endpoint gets a number that none of these has: the listener's owner will accept that number,
+// and each side then sends on a connection of its own. goAround reports whether the endpoint
+// has taken over a connection; if not, the caller has to retry.
 func (ep *endpoint) goAround() (connected bool) {
 	i := ep.iface
 	if ep.err != nil || ep.toEP {
@@ -111,7 +116,7 @@ func (ep *endpoint) connect() {
 	}
 }
 
-// connectDone is told that a connect ended, one way or the other.
+// connectDone is called when a connect has completed, with success or an error.
 func (c *conn) connectDone() {
 	if err := c.socketError(); err != nil {
 		c.lost("connect", err)
@@ -120,14 +125,15 @@ func (c *conn) connectDone() {
 	c.established()
 }
 
-// established sends the first flight on a connection of ours.
+// established sends the first flight on an outgoing connection, after the handshake if the
+// domain uses TLS.
 func (c *conn) established() {
 	if err := c.watch(event.Read); err != nil {
 		c.lost("connect", err)
 		return
 	}
 	if secure := c.iface.md.secure; secure != nil && c.tls == nil {
-		secure(c) // and comes back
+		secure(c) // handshake.done calls established again
 		return
 	}
 	r := request{id: c.sn, from: c.iface.addr}
@@ -143,13 +149,13 @@ func (c *conn) established() {
 	}
 	c.iface.svc.markDirty(c)
 	if c.toEP {
-		// The keys say everything: there is no answer to wait for.
+		// The keys identify both endpoints: there is no answer to wait for.
 		c.rx = true
 		c.ep.connected()
 	}
 }
 
-// connected makes an endpoint usable whose connection stands.
+// connected makes an endpoint usable once its connection is established.
 func (ep *endpoint) connected() {
 	c := ep.conn
 	c.state = stateConnected
@@ -167,13 +173,14 @@ func (ep *endpoint) connected() {
 	ep.iface.svc.ops.finishAll(&ep.checks, nil)
 }
 
-// Time between attempts: each waits twice as long as the one before.
+// Delay between attempts: it starts at retryFirst and doubles up to retryMost.
 const (
 	retryFirst = time.Millisecond
 	retryMost  = 100 * time.Millisecond
 )
 
-// retry arranges another attempt after one that failed, if there is hope.
+// retry schedules another attempt after a failed one if the failure is transient and attempts
+// are left. Otherwise the endpoint fails.
 func (ep *endpoint) retry(operation string, cause error) {
 	if ep.err != nil {
 		return
@@ -182,7 +189,8 @@ func (ep *endpoint) retry(operation string, cause error) {
 		ep.fail(operation, cause)
 		return
 	}
-	// An endpoint that lost a connection it had taken over has made none so far.
+	// attempts may be 0: an endpoint that lost a connection that it had taken over has made no
+	// attempt so far.
 	delay := min(retryFirst<<min(max(ep.attempts-1, 0), 20), retryMost)
 	var err error
 	if ep.timer == nil {
@@ -196,9 +204,9 @@ func (ep *endpoint) retry(operation string, cause error) {
 }
 
 // transient reports whether an attempt that failed for this cause may be
-// repeated. The peer may have dropped the connection because its own won (cm.go)
-// or for lack of resources, and we may lack some. But a connect that is refused
-// the first time, or not answered, is answer enough (uct_tcp_cm_conn_start).
+// repeated. The peer may have dropped the connection because the peer's own connection won
+// (cm.go), or for lack of resources, and this process may lack resources. A connect that is
+// refused at the first attempt, or is not answered, is not repeated (uct_tcp_cm_conn_start).
 func (ep *endpoint) transient(operation string, cause error) bool {
 	switch cause {
 	case nil, unix.ECONNRESET, unix.EPIPE, unix.ECONNABORTED,
@@ -211,7 +219,7 @@ func (ep *endpoint) transient(operation string, cause error) bool {
 	return false
 }
 
-// again is the next attempt.
+// again makes the next attempt, when the timer runs out.
 func (ep *endpoint) again() {
 	if ep.err == nil && !ep.closed && (ep.conn == nil || ep.conn.state == stateClosed) {
 		ep.connect()
@@ -231,8 +239,8 @@ func (i *iface) socket() (int, error) {
 	return fd, nil
 }
 
-// bindSource gives a socket the iface's address, so that the connection leaves
-// through its device. The port is chosen when it connects, which allows as many
+// bindSource binds a socket to the iface's address, so that the connection leaves through the
+// iface's device. The kernel chooses the port when the socket connects, which allows as many
 // connections as there are pairs of ports.
 func (i *iface) bindSource(fd int) error {
 	if i.opts.bindSource == config.No {

@@ -43,34 +43,34 @@ func (component) OpenConnManager(w *uct.Worker, cfg *config.Set) (uct.ConnManage
 	}, cfg)
 }
 
-// OpenConnManager implements uct.ConnManagerComponent. What a manager's connections carry
-// is neither encrypted nor does it prove who says it, so an application that wants TLS
-// alone has none.
+// OpenConnManager implements uct.ConnManagerComponent. The connections of a connection manager
+// are neither encrypted nor authenticated, so an application that allows only TLS gets an
+// error.
 func (*secured) OpenConnManager(*uct.Worker, *config.Set) (uct.ConnManager, error) {
 	return nil, fmt.Errorf("tls: connections by socket address do not support TLS, exchange worker addresses instead: %w", ucs.ErrUnsupported)
 }
 
-// places knows which device of this machine has which address.
+// places maps addresses of this machine to devices.
 type places struct {
 	w   *uct.Worker
 	own ownAddrs
 }
 
-// here reports whether an address is one of this machine, in this network namespace.
+// here reports whether ip is an address of this machine, in this network namespace.
 func (p *places) here(ip netip.Addr) bool {
 	_, own, _ := p.own.find(ip, p.w.Now())
 	return own || ip.IsLoopback()
 }
 
-// device is the name of the device with the address of a socket (ucs_sockaddr_get_ifname).
-// That of loopback has a whole network.
+// device returns the name of the device that has ip, the address of a socket
+// (ucs_sockaddr_get_ifname). The loopback device has all of 127.0.0.0/8.
 func (p *places) device(fd int, ip netip.Addr) (string, error) {
 	n, own, sure := p.own.find(ip, p.w.Now())
 	if !own && ip.Is4() && ip.IsLoopback() {
 		n, own, sure = p.own.find(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.w.Now())
 	}
 	if !own && sure {
-		p.own.until = 0 // it may be new
+		p.own.until = 0 // the address may be new: read the addresses again
 		n, own, sure = p.own.find(ip, p.w.Now())
 	}
 	switch {
@@ -82,10 +82,10 @@ func (p *places) device(fd int, ip netip.Addr) (string, error) {
 	return "", fmt.Errorf("tcp: no device has the address %v: %w", ip, ucs.ErrNoDevice)
 }
 
-// peerDeviceAddr is the device address of a peer that a connection comes from: the plain
-// form, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr). A client or server
-// at any address of 127.0.0.0/8 has its endpoints at 127.0.0.1, because the form of worker
-// addresses for loopback holds no address.
+// peerDeviceAddr returns the device address of the peer that a connection comes from, in the
+// form with the IP address, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr). A
+// client or server at any address of 127.0.0.0/8 has its endpoints at 127.0.0.1, because the
+// loopback form in worker addresses contains no IP address.
 func peerDeviceAddr(ip netip.Addr) []byte {
 	if ip = ip.Unmap(); ip.Is4() && ip.IsLoopback() {
 		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})

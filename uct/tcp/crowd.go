@@ -10,28 +10,29 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// Whose connections give way to a newcomer's: those of the crowd, which is a source,
-// or many addresses of one network, with the most connections of the process; of its
-// connections one that has never carried anything, else the one that was silent for
-// the longest. Where nobody has more than a few it is one of all; not if it is the
-// application that has taken the descriptors: then the newcomer has to wait.
+// Choice of the connection that is evicted for a new one. The crowd is the source, or the
+// network with many addresses, that has the most connections of the process. Of the crowd's
+// connections, one that has never carried anything is evicted first, then the one that was
+// silent for the longest. If no source has more than a few connections, the choice is among
+// the connections of all. Then none is evicted for a descriptor if the application has taken
+// the descriptors: the new connection has to wait.
 //
-// A connection belongs to one worker's goroutine, and the crowd may be another
-// worker's. That is asked then (askSiblings), and drops what there is too much of in its
-// next round of progress. Meanwhile limits are exceeded a little: by a sixteenth, and
-// up to the second of fileCeilings.
+// A connection belongs to one worker's goroutine, and the crowd's connections may belong to
+// another worker. This worker then asks the others (askSiblings), which evict the excess in
+// their next round of progress. Until then limits may be exceeded a little: by a sixteenth,
+// and for descriptors up to the second of fileCeilings.
 
-// crowd is who had most when it was looked for, which takes as long as there are
-// accounts. So it is not looked for each time.
+// crowd caches the result of the last search for the crowd. A search takes time proportional
+// to the number of accounts, so it is not repeated for each eviction.
 type crowd struct {
 	ledger.Crowd
-	left int // evictions before it is looked for again, if it is everybody
+	left int // uses before the next search, if the crowd is everybody
 }
 
-// everybodyFor is that number at first.
+// everybodyFor is the initial value of crowd.left.
 const everybodyFor = 64
 
-// findCrowd returns the crowd.
+// findCrowd returns the crowd, and searches for it anew if the cached result is out of date.
 func (s *service) findCrowd() *crowd {
 	w := &s.crowd
 	if !w.Stands() && w.left <= 0 {
@@ -44,8 +45,9 @@ func (s *service) findCrowd() *crowd {
 	return w
 }
 
-// evict drops a connection of the crowd for a newcomer, which may be nil, and reports
-// whether there was one here.
+// evict drops a connection of the crowd to make room for newcomer, which may be nil. It
+// reports whether this worker had such a connection. If the crowd is everybody, it drops none
+// for a descriptor while peers hold less than half of the descriptors below fileCeiling.
 func (s *service) evict(newcomer *conn, r ledger.Reason, why error) bool {
 	c := s.evictable(newcomer)
 	if c == nil || r == ledger.Descriptors && s.crowd.Everybody() && 2*ledger.Total(ledger.Files) < int64(fileCeiling()) {
@@ -55,7 +57,7 @@ func (s *service) evict(newcomer *conn, r ledger.Reason, why error) bool {
 	return true
 }
 
-// evictable returns who has to go, nil if the crowd is elsewhere.
+// evictable returns the connection to evict, or nil if another worker should evict one.
 func (s *service) evictable(newcomer *conn) *conn {
 	l := &s.guests
 	w := s.findCrowd()
@@ -67,26 +69,27 @@ func (s *service) evictable(newcomer *conn) *conn {
 		case g.fresh == 0 || !s.sort(g):
 			return l.silent(g)
 		}
-		s.crowd = crowd{} // these were of several users
+		s.crowd = crowd{} // the address was used by several users
 		w = s.findCrowd()
 		if g = l.of[w.Source]; g != nil && !w.Everybody() && !w.Net.IsValid() {
 			return l.silent(g)
 		}
 	}
 	if w.Everybody() && l.n() <= s.bounds.few && callable(s) {
-		return nil // rather of those who have more
+		return nil // services with more connections evict first
 	}
 	return l.silentOf(w.Net, newcomer)
 }
 
-// fellows are the services of the process that can be asked to make room: those with
-// more than a few guests.
+// fellows holds the services of the process that can be asked to make room: those that have
+// had more than a few connections of guests.
 var fellows struct {
 	sync.Mutex
 	services map[*service]struct{}
 }
 
-// joinSiblings makes a service one that others can ask, if it is none yet; resign ends that.
+// joinSiblings adds a service to those that others can ask to make room, if it is not one of
+// them yet. leaveSiblings removes it.
 func (s *service) joinSiblings() error {
 	if s.enlisted {
 		return nil
@@ -112,7 +115,7 @@ func (s *service) leaveSiblings() {
 	s.enlisted = false
 }
 
-// callable reports whether there are services that s can ask.
+// callable reports whether there are other services that s can ask to make room.
 func callable(s *service) bool {
 	fellows.Lock()
 	defer fellows.Unlock()
@@ -123,7 +126,8 @@ func callable(s *service) bool {
 	return n > 0
 }
 
-// askSiblings asks the other services to make room, and reports whether there are any.
+// askSiblings asks the other services to make room, and reports whether there are any. They
+// evict in their next rounds of progress.
 func (s *service) askSiblings() bool {
 	fellows.Lock()
 	defer fellows.Unlock()
@@ -137,7 +141,8 @@ func (s *service) askSiblings() bool {
 	return n > 0
 }
 
-// reclaimAsked makes room that another worker has asked for, as far as the crowd is here.
+// reclaimAsked evicts connections at the request of another worker while there are too many
+// connections or too few descriptors and this worker has a connection to evict.
 func (s *service) reclaimAsked() {
 	for {
 		r, why := ledger.Connections, errCrowded
@@ -154,8 +159,8 @@ func (s *service) reclaimAsked() {
 	}
 }
 
-// tooMany reports whether the guests of the process, or of the crowd, have too many
-// connections.
+// tooMany reports whether all guests of the process together, or the crowd if it is one
+// source, have too many connections.
 func (s *service) tooMany() bool {
 	if ledger.Total(ledger.Conns) > int64(s.bounds.guests) {
 		return true
@@ -164,7 +169,8 @@ func (s *service) tooMany() bool {
 	return !w.Everybody() && !w.Net.IsValid() && w.Conns > int64(s.bounds.guestsOfSource)
 }
 
-// filesScarce reports whether the next descriptor would be one of the application's.
+// filesScarce reports whether the next descriptor would be one that is reserved for the
+// application, or whether there is none.
 func (s *service) filesScarce() bool {
 	fd, err := unix.FcntlInt(uintptr(s.w.EventFD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

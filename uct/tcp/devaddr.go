@@ -13,22 +13,22 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Device addresses (uct_tcp_device_addr_t, uct_iface_local_addr_ns_t): one byte
-// of flags, one of address family, then either the IP address or, for loopback
-// devices, what tells machines and network namespaces apart.
+// Device addresses (uct_tcp_device_addr_t, uct_iface_local_addr_ns_t): one byte of flags, one
+// byte of address family, then the IP address. For loopback devices, the identifiers of the
+// machine and the network namespace stand in place of the IP address.
 const (
 	devFlagLoopback = 1 << 0 // UCT_TCP_DEVICE_ADDR_FLAG_LOOPBACK
 
 	devHdrLen = 2
 
-	// The loopback form ends with a namespace field of 8 bytes in release 1.13
-	// and 4 in 1.22. With the upper half zero both read it, so that is what we
-	// send. Without namespace it has no such field at all.
+	// The loopback form ends with a namespace field of 8 bytes in release 1.13 and of 4 bytes
+	// in release 1.22. This library sends 8 bytes with a zero upper half, which both releases
+	// read. The bare form has no namespace field.
 	devLoopbackLen     = devHdrLen + 16
 	devLoopbackLen122  = devHdrLen + 12
 	devLoopbackLenBare = devHdrLen + 8
 
-	// systemHasNamespace in the system id says that the namespace field counts
+	// systemHasNamespace in the system id says that the namespace field is valid
 	// (UCS_SYS_NS... in src/uct/base/uct_iface.c).
 	systemHasNamespace = 1 << 63
 
@@ -45,7 +45,7 @@ type deviceAddr struct {
 	netns    uint32     // loopback only; low half of the namespace's inode
 }
 
-// localDeviceAddr describes a device of this process.
+// localDeviceAddr returns the device address of this machine's device with address ip.
 func localDeviceAddr(ip netip.Addr) deviceAddr {
 	d := deviceAddr{v6: ip.Is6(), ip: ip, loopback: ip.IsLoopback()}
 	if d.loopback {
@@ -72,11 +72,11 @@ func (d *deviceAddr) pack() []byte {
 	return le.AppendUint64(b, uint64(d.netns))
 }
 
-// parseDeviceAddr reads a peer's device address. Flags that are not known are
-// ignored, as C UCX does.
+// parseDeviceAddr reads a peer's device address. It ignores unknown flags, as C UCX does.
 func parseDeviceAddr(b []byte) (deviceAddr, error) { return parseDevice(b, false) }
 
-// parseDevice is parseDeviceAddr that may accept an IPv6 address of one link.
+// parseDevice is parseDeviceAddr, except that it accepts a link-local IPv6 address if linkLocal
+// is set.
 func parseDevice(b []byte, linkLocal bool) (deviceAddr, error) {
 	var d deviceAddr
 	if len(b) < devHdrLen {
@@ -117,21 +117,21 @@ func parseDevice(b []byte, linkLocal bool) (deviceAddr, error) {
 	return d, nil
 }
 
-// isDevice reports whether ip can be that of a peer's device. The kernel takes
-// the unspecified address, and IPv4 in the form of IPv6, for the own machine or
-// for another address than the one that was judged; a link-local address of IPv6
-// means nothing without the device, and C UCX publishes none.
+// isDevice reports whether ip can be the address of a peer's device. The kernel takes the
+// unspecified address for this machine, and an IPv4-mapped IPv6 address for another address
+// than the one that was checked. A link-local IPv6 address means nothing without its device,
+// and C UCX publishes none. Multicast addresses belong to no device.
 func isDevice(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsMulticast() && !ip.Is4In6() && (ip.Is4() || !ip.IsLinkLocalUnicast())
 }
 
-// sameNode reports whether two loopback devices are one: same machine, same
-// network namespace.
+// sameNode reports whether two loopback devices are the same device: they have the same
+// machine and the same network namespace.
 func (d *deviceAddr) sameNode(o *deviceAddr) bool {
 	return d.system == o.system && (d.system&systemHasNamespace == 0 || d.netns == o.netns)
 }
 
-// parsePort reads an iface address, the port of the listener.
+// parsePort reads an iface address, which is the port of the listener.
 func parsePort(b []byte) (uint16, error) {
 	if len(b) != ifaceAddrLen {
 		return 0, fmt.Errorf("tcp: iface address of %d bytes: %w", len(b), ucs.ErrInvalidAddr)
@@ -139,20 +139,22 @@ func parsePort(b []byte) (uint16, error) {
 	return binary.BigEndian.Uint16(b), nil
 }
 
-// parsePeer reads the addresses of a peer's listener.
+// parsePeer reads the device address and the iface address of a peer's listener.
 func parsePeer(dev, iface []byte) (deviceAddr, sockaddr, error) {
 	d, err := parseDeviceAddr(dev)
 	return d.listener(iface, err)
 }
 
-// parseListener is parsePeer for endpoints that are connected by key. A connection manager may
-// have reached the peer by an address of the link that it shares with this device.
+// parseListener is parsePeer for endpoints that are connected by key; it accepts a link-local
+// IPv6 address. A connection manager may have reached the peer by an address of the link that
+// the peer shares with this device.
 func parseListener(dev, iface []byte) (deviceAddr, sockaddr, error) {
 	d, err := parseDevice(dev, true)
 	return d.listener(iface, err)
 }
 
-// listener adds the port of a listener to the address of its device, unless there was an error.
+// listener adds the port of a listener to the address of its device. It returns err if err is
+// not nil.
 func (d deviceAddr) listener(iface []byte, err error) (deviceAddr, sockaddr, error) {
 	if err != nil {
 		return d, sockaddr{}, err

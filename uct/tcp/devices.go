@@ -12,9 +12,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// deviceList is the usable devices as they were when somebody looked last: mostly when
-// the domain's resources were listed. The kernel tells about all at once, so an interface
-// goes by that, and looks again only where its device is not as it was.
+// deviceList caches the usable devices as of the last call of look, usually the one that listed
+// the domain's resources. The kernel only lists all devices at once, so opening an iface uses
+// the cache, and reads the devices again only if its device has changed.
 type deviceList struct {
 	read func() ([]netdev, error)
 
@@ -22,7 +22,7 @@ type deviceList struct {
 	devs []netdev // guarded by mu
 }
 
-// look reads the devices.
+// look reads the devices from the kernel, and caches them.
 func (l *deviceList) look() ([]netdev, error) {
 	devs, err := l.read()
 	if err != nil {
@@ -34,8 +34,9 @@ func (l *deviceList) look() ([]netdev, error) {
 	return devs, nil
 }
 
-// with calls use with the device of that name: first as it was at the last look, and if
-// it was not there, has not that address any more or is not running, as it is.
+// with calls use with the device of that name, first as cached. If the device is not in the
+// cache, or use fails because the device has changed (changed), with reads the devices again
+// and calls use with the device as it is now.
 func (l *deviceList) with(name string, use func(netdev) error) error {
 	l.mu.Lock()
 	devs := l.devs
@@ -56,7 +57,8 @@ func (l *deviceList) with(name string, use func(netdev) error) error {
 	return use(d)
 }
 
-// changed reports whether a device was of no use for a reason that a look would show.
+// changed reports whether err says that the device is gone, is not running or does not have
+// its address any more.
 func changed(err error) bool {
 	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENODEV)
 }

@@ -25,21 +25,22 @@
 //
 // # Endpoints and connections
 //
-// An endpoint is what the user holds; a conn is one socket. They are separate because the
-// pairing changes: a peer may connect first, and its connection waits in the iface's match
-// table until an endpoint made later takes it over; and if both sides connect at the same
-// time, one of the two sockets is closed (cm.go has the rules). A conn without an endpoint
-// only receives.
+// An endpoint is what the application holds; a conn is one socket. Endpoints and conns are
+// separate because their pairing changes. A peer may connect first: its connection then waits
+// in the iface's match table until an endpoint that is made later takes the connection over.
+// If both sides connect at the same time, one of the two sockets is closed (cm.go has the
+// rules). A conn without an endpoint only receives.
 //
 // # Untrusted peers
 //
 // Any process that reaches the port can connect. Before anything is read, UCX_TCP_ALLOW and
 // IfaceParams.Accept decide (policy.go). A peer's claims about itself are accepted only as
-// far as the kernel confirms them (origin.go, claim.go). If the user of the domain asks for
-// it, memory is exposed to one peer only (scope.go). Connections without an endpoint of the
-// application are guests (guests.go): they are counted by remote address, for the process,
-// and an address with too many loses the connections that were silent for the longest time
-// (evict.go). A quarter of the descriptors is not available to guests (budget.go).
+// far as the kernel confirms them (origin.go, claim.go). Memory that is registered with a scope
+// (uct.Scoper) is exposed to one peer only (scope.go). Connections without an endpoint of the
+// application are connections of guests (guests.go). Guests' connections are counted by remote
+// address, for the whole process. An address with too many loses the connections that were
+// silent for the longest time (evict.go). A quarter of the descriptors is not available to
+// guests (budget.go).
 //
 // # Connection manager
 //
@@ -50,9 +51,10 @@
 //
 // # TLS
 //
-// The transport "tls" is the same inside TLS 1.3, for applications that give a
-// configuration (tls.go). A conn then has a layer in place of its socket: plain text
-// becomes records in stream.go, and crypto/tls sees pipe.go. A handshake has a goroutine,
-// because crypto/tls cannot be suspended in the middle of one; the worker reads and writes
-// for it (handshake.go). Nothing is sent from the caller's memory, and there are no puts.
+// The transport "tls" is the same protocol inside TLS 1.3, for applications that give a
+// configuration (tls.go). A conn then has a layer between itself and its socket: stream.go
+// turns plain text into records, and pipe.go is the net.Conn that crypto/tls uses. Each
+// handshake runs in a goroutine, because crypto/tls cannot be suspended in the middle of a
+// handshake; the worker reads and writes the socket for that goroutine (handshake.go).
+// Nothing is sent from the caller's memory, and there are no puts.
 package tcp

@@ -17,16 +17,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// domain is the one domain of the component. It allocates nothing; what is
-// registered with uct.AccessRemotePut can be written by peers, and nothing else.
-// Keys are empty, as in C UCX: a put carries only an address.
+// domain is the only memory domain of the component. It does not support Alloc. Peers can
+// write to memory that is registered with uct.AccessRemotePut and to no other memory. Keys are
+// empty, as in C UCX: a put carries only an address.
 type domain struct {
 	attr    uct.MDAttr
 	opts    mdOptions
 	tls     *tls.Config // of all connections; nil: they are not encrypted
 	secure  func(*conn) // begins the handshake of a connection with tls
 	exposed exposedTable
-	routes  func() netlink.Routes // of a moment ago
+	routes  func() netlink.Routes // the kernel's routes, recently read
 	devices deviceList
 }
 
@@ -60,9 +60,8 @@ func (m *domain) Attr() *uct.MDAttr { return &m.attr }
 // Alloc implements uct.MemoryDomain.
 func (m *domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
 
-// Register implements uct.MemoryDomain. Go memory is pinned; memory on a
-// goroutine's stack cannot get here, since passing it makes it escape. It
-// allocates nothing in steady state.
+// Register implements uct.MemoryDomain. It pins Go memory. buf is never on a goroutine's stack,
+// because passing it to Register makes it escape. In steady state Register allocates nothing.
 func (m *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
 	if m.attr.Flags&uct.MDFlagRegister == 0 {
 		return nil, ucs.ErrUnsupported
@@ -93,11 +92,11 @@ func (m *domain) Excludes(s uct.Scope, src *uct.Source) bool {
 		return false
 	}
 	c.identify()
-	return !peer.admits(c) && c.owner != ownerUnsure // that will be known later
+	return !peer.admits(c) && c.owner != ownerUnsure // ownerUnsure: the owner will be known later
 }
 
-// Deregister implements uct.MemoryDomain. When it returns no peer writes to the
-// memory any more: a put that was under way loses its connection.
+// Deregister implements uct.MemoryDomain. When Deregister returns, no peer writes to the memory
+// any more: a put that was in flight loses its connection.
 func (m *domain) Deregister(h uct.MemHandle) error {
 	r, ok := h.(*region)
 	if !ok {
@@ -109,7 +108,7 @@ func (m *domain) Deregister(h uct.MemHandle) error {
 // AppendKey implements uct.MemoryDomain: keys are empty.
 func (m *domain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) { return b, nil }
 
-// emptyKey is every key.
+// emptyKey stands for every key.
 var emptyKey uct.Rkey
 
 // UnpackRkey implements uct.MemoryDomain.
@@ -168,7 +167,8 @@ func (m *domain) Close() error {
 	return nil
 }
 
-// recentRoutes is the kernel's routes. Without them nothing but loopback is reachable.
+// recentRoutes returns a function that returns the kernel's routes. If the routes cannot be
+// read, only loopback is reachable; the first such failure is logged.
 func recentRoutes() func() netlink.Routes {
 	var recent netlink.Recent
 	var complained sync.Once

@@ -7,15 +7,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// In C UCX a device has one family, and workers reach each other where theirs is the same.
-// Here a device that has addresses of both families in UCX_TCP_AF_PRIO also connects to peers
-// that are not reached by the first one: from an interface of its own at the second address
-// (multihomed.go), of which the peer is told in what it is asked.
+// Devices with addresses of both families. In C UCX a device has one address family, and
+// workers reach each other only if their families are the same. In this library a device that
+// has addresses of both families in UCX_TCP_AF_PRIO also connects to peers that the first
+// family does not reach. Those connections are made from a separate iface at the second
+// address (multihomed.go), and their requests name that iface's listener.
 //
-// Worker addresses name the second address only with UCX_TCP_AF_DUAL. Peers of C that have the
-// first family pass over it, but for them it is another device: one that happens to have a
-// device of the second family alone beside others opens one more lane to it, as it would not
-// to a peer of its own kind; and it takes 41 bytes of each address.
+// Worker addresses contain the second address only with UCX_TCP_AF_DUAL. A C UCX peer that has
+// the first family skips the second address, but regards it as another device. So a C UCX peer
+// that has a device of the second family alone beside other devices opens one more lane to the
+// second address, which it would not do toward another C UCX peer. The second address takes 41
+// bytes of each worker address.
 
 var _ uct.DualStack = (*iface)(nil)
 
@@ -28,7 +30,7 @@ func (i *iface) SecondReachable(p uct.ReachableParams) error {
 	return i.reachableFrom(&d, p)
 }
 
-// errNoSecond is preallocated: selections of lanes ask often.
+// errNoSecond is preallocated, because lane selection calls SecondReachable often.
 var errNoSecond = &secondError{}
 
 type secondError struct{}

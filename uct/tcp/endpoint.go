@@ -10,32 +10,32 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// endpoint is the user's side of a connection. It belongs to the worker's
-// goroutine.
+// endpoint is what the application sends through; its conn is the socket. It belongs to the
+// worker's goroutine.
 type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
 
 	iface *iface
 	conn  *conn // nil between attempts to connect; closed after a failure
-	stale *conn // the peer's connection that lost to ours, until ours stands
+	stale *conn // the peer's connection that lost to conn, until conn is established (cm.go)
 
 	peer     sockaddr
 	sn       uint64 // connection sequence number, or the peer's endpoint key
 	numbers  *numbers
-	key      uint64 // the own endpoint key
+	key      uint64 // this endpoint's own key
 	toEP     bool
 	attempts int
-	timer    *event.Timer // of the next attempt
+	timer    *event.Timer // starts the next attempt
 
-	forPeer bool // a peer has made it necessary, not the application
-	returns bool // it sends on a connection of the peer's, and on no other (return.go)
+	forPeer bool // a peer made it necessary, not the application
+	returns bool // it sends only on one connection that the peer made (return.go)
 
 	pending uct.PendingQueue
 	checks  opQueue // Check calls that wait for the connection
 	user    any
 
-	err    error // why it failed; every operation returns it
+	err    error // why the endpoint failed or is closed; every operation returns it
 	closed bool
 }
 
@@ -115,15 +115,16 @@ func (ep *endpoint) ready() (*conn, error) {
 		return nil, ep.notReady()
 	}
 	if c.owed != 0 {
-		c.pay() // what answers the peer goes first
+		c.pay() // control frames owed to the peer go first
 		if c.state != stateConnected {
-			return nil, ep.notReady() // making room for it found the connection broken
+			return nil, ep.notReady() // making room for them found the connection broken
 		}
 	}
 	return c, nil
 }
 
-// notReady says why an operation cannot be started.
+// notReady returns the error of an operation that cannot be started now: the endpoint's error,
+// or ucs.ErrNoResource.
 //
 //go:noinline
 func (ep *endpoint) notReady() error {
@@ -146,7 +147,7 @@ func (ep *endpoint) PendingAdd(p *uct.Pending) error {
 	if ep.err != nil {
 		return ep.err
 	}
-	// A blocked connection may have room in its buffer, but not for a SendNow.
+	// A blocked connection may have room in its buffer, but SendNow cannot use that room.
 	if c := ep.conn; ep.pending.Empty() && c != nil && !c.blocked && c.acceptsMore() {
 		return ucs.ErrBusy
 	}
@@ -160,8 +161,8 @@ func (ep *endpoint) PendingPurge(fn func(*uct.Pending)) { ep.pending.Purge(fn) }
 // Fence implements uct.Endpoint. The stream is ordered.
 func (ep *endpoint) Fence() error { return ep.err }
 
-// Close implements uct.Endpoint. A connection on which the peer sends stays open
-// for that; the peer is told that nothing more will come.
+// Close implements uct.Endpoint. A connection on which the peer sends stays open for that; a
+// FIN event tells the peer that this side will send nothing more.
 func (ep *endpoint) Close() {
 	if ep.closed {
 		return
@@ -177,7 +178,7 @@ func (ep *endpoint) Close() {
 		ep.halfClose()
 	} else {
 		if c != nil && c.state == stateConnected && !c.blocked {
-			c.write() // a last chance for what was collected
+			c.write() // a last attempt to write the collected output
 		}
 		ep.disconnect()
 	}
@@ -188,20 +189,20 @@ func (ep *endpoint) Close() {
 
 var errClosed = fmt.Errorf("tcp: endpoint is closed: %w", ucs.ErrCanceled)
 
-// canHalfClose reports whether the connection can go on without the endpoint:
-// the peer uses it, and no message of ours is cut off in the middle.
+// canHalfClose reports whether the connection can continue without the endpoint: the peer sends
+// on it, and no zero-copy message of the endpoint is partly written.
 func (ep *endpoint) canHalfClose() bool {
 	c := ep.conn
 	return c.rx && !c.toEP && !c.ended && c.zc.left == 0 && c.isUp()
 }
 
-// isUp reports whether a connection is there, for the peer at least: one of his that we have
-// taken over may not have told him yet.
+// isUp reports whether a connection is established, at least for the peer. A connection that
+// the peer made and an endpoint took over is up even before the peer has acknowledged that.
 func (c *conn) isUp() bool {
 	return c.state == stateConnected || c.state == stateWaitingAck && !c.outgoing
 }
 
-// halfClose leaves the connection to the peer.
+// halfClose detaches the connection from the endpoint and leaves it to the peer.
 func (ep *endpoint) halfClose() {
 	c := ep.conn
 	if ep.stale != nil {
@@ -213,7 +214,7 @@ func (ep *endpoint) halfClose() {
 	if c.visit.guest == nil {
 		c.iface.svc.enroll(c)
 	}
-	// The answer to a request of ours may still come; it is ignored then.
+	// The answer to this side's request may still come; it is then ignored.
 	c.state = stateConnected
 	c.iface.matchConn(c, ep.returns)
 	c.owe(owedFin)

@@ -46,7 +46,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Status, e.Err}
 }
 
-// Causes that are not the kernel's.
+// Causes that do not come from the kernel.
 var (
 	errProtocol  = errors.New("the peer violated the protocol")
 	errNoAnswer  = errors.New("the peer's machine does not answer")
@@ -54,7 +54,7 @@ var (
 	errLate      = errors.New("the peer has not ended the TLS handshake in time") // status ucs.ErrTimedOut
 )
 
-// newError describes what happened to the connection of ep.
+// newError returns the error of ep for a failure of its connection.
 func (ep *endpoint) newError(operation string, cause error) *Error {
 	status := ucs.ErrConnectionReset
 	if ep.conn == nil || ep.conn.state != stateConnected {
@@ -70,12 +70,12 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 	}
 }
 
-// errOtherFamily is the error of addresses that an interface does not connect to.
+// errOtherFamily returns the error for a peer of another address family than the iface's.
 func (i *iface) errOtherFamily(peer sockaddr) error {
 	return fmt.Errorf("tcp: %v cannot connect to %v, of another address family: %w", i.addr, peer, ucs.ErrUnreachable)
 }
 
-// withLimit is sys.WithLimit that knows of ports, too.
+// withLimit is sys.WithLimit that also explains a lack of local ports.
 func withLimit(operation string, cause error) error {
 	if operation != "connect" || cause != unix.EADDRNOTAVAIL {
 		return sys.WithLimit(cause)
@@ -85,7 +85,7 @@ func withLimit(operation string, cause error) error {
 		cause, strings.Join(strings.Fields(string(ports)), " to "))
 }
 
-// connectStatus is the status users see when a connection cannot be made
+// connectStatus returns the status of an endpoint whose connection cannot be made
 // (ucs_socket_errno_to_status).
 func connectStatus(cause error) ucs.Status {
 	if errors.Is(cause, errLate) {

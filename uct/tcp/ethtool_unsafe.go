@@ -2,8 +2,8 @@
 
 package tcp
 
-// Soundness: the kernel reads and writes at most the 44 bytes of an ethtool_cmd
-// through the pointer in the request; both live until the call returns.
+// Soundness: the kernel reads and writes at most the 44 bytes of an ethtool_cmd through the
+// pointer in the request. The ethtool_cmd and the request live until the call returns.
 
 import (
 	"structs"
@@ -39,10 +39,10 @@ type ifreqData struct {
 	_    structs.HostLayout
 	Name [unix.IFNAMSIZ]byte
 	Data *ethtoolCmd
-	_    [8 + pointer]byte // the union has members that are larger
+	_    [8 + pointer]byte // the union has larger members
 }
 
-// pointer is the size of one.
+// pointer is the size of a pointer, in bytes.
 const pointer = unsafe.Sizeof(uintptr(0))
 
 const (
@@ -52,8 +52,8 @@ const (
 	_ = uint(unsafe.Sizeof(ifreqData{}) - 24 - 2*pointer)
 )
 
-// ethtoolSpeed asks the driver of a device for its speed in Mbit/s; 0xffffffff
-// means that the driver does not know. fd is any socket.
+// ethtoolSpeed asks the driver of a device for the device's speed in Mbit/s. 0xffffffff means
+// that the driver does not know the speed. fd is any socket.
 func ethtoolSpeed(fd int, name string) (uint32, error) {
 	cmd := ethtoolCmd{Cmd: unix.ETHTOOL_GSET}
 	req := ifreqData{Data: &cmd}

@@ -10,17 +10,19 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// Who has to leave when peers have more than they may is looked for in crowd.go.
-// Connections on which the application has an endpoint are its own, and stay.
+// Eviction at a limit. crowd.go chooses the connection that is evicted when peers exceed a
+// limit. Connections on which the application has an endpoint belong to the application and
+// are never evicted.
 
-// makeRoom sees to it that a new connection of a guest may stay, and reports whether
-// it may.
+// makeRoom checks the limits for a new connection of a guest. At a limit it evicts another
+// connection, or asks other workers to evict one, or drops the new one. It reports whether the
+// new connection stays.
 func (s *service) makeRoom(c *conn) bool {
 	g, b := c.visit.guest, &c.iface.bounds
 	total, most := ledger.Total(ledger.Conns), int64(b.guests)
 	switch {
 	case s.guests.n() > b.few && s.joinSiblings() != nil:
-		c.dismiss(ledger.Descriptors, errFiles) // a crowd that nobody could ask
+		c.dismiss(ledger.Descriptors, errFiles) // no other worker could ask this one to evict
 	case int(c.fd) >= s.ceiling:
 		s.makeRoomForFile(c)
 	case g.count() > b.guestsOfSource:
@@ -36,13 +38,13 @@ func (s *service) makeRoom(c *conn) bool {
 	return c.state != stateClosed
 }
 
-// yieldLooks bounds how many connections are looked at for one that is left over.
+// yieldLooks bounds how many connections of each list yield examines.
 const yieldLooks = 1024
 
-// yield gives the descriptor of a connection that was left to its peer when the
-// application closed its endpoint to another endpoint of the application's, and reports
-// whether there was one. Guests stay: the answers to established endpoints may come on their
-// connections.
+// yield frees a descriptor for another endpoint of the application. It drops an outgoing
+// connection that was left to its peer when the application closed its endpoint (halfClose),
+// and reports whether there was one. Connections that peers made stay: the answers to
+// established endpoints may come on them.
 func (s *service) yield() bool {
 	for _, q := range [...]*queue{&s.guests.mute, &s.guests.heard} {
 		c := q.after(nil)
@@ -57,11 +59,11 @@ func (s *service) yield() bool {
 	return false
 }
 
-// overshoot is by how much a limit may be exceeded until another worker makes room.
+// overshoot returns by how much a limit may be exceeded until another worker makes room.
 func overshoot(limit int) int { return limit/16 + 1 }
 
-// makeRoomForFile is makeRoom for a connection with a descriptor that is for the
-// application: it takes the place of one that leaves, if that has one below.
+// makeRoomForFile is makeRoom for a connection whose descriptor is one of those reserved for
+// the application. The connection moves to a lower descriptor if an eviction frees one.
 func (s *service) makeRoomForFile(c *conn) {
 	_, last := fileCeilings()
 	switch few := c.iface.bounds.few; {
@@ -74,9 +76,10 @@ func (s *service) makeRoomForFile(c *conn) {
 	}
 }
 
-// moveBelow gives a connection that nothing watches yet the descriptor of one that
-// has left: otherwise the next one gets that, and both stay. If that one had none that
-// is lower, this one has just taken its place.
+// moveBelow moves a connection that no event set watches yet to the lowest free descriptor, if
+// that is below ceiling. Without it the next connection would get the descriptor that an
+// eviction has freed, and both would stay. If the freed descriptor is not below ceiling, the
+// connection keeps its own.
 func (c *conn) moveBelow(ceiling int) {
 	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -90,14 +93,15 @@ func (c *conn) moveBelow(ceiling int) {
 	c.fd = int32(fd)
 }
 
-// relieve drops connections of the source that has sent too many beginnings of
-// frames: those first that brought nothing more for the longest.
+// relieve drops connections of the source whose incomplete frames take more bytes than
+// bounds.beginnings, in the order of slowList: those that brought nothing more for the longest
+// first.
 func (s *service) relieve() {
 	o := s.slow.over
 	s.slow.over = nil
 	g := o.visit.guest
 	if g != nil && g.fresh > 0 {
-		s.sort(g) // it is one user who has too much
+		s.sort(g) // only one user of the address may have too much
 		g = o.visit.guest
 	}
 	if g == nil {
@@ -113,8 +117,8 @@ func (s *service) relieve() {
 	}
 }
 
-// watchSlow makes the timer of slow connections; when it is needed there may be no
-// descriptors.
+// watchSlow makes the timer of slow connections, and sets its period. The timer is made in
+// advance, because there may be no descriptors when it is needed.
 func (s *service) watchSlow(limit time.Duration) (err error) {
 	l := &s.slow
 	if l.timer == nil {
@@ -127,7 +131,8 @@ func (s *service) watchSlow(limit time.Duration) (err error) {
 	return nil
 }
 
-// lookAtSlow drops connections that have brought nothing for too long.
+// lookAtSlow is called by the timer. It drops the listed connections that have brought nothing
+// for stallLooks periods, unless they have an endpoint, are paused or are being read.
 func (s *service) lookAtSlow() {
 	l := &s.slow
 	l.armed = false

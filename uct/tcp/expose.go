@@ -13,23 +13,23 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// region is memory registered with the domain. While peers may write to it, it
-// is in the table of exposed memory.
+// region is memory registered with the domain. A region that peers may write to is in the
+// table of exposed memory while it is registered.
 type region struct {
 	buf    []byte
 	base   uint64         // address of the first byte
 	pinner runtime.Pinner // keeps Go memory in place
 	remote bool           // peers may write
-	scope  *scope         // nil: all of them
+	scope  *scope         // the peer that may write; nil: every peer may
 	live   bool           // registered; guarded by the table's mu
 
-	arriving atomic.Int32 // puts that have begun and whose rest is to come
+	arriving atomic.Int32 // puts whose first part has arrived and whose rest has not
 
-	prev, next *region // live ones; guarded by the table's mu
+	prev, next *region // in the list of live regions; guarded by the table's mu
 
-	// use holds the generation in the upper bits, the open bit, and the number of
-	// writers. Generations count the registrations of the table, so a put that
-	// began before a region was recycled cannot go on in its successor.
+	// use holds the generation in the upper bits, then the open bit, then the number of
+	// writers. Generations count the registrations of the table. So a put that began before
+	// its region was recycled cannot continue in the next registration.
 	use atomic.Uint64
 }
 
@@ -43,9 +43,9 @@ const (
 // Bytes implements uct.MemHandle.
 func (r *region) Bytes() []byte { return r.buf }
 
-// acquire keeps the memory from being deregistered until release. It fails when
-// that has happened already, or when it was registered later than since. Any
-// goroutine may call it.
+// acquire keeps the memory from being deregistered until release. It fails if the memory is
+// deregistered already, if its generation is later than since, or if it has as many writers as
+// can be counted. Any goroutine may call it.
 func (r *region) acquire(since uint64) bool {
 	for {
 		u := r.use.Load()
@@ -63,7 +63,7 @@ func (r *region) release() { r.use.Add(^uint64(0)) }
 // open starts a new generation, which writers may acquire.
 func (r *region) open(gen uint64) { r.use.Store(gen*useGen | useOpen) }
 
-// revoke refuses further writers and waits for those that are copying. They hold
+// revoke refuses further writers and waits for the writers that are copying. A writer holds
 // the region for one system call at most.
 func (r *region) revoke() {
 	r.use.And(^uint64(useOpen))
@@ -72,23 +72,23 @@ func (r *region) revoke() {
 	}
 }
 
-// exposedTable is the memory of a domain. All methods may be called from any
-// goroutine.
+// exposedTable holds the regions of a domain. add, remove, abandon and find may be called from
+// any goroutine; after and updateReach need mu.
 type exposedTable struct {
 	mu      sync.Mutex
-	regions []*region // exposed ones, by address; guarded by mu
-	reach   []uint64  // largest end of regions[:i+1]; guarded by mu
-	spare   []*region // to be used again; guarded by mu
-	live    int       // guarded by mu
+	regions []*region // exposed regions, sorted by address; guarded by mu
+	reach   []uint64  // reach[i] is the largest end in regions[:i+1]; guarded by mu
+	spare   []*region // to be reused; guarded by mu
+	live    int       // number of live regions; guarded by mu
 	gen     uint64    // of the last registration; guarded by mu
-	head    *region   // of the live ones; guarded by mu
+	head    *region   // of the list of live regions; guarded by mu
 }
 
-// maxSpare bounds the regions kept for later.
+// maxSpare bounds the number of regions kept for reuse.
 const maxSpare = 1024
 
-// add registers buf, open to a peer, or to all if s is nil, when remote is set. In
-// steady state it allocates nothing.
+// add registers buf. If remote is set, buf is exposed to the peer of scope s, or to every peer
+// if s is nil. In steady state add allocates nothing.
 func (t *exposedTable) add(buf []byte, remote bool, s *scope) *region {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +121,8 @@ func (t *exposedTable) add(buf []byte, remote bool, s *scope) *region {
 	return r
 }
 
-// remove ends a registration. When it returns no peer writes to the memory any
-// more.
+// remove ends a registration. When remove returns, no peer writes to the memory any more. A
+// region that is not registered is an error.
 func (t *exposedTable) remove(r *region) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,8 +155,8 @@ func (t *exposedTable) remove(r *region) error {
 	return nil
 }
 
-// abandon unpins what was never deregistered: the runtime ends the program when
-// a forgotten pin is collected.
+// abandon unpins the memory that was never deregistered, because the runtime ends the program
+// when a pinner that still pins memory is collected.
 func (t *exposedTable) abandon() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,9 +168,9 @@ func (t *exposedTable) abandon() {
 // anyGen is later than every registration.
 const anyGen = ^uint64(0)
 
-// find returns a region that is exposed to the peer of a connection, of generation
-// since at most, that holds n bytes at addr, where in it they are, and the last
-// generation there is; nil when there is none.
+// find returns a region that holds the n bytes at addr, is exposed to the peer of c, and has
+// generation since or an earlier one. at is the offset of addr in the region, and gen is the
+// generation of the last registration. r is nil if there is no such region.
 func (t *exposedTable) find(c *conn, addr, n, since uint64) (r *region, at int, gen uint64) {
 	end := addr + n
 	if end < addr {
@@ -187,7 +187,7 @@ func (t *exposedTable) find(c *conn, addr, n, since uint64) (r *region, at int, 
 	return nil, 0, 0
 }
 
-// after returns the index of the first region that starts behind addr.
+// after returns the index of the first region that starts after addr.
 func (t *exposedTable) after(addr uint64) int {
 	at, _ := slices.BinarySearchFunc(t.regions, addr, func(r *region, addr uint64) int {
 		if r.base <= addr {
@@ -198,7 +198,7 @@ func (t *exposedTable) after(addr uint64) int {
 	return at
 }
 
-// updateReach makes reach right from index i on.
+// updateReach recomputes reach from index i on.
 func (t *exposedTable) updateReach(i int) {
 	last := uint64(0)
 	if i > 0 {

@@ -2,8 +2,9 @@
 
 package tcp
 
-// Soundness: the address is only a number, published to peers and compared with
-// what they send; memory is reached through the slice it was taken from.
+// Soundness: the address is only a number. It is published to peers and compared with the
+// addresses that peers send. Memory is accessed only through the slice that the address was
+// taken from.
 
 import "unsafe"
 

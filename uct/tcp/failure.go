@@ -15,16 +15,16 @@ var (
 	_ uct.SourceEnder  = (*conn)(nil)
 )
 
-// How connections and endpoints come to a bad end: whoever finds a connection broken
-// calls lost or refuse, which end what uses it, or try again.
+// Failure of connections and endpoints. Code that finds a connection broken calls lost, and
+// code that finds a violation by the peer calls refuse. Both end the connection; its endpoint
+// fails, or, after lost, connects again if it was not connected yet.
 
-// lost is called when the connection broke: cause is nil at the end of the
-// stream.
+// lost is called when the connection broke. cause is nil at the end of the stream.
 func (c *conn) lost(operation string, cause error) {
 	ep, state := c.ep, c.state
 	switch {
 	case ep == nil:
-		// Nobody of ours uses it to send. The peer may come back.
+		// No endpoint sends on the connection. The peer may connect again.
 		c.close()
 	case state == stateConnecting || state == stateWaitingAck:
 		unanswered := c.closedUnanswered(operation, cause)
@@ -39,7 +39,8 @@ func (c *conn) lost(operation string, cause error) {
 	}
 }
 
-// refuse drops a connection whose peer did something it must not do.
+// refuse drops a connection whose peer did something that a peer must not do. If the connection
+// has an endpoint, the endpoint fails with cause.
 func (c *conn) refuse(cause error) {
 	if c.ep == nil {
 		c.close()
@@ -58,18 +59,19 @@ func (c *conn) DropSource(err error) {
 // SourceShared implements uct.SourceSharer.
 func (c *conn) SourceShared() bool { return c.ep != nil }
 
-// EndSource implements uct.SourceEnder. The peer finds the end of the stream behind what was
-// sent before.
+// EndSource implements uct.SourceEnder. The peer receives the end of the stream after all that
+// was sent before. It does nothing to a connection that has an endpoint, is not connected or is
+// blocked.
 func (c *conn) EndSource() {
 	if c.ep == nil && c.state == stateConnected && !c.blocked {
 		unix.Shutdown(int(c.fd), unix.SHUT_WR)
 	}
 }
 
-// fail ends an endpoint. Its operations are ended and its owner is told by the
-// next Progress, or the one that is running.
+// fail ends an endpoint. The next Progress, or the one that is running, completes the
+// endpoint's operations with the error and calls OnError.
 func (ep *endpoint) fail(operation string, cause error) {
-	if ep.err != nil { // cancelled: nobody wants to know
+	if ep.err != nil { // failed or closed already: nothing to report
 		ep.disconnect()
 		return
 	}
@@ -78,7 +80,7 @@ func (ep *endpoint) fail(operation string, cause error) {
 	ep.iface.svc.failures.Add(&ep.iface.reporter, ep, ep.err)
 }
 
-// disconnect drops the sockets of an endpoint.
+// disconnect closes the connections of an endpoint and takes it out of the match table.
 func (ep *endpoint) disconnect() {
 	if ep.timer != nil {
 		ep.timer.Stop()
@@ -102,7 +104,7 @@ func (ep *endpoint) Over(err error) (userData any, tell bool) {
 	return ep.user, !ep.closed
 }
 
-// endOps ends all operations with err.
+// endOps completes all operations of the endpoint with err.
 func (ep *endpoint) endOps(err error) {
 	if ep.conn != nil {
 		ep.conn.endOps(err)

@@ -10,41 +10,43 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// guest is who has connections here that the application did not ask for: those on
-// which it has no endpoint. The ledger counts them for the process; the list is of
-// one worker. Those that were silent for the longest come first, about: who was heard
-// since the last look goes to the end when somebody has to leave.
+// guest is a source of connections on which the application has no endpoint. The ledger
+// counts these connections for the process; the guest lists those of one worker. The list
+// is ordered approximately, the connections that were silent for the longest first: a
+// connection that was active since the last check moves to the end only when a connection
+// has to be evicted.
 //
-// Within the machine guests are users, elsewhere addresses. Asking the kernel whose
-// a connection is takes longer than accepting it, so a few from one address count for
-// that; when there are more, each goes to the account of its user (sort), and so do those
-// that come as long as users have more than a few.
+// A guest of this machine is a user, any other guest is an address. Asking the kernel for
+// the user of a connection takes longer than accepting it. So the connections from an
+// address of this machine are charged to the address while they, together with those
+// already charged to users, are no more than bounds.few. Beyond that number each is charged
+// to the account of its user (sort).
 type guest struct {
 	account *ledger.Account
 	conns   queue
-	fresh   int // those whose user was not looked for
-	half    int // those without a request
-	held    int // bytes of buffers with the beginnings of frames
+	fresh   int // connections whose user has not been determined
+	half    int // connections without a request
+	held    int // bytes of buffers that hold incomplete frames
 	hoods   []*hood
 }
 
-// hood is a network as one worker sees it.
+// hood is a network of guests, as one worker counts it.
 type hood struct {
-	guests int
+	guests int // guests with an address in the network
 	half   int // connections without a request
 }
 
-// guestList is all guests of a worker.
+// guestList holds all guests of a worker.
 type guestList struct {
 	of    map[ledger.Source]*guest
 	hoods map[netip.Prefix]*hood
-	users int // connections in the accounts of users of this machine
+	users int // connections charged to users of this machine
 	most  int // guests since the maps were made
 
-	// The connections of all, those that were silent for the longest first, about: the
-	// ones that have never carried anything, and the others.
+	// The connections of all guests, approximately those that were silent for the longest
+	// first: mute has those that have never carried anything, heard has the others.
 	mute, heard queue
-	net         netip.Prefix // of which silentOf was asked last
+	net         netip.Prefix // the last network that silentOf was called with
 }
 
 // visit is a connection's place in the lists.
@@ -52,10 +54,12 @@ type visit struct {
 	guest  *guest // nil: the application has an endpoint on it
 	own    links  // in the guest's list
 	all    links
-	heard  bool // in the list of those that were
-	looked bool // its user was looked for
+	heard  bool // the connection is in guestList.heard, otherwise in guestList.mute
+	looked bool // the connection's user has been determined, or the kernel does not tell it
 
-	told uint64 // written, when somebody looked, or of what is no message
+	// told is the value of conn.written up to which output is not activity: what was written
+	// before the last check, and what is no message.
+	told uint64
 }
 
 func (l *guestList) init() {
@@ -63,10 +67,10 @@ func (l *guestList) init() {
 	l.mute.links, l.heard.links = all, all
 }
 
-// n is the number of guests' connections.
+// n returns the number of guests' connections.
 func (l *guestList) n() int { return l.mute.n + l.heard.n }
 
-// guest returns who has connections from a source, from now on if need be.
+// guest returns the guest of a source, and makes one if there is none.
 func (l *guestList) guest(source ledger.Source) *guest {
 	g := l.of[source]
 	if g != nil {
@@ -92,10 +96,10 @@ func (l *guestList) guest(source ledger.Source) *guest {
 	return g
 }
 
-// fewGuests are as many as may come and go without the maps being made anew.
+// fewGuests is the largest number of guests after which the empty maps are kept for reuse.
 const fewGuests = 64
 
-// forget is told that a guest has no connections any more.
+// forget removes a guest that has no connections any more, and closes its account.
 func (l *guestList) forget(g *guest) {
 	source := g.account.Source()
 	delete(l.of, source)
@@ -111,7 +115,8 @@ func (l *guestList) forget(g *guest) {
 	g.account.Close()
 }
 
-// enter gives a guest a connection with all that it has made us keep; exit ends that.
+// enter adds a connection to a guest and charges the guest for it: the connection, its
+// descriptor, its buffered bytes and whether it is without a request. exit reverses that.
 func (g *guest) enter(c *conn) {
 	c.visit.guest = g
 	g.conns.append(c)
@@ -134,7 +139,7 @@ func (g *guest) exit(c *conn) {
 	}
 }
 
-// halve counts connections without a request.
+// halve adds n to the number of connections without a request, of the guest and of its networks.
 func (g *guest) halve(n int) {
 	g.half += n
 	for _, h := range g.hoods {
@@ -142,7 +147,8 @@ func (g *guest) halve(n int) {
 	}
 }
 
-// enroll counts a connection as one that a peer has made necessary.
+// enroll counts a connection as one of a guest, the source of its remote address. If there
+// are more than a few, it is charged to its user (sort).
 func (s *service) enroll(c *conn) {
 	l := &s.guests
 	g := l.guest(ledger.SourceOf(c.from.addr.Addr(), -1))
@@ -154,7 +160,8 @@ func (s *service) enroll(c *conn) {
 	}
 }
 
-// leave ends that: the connection is closed, or the application has an endpoint on it.
+// leave reverses enroll, if the connection is enrolled: the connection is closed, or the
+// application has an endpoint on it.
 func (s *service) leave(c *conn) {
 	g := c.visit.guest
 	if g == nil {
@@ -175,7 +182,7 @@ func (s *service) leave(c *conn) {
 	}
 }
 
-// list is the one of the two lists of all in which a connection is.
+// list returns the list, mute or heard, that a connection is in.
 func (l *guestList) list(c *conn) *queue {
 	if c.visit.heard {
 		return &l.heard
@@ -183,13 +190,15 @@ func (l *guestList) list(c *conn) *queue {
 	return &l.mute
 }
 
-// active reports whether the connection has carried something since somebody looked.
-// What we answer a peer counts as what he says: he may be asking on another connection.
+// active reports whether the connection has carried messages since the last check (notice).
+// Messages written to the peer count like messages of the peer, as they may answer requests
+// that arrive on another connection.
 func (c *conn) active() bool {
 	return c.spoke || c.ep != nil && c.state == stateConnected && c.written > c.visit.told
 }
 
-// notice puts a connection that has carried something behind those that have not.
+// notice moves a connection that has carried something behind those that have not, and
+// restarts the check of active.
 func (l *guestList) notice(c *conn) {
 	c.spoke, c.visit.told = false, c.written
 	l.list(c).remove(c)
@@ -200,9 +209,10 @@ func (l *guestList) notice(c *conn) {
 	g.conns.append(c)
 }
 
-// sort gives the connections of an address of this machine to the accounts of their
-// users. Those whose user the kernel does not tell stay, and those it could not tell just
-// now are asked about again. It reports whether any has gone.
+// sort moves the connections of an address of this machine to the accounts of their users.
+// A connection whose user the kernel does not tell stays with the address. If the kernel
+// cannot answer just now, sort stops, and its next call asks again. sort reports whether any
+// connection was moved.
 func (s *service) sort(g *guest) (moved bool) {
 	for c := g.conns.tail; c != nil && g.fresh > 0; {
 		before := c.visit.own.prev
@@ -228,17 +238,19 @@ func (s *service) sort(g *guest) (moved bool) {
 	return moved
 }
 
-// taken is told that an endpoint has got the connection.
+// taken is called when an endpoint takes over the connection. The connection is no longer
+// a guest's, unless a peer made the endpoint necessary (forPeer).
 func (c *conn) taken(ep *endpoint) {
 	if !ep.forPeer {
 		c.iface.svc.leave(c)
 	}
 }
 
-// count is the number of the source's connections in the process.
+// count returns the number of the source's connections in the process.
 func (g *guest) count() int { return int(g.account.Of(ledger.Conns)) }
 
-// silent returns the guest's connection that was silent for the longest.
+// silent returns the guest's connection that was silent for the longest. It moves the active
+// connections at the head of the list to the end.
 func (l *guestList) silent(g *guest) *conn {
 	for range g.conns.n {
 		c := g.conns.head
@@ -250,9 +262,9 @@ func (l *guestList) silent(g *guest) *conn {
 	return g.conns.head
 }
 
-// silentOf returns the connection, but one, that was silent for the longest among those
-// from a network, or all where that is not valid. Those that have never carried anything
-// come first.
+// silentOf returns the connection that was silent for the longest among those from net, or
+// among all if net is not valid. It never returns the connection but. Connections that have
+// never carried anything come first.
 func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
 	if net.IsValid() && net != l.net {
 		l.net, l.mute.past, l.heard.past = net, nil, nil
@@ -264,11 +276,12 @@ func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
 	return c
 }
 
-// look is silentOf for one of the two lists, and tells how many connections it has looked
-// at. Who was heard since the last look is passed over once. Those of other networks stay
-// where they are and are passed over once, too, as long as it is about the same network.
+// look is silentOf for one of the two lists. It also returns the number of connections that
+// it examined. Connections that were active since the last check move to the end of
+// guestList.heard. Connections of other networks keep their places; while consecutive calls
+// are for the same network, each of them is examined once (queue.past).
 func (l *guestList) look(q *queue, net netip.Prefix, but *conn) (c *conn, steps int) {
-	var behind *conn // all up to this one are passed over
+	var behind *conn // the connections up to this one are skipped
 	others := net.IsValid()
 	if others {
 		behind = q.past
@@ -292,8 +305,9 @@ func (l *guestList) look(q *queue, net netip.Prefix, but *conn) (c *conn, steps 
 	return nil, steps
 }
 
-// enrollOwn is enroll of a connection of ours that a peer has made necessary. Nobody
-// has to leave for it: it is tried again later.
+// enrollOwn enrolls a connection that this process makes because of a peer. No other
+// connection is evicted for it: at a limit enrollOwn returns EMFILE, and the attempt is
+// repeated later.
 func (c *conn) enrollOwn() error {
 	s := c.iface.svc
 	s.enroll(c)

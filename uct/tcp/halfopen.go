@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// halfOpen is a connection's place in the list of those that have not asked for
-// anything yet.
+// halfOpen is a connection's place in the list of connections whose request has not arrived.
 type halfOpen struct {
 	prev, next *conn
 	deadline   time.Duration // by the clock of the worker
 	listed     bool
 }
 
-// halfOpenList holds those connections of a worker, the oldest first. Each gets
-// a limited time; when there are too many, one of the source with the most goes.
+// halfOpenList holds the connections of a worker whose request has not arrived, the oldest
+// first. Each connection has a deadline. When there are too many connections, the oldest of the
+// source or network with the most is closed.
 type halfOpenList struct {
 	head, tail *conn
 	n          int
@@ -29,7 +29,7 @@ type halfOpenList struct {
 	armed      bool // timer runs
 }
 
-// waitForRequest lists a guest's connection.
+// waitForRequest adds a guest's connection to the list, and closes one if there are too many.
 func (s *service) waitForRequest(c *conn) {
 	l, h, b := &s.half, &c.half, &c.iface.bounds
 	h.deadline, h.listed = s.w.Now()+b.handshake, true
@@ -51,7 +51,7 @@ func (s *service) waitForRequest(c *conn) {
 	s.timeHalfOpen()
 }
 
-// endHalfOpen takes c off the list, if it is there.
+// endHalfOpen removes c from the list, if it is listed.
 func (s *service) endHalfOpen(c *conn) {
 	h := &c.half
 	if !h.listed {
@@ -73,9 +73,10 @@ func (s *service) endHalfOpen(c *conn) {
 	c.visit.guest.halve(-1)
 }
 
-// evictHalfOpen closes the oldest connection of the crowd in the list, the source or
-// network with the most (ledger.Crowded says how they compare), and reports whether
-// there was one with more than so many.
+// evictHalfOpen closes the oldest listed connection of the source or network that has the most
+// listed connections. The count of a network is divided by few for each of its levels, as in
+// ledger.Crowded. Only sources and networks with more than many connections count;
+// evictHalfOpen reports whether there was one.
 func (s *service) evictHalfOpen(many, few int) bool {
 	var most *guest
 	var where *hood
@@ -114,8 +115,8 @@ func (c *conn) dropHalfOpen(r ledger.Reason) {
 	c.close()
 }
 
-// timeHalfOpen sets the timer to the first deadline, unless it runs already: the
-// first one cannot become earlier.
+// timeHalfOpen sets the timer to the first deadline, unless the timer runs already: the first
+// deadline cannot become earlier.
 func (s *service) timeHalfOpen() {
 	l := &s.half
 	if l.head == nil || l.armed {
@@ -130,7 +131,7 @@ func (s *service) timeHalfOpen() {
 	l.timer.Reset(d)
 }
 
-// expireHalfOpen closes the connections whose time is over.
+// expireHalfOpen closes the connections whose deadline has passed.
 func (s *service) expireHalfOpen() {
 	l := &s.half
 	l.armed = false
@@ -141,7 +142,7 @@ func (s *service) expireHalfOpen() {
 	s.timeHalfOpen()
 }
 
-// stop ends what runs by the clock.
+// stop stops the timer.
 func (l *halfOpenList) stop() {
 	if l.timer != nil {
 		l.timer.Stop()

@@ -19,46 +19,47 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// handshake is a TLS handshake under way. It takes a millisecond of computing, calls
-// what the application has put into its configuration, and crypto/tls cannot leave it
-// in the middle, so it has a goroutine of its own. The socket stays the worker's: that
-// feeds the goroutine what has arrived and writes what it says. So a handshake that
-// waits for its peer costs no thread, and whoever closes the connection need not wait
-// for anybody; only the iface's Close does.
+// handshake is a TLS handshake in progress. A handshake has a goroutine of its own, because
+// it takes a millisecond of computing, calls functions of the application's configuration,
+// and cannot be suspended in the middle by crypto/tls. The worker keeps the socket: it feeds
+// the goroutine with what has arrived and writes the goroutine's output. So a handshake that
+// waits for its peer costs no thread, and a connection can be closed without waiting for the
+// goroutine; only the iface's Close waits.
 //
-// A peer has as long for it as one that connects has for its request (bounds): those
-// who connect are in the halfOpenList, and when there are too many the oldest goes; an
-// endpoint of ours whose peer takes longer fails. Time in which our own side was busy
-// does not count for that. A peer that is stopped is taken for gone here, unlike without
-// TLS, where nothing waits for it meanwhile.
+// The time for a handshake is the time that a peer has for its request (bounds.handshake).
+// Accepted connections are in the halfOpenList, which drops the oldest when there are too
+// many. An endpoint of this worker fails if its peer takes longer; time in which this side
+// was busy does not count there. A stopped peer is taken for gone here, unlike without TLS,
+// where nothing waits for a stopped peer.
 type handshake struct {
 	s *stream
 
-	end context.CancelFunc // of the context that the application's callbacks see
+	end context.CancelFunc // cancels the context that the application's callbacks get
 
 	mu   sync.Mutex
 	fed  sync.Cond // in or cut has changed
 	in   []byte    // received, not yet read
 	full bool      // nothing more is received until in has been read
-	out  []byte    // said, not yet taken by the worker
-	cut  error     // there will be no more in than this; why
+	out  []byte    // written by crypto/tls, not yet taken by the worker
+	cut  error     // why nothing more will be received; nil: more may come
 	idle bool      // the goroutine waits for in
-	over bool      // it is done
-	err  error     // why it did not succeed
+	over bool      // the goroutine is done
+	err  error     // why the handshake failed; nil: it succeeded
 	news bulletin
 
-	refused bool // it failed, and the peer is being told
+	refused bool // the handshake failed, and the peer is being sent the rest of the output
 
-	limit *event.Timer // ends one of ours
-	looks int          // periods of that in which we waited for the peer
+	limit *event.Timer // ends the handshake of an outgoing connection
+	looks int          // periods of limit at whose end the handshake was waiting for the peer
 }
 
-// feedMost bounds what is received for a handshake and not yet read by it.
+// feedMost bounds what is received for a handshake and not yet read by it, in bytes: at
+// feedMost the worker stops receiving.
 const feedMost = 64 << 10
 
-// crypto bounds the handshakes that compute at one time, so that strangers who begin
-// many do not take the CPUs from those who communicate. One that waits for its peer
-// is not counted.
+// crypto bounds the handshakes that compute at one time, so that unknown peers that begin
+// many handshakes do not take the CPUs from established connections. A handshake that waits
+// for its peer is not counted.
 var crypto = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
 
 // secure begins the handshake of a connection whose socket is connected.
@@ -92,7 +93,7 @@ func secure(c *conn) {
 	}()
 }
 
-// run is the goroutine.
+// run is the body of the goroutine.
 func (h *handshake) run(ctx context.Context) {
 	defer h.end()
 	crypto <- struct{}{}
@@ -110,11 +111,13 @@ func (h *handshake) run(ctx context.Context) {
 	err = h.s.tls.HandshakeContext(ctx)
 }
 
-// errEnded is for a function of the application that ends its goroutine.
+// errEnded is the error of a handshake in which a function of the application ended the
+// goroutine (runtime.Goexit).
 var errEnded = errors.New("tls: a function of the configuration has ended the handshake's goroutine")
 
-// late looks whether a handshake of ours takes too long. It looks several times, as a
-// worker that was not progressed for all that time has yet to read what the peer said.
+// late is called by the timer limit of an outgoing connection. It ends the connection when it
+// has found the handshake waiting for the peer stallLooks times. One check would not do: a
+// worker that was not progressed for all that time has yet to read what the peer sent.
 func (h *handshake) late() {
 	c := h.s.c
 	if c.state == stateClosed || h.s.events == nil {
@@ -128,13 +131,13 @@ func (h *handshake) late() {
 	}
 }
 
-// period is the time between two looks.
+// period is the time between two checks by late.
 func (h *handshake) period() time.Duration {
 	return max(h.s.c.iface.bounds.handshake/stallLooks, 1)
 }
 
-// waits reports whether it is the peer's turn: neither does the goroutine compute, or
-// wait until it may (crypto), nor has the worker something to do for it.
+// waits reports whether the handshake waits for the peer: the goroutine neither computes nor
+// waits for its place in crypto, and the worker has nothing to do for it.
 func (h *handshake) waits() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +147,8 @@ func (h *handshake) waits() bool {
 	return h.idle && !h.readable()
 }
 
-// take implements readWriter: it waits for bytes of the peer.
+// take implements readWriter: it waits for bytes of the peer. The goroutine gives up its
+// place in crypto while it waits.
 func (h *handshake) take(p []byte) (int, error) {
 	h.mu.Lock()
 	if !h.readable() {
@@ -176,7 +180,7 @@ func (h *handshake) readable() bool {
 	return h.cut != nil || len(h.in) > 0 && (h.s.record > 0 || len(h.in) >= recordHdr)
 }
 
-// put implements readWriter: it takes what is to be said to the peer.
+// put implements readWriter: it queues p for the peer, and wakes the worker.
 func (h *handshake) put(p []byte) {
 	h.mu.Lock()
 	h.out = append(h.out, p...)
@@ -192,14 +196,14 @@ func (h *handshake) stopLimit() {
 	}
 }
 
-// abandon makes the goroutine end: nobody waits for it any more.
+// abandon makes the goroutine end. Its result is ignored.
 func (h *handshake) abandon() {
 	h.stopLimit()
 	h.cutOff()
 }
 
-// cutOff is abandon for other goroutines than the worker's. If nobody else ends the
-// connection, what becomes of the handshake does.
+// cutOff is abandon for goroutines other than the worker's. The handshake then fails, which
+// ends the connection unless something else has ended it.
 func (h *handshake) cutOff() {
 	h.mu.Lock()
 	h.in, h.cut = nil, errAbandoned
@@ -208,14 +212,14 @@ func (h *handshake) cutOff() {
 	h.end()
 }
 
-// heard is called by the worker when the goroutine has something for it.
+// heard is called by the worker when the goroutine has something for the worker.
 func (h *handshake) heard() {
 	if h.s.events != nil && h.s.c.state != stateClosed {
 		h.pump()
 	}
 }
 
-// handle is told that the socket is ready.
+// handle is called with the events of the socket.
 func (h *handshake) handle(ev event.Events) {
 	c := h.s.c
 	if ev&event.Write != 0 {
@@ -229,7 +233,8 @@ func (h *handshake) handle(ev event.Events) {
 	}
 }
 
-// feed receives for the goroutine, once.
+// feed makes one receive call for the goroutine. After a refused handshake it discards what
+// it receives, and closes the connection at the end of the stream.
 func (h *handshake) feed() {
 	c := h.s.c
 	b := c.iface.rxPool.get()
@@ -262,8 +267,8 @@ func (h *handshake) feed() {
 	}
 }
 
-// pump writes what the goroutine has said, lets it have more to read, and goes on
-// with the connection when it is done.
+// pump writes the goroutine's output, resumes receiving when the goroutine may have more
+// input, and calls done when the goroutine is done.
 func (h *handshake) pump() {
 	s, c := h.s, h.s.c
 	if h.refused {
@@ -298,8 +303,8 @@ func (h *handshake) pump() {
 	}
 }
 
-// flush writes and reports whether everything went. That a peer does not take what
-// is said to it the goroutine learns when it reads.
+// flush writes the output of the stream and reports whether all of it was written. The
+// goroutine gets a write error when it reads next (cut).
 func (h *handshake) flush() bool {
 	c := h.s.c
 	switch errno := h.s.push(); errno {
@@ -323,7 +328,8 @@ func (h *handshake) flush() bool {
 	return false
 }
 
-// done goes on with the connection. The goroutine touches nothing any more.
+// done continues with the connection after the handshake. The goroutine touches nothing any
+// more.
 func (h *handshake) done() {
 	s, c := h.s, h.s.c
 	state := s.tls.ConnectionState()
@@ -360,7 +366,7 @@ func (h *handshake) done() {
 	}
 }
 
-// failed ends a connection whose handshake came to nothing.
+// failed ends a connection whose handshake failed.
 func (h *handshake) failed(err error) {
 	c := h.s.c
 	if p, ok := err.(*HandshakePanic); ok {
@@ -379,7 +385,7 @@ func (h *handshake) failed(err error) {
 		return
 	}
 	if cut {
-		c.close() // it left, which may have any reason
+		c.close() // the peer left, which may have any reason
 		return
 	}
 	c.iface.refusals++
@@ -395,9 +401,10 @@ func (h *handshake) failed(err error) {
 	h.tellRefused()
 }
 
-// tellRefused lets the peer of a handshake that failed read why: a close with something
-// unread would take that away from it. The connection ends when the peer has closed it,
-// or its time is over.
+// tellRefused sends the peer of a failed handshake the rest of the output, such as the alert
+// with the reason. The socket is only shut down for writing: closing it with unread input
+// would take the alert away from the peer. The connection ends when the peer has closed it,
+// or when its time is over.
 func (h *handshake) tellRefused() {
 	c := h.s.c
 	if c.blocked {

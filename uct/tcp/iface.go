@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// iface is one device on one worker, with a listening socket of its own. It
-// belongs to the worker's goroutine.
+// iface is one device opened on one worker, with its own listening socket. It belongs to the
+// worker's goroutine.
 type iface struct {
 	md     *domain
 	svc    *service
@@ -29,16 +29,16 @@ type iface struct {
 	addr      sockaddr // of the listener
 	ifaceAddr []byte
 	index     int                              // of the device
-	first     *iface                           // that of the device, nil: this one (multihomed.go)
-	others    map[netip.Addr]*iface            // for other addresses of the device
-	second    netip.Addr                       // one of these, of the other family; invalid: none
-	at        func(netip.Addr) (*iface, error) // openAt; endpoints do not know how
+	first     *iface                           // the iface of the device; nil: this one (multihomed.go)
+	others    map[netip.Addr]*iface            // ifaces for other addresses of the device
+	second    netip.Addr                       // an address of the device of the other family; invalid: none
+	at        func(netip.Addr) (*iface, error) // openAt, which endpoints call through this field
 
 	handlers kit.Handlers
 	reporter kit.Reporter
 
 	listener listener
-	accept   func(uct.SourceInfo) bool // the user's policy, nil: all are welcome
+	accept   func(uct.SourceInfo) bool // the application's policy; nil: accept all
 	match    matchTable
 	keys     map[uint64]*endpoint // endpoints that wait for ConnectToEP
 
@@ -46,27 +46,27 @@ type iface struct {
 	endpoints  map[*endpoint]struct{}
 	handshakes sync.WaitGroup
 	refusals   int           // handshakes that failed
-	maxFrame   int           // largest frame that is built in a buffer
-	maxRxFrame int           // largest frame that is accepted
-	maxLarge   int           // receive buffers that connections keep in the middle of a frame
-	silence    time.Duration // after which a peer's machine counts as gone; 0: never
+	maxFrame   int           // largest frame built in a buffer, in bytes
+	maxRxFrame int           // largest frame accepted, in bytes
+	maxLarge   int           // receive buffers in use before partial frames move to smaller ones
+	silence    time.Duration // time after which a silent peer's machine counts as gone; 0: never
 	txPool     *pool
 	rxPool     *pool
 
-	cannotBind error // why EP_BIND_SRC_ADDR=y cannot be done
+	cannotBind error // why EP_BIND_SRC_ADDR=y cannot be satisfied; nil: it can
 	closed     bool
 }
 
 var _ uct.Iface = (*iface)(nil)
 
-// Sizes of buffers: room for a batch of small messages, and for what one read
-// takes. They grow with the settings so that a largest frame fits.
+// Smallest sizes of buffers, in bytes: room for a batch of small messages, and for one read. Larger
+// settings make buffers larger, so that a largest frame fits.
 const (
 	txBufferSize = 64 << 10
 	rxBufferSize = 128 << 10
 )
 
-// minRxSeg is what every peer may send, whatever the own settings are
+// minRxSeg is the length of message that every peer may send, whatever this side's settings are
 // (RX_SEG_SIZE's default in both C releases).
 const minRxSeg = 64 << 10
 
@@ -125,7 +125,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	return i, nil
 }
 
-// describe makes the attributes (uct_tcp_iface_query).
+// describe returns the attributes (uct_tcp_iface_query).
 func (i *iface) describe(d *netdev) uct.IfaceAttr {
 	o := &i.opts
 	a := uct.IfaceAttr{
@@ -170,7 +170,7 @@ func (i *iface) describe(d *netdev) uct.IfaceAttr {
 	return a
 }
 
-// maxPut is the largest put. C UCX offers 2^64-26, more than a slice can hold.
+// maxPut is the length of the largest put. C UCX offers 2^64-26, more than a slice can hold.
 const maxPut = math.MaxInt - hdrLen - putReqLen
 
 // Attr implements uct.Iface.
@@ -182,12 +182,12 @@ func (i *iface) DeviceAddress() []byte { return i.devAddr }
 // Address implements uct.Iface.
 func (i *iface) Address() []byte { return i.ifaceAddr }
 
-// Reachable implements uct.Iface (uct_tcp_iface_is_reachable_v2): loopback
-// reaches loopback in the same network namespace; anything else is reached if no
-// other device has a closer route.
+// Reachable implements uct.Iface (uct_tcp_iface_is_reachable_v2): a loopback device reaches
+// loopback devices in the same network namespace; any other peer is reachable if this device has a
+// route to it and no other device has a closer one.
 func (i *iface) Reachable(p uct.ReachableParams) error { return i.reachableFrom(&i.dev, p) }
 
-// reachableFrom is Reachable from an address of the device.
+// reachableFrom is Reachable from the given address of the device.
 func (i *iface) reachableFrom(dev *deviceAddr, p uct.ReachableParams) error {
 	d, err := parseDeviceAddr(p.DeviceAddr)
 	if err != nil {
@@ -222,7 +222,7 @@ func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
 	return i.handlers.Set(id, h)
 }
 
-// addEndpoint and removeEndpoint keep track of the endpoints in use.
+// addEndpoint adds an endpoint to those in use; removeEndpoint removes it.
 func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }
 
 func (i *iface) removeEndpoint(ep *endpoint) {

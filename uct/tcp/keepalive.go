@@ -14,13 +14,13 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// keepalive are the kernel's probes on connections without traffic. Both ends
-// send them, so each finds out alone that the other's machine is gone.
+// keepalive has the settings of the kernel's probes on connections without traffic. Both ends send
+// probes, so each end detects by itself that the other's machine is gone.
 type keepalive struct {
 	enabled bool
-	idle    time.Duration // before the first probe
-	intvl   time.Duration // between probes
-	cnt     int           // 0: the system's
+	idle    time.Duration // time without traffic before the first probe
+	intvl   time.Duration // time between probes
+	cnt     int           // number of unanswered probes; 0: the system's default
 }
 
 // Defaults of C UCX (UCT_TCP_EP_DEFAULT_KEEPALIVE_IDLE and …_INTVL).
@@ -29,7 +29,7 @@ const (
 	defaultKeepIntvl = 2 * time.Second
 )
 
-// keepalive reads the settings.
+// keepalive returns the keepalive settings.
 func (s *settings) keepalive() keepalive {
 	return keepalive{
 		enabled: s.KeepIdle != config.TimeInf && s.KeepIntvl != config.TimeInf && s.KeepCnt != config.CountInf,
@@ -39,12 +39,12 @@ func (s *settings) keepalive() keepalive {
 	}
 }
 
-// wholeSeconds is a time the kernel accepts.
+// wholeSeconds truncates a time to whole seconds, within the range that the kernel accepts.
 func wholeSeconds(d time.Duration) time.Duration {
 	return min(max(d.Truncate(time.Second), time.Second), math.MaxInt16*time.Second)
 }
 
-// apply turns keepalive on.
+// apply turns keepalive on for a socket, if it is enabled.
 func (k *keepalive) apply(fd int) error {
 	if !k.enabled {
 		return nil
@@ -62,7 +62,7 @@ func (k *keepalive) apply(fd int) error {
 	return err
 }
 
-// total is how long a peer's machine may be silent.
+// total returns the time after which a silent peer's machine counts as gone.
 func (k *keepalive) total() time.Duration {
 	cnt := k.cnt
 	if cnt == 0 {
@@ -71,7 +71,7 @@ func (k *keepalive) total() time.Duration {
 	return k.idle + time.Duration(cnt)*k.intvl
 }
 
-// systemKeepCnt is the kernel's number of probes.
+// systemKeepCnt returns the system's default number of unanswered probes.
 func systemKeepCnt() int {
 	b, err := sys.ReadFile("/proc/sys/net/ipv4/tcp_keepalive_probes")
 	if err == nil {

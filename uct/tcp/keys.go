@@ -12,17 +12,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Endpoints can also be connected pairwise (CONNECT_TO_EP): each side makes one
-// and publishes its key, a number of its own choice. Of the two listeners the one
-// with the smaller address connects and sends the other's key; the other side
-// waits. The keys say everything, so nothing is answered. Between two endpoints of
-// one iface neither address is smaller: the endpoint that is told first connects, and
-// the other one, which the iface finds by its key, is marked as waiting at once. An
-// endpoint that is connected with itself has two connections, each in one direction.
+// Endpoints can also be connected pairwise (CONNECT_TO_EP): each side makes an endpoint and
+// publishes its key, a number that the side chooses. The side whose listener has the smaller
+// address connects and sends the other side's key; the other side waits. The key identifies the
+// endpoint, so the request is not answered. Between two endpoints of one iface neither address is
+// smaller: the endpoint whose ConnectToEP is called first connects, and marks the other one, which
+// the iface finds by its key, as waiting. An endpoint that is connected with itself has two
+// connections, one in each direction.
 
-// addKey gives an endpoint a key. Who knows it is taken for the peer, so it is not
-// one that strangers can guess, as those of C UCX are, which counts. It is odd
-// like those; a peer does not care.
+// addKey gives an endpoint a key. A process that knows the key is taken for the peer, so the key
+// is random; C UCX counts its keys, which can be guessed. The key is odd like those of C UCX,
+// although peers do not depend on that.
 func (i *iface) addKey(ep *endpoint) {
 	for ep.key = 0; ep.key == 0 || i.keys[ep.key] != nil; {
 		ep.key = rand.Uint64() | 1
@@ -31,16 +31,16 @@ func (i *iface) addKey(ep *endpoint) {
 	i.keys[ep.key] = ep
 }
 
-// removeKey forgets the key of an endpoint that still waits.
+// removeKey removes the key of an endpoint that still waits for its peer.
 func (i *iface) removeKey(ep *endpoint) {
 	if i.keys[ep.key] == ep {
 		delete(i.keys, ep.key)
 	}
 }
 
-// Address implements uct.Endpoint: the listener's port and the key; when connected that
-// of the connection, which is the key of the side that has waited, as C has it
-// (uct_tcp_ep_connect_to_ep_v2): by that both ends are known to belong together.
+// Address implements uct.Endpoint: the listener's port and the endpoint's key. After ConnectToEP
+// it is the key of the connection instead, which is that of the side that waited, as in C UCX
+// (uct_tcp_ep_connect_to_ep_v2): the same key shows that both ends belong together.
 func (ep *endpoint) Address() ([]byte, error) {
 	if !ep.toEP {
 		return nil, fmt.Errorf("tcp: the endpoint was made for one peer: %w", ucs.ErrUnsupported)
@@ -64,7 +64,7 @@ func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	if !ep.toEP || len(addr) != epAddrLen {
 		return fmt.Errorf("tcp: endpoint address of %d bytes: %w", len(addr), ucs.ErrInvalidParam)
 	}
-	if len(iface) > 0 && !bytes.Equal(addr[:ifaceAddrLen], iface) { // the port of its listener
+	if len(iface) > 0 && !bytes.Equal(addr[:ifaceAddrLen], iface) { // addr begins with the port of the listener
 		return fmt.Errorf("tcp: the endpoint of address %x is of another interface than %x: %w", addr, iface, ucs.ErrInvalidAddr)
 	}
 	d, peer, err := parseListener(dev, addr[:ifaceAddrLen])
@@ -81,7 +81,7 @@ func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	}
 	ep.peer, ep.sn = peer, ep.key
 	if ep.conn != nil {
-		return nil // the peer was faster
+		return nil // the peer has connected already
 	}
 	if peer.compare(&ep.iface.addr) < 0 {
 		return nil // the peer connects
@@ -92,15 +92,15 @@ func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	return nil
 }
 
-// connectWithin connects the endpoint with the one of the same iface that has a key, unless
-// that one is connecting already. The key in the address of the other end is that of the
-// connection by then, which is this endpoint's own.
+// connectWithin connects the endpoint with the endpoint of the same iface that has the given key,
+// unless the other endpoint is connecting already. In that case the other endpoint's address has
+// the key of the connection, which is this endpoint's own key.
 func (ep *endpoint) connectWithin(key uint64) {
 	i := ep.iface
 	if ep.peer == i.addr {
-		return // the other end has been told first
+		return // the other endpoint was told first, and connects
 	}
-	if ep.conn != nil { // of somebody who knows the key and names another listener
+	if ep.conn != nil { // from a peer that knows the key and claims another listener
 		ep.peer, ep.sn = i.addr, ep.key
 		return
 	}
@@ -124,7 +124,7 @@ func (ep *endpoint) LeadsTo(dev, iface, addr []byte) bool {
 	return addr == nil || ep.toEP && len(addr) == epAddrLen && le.Uint64(addr[ifaceAddrLen:]) == ep.sn
 }
 
-// acceptKey gives a connection to the endpoint whose key its request names.
+// acceptKey gives the connection to the endpoint whose key the connection's request names.
 func (c *conn) acceptKey() {
 	ep := c.iface.keys[c.sn]
 	if ep == nil {
@@ -134,7 +134,7 @@ func (c *conn) acceptKey() {
 	c.iface.removeKey(ep)
 	c.toEP, c.rx = true, true
 	if ep.conn != nil {
-		c.state = stateConnected // the endpoint sends on its own
+		c.state = stateConnected // the endpoint sends on its own connection
 		return
 	}
 	c.ep, ep.conn, ep.peer, ep.sn = ep, c, c.peer, ep.key

@@ -20,7 +20,7 @@ import (
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
-// acceptBatch bounds the connections accepted in one round.
+// acceptBatch is the largest number of connections accepted for one event.
 const acceptBatch = 64
 
 // listener accepts the connections of an iface.
@@ -33,8 +33,8 @@ type listener struct {
 	accept func(fd, flags int) (int, syscall.Sockaddr, error)
 }
 
-// listen opens the iface's socket on a device, which has to be running, and completes its
-// address with the port.
+// listen opens the iface's listening socket on a device, which has to be running, and sets the port
+// of the iface's address.
 func (i *iface) listen(device string) error {
 	fd, port, err := i.bindListener()
 	if err == nil {
@@ -48,7 +48,7 @@ func (i *iface) listen(device string) error {
 	i.addr.port = port
 	l := &i.listener
 	*l = listener{iface: i, fd: fd, open: true, accept: syscall.Accept4}
-	// The timer is made now: when it is needed there are no descriptors.
+	// The timer is made now, because no descriptors are free when it is needed.
 	if l.timer, err = i.svc.w.Timers().After(time.Hour, l.resume); err == nil {
 		l.timer.Stop()
 		err = i.svc.w.Events().Add(fd, event.Read, l)
@@ -60,7 +60,7 @@ func (i *iface) listen(device string) error {
 	return nil
 }
 
-// listenError is the error of an interface that cannot listen.
+// listenError returns the error of an interface that cannot listen.
 func (i *iface) listenError(err error) error {
 	status := ucs.ErrIO
 	if err == unix.EADDRINUSE {
@@ -74,7 +74,7 @@ func (i *iface) listenError(err error) error {
 	return fmt.Errorf("tcp: listen on %v: %w", i.dev.ip, statuserr.New(sys.WithLimit(err), status))
 }
 
-// bindListener makes a listening socket on a port of the configured range.
+// bindListener makes a listening socket on a port of the configured range, from a random one on.
 func (i *iface) bindListener() (fd int, port uint16, err error) {
 	ports := i.opts.ports
 	first, count := ports.First, ports.Last-ports.First+1
@@ -113,11 +113,11 @@ func (i *iface) bindTo(port uint16) (int, error) {
 	return fd, nil
 }
 
-// HandleEvent accepts what waits.
+// HandleEvent accepts waiting connections, at most acceptBatch.
 func (l *listener) HandleEvent(event.Events) {
 	s, few := l.iface.svc, l.iface.bounds.few
 	s.ceiling = fileCeiling()
-	made := false // room, by sending somebody away
+	made := false // whether a connection was evicted for the next accept
 	for range acceptBatch {
 		fd, sa, err := l.accept(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
@@ -137,7 +137,8 @@ func (l *listener) HandleEvent(event.Events) {
 				return
 			}
 		case unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			// The machine's, which others use up: who gives way here makes no room.
+			// These are limits of the machine, which other processes use up: an eviction here
+			// makes no room.
 			l.pause(err)
 			return
 		default:
@@ -147,8 +148,8 @@ func (l *listener) HandleEvent(event.Events) {
 	}
 }
 
-// pause stops accepting for a while: the connection that cannot be accepted
-// keeps the socket ready, and would keep us busy.
+// pause stops accepting for acceptPause. The connection that cannot be accepted keeps the socket
+// ready, and would keep the worker busy.
 func (l *listener) pause(cause error) {
 	l.iface.svc.w.Log().Diag("cannot accept connections for now", zap.Stringer("listener", l.iface.addr), zap.Error(sys.WithLimit(cause)))
 	l.iface.svc.w.Events().Modify(l.fd, 0)
@@ -172,7 +173,7 @@ func (l *listener) close() {
 	unix.Close(l.fd)
 }
 
-// accepted starts on a connection of an unknown peer.
+// accepted handles a new connection from an unknown peer.
 func (i *iface) accepted(fd int, from netip.AddrPort) {
 	if !i.opts.allows(from.Addr()) {
 		i.unwanted(nil, from)
@@ -180,7 +181,7 @@ func (i *iface) accepted(fd int, from netip.AddrPort) {
 		unix.Close(fd)
 		return
 	}
-	// The options of the listening socket are inherited.
+	// The connection inherits the options of the listening socket.
 	c := i.newConn(fd, stateMagic)
 	c.from.addr = from
 	i.svc.enroll(c)

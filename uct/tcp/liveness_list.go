@@ -4,20 +4,20 @@ package tcp
 
 import "time"
 
-// aliveList holds the connections that had output under way at the last look, see
+// aliveList holds the connections that have sent something since they were last found idle, see
 // [liveness].
 type aliveList struct {
 	list []*conn
 }
 
-// aliveMark is a connection's part in it.
+// aliveMark is a connection's entry in the list.
 type aliveMark struct {
-	place int           // in the list, from 1 on; 0: it is not there
-	since time.Duration // no sign of life is known since then, by the clock of the worker
+	place int           // position in the list, from 1 on; 0: not listed
+	since time.Duration // start of the peer's silence, by the worker's clock; negative: not checked yet
 }
 
-// forget takes c off the list: it is quiet, or closed, and what it leads to is not to stay
-// in memory until the next look.
+// forget removes c from the list, because it is idle or closed. A closed connection must not stay
+// referenced, and thus in memory, until the next check.
 func (l *aliveList) forget(c *conn) {
 	place := c.alive.place
 	if place == 0 {

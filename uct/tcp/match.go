@@ -8,31 +8,31 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// matchKey identifies a connection between two ifaces: the peer's listener and
-// the number of the endpoint among those either side made toward the other. Both
-// sides count alike, so the endpoints they make in the same order meet
-// (ucs_conn_match in src/ucs/datastruct/conn_match.c).
+// matchKey identifies a connection between two ifaces: the peer's listener, and the number of the
+// endpoint among those that one side made toward the other. Both sides count from 0, so the
+// endpoints with the same number share a connection (ucs_conn_match in
+// src/ucs/datastruct/conn_match.c).
 type matchKey struct {
 	peer sockaddr
 	sn   uint64
 }
 
-// match is what is known of a connection: an endpoint of ours, or a connection
-// of the peer's that has none.
+// match is the entry of a connection: the endpoint of this side, or a connection of the peer that
+// has no endpoint.
 type match struct {
 	ep   *endpoint
 	conn *conn
 }
 
-// matchTable finds connections by their key. A connection of an iface to itself
-// cannot be found: its other half is a connection of its own. Nor can those inside of
-// TLS, where an endpoint sends on no connection but its own (tls.go).
+// matchTable finds connections by their keys. Connections of an iface to itself are not in the
+// table, because each of their ends is a separate connection of that iface. Connections inside TLS
+// are not in the table either, because an endpoint sends only on its own connection (tls.go).
 type matchTable struct {
 	numbers numberBook
-	entries map[matchKey]match // none toward the own listener
-	aside   map[matchKey]*conn // connections without endpoint whose claim does not fit
+	entries map[matchKey]match // none toward the iface's own listener
+	aside   map[matchKey]*conn // connections without endpoint, listener not verified (claim.go)
 
-	returning map[matchKey]int // endpoints that only answer (return.go)
+	returning map[matchKey]int // number of endpoints that only answer (return.go)
 }
 
 func newMatchTable() matchTable {
@@ -57,7 +57,7 @@ func (i *iface) unmatchEndpoint(ep *endpoint) {
 	}
 }
 
-// matchConn adds a connection that has no endpoint, perhaps to those kept aside.
+// matchConn adds a connection that has no endpoint, to the ones kept aside if aside is set.
 func (i *iface) matchConn(c *conn, aside bool) {
 	t := &i.match
 	switch {
@@ -86,7 +86,8 @@ func (i *iface) unmatch(c *conn) {
 	}
 }
 
-// keepAside serves a connection whose claim does not fit in one direction.
+// keepAside moves a connection whose claimed listener is not verified to the ones kept aside. Such
+// a connection is only received from.
 func (i *iface) keepAside(c *conn) {
 	k := matchKey{c.peer, c.sn}
 	if i.match.entries[k].conn == c {
@@ -101,7 +102,7 @@ func (i *iface) keepAside(c *conn) {
 	}
 }
 
-// leaveAside takes a connection out of those kept aside.
+// leaveAside removes a connection from the ones kept aside.
 func (i *iface) leaveAside(c *conn) {
 	k := matchKey{c.peer, c.sn}
 	first := i.match.aside[k]
@@ -119,7 +120,7 @@ func (i *iface) leaveAside(c *conn) {
 	}
 }
 
-// returned is told that such an endpoint is closed.
+// returned handles the close of an endpoint that only answers.
 func (i *iface) returned(ep *endpoint) {
 	k := matchKey{ep.peer, ep.sn}
 	if i.match.returning[k]--; i.match.returning[k] <= 0 {
@@ -130,9 +131,9 @@ func (i *iface) returned(ep *endpoint) {
 	}
 }
 
-// takeNumber is the number of a new endpoint toward a listener. One that an answering
-// endpoint has is left out: its peer may be who listens there, and take a second
-// connection with that number for the first.
+// takeNumber returns the number of a new endpoint toward a listener. Numbers of answering
+// endpoints are skipped: the peer of such an endpoint may be the owner of the listener, which would
+// take a second connection with that number for the first one.
 func (i *iface) takeNumber(n *numbers) uint64 {
 	for {
 		sn := n.take()
@@ -147,8 +148,8 @@ func (i *iface) returns(peer sockaddr, sn uint64) bool {
 	return i.match.returning[matchKey{peer, sn}] > 0
 }
 
-// spokenOf reports whether somebody who may be the endpoint's listener has a connection
-// with its number, which is not to be believed.
+// spokenOf reports whether there is a connection with the endpoint's number whose claim of the
+// endpoint's listener is not verified, but whose peer may be that listener's owner.
 func (i *iface) spokenOf(ep *endpoint) bool {
 	return i.match.aside[matchKey{ep.peer, ep.sn}] != nil || i.returns(ep.peer, ep.sn)
 }

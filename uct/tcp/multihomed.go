@@ -11,15 +11,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A device has one address in the addresses of workers, of the family that UCX_TCP_AF_PRIO
-// prefers (uct_tcp_iface), but for dualstack.go. It may have more, of either family. A
-// connection manager reaches it at any of them, and the peer, which knows the device by the
-// address that the manager has connected to, connects its endpoints with ours there. Such an
-// endpoint is of an interface of its own for that address, with a listener there. That one is
-// opened when it is needed first, is in no list, and ends with the interface of the device.
+// Worker addresses contain one address of a device, of the family that UCX_TCP_AF_PRIO prefers
+// (uct_tcp_iface); dualstack.go has the exception. The device may have more addresses, of either
+// family. A connection manager can connect to any of them. The peer then knows the device by the
+// address to which its connection manager has connected, and connects its endpoints with those of
+// this side there. Such an endpoint of this side belongs to a separate interface for that address,
+// which has its own listener. The separate interface is opened when it is first needed, is not
+// listed as a resource, and is closed with the interface of the device.
 
-// openAt returns the interface for endpoints that peers reach at an address of the device. All
-// of 127.0.0.0/8 is one address, that of lo (peerDeviceAddr).
+// openAt returns the interface for endpoints that peers reach at an address of the device, and
+// opens it if necessary. All of 127.0.0.0/8 is one address, that of lo (peerDeviceAddr).
 func (i *iface) openAt(local netip.Addr) (*iface, error) {
 	local = local.Unmap().WithZone("")
 	if !local.IsValid() || local == i.addr.addrPort().Addr() || local.Is4() && local.IsLoopback() && i.dev.loopback && !i.addr.v6 {
@@ -45,12 +46,13 @@ func (i *iface) openAt(local netip.Addr) (*iface, error) {
 	return o, nil
 }
 
-// maxOthers is how many other addresses of a device have an interface: a peer chooses at which
-// it connects, and a device may have whole networks (the table local of ip-route(8)).
+// maxOthers is the largest number of other addresses of a device that have an interface. There is
+// a limit because a peer chooses the address to which it connects, and a device may have whole
+// networks as its addresses (the table local of ip-route(8)).
 const maxOthers = 64
 
-// makeOtherRoom closes the interfaces of other addresses that nobody uses any more, if there
-// are too many.
+// makeOtherRoom closes the unused interfaces of other addresses if there are maxOthers. It returns
+// ErrNoResource if all of them are in use.
 func (i *iface) makeOtherRoom() error {
 	if len(i.others) < maxOthers {
 		return nil
@@ -71,7 +73,7 @@ func (i *iface) makeOtherRoom() error {
 	return fmt.Errorf("tcp: endpoints use %d other addresses of %s, which is the limit: %w", maxOthers, i.attr.Resource.Device, ucs.ErrNoResource)
 }
 
-// twin is an interface as i, at another address.
+// twin returns an interface like i at another address, without listener.
 func (i *iface) twin(local netip.Addr) *iface {
 	return &iface{
 		md: i.md, svc: i.svc, opts: i.opts, bounds: i.bounds,
@@ -84,7 +86,7 @@ func (i *iface) twin(local netip.Addr) *iface {
 	}
 }
 
-// publish makes the addresses for peers.
+// publish sets the device address and the interface address for peers.
 func (i *iface) publish() {
 	i.devAddr = i.dev.pack()
 	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)

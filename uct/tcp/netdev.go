@@ -20,22 +20,22 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// netdev is a network device that can be used: it is up and running and has an
-// address of a wanted family.
+// netdev is a usable network device: it is up and running and has an address of a configured
+// family.
 type netdev struct {
 	name  string
 	index int
 	arp   uint16 // ARPHRD_*
 	mtu   int
 	flags uint32 // IFF_*
-	kind  string // of a virtual device: "bridge", "veth", …
+	kind  string // kind of a virtual device: "bridge", "veth", …
 	speed uint32 // Mbit/s, see querySpeed
 	addr  netip.Addr
-	other netip.Addr   // the first of the second family, if there is one
-	addrs []netip.Addr // all that can be used, in the kernel's order
+	other netip.Addr   // the first address of the second family, if there is one
+	addrs []netip.Addr // all usable addresses, in the kernel's order
 }
 
-// resource is how the device is listed.
+// resource returns the device as a resource of a transport.
 func (d *netdev) resource(transport string) uct.Resource {
 	return uct.Resource{
 		Transport: transport,
@@ -45,9 +45,9 @@ func (d *netdev) resource(transport string) uct.Resource {
 	}
 }
 
-// netdevs lists the usable devices by name (uct_tcp_query_devices,
-// ucs_netif_get_addr): not those that are down, have only link-local addresses,
-// or are bridges unless bridges are wanted.
+// netdevs lists the usable devices by name (uct_tcp_query_devices, ucs_netif_get_addr). It omits
+// devices that are down or have only link-local addresses, and bridges unless the options enable
+// them.
 func netdevs(o mdOptions) ([]netdev, error) {
 	links, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
@@ -71,7 +71,7 @@ func netdevs(o mdOptions) ([]netdev, error) {
 	return devs, nil
 }
 
-// parseNetdevs reads two netlink dumps, of links and of addresses.
+// parseNetdevs parses two netlink dumps, of links and of addresses.
 func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 	var devs []netdev
 	err := netlink.EachMessage(links, unix.RTM_NEWLINK, unix.SizeofIfInfomsg, func(m *syscall.NetlinkMessage) {
@@ -112,7 +112,7 @@ func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 	return devs, err
 }
 
-// addAddr adds the address of a netlink message, if it can be used.
+// addAddr adds the address of a netlink message if it is usable.
 func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 	var addr, local netip.Addr
 	label := d.name
@@ -127,7 +127,7 @@ func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 		}
 	})
 	if local.IsValid() {
-		addr = local // of a point-to-point link the other is the peer's
+		addr = local // on a point-to-point link IFA_ADDRESS is the peer's
 	}
 	// C UCX compares the label with the device's name, so the addresses of
 	// aliases are not used.
@@ -136,9 +136,8 @@ func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 	}
 }
 
-// chooseAddr sets the device's address: the first one of the first family that
-// has any, and beside it the first one of the other family. It reports whether the
-// device can be used.
+// chooseAddr sets the device's address to the first one of the first family that has any, and the
+// other address to the first one of the other family. It reports whether the device is usable.
 func (d *netdev) chooseAddr(families []bool) bool {
 	d.addr, d.other = netip.Addr{}, netip.Addr{}
 	if !running(d.flags) {
@@ -157,10 +156,11 @@ func (d *netdev) chooseAddr(families []bool) bool {
 	return d.addr.IsValid()
 }
 
-// running says whether a device with these flags is up and has its cable.
+// running reports whether a device with these flags is up and has a carrier.
 func running(flags uint32) bool { return flags&unix.IFF_UP != 0 && flags&unix.IFF_RUNNING != 0 }
 
-// checkRunning asks the kernel, by any socket, whether a device is running now.
+// checkRunning queries the kernel, through any socket, and returns ENETDOWN if the device is not
+// running now.
 func checkRunning(fd int, device string) error {
 	req, err := unix.NewIfreq(device)
 	if err == nil {
@@ -172,7 +172,7 @@ func checkRunning(fd int, device string) error {
 	return err
 }
 
-// cstring is a netlink string, which ends with a zero byte.
+// cstring converts a netlink string, which ends with a zero byte.
 func cstring(b []byte) string {
 	for i, c := range b {
 		if c == 0 {

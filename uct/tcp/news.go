@@ -14,21 +14,21 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// news are what goroutines have to tell a worker. A descriptor in the event set wakes
-// it.
+// news is a queue of notifications from other goroutines to a worker. A descriptor in the event set
+// wakes the worker.
 type news struct {
 	mu   sync.Mutex
 	list []*bulletin // guarded by mu
 	fd   int         // guarded by mu; an eventfd, 0: none
 }
 
-// bulletin is one of them, told any number of times.
+// bulletin is one kind of notification. It is queued at most once at a time.
 type bulletin struct {
-	heard func() // called by the worker
-	known bool   // listed; guarded by the lock of the list
+	heard func() // called on the worker's goroutine
+	known bool   // queued; guarded by news.mu
 }
 
-// openNews makes the service ready for handshakes.
+// openNews makes the service ready to receive notifications.
 func (s *service) openNews() error {
 	if s.news.fd > 0 {
 		return nil
@@ -46,7 +46,7 @@ func (s *service) openNews() error {
 	return nil
 }
 
-// tell makes the worker hear b. Any goroutine may call it.
+// tell queues b for the worker and wakes it. Any goroutine may call tell.
 func (n *news) tell(b *bulletin) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,7 +61,7 @@ func (n *news) tell(b *bulletin) {
 	}
 }
 
-// HandleEvent hears what was told.
+// HandleEvent handles the queued notifications.
 func (n *news) HandleEvent(event.Events) {
 	var count [8]byte
 	n.mu.Lock()
@@ -77,7 +77,7 @@ func (n *news) HandleEvent(event.Events) {
 	}
 }
 
-// close releases the descriptor. Nobody tells any more.
+// close releases the descriptor. There must be no call of tell any more.
 func (n *news) close(set *event.Set) {
 	if n.fd > 0 {
 		set.Remove(n.fd)

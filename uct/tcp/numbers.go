@@ -2,29 +2,29 @@
 
 package tcp
 
-// numbers are those of the endpoints that we have made toward a listener. Who comes
-// back after both sides have closed everything may begin anew; the numbers are kept
-// all the same as long as there is room, for the other side may count on.
+// numbers counts the endpoints that this side has made toward a listener. After both sides have
+// closed all their connections, either side may count from 0 again. The count is nevertheless kept
+// as long as there is room, because the other side may continue its count.
 type numbers struct {
 	peer            sockaddr
-	next            uint64 // of the next endpoint
-	alive           int    // endpoints toward it, and connections of it that have none
+	next            uint64 // number of the next endpoint
+	alive           int    // endpoints toward the listener, and connections that claim it and have no endpoint
 	prev, following *numbers
 	listed          bool // idle, in the book's list
 }
 
-// numberBook has the numbers of all listeners. Those of maxIdleNumbers listeners are
-// kept that have nothing alive, the ones that were alive last.
+// numberBook has the numbers of all listeners. Of the listeners without endpoints and connections
+// it keeps the maxIdleNumbers that have become idle last.
 type numberBook struct {
 	byPeer      map[sockaddr]*numbers
 	first, last *numbers // idle ones, the longest idle first
 	idle        int
 }
 
-// maxIdleNumbers is some hundred KiB.
+// maxIdleNumbers is the number of idle listeners, which take some hundred KiB.
 const maxIdleNumbers = 4096
 
-// hold returns the numbers of a listener, for something that is alive until drop.
+// hold returns the numbers of a listener for an endpoint or connection, which ends with drop.
 func (b *numberBook) hold(peer sockaddr) *numbers {
 	n := b.byPeer[peer]
 	if n == nil {
@@ -39,7 +39,7 @@ func (b *numberBook) hold(peer sockaddr) *numbers {
 	return n
 }
 
-// drop is told that it is over.
+// drop releases the numbers for an endpoint or connection that has ended.
 func (b *numberBook) drop(n *numbers) {
 	if n.alive--; n.alive > 0 {
 		return
@@ -80,7 +80,7 @@ func (b *numberBook) unlist(n *numbers) {
 	b.idle--
 }
 
-// take is the number of a new endpoint.
+// take returns the number of a new endpoint.
 func (n *numbers) take() uint64 {
 	n.next++
 	return n.next - 1

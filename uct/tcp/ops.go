@@ -7,13 +7,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// op is a completion that waits for bytes to be written or for a put to be
+// op is an operation whose completion waits for bytes to be written or for a put to be
 // acknowledged.
 type op struct {
 	next *op
 	comp *uct.Completion
 	end  uint64 // position in the stream after the operation's last byte
-	sn   uint32 // of the put
+	sn   uint32 // number of the put
 }
 
 // opQueue is a FIFO of ops.
@@ -53,7 +53,7 @@ func (p *opPool) get() *op {
 	return o
 }
 
-// finish gives o back and tells its owner.
+// finish returns o to the free list and completes it with err.
 func (p *opPool) finish(o *op, err error) {
 	comp := o.comp
 	*o = op{next: p.free}
@@ -61,15 +61,15 @@ func (p *opPool) finish(o *op, err error) {
 	comp.Done(err)
 }
 
-// finishAll ends everything in q. The owners may add to q meanwhile; that is
-// ended too.
+// finishAll completes all operations in q with err, including those that completion callbacks add
+// to q meanwhile.
 func (p *opPool) finishAll(q *opQueue, err error) {
 	for q.head != nil {
 		p.finish(q.pop(), err)
 	}
 }
 
-// track adds a completion for everything accepted so far. comp may be nil.
+// track queues comp, to be completed when all output accepted so far is written. comp may be nil.
 func (c *conn) track(comp *uct.Completion) {
 	if comp == nil {
 		return
@@ -79,13 +79,13 @@ func (c *conn) track(comp *uct.Completion) {
 	c.writes.push(o)
 }
 
-// due reports whether completions wait to be told.
+// due reports whether an operation is written but not completed.
 func (c *conn) due() bool {
 	o := c.writes.head
 	return o != nil && o.end <= c.written
 }
 
-// complete tells the owners of operations whose bytes are written.
+// complete completes the operations whose bytes are written, and returns their number.
 func (c *conn) complete() int {
 	n := 0
 	for c.due() {
@@ -95,8 +95,8 @@ func (c *conn) complete() int {
 	return n
 }
 
-// afterWrites completes comp when everything accepted so far is written, behind
-// the completions of all that.
+// afterWrites completes comp when all output accepted so far is written, after the operations of
+// that output. It returns nil, without completing comp, if nothing waits.
 func (c *conn) afterWrites(comp *uct.Completion) error {
 	if c.written == c.accepted && c.writes.head == nil {
 		return nil
@@ -106,7 +106,7 @@ func (c *conn) afterWrites(comp *uct.Completion) error {
 	return ucs.InProgress
 }
 
-// waitAck adds a completion for all puts so far. comp may be nil.
+// waitAck queues comp, to be completed when all puts so far are acknowledged. comp may be nil.
 func (c *conn) waitAck(comp *uct.Completion) {
 	if comp == nil {
 		return
@@ -116,22 +116,22 @@ func (c *conn) waitAck(comp *uct.Completion) {
 	c.acks.push(o)
 }
 
-// acked is told that the peer has done all puts up to sn.
+// acked handles the peer's acknowledgement of all puts up to sn.
 func (c *conn) acked(sn uint32) {
 	if int32(sn-c.ackSN) <= 0 || int32(c.putSN-sn) < 0 {
-		return // known already, or never sent
+		return // acknowledged already, or never sent
 	}
 	if sn == c.putSN && c.written < c.putEnd {
-		return // not sent yet; its memory is still in use
+		return // not written completely; its memory is still in use
 	}
 	c.ackSN = sn
-	c.complete() // what was written before is over before
+	c.complete() // operations written earlier complete first
 	for o := c.acks.head; o != nil && int32(sn-o.sn) >= 0; o = c.acks.head {
 		c.iface.svc.ops.finish(c.acks.pop(), nil)
 	}
 }
 
-// endOps ends all operations of c with err.
+// endOps completes all operations of c with err.
 func (c *conn) endOps(err error) {
 	ops := &c.iface.svc.ops
 	ops.finishAll(&c.writes, err)

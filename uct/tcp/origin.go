@@ -17,27 +17,28 @@ import (
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
-// origin is what is known of a connection's other end without believing it.
+// origin is what is known about the other end of a connection without relying on the peer's
+// claims.
 type origin struct {
-	addr   netip.AddrPort // as accept or connect had it
-	placed bool           // local is known
-	local  bool
-	asked  bool // the kernel has been asked for the socket
+	addr   netip.AddrPort // the address that accept returned or connect was given
+	placed bool           // local is valid
+	local  bool           // at an address of this machine, in this network namespace
+	asked  bool           // the kernel has answered: socket or err is valid
 	socket sockdiag.Socket
-	err    error // why it is not known
+	err    error // why the socket is not known
 	holder holder
 }
 
-// holder is a process that was asked about.
+// holder is the process that HeldBy was last asked about, with the answer.
 type holder struct {
 	asked   bool
 	process uct.Process
-	holds   bool // the other end of the connection
+	holds   bool // process holds the other end of the connection
 }
 
-// here reports whether the other end is at an address of this machine, in this
-// network namespace. What comes through a proxy here seems to be here. If the kernel
-// could not say which addresses are ours it is not, for now.
+// here reports whether the other end is at an address of this machine, in this network
+// namespace. A connection through a proxy on this machine counts as one from this machine. If
+// the kernel could not list the addresses of this machine, here returns false for now.
 func (c *conn) here() bool {
 	o := &c.from
 	if !o.placed {
@@ -51,14 +52,14 @@ func (c *conn) here() bool {
 	return o.local
 }
 
-// mayBeHere is here, if in doubt.
+// mayBeHere is here, but returns true while the answer is not known.
 func (c *conn) mayBeHere() bool { return c.here() || !c.from.placed }
 
-// errBusy says that the kernel could not be asked just now.
+// errBusy says that the kernel is not queried now, because a recent query failed.
 var errBusy = fmt.Errorf("tcp: the kernel was queried too recently: %w", unix.EAGAIN)
 
-// otherEnd asks the kernel, once it has answered not again, for the socket at the other
-// end of a connection within the machine.
+// otherEnd returns the socket at the other end of a connection within the machine, as the kernel
+// reports it. The answer is cached, unless it is a transient error.
 func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	o := &c.from
 	if o.asked {
@@ -89,7 +90,7 @@ func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	return socket, err
 }
 
-// ownEnd is the address of our end: the listener's, if it was accepted.
+// ownEnd returns the address of this side's end: the listener's for an accepted connection.
 func (c *conn) ownEnd() (netip.AddrPort, error) {
 	if !c.outgoing {
 		return c.iface.addr.addrPort(), nil
@@ -98,9 +99,9 @@ func (c *conn) ownEnd() (netip.AddrPort, error) {
 	return inet.AddrPort(sa), err
 }
 
-// listenerOf is service.listenerAt for who is on the connection. What arrives in one
-// read has the kernel asked once: a request says where the peer listens, and is doubted
-// and answered.
+// listenerOf is service.listenerAt for a request on the connection. Within one read the kernel
+// is queried only once: the listener that a request names is looked up both to validate the
+// request and to reply to it.
 func (c *conn) listenerOf(at netip.AddrPort) (sockdiag.Socket, error) {
 	s := c.iface.svc
 	if h := &s.heard; c.reading && h.by == c && h.at == at {
@@ -113,16 +114,16 @@ func (c *conn) listenerOf(at netip.AddrPort) (sockdiag.Socket, error) {
 	return socket, err
 }
 
-// heard is what the kernel has said of a listener.
+// heard is the kernel's last answer about a listener.
 type heard struct {
-	by     *conn // who was asked for, nil for nobody
+	by     *conn // the connection whose read the answer is valid for; nil: not valid
 	at     netip.AddrPort
 	socket sockdiag.Socket
 	err    error
 }
 
-// listenerAt asks the kernel for the socket that takes connections to an address of
-// this machine.
+// listenerAt queries the kernel for the socket that accepts connections to an address of this
+// machine.
 func (s *service) listenerAt(at netip.AddrPort) (sockdiag.Socket, error) {
 	if s.asks.early() {
 		return sockdiag.Socket{}, errBusy
@@ -134,15 +135,16 @@ func (s *service) listenerAt(at netip.AddrPort) (sockdiag.Socket, error) {
 	return socket, err
 }
 
-// localUser is the user at the other end of a connection within the machine, -1 where
-// there is none or the kernel does not tell. sure is false if it could not just now.
+// localUser returns the user at the other end of a connection within the machine, -1 if the
+// other end is elsewhere or the kernel does not tell. sure is false if the kernel could not
+// answer just now.
 func (c *conn) localUser() (uid int, sure bool) {
 	if !c.here() {
 		return -1, c.from.placed
 	}
 	var s sockdiag.Socket
 	var err error
-	if c.state == stateConnecting { // there is no other end yet
+	if c.state == stateConnecting { // there is no other end yet, only a listener
 		s, err = c.iface.svc.listenerAt(c.from.addr)
 	} else {
 		s, err = c.otherEnd()
@@ -153,14 +155,14 @@ func (c *conn) localUser() (uid int, sure bool) {
 	return s.UID, true
 }
 
-// retries says when the kernel is asked again after it could not answer for want of
-// something: descriptors, memory, room in a queue.
+// retries delays kernel queries after one that failed for lack of a resource: descriptors,
+// memory, room in a queue.
 type retries struct {
 	w     *uct.Worker
-	until time.Duration // by the clock of the worker, 0: nothing is to be waited for
+	until time.Duration // end of the delay by the worker's clock; 0: no delay
 }
 
-// askAgain is how long that takes.
+// askAgain is the delay before the kernel is queried again.
 const askAgain = 20 * time.Millisecond
 
 func (r *retries) early() bool {
@@ -172,27 +174,27 @@ func (r *retries) early() bool {
 
 func (r *retries) failed() { r.until = r.w.Now() + askAgain }
 
-// ownAddrs are the addresses of this network namespace's devices.
+// ownAddrs are the addresses of the devices in this network namespace.
 type ownAddrs struct {
 	known bool
-	until time.Duration         // by the clock of the worker: when the kernel is asked again
-	ips   map[netip.Addr]uint32 // with the numbers of the devices
+	until time.Duration         // when the list is read again, by the worker's clock
+	ips   map[netip.Addr]uint32 // to the indexes of the devices
 	read  func() (map[netip.Addr]uint32, error)
 }
 
-// ownAddrsFor is how long a list of addresses is believed. It saves those a look
-// who connect in crowds.
+// ownAddrsFor is how long a list of addresses is used before it is read again. When many peers
+// connect at once, one list serves them all.
 const ownAddrsFor = 50 * time.Millisecond
 
-// ownAddr reports whether a device of this network namespace has the address. sure is
-// false if the kernel could not say. Where it does not want to, nobody but loopback is
-// local.
+// ownAddr reports whether a device of this network namespace has the address. sure is false if
+// the kernel could not tell just now. If the kernel refuses to list addresses, ownAddr finds
+// none, so that only loopback addresses, which callers test first, are local.
 func (s *service) ownAddr(ip netip.Addr) (own, sure bool) {
 	_, own, sure = s.own.find(ip, s.w.Now())
 	return own, sure
 }
 
-// find is ownAddr with the number of the device.
+// find is ownAddr, and also returns the index of the device.
 func (o *ownAddrs) find(ip netip.Addr, now time.Duration) (device uint32, own, sure bool) {
 	if now >= o.until {
 		ips, err := o.read()
@@ -203,11 +205,11 @@ func (o *ownAddrs) find(ip netip.Addr, now time.Duration) (device uint32, own, s
 			o.known, o.until = false, now+askAgain
 		}
 	}
-	device, own = o.ips[ip] // the last that is known
+	device, own = o.ips[ip] // from the last list that was read
 	return device, own, own || o.known
 }
 
-// readOwnAddrs asks the kernel.
+// readOwnAddrs reads the list from the kernel.
 func readOwnAddrs() (map[netip.Addr]uint32, error) {
 	dump, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
@@ -216,9 +218,9 @@ func readOwnAddrs() (map[netip.Addr]uint32, error) {
 	return parseOwnAddrs(dump)
 }
 
-// parseOwnAddrs reads a dump of addresses. One that was made while they changed is not
-// to be relied on. An address that means something on one link only has that as its zone,
-// as accept has it (inet.AddrPort): who is on another link may have the same.
+// parseOwnAddrs parses a netlink dump of addresses. It fails with EINTR if addresses changed
+// during the dump. A link-local address gets its link as the zone, as addresses from accept do
+// (inet.AddrPort), because a host on another link may have the same address.
 func parseOwnAddrs(dump []byte) (map[netip.Addr]uint32, error) {
 	ips := make(map[netip.Addr]uint32)
 	torn := false
@@ -235,13 +237,13 @@ func parseOwnAddrs(dump []byte) (map[netip.Addr]uint32, error) {
 			}
 		})
 		if local.IsValid() {
-			addr = local // of a point-to-point link the other is the peer's
+			addr = local // on a point-to-point link IFA_ADDRESS is the peer's
 		}
 		if addr.Is6() && addr.IsLinkLocalUnicast() {
 			addr = inet.Zoned(addr, device)
 		}
 		if _, twice := ips[addr]; addr.IsValid() && !twice {
-			ips[addr] = device // of the first, where several have it
+			ips[addr] = device // the first device, if several have the address
 		}
 	})
 	if err == nil && torn {

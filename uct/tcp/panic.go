@@ -31,14 +31,13 @@ func (p *HandshakePanic) Unwrap() error {
 	return err
 }
 
-// stack is the goroutine's, as far down as is of use.
+// stack returns the stack of the calling goroutine, at most 64 KiB of text.
 func stack() []byte {
 	b := make([]byte, 64<<10)
 	return b[:runtime.Stack(b, false)]
 }
 
-// logPanic tells of a panic. Peers may be able to bring them about: there is one line a
-// minute.
+// logPanic logs a panic, at most once a minute, because peers may be able to cause panics.
 func (c *conn) logPanic(p *HandshakePanic) {
 	var who *ledger.Account
 	if c.visit.guest != nil {

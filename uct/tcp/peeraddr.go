@@ -50,7 +50,7 @@ func (c *conn) MayListen(at netip.AddrPort) bool {
 	case err == nil:
 		return !unmapped && l.UID == peer.UID
 	case errors.Is(err, sockdiag.ErrForeign):
-		return unmapped // both are of users without a number here
+		return unmapped // both users have no number in this user namespace
 	}
 	return !errors.Is(err, sockdiag.ErrNotFound) && !sockdiag.Transient(err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What C UCX assumes where the kernel does not tell (uct_tcp_netif_caps).
+// Values that C UCX assumes if the kernel does not report them (uct_tcp_netif_caps).
 const (
 	unknownSpeed = 100 // Mbit/s
 	unknownMTU   = 1500
@@ -17,7 +17,7 @@ const (
 	speedUnknown = ^uint32(0) // SPEED_UNKNOWN in linux/ethtool.h
 )
 
-// querySpeed asks for the device's speed.
+// querySpeed reads the device's speed from the kernel; unknownSpeed if that fails.
 func (d *netdev) querySpeed() {
 	d.speed = unknownSpeed
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -30,13 +30,12 @@ func (d *netdev) querySpeed() {
 	}
 }
 
-// cpuOverhead is the estimated cost of one message, in seconds
-// (uct_tcp_iface_query).
+// cpuOverhead is the estimated CPU time of one message, in seconds (uct_tcp_iface_query).
 const cpuOverhead = 50e-6
 
-// perf is the performance model of a device. UCP publishes these numbers in
-// addresses and both sides choose lanes by them, so they must be C UCX's to the
-// bit: the order of operations is that of uct_tcp_netif_caps.
+// perf returns the performance model of a device. UCP publishes these numbers in addresses, and both
+// sides choose lanes by them, so they must equal those of C UCX to the bit: the order of operations
+// is that of uct_tcp_netif_caps.
 func (d *netdev) perf(o *options) uct.Perf {
 	speed := float64(d.speed) * 1e6
 	network := speed / 8 * float64(d.mtu-40) / float64(d.mtu+linkHeader(d.arp))
@@ -57,7 +56,7 @@ func (d *netdev) perf(o *options) uct.Perf {
 	return p
 }
 
-// linkHeader is the number of bytes below IP that a packet costs.
+// linkHeader returns the number of bytes below IP that a packet takes on a link of the given type.
 func linkHeader(arp uint16) int {
 	switch arp {
 	case unix.ARPHRD_ETHER:

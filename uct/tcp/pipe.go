@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// pipe is a stream's lower end as crypto/tls wants it. During a handshake its
-// methods are called by the handshake's goroutine, and those that do not read or write
-// by anyone to whom the application's callbacks give it; afterwards by the worker's.
+// pipe is the net.Conn below crypto/tls. During a handshake its methods are called by the
+// handshake's goroutine; methods other than Read and Write also by any goroutine to which a
+// callback of the application gives the net.Conn. After the handshake the worker's goroutine calls
+// them.
 type pipe struct {
-	below         readWriter // a handshake, then a stream
-	end           func()     // ends the handshake early; for any goroutine
+	below         readWriter // the handshake, then the stream
+	end           func()     // ends the handshake early; any goroutine may call it
 	local, remote netip.AddrPort
 }
 
-// readWriter gives bytes to crypto/tls and takes some. A write never fails, nor does
-// it take a part only.
+// readWriter supplies crypto/tls with input and takes its output. A write never fails and is never
+// partial.
 type readWriter interface {
 	take(p []byte) (int, error)
 	put(p []byte)
@@ -47,17 +48,17 @@ func (p *pipe) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(p.local) }
 // RemoteAddr implements net.Conn.
 func (p *pipe) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.remote) }
 
-// SetDeadline implements net.Conn. Times are the worker's business.
+// SetDeadline implements net.Conn. It does nothing: the worker enforces time limits.
 func (p *pipe) SetDeadline(time.Time) error { return nil }
 
-// SetReadDeadline implements net.Conn.
+// SetReadDeadline implements net.Conn. It does nothing.
 func (p *pipe) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline implements net.Conn.
+// SetWriteDeadline implements net.Conn. It does nothing.
 func (p *pipe) SetWriteDeadline(time.Time) error { return nil }
 
-// wouldBlock is an error that crypto/tls does not keep: it goes on where it was with
-// the next call.
+// wouldBlock is a temporary error: crypto/tls does not keep it, but continues where it was with the
+// next call.
 type wouldBlock struct{}
 
 // errWouldBlock says that there is nothing to read now.

@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Whose connections are accepted: those from the networks of UCX_TCP_ALLOW that the
-// user's callback wants.
+// Access control: a connection is accepted if it comes from a network of UCX_TCP_ALLOW and the
+// application's callback accepts it.
 
-// allowAll is the word for no restriction.
+// allowAll is the value of UCX_TCP_ALLOW that allows all connections.
 const allowAll = "all"
 
-// parseAllow reads UCX_TCP_ALLOW. Nil means all.
+// parseAllow parses UCX_TCP_ALLOW. A nil result allows all connections.
 func parseAllow(list []string) ([]netip.Prefix, error) {
 	nets := []netip.Prefix{}
 	for _, text := range list {
@@ -48,7 +48,7 @@ func (o *options) allows(from netip.Addr) bool {
 	if o.allow == nil {
 		return true
 	}
-	from = from.WithZone("") // networks have none
+	from = from.WithZone("") // prefixes have no zone
 	for _, p := range o.allow {
 		if p.Contains(from) {
 			return true
@@ -57,7 +57,8 @@ func (o *options) allows(from netip.Addr) bool {
 	return false
 }
 
-// unwanted notes that a connection was closed because of who made it.
+// unwanted counts a connection that access control has refused on its source's account, and logs
+// such connections at most once a minute.
 func (i *iface) unwanted(a *ledger.Account, from netip.AddrPort) {
 	if a.Refuse(ledger.Policy) {
 		i.svc.w.Log().Warn("refusing a connection: not allowed here", zap.Stringer("from", from), zap.Stringer("listener", i.addr))

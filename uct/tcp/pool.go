@@ -11,11 +11,11 @@ import (
 type buffer struct {
 	data []byte
 	r, w int
-	next *buffer // in a pool
+	next *buffer // in the free list of a pool
 }
 
-// pool is a free list of buffers of one size. The one given back last is taken
-// first: it is the warmest.
+// pool is a free list of buffers of one size. The buffer returned last is reused first, because
+// its memory is the most likely to be in the CPU's caches.
 type pool struct {
 	size int
 	free *buffer
@@ -23,10 +23,10 @@ type pool struct {
 	used int // buffers taken
 }
 
-// maxIdleBytes is how much memory a pool keeps for later.
+// maxIdleBytes is the memory in bytes that a pool keeps in its free list.
 const maxIdleBytes = 8 << 20
 
-// poolOf returns the pool of a buffer size.
+// poolOf returns the pool for a buffer size, and makes it if necessary.
 func poolOf(pools map[int]*pool, size int) *pool {
 	p := pools[size]
 	if p == nil {
@@ -57,8 +57,8 @@ func (p *pool) put(b *buffer) {
 	p.idle++
 }
 
-// Sizes of pieces: powers of two from smallPiece on. Those beyond bigPiece occur only
-// with large segments (RX_SEG_SIZE) and are not kept for later.
+// Sizes of pieces, in bytes: powers of two from smallPiece on. Pieces larger than bigPiece occur
+// only with large segments (RX_SEG_SIZE) and are not kept in a free list.
 const (
 	smallPiece = 512
 	bigPiece   = 64 << 10
@@ -67,7 +67,7 @@ const (
 
 const _ = uint(smallPiece<<(pieceSizes-1) - maxSeg) // fails to compile if a largest frame needs more
 
-// piecePools keep buffers for what has arrived of incomplete frames.
+// piecePools are the pools of buffers for the parts of incomplete frames that have arrived.
 type piecePools [pieceSizes]pool
 
 func (p *piecePools) init() {
@@ -76,8 +76,8 @@ func (p *piecePools) init() {
 	}
 }
 
-// get returns a buffer for n bytes and at most as many more, nil if it would be no
-// smaller than most.
+// get returns a buffer of the smallest size that holds n bytes, or nil if that size is not smaller
+// than most.
 func (p *piecePools) get(n, most int) *buffer {
 	if k := pieceSize(n); k < pieceSizes && p[k].size < most {
 		return p[k].get()
@@ -85,7 +85,7 @@ func (p *piecePools) get(n, most int) *buffer {
 	return nil
 }
 
-// put takes back what get returned.
+// put returns a buffer of get to its pool.
 func (p *piecePools) put(b *buffer) {
 	pool := &p[pieceSize(len(b.data))]
 	if pool.size > bigPiece {
@@ -95,5 +95,5 @@ func (p *piecePools) put(b *buffer) {
 	pool.put(b)
 }
 
-// pieceSize is the index of the smallest size for n bytes, which are not none.
+// pieceSize returns the index of the smallest size that holds n bytes; n > 0.
 func pieceSize(n int) int { return bits.Len(uint(n-1) / smallPiece) }

@@ -10,21 +10,21 @@ import (
 
 // Tuning of the progress loop.
 const (
-	// maxHot is the number of connections that are read without asking epoll. A
-	// conversation has one connection, or two when both sides opened one.
+	// maxHot is the largest number of connections that are read without asking epoll.
+	// Two communicating peers have one connection, or two if each side opened one.
 	maxHot = 2
 
 	// hotRounds is the number of empty reads in a row after which a connection is
-	// left to epoll again. It covers a round trip over a real network.
+	// read only when epoll reports it. It covers a round trip over a real network.
 	hotRounds = 512
 
-	// pollEvery is the number of rounds between polls of the event set while
-	// connections are hot, so that the others are served too.
+	// pollEvery is the number of rounds between polls of the event set while there
+	// are hot connections, so that the other connections are served too.
 	pollEvery = 4
 
-	// crowdEvents is the number of events during which nothing becomes hot after
-	// more connections than maxHot were seen active at once: then one epoll_wait
-	// is cheaper than reading each.
+	// crowdEvents is the number of events during which no connection becomes hot,
+	// after more than maxHot connections were active at once: then one epoll_wait
+	// is cheaper than a read of each.
 	crowdEvents = 256
 )
 
@@ -34,8 +34,8 @@ var _ interface {
 	uct.Pusher
 } = (*service)(nil)
 
-// Progress writes what was collected since the last round, receives, and writes
-// what the handlers sent.
+// Progress writes the output collected since the last round, receives, and writes the output of
+// the handlers.
 func (s *service) Progress() int {
 	n := 0
 	if len(s.dirty) != 0 {
@@ -55,7 +55,7 @@ func (s *service) Progress() int {
 	return n
 }
 
-// readHot reads the hot connections, and polls the event set now and then.
+// readHot reads the hot connections, and polls the event set every pollEvery rounds.
 func (s *service) readHot() int {
 	n := 0
 	kept := s.hot[:0]
@@ -83,7 +83,7 @@ func (s *service) readHot() int {
 	return n
 }
 
-// HandleEvent is told that the socket is ready.
+// HandleEvent handles events of the socket.
 func (c *conn) HandleEvent(ev event.Events) {
 	if c.tls != nil && c.tls.handle(ev) {
 		return
@@ -107,9 +107,8 @@ func (c *conn) HandleEvent(ev event.Events) {
 	}
 }
 
-// settle looks after the dirty connections. Those that become dirty meanwhile
-// are left for the next call, so that completions which send again cannot keep
-// it going for ever.
+// settle processes the dirty connections. Connections that become dirty meanwhile are left to
+// the next call, so that completions which send again cannot keep settle running forever.
 func (s *service) settle() int {
 	list := s.dirty
 	s.dirty = s.spare[:0]
@@ -123,7 +122,8 @@ func (s *service) settle() int {
 	return n
 }
 
-// settle does what c became dirty for and returns the number of things done.
+// settle does the work for which c became dirty: input after a pause, output, completions and
+// pending requests. It returns the number of things done.
 func (c *conn) settle() int {
 	if c.state == stateClosed {
 		return 0
@@ -135,7 +135,7 @@ func (c *conn) settle() int {
 		}
 	}
 	for !c.blocked && c.pay() && c.write() {
-		// Control frames may have waited for the caller's memory to go.
+		// Control frames may have waited until the caller's memory was written.
 	}
 	n += c.complete()
 	if ep := c.ep; ep != nil && c.state == stateConnected && !ep.pending.Empty() {
@@ -143,7 +143,7 @@ func (c *conn) settle() int {
 			n += ep.pending.Dispatch()
 		}
 		if c.state == stateConnected && c.ep == ep && !ep.pending.Empty() && !c.blocked {
-			// It waits for something else than the socket.
+			// The pending request waits for something other than the socket.
 			c.iface.svc.markDirty(c)
 		}
 	}
@@ -153,8 +153,8 @@ func (c *conn) settle() int {
 	return n
 }
 
-// Arm writes what is collected and says whether the event set will report
-// everything that is still to come.
+// Arm implements uct.Armer: it writes the collected output, and returns ErrBusy if there is work
+// left that the event set will not report.
 func (s *service) Arm() error {
 	busy := false
 	for _, c := range s.dirty {
@@ -162,7 +162,7 @@ func (s *service) Arm() error {
 			continue
 		}
 		c.push()
-		// What the kernel did not take is announced by EPOLLOUT.
+		// EPOLLOUT reports when the kernel takes more of a blocked connection's output.
 		busy = busy || c.due() || c.resumed ||
 			!c.blocked && (c.written != c.accepted || c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
 	}
@@ -181,14 +181,14 @@ func (s *service) Push() {
 	}
 }
 
-// push writes what is collected.
+// push writes the collected output and the owed control frames.
 func (c *conn) push() {
 	if !c.blocked && c.pay() {
 		c.write()
 	}
 }
 
-// Close ends the service. Its ifaces are closed by then.
+// Close ends the service. Its ifaces must be closed already.
 func (s *service) Close() error {
 	s.leaveSiblings()
 	s.watch.stop()

@@ -2,12 +2,13 @@
 
 package tcp
 
-// queue is a list of connections in which each has a place, which links finds.
+// queue is a doubly linked list of connections. The function links returns a connection's links in
+// this queue.
 type queue struct {
 	head, tail *conn
 	n          int
 	links      func(*conn) *links
-	past       *conn // all up to this one are of no interest; nil: nothing is known
+	past       *conn // connections up to this one are skipped by guestList.look; nil: none
 }
 
 // links is a connection's place in a queue.
@@ -25,7 +26,7 @@ func (q *queue) append(c *conn) {
 	q.n++
 }
 
-// after is the connection behind another one, the first behind nil.
+// after returns the connection behind c, the first one if c is nil.
 func (q *queue) after(c *conn) *conn {
 	if c == nil {
 		return q.head

@@ -9,9 +9,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Endpoints that only answer whoever is at the other end of a connection. The
-// listener that the peer claims may be somebody else's (claim.go): such an endpoint is
-// not found by it, and never connects there.
+// Endpoints that only answer the peer at the other end of a connection. The listener that the peer
+// claims may belong to another process (claim.go). So such an endpoint is not in the match table
+// under that listener, and never connects to it.
 
 var _ uct.ReturnIface = (*iface)(nil)
 
@@ -22,15 +22,15 @@ func (i *iface) CanReturn(over *uct.Source, p uct.ReachableParams) bool {
 	return c != nil && err == nil && (c.iface == i || c.iface.first == i) && c.iface.canReturn(c, peer)
 }
 
-// canReturn reports whether nothing of ours sends on a connection of the peer's yet, or
-// is about to: an endpoint of ours with its number may turn out to be its other end.
+// canReturn reports whether an answering endpoint can send on a connection of the peer: no endpoint
+// of this side sends on it, and none has its number, which might turn out to be its other end.
 func (i *iface) canReturn(c *conn, peer sockaddr) bool {
 	return c.iface == i && c.ep == nil && c.matched && !c.outgoing && c.state == stateConnected && c.rx &&
 		i.md.tls == nil && c.peer == peer && peer != i.addr && i.match.entries[matchKey{peer, c.sn}].ep == nil
 }
 
-// returnOver makes an endpoint that sends on a connection of the peer's. Its number is
-// the connection's, and not that of any other endpoint while it is there.
+// returnOver makes ep an endpoint that sends on a connection of the peer. The endpoint's number is
+// the connection's. New endpoints do not get that number while the endpoint exists.
 func (i *iface) returnOver(ep *endpoint, over *uct.Source, peer sockaddr) (uct.Endpoint, error) {
 	c, _ := over.Owner.(*conn)
 	if c == nil || !i.canReturn(c, peer) {

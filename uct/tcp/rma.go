@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// PutZcopy implements uct.Endpoint. It completes when the peer has acknowledged
-// that the bytes are in place, so it never returns nil.
+// PutZcopy implements uct.Endpoint. The put completes when the peer has acknowledged that the bytes
+// are in its memory, so PutZcopy never returns nil.
 func (ep *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, comp *uct.Completion) error {
 	a := &ep.iface.attr.Put
 	if a.MaxZcopy == 0 {
@@ -22,7 +22,7 @@ func (ep *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, comp *uct
 	return ep.put(iov, raddr, comp)
 }
 
-// put sends a put, or a probe when it has no bytes.
+// put sends a put. A put without bytes is a probe: the peer acknowledges it like any other.
 func (ep *endpoint) put(iov []uct.IOV, raddr uint64, comp *uct.Completion) error {
 	c, err := ep.ready()
 	if err != nil {
@@ -46,9 +46,9 @@ func (ep *endpoint) put(iov []uct.IOV, raddr uint64, comp *uct.Completion) error
 	return ucs.InProgress
 }
 
-// Flush implements uct.Endpoint. A local flush ends when the kernel has all
-// bytes; a remote one when the peer's transport has handled them, which an empty
-// put finds out (uct_tcp_ep_flush).
+// Flush implements uct.Endpoint. A local flush completes when the kernel has all bytes. A remote
+// flush completes when the peer's transport has handled them, which the acknowledgement of an empty
+// put shows (uct_tcp_ep_flush).
 func (ep *endpoint) Flush(flags uct.FlushFlags, comp *uct.Completion) error {
 	if flags&uct.FlushCancel != 0 {
 		ep.cancel()
@@ -77,14 +77,15 @@ func (ep *endpoint) Flush(flags uct.FlushFlags, comp *uct.Completion) error {
 	return ucs.InProgress
 }
 
-// cancel ends all operations and makes the endpoint unusable.
+// cancel completes all operations with ErrCanceled and makes the endpoint unusable.
 func (ep *endpoint) cancel() {
 	if ep.err != nil {
 		return
 	}
 	ep.err = errCanceled
 	if c := ep.conn; c != nil && (c.zc.left != 0 || !c.isUp()) {
-		// A message would be cut off in the middle, or nobody needs the answer.
+		// Either a message would be cut off in the middle, or the connection is not up and
+		// nothing needs it any more.
 		ep.disconnect()
 	}
 	ep.endOps(ucs.ErrCanceled)

@@ -14,11 +14,11 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// magicBytes is what an accepted connection must begin with.
+// magicBytes are the bytes that an accepted connection must begin with.
 var magicBytes = appendMagic(nil)
 
-// read takes what has arrived, in a bounded number of calls, and returns the
-// number of things that were done with it.
+// read receives and handles the input that has arrived, in at most maxPoll+1 calls (without a
+// bound if maxPoll is negative), and returns the number of things done.
 func (c *conn) read() int {
 	done := 0
 	for polls := c.iface.opts.maxPoll; ; polls-- {
@@ -33,7 +33,7 @@ func (c *conn) read() int {
 	}
 }
 
-// readOnce makes one call. more says that there is probably more to read.
+// readOnce makes one call for input. more says that there is probably more to read.
 func (c *conn) readOnce() (done int, more bool) {
 	if c.put.left > 0 {
 		return c.readPut()
@@ -54,20 +54,20 @@ func (c *conn) readOnce() (done int, more bool) {
 
 // Sizes of reads, in bytes.
 const (
-	// alignRead is what a frame must still lack for a read that stops at its end.
-	// The next read then begins with a frame, and what it begins is not moved.
+	// alignRead is the number of bytes that the current frame must still lack for a read to
+	// stop at the frame's end. The next read then begins with a frame, which is not moved.
 	alignRead = 4 << 10
 
-	// bulkPut is the length of a put after which another one is expected, whose
-	// payload should not pass through the buffer.
+	// bulkPut is the length from which on a put is expected to be followed by another one,
+	// whose payload should not pass through the buffer.
 	bulkPut = 64 << 10
 
 	// headRead is enough for the frames between bulk puts.
 	headRead = 1 << 10
 )
 
-// readSize is how much to read into a buffer: all that is there of small frames,
-// one frame of large ones.
+// readSize returns how many bytes to read into a buffer: as much as there is room for if frames
+// are small, the rest of the current frame if it is large.
 func (c *conn) readSize(b *buffer) int {
 	size := min(len(b.data)-b.w, c.iface.maxRxFrame)
 	if begun := b.w - b.r; begun >= hdrLen && c.state != stateMagic {
@@ -83,7 +83,7 @@ func (c *conn) readSize(b *buffer) int {
 	return size
 }
 
-// readFailed handles a call that brought nothing.
+// readFailed handles a call that received nothing: errno is its error, 0 the end of the stream.
 func (c *conn) readFailed(errno unix.Errno) int {
 	switch {
 	case errno == unix.EAGAIN:
@@ -98,21 +98,21 @@ func (c *conn) readFailed(errno unix.Errno) int {
 	return 1
 }
 
-// halfClosed handles the end of the stream of a peer that has said before that
-// it would not send any more. It may still receive. A peer that is gone answers
-// the next byte with a reset.
+// halfClosed handles the end of the stream from a peer that has announced that it will not send
+// any more. The peer may still receive. If the peer is gone, its kernel answers the next byte with
+// a reset.
 func (c *conn) halfClosed() {
 	c.ended = true
 	if c.in != nil {
-		c.releaseIn() // the beginning of a frame that will never be whole
+		c.releaseIn() // the beginning of a frame whose rest will never arrive
 	}
 	c.src.Gone()
 	c.watch(c.watched&^event.Read | event.Hup)
 	c.ep.Check(nil)
 }
 
-// parse handles the whole frames in the receive buffer and returns their number.
-// A handler may close this connection: its buffer lives until parse ends.
+// parse handles the whole frames in the receive buffer and returns their number. A handler may
+// close this connection: the receive buffer is released only when parse ends.
 func (c *conn) parse() int {
 	b := c.in
 	c.reading = true
@@ -129,7 +129,7 @@ func (c *conn) parse() int {
 	return n
 }
 
-// frame handles the first frame in b and reports whether there was a whole one.
+// frame handles the first frame in b. It reports whether a whole frame was handled.
 func (c *conn) frame(b *buffer) bool {
 	buf := b.data[b.r:b.w]
 	if c.state == stateMagic {
@@ -159,8 +159,8 @@ func (c *conn) frame(b *buffer) bool {
 	return c.controlFrame(b, buf, id, length)
 }
 
-// checkMagic checks the first bytes of an accepted connection, as many as are
-// there.
+// checkMagic compares the first bytes of an accepted connection, as many as have arrived, with
+// the magic number.
 func (c *conn) checkMagic(b *buffer, buf []byte) bool {
 	n := min(len(buf), magicLen)
 	if !bytes.Equal(buf[:n], magicBytes[:n]) {
@@ -175,7 +175,7 @@ func (c *conn) checkMagic(b *buffer, buf []byte) bool {
 	return true
 }
 
-// controlFrame handles a frame that is no active message.
+// controlFrame handles a frame that is not an active message.
 func (c *conn) controlFrame(b *buffer, buf []byte, id byte, length uint) bool {
 	fits := false
 	open := c.state == stateConnected || c.rx

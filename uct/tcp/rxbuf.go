@@ -2,8 +2,8 @@
 
 package tcp
 
-// The receive buffer of a connection: it has one while it reads and, of the right
-// size, while a frame is incomplete.
+// The receive buffer of a connection. A connection has a full-sized buffer while it reads, and a
+// buffer of suitable size while a frame is incomplete.
 
 // openIn returns a receive buffer with room.
 func (c *conn) openIn() *buffer {
@@ -20,25 +20,26 @@ func (c *conn) openIn() *buffer {
 	return big
 }
 
-// largeBegun is the number of connections in the middle of a frame that may keep a
-// large buffer between reads. Beyond it each keeps only what has arrived: what a
-// frame claims to be may never come.
+// largeBegun is the number of connections in the middle of a frame that may keep a large buffer
+// between reads. Further connections keep only the bytes that have arrived, because the rest of a
+// frame may never arrive.
 const largeBegun = 64
 
-// Of buffers that the settings make larger than by default it is as many as have
-// largeBytes, and fewLarge at least.
+// If the settings make buffers larger than by default, the number is limited to largeBytes of
+// memory, but is at least fewLarge.
 const (
 	largeBytes = 256 << 20
 	fewLarge   = 8
 )
 
-// mostLarge is the number for buffers of a size.
+// mostLarge returns the limit for buffers of the given size.
 func mostLarge(size int) int { return min(largeBegun, max(fewLarge, largeBytes/size)) }
 
-// closeIn leaves the receive buffer until the next read: not at all, with just
-// the piece of a frame that is there, or with room for all of it. moved says that
-// something was received. Charged is what has arrived, up to the size of a piece: a
-// large buffer is as large as the settings make it, and mostLarge bounds their number.
+// closeIn shrinks the receive buffer until the next read: to nothing if it is empty, to a piece
+// with the part of a frame that has arrived, or not at all, so that there is room for the whole
+// frame. moved says that something was received. The guest is charged for the size of a piece; for
+// a large buffer, whose size depends on the settings, only for the bytes that have arrived, since
+// mostLarge bounds the number of large buffers.
 func (c *conn) closeIn(moved bool) {
 	b := c.in
 	n := b.w - b.r
@@ -66,9 +67,9 @@ func (c *conn) closeIn(moved bool) {
 	c.iface.svc.slow.add(c, n, moved)
 }
 
-// closePiece is closeIn for a piece with n bytes that was read into. It grows twofold, so
-// that a large frame which comes in many reads is not copied with each of them, and shrinks
-// to what a next frame has in it.
+// closePiece is closeIn for a piece that was read into and has n bytes left. The piece grows
+// twofold, so that a large frame which arrives in many reads is not copied at each of them, and
+// shrinks to the part of the next frame that has arrived.
 func (c *conn) closePiece(n int, moved bool) {
 	b, pieces := c.in, &c.iface.svc.pieces
 	if b.r == 0 && n < len(b.data) {
@@ -77,7 +78,7 @@ func (c *conn) closePiece(n int, moved bool) {
 	}
 	want := n
 	if b.r == 0 {
-		want++ // it is full
+		want++ // the piece is full
 	}
 	next := pieces.get(want, c.iface.rxPool.size)
 	if next == nil {
@@ -89,7 +90,7 @@ func (c *conn) closePiece(n int, moved bool) {
 	c.iface.svc.slow.add(c, min(len(next.data), 2*want), moved)
 }
 
-// releaseIn gives the receive buffer back.
+// releaseIn returns the receive buffer to its pool.
 func (c *conn) releaseIn() {
 	if len(c.in.data) == c.iface.rxPool.size {
 		c.iface.rxPool.put(c.in)

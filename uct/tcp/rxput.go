@@ -11,20 +11,20 @@ import (
 // putRecv is a put whose payload is still arriving.
 type putRecv struct {
 	region *region
-	gen    uint64 // the last registration when the put began
-	addr   uint64 // where the next byte goes
-	at     int    // the same in the region
-	left   int    // bytes that are still to come
+	gen    uint64 // number of the last registration when the put began
+	addr   uint64 // address of the next byte
+	at     int    // offset of the next byte in the region
+	left   int    // bytes still to arrive
 	sn     uint32
-	held   bool // counted as arriving in the region
+	held   bool // the put is counted in region.arriving
 }
 
-// maxPutRead bounds one call that copies a put's payload, so that the scheduler
-// and other connections are not kept waiting.
+// maxPutRead is the largest number of bytes in one system call that copies a put's payload, so
+// that the scheduler and other connections are not kept waiting.
 const maxPutRead = 1 << 20
 
-// beginPut handles the announcement of a put: it takes what is buffered of the
-// payload; readPut gets the rest.
+// beginPut handles the announcement of a put. It copies the part of the payload that is buffered;
+// readPut receives the rest. It returns false if the put is refused.
 func (c *conn) beginPut(b *buffer, h putHeader) bool {
 	if h.length == 0 {
 		c.putDone(h.sn)
@@ -51,9 +51,9 @@ func (c *conn) beginPut(b *buffer, h putHeader) bool {
 	return true
 }
 
-// openTarget returns the next n bytes of the target and keeps them from being
-// deregistered until region.release. It drops a connection whose target is gone
-// and returns nil.
+// openTarget returns the next n bytes of the target memory, which cannot be deregistered until
+// region.release. If the target is not registered any more, openTarget drops the connection and
+// returns nil.
 func (c *conn) openTarget(n int) []byte {
 	p := &c.put
 	for !p.region.acquire(p.gen) {
@@ -71,7 +71,7 @@ func (c *conn) openTarget(n int) []byte {
 	return p.region.buf[p.at : p.at+n : p.at+n]
 }
 
-// readPut reads payload straight into the target.
+// readPut receives payload directly into the target.
 func (c *conn) readPut() (done int, more bool) {
 	want := min(c.put.left, maxPutRead)
 	target := c.openTarget(want)
@@ -84,11 +84,11 @@ func (c *conn) readPut() (done int, more bool) {
 		return c.readFailed(errno), false
 	}
 	c.advancePut(n)
-	// After the payload, the next frame is often there too.
+	// After the payload, the next frame has often arrived too.
 	return 1, n == want
 }
 
-// advancePut accounts for n bytes in place.
+// advancePut accounts for n bytes written to the target.
 func (c *conn) advancePut(n int) {
 	c.spoke = true
 	c.put.addr += uint64(n)
@@ -99,9 +99,9 @@ func (c *conn) advancePut(n int) {
 	}
 }
 
-// putDone acknowledges the put. Acknowledgements are cumulative, so those of one
-// read leave as one; if another put begins before it could leave, the earlier one
-// is left out as C UCX does.
+// putDone acknowledges the put. Acknowledgements are cumulative, so the puts of one read are
+// acknowledged at once. If another put completes before the acknowledgement could be sent, only the
+// later one is sent, as in C UCX.
 func (c *conn) putDone(sn uint32) {
 	c.owedSN = sn
 	c.put.drop()

@@ -9,17 +9,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// scope is a peer as the addresses say that it has published.
+// scope identifies a peer by the addresses that the peer has published.
 type scope struct {
 	listeners []sockaddr
 	ips       []netip.Addr
 
-	// Room for the usual one.
+	// Arrays for the usual case of one listener, which save allocations.
 	listener [1]sockaddr
 	ip       [1]netip.Addr
 }
 
-// newScope makes the scope of a peer.
+// newScope returns the scope of a peer. Addresses that cannot be parsed are skipped.
 func newScope(peer []uct.ReachableParams) *scope {
 	s := new(scope)
 	s.listeners, s.ips = s.listener[:0], s.ip[:0]
@@ -38,18 +38,19 @@ func newScope(peer []uct.ReachableParams) *scope {
 	return s
 }
 
-// identify finds out what admits has to know, before the table of exposed memory is
-// locked: it may ask the kernel, now and then.
+// identify finds the owner of a connection within the machine, which admits needs. It is called
+// before the table of exposed memory is locked, because it may query the kernel.
 func (c *conn) identify() {
 	if c.ep == nil && !c.outgoing && c.mayBeHere() {
 		c.listens()
 	}
 }
 
-// admits reports whether a connection is of the peer: one over which an endpoint of
-// ours sends to where it listens, or one that claims its listener and comes from an address of it,
-// within the machine from its user. Where the kernel does not say whose sockets are
-// whose, the address is all there is; where it cannot say just now, that is not enough.
+// admits reports whether a connection is one of the peer's. The connection must name a listener of
+// the peer. In addition either an endpoint of this side sends on it to that listener, or this side
+// made it, or it comes from an address of the peer and, within the machine, from a process of the
+// user who owns the listener. If the kernel does not report the owners of sockets, the address is
+// sufficient; if the kernel could not tell just now, the address is not sufficient.
 func (s *scope) admits(c *conn) bool {
 	if !slices.Contains(s.listeners, c.peer) {
 		return false

@@ -9,17 +9,17 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// service is what the tcp ifaces of one worker share. It belongs to the worker's
+// service is the state that the tcp ifaces of one worker share. It belongs to the worker's
 // goroutine.
 type service struct {
 	w *uct.Worker
 
-	hot     []*conn // read directly each round
-	rounds  int     // since the event set was polled
-	crowded int     // events left without hot connections
+	hot     []*conn // connections that are read in each round, without asking epoll
+	rounds  int     // rounds since the event set was last polled
+	crowded int     // number of events until a connection may become hot again
 
-	dirty    []*conn // with output, completions or pending requests to look after
-	spare    []*conn // the other array of dirty
+	dirty    []*conn // connections with output, completions or pending requests to process
+	spare    []*conn // a second array, swapped with that of dirty
 	failures kit.Failures
 
 	watch liveness
@@ -27,26 +27,26 @@ type service struct {
 	diag  sockdiag.Asker
 	asks  retries
 	heard heard
-	news  news // of handshakes, and of workers that want something
+	news  news // notifications of handshakes and of other workers
 
 	bounds   bounds
-	guests   guestList // who has connections that the application did not ask for
+	guests   guestList // sources of connections that the application did not ask for
 	half     halfOpenList
 	slow     slowList
 	crowd    crowd
-	call     bulletin    // another worker wants the crowd to give way
-	enlisted bool        // others can ask it to
-	forOwn   func() bool // makes room for an endpoint of the application (yield); connections do not know how
-	ceiling  int         // the first descriptor that is not for guests, as of the last event
+	call     bulletin    // another worker asks this one to evict connections of the crowd
+	enlisted bool        // other workers can ask this one
+	forOwn   func() bool // makes room for an endpoint of the application (yield, called through this field)
+	ceiling  int         // the first descriptor that is not for guests, as of the last accept event
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
-	pieces  piecePools // for the beginnings of frames
+	pieces  piecePools // buffers for the beginnings of frames
 	ops     opPool
-	vec     sys.IOVecs // for one call
+	vec     sys.IOVecs // used within one system call
 }
 
-// openService returns the service of a worker.
+// openService returns the service of a worker, and makes it if there is none.
 func openService(w *uct.Worker) (*service, error) {
 	s, err := w.Service("tcp", func() (uct.Service, error) {
 		s := &service{
@@ -68,7 +68,7 @@ func openService(w *uct.Worker) (*service, error) {
 	return s.(*service), nil
 }
 
-// warm notes that epoll had something for c.
+// warm notes that epoll reported c as readable. c may become hot.
 func (s *service) warm(c *conn) {
 	switch {
 	case c.hot || s.crowded > 0:
@@ -86,8 +86,8 @@ func (s *service) warm(c *conn) {
 	}
 }
 
-// markDirty makes sure that c is looked after at the end of the round, or at the
-// start of the next.
+// markDirty queues c to be processed (settle) at the end of the round, or at the start of the next
+// one.
 func (s *service) markDirty(c *conn) {
 	if !c.dirty {
 		c.dirty = true

@@ -17,16 +17,16 @@ import (
 )
 
 // domainSettings and settings are the variables UCX_TCP_*, with C UCX's names and defaults
-// (uct_tcp_md_config_table, uct_tcp_iface_config_table). Those of C that have no
-// meaning here are left out: connecting is never blocking (CONN_NB), and buffers
-// are not carved from chunks (TX_*, RX_*, ALLOC).
+// (uct_tcp_md_config_table, uct_tcp_iface_config_table). Variables of C UCX without a meaning in
+// this library are left out: a connect never blocks (CONN_NB), and buffers are not allocated from
+// chunks (TX_*, RX_*, ALLOC).
 type domainSettings struct {
 	AFPrio       []string `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
 	AFDual       bool     `ucx:"AF_DUAL" default:"n" doc:"Publish both addresses of a device with both families of UCX_TCP_AF_PRIO in worker addresses, so that peers of either family can connect. With n the second address is only used to connect to peers that have no other family."`
 	BridgeEnable bool     `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
 }
 
-// settings are read when an interface is opened.
+// settings are the variables that are read when an interface is opened.
 type settings struct {
 	Common        commonSettings   `prefix:""`
 	TxSegSize     config.Bytes     `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
@@ -51,7 +51,7 @@ type settings struct {
 	BindSrcAddr   config.Ternary   `ucx:"EP_BIND_SRC_ADDR" default:"try" doc:"Connect from the address of the device."`
 }
 
-// commonSettings are those that all transports have, each with its own defaults
+// commonSettings are the settings that all transports have, each transport with its own defaults
 // (uct_iface_config_table).
 type commonSettings struct {
 	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over tcp without an error handler."`
@@ -77,7 +77,7 @@ func init() {
 	})
 }
 
-// checkSettings says what makes domains or interfaces fail to open.
+// checkSettings returns the error of settings with which domains or interfaces fail to open.
 func checkSettings(cfg *config.Set) error {
 	if _, err := loadMDOptions(cfg); err != nil {
 		return err
@@ -88,7 +88,7 @@ func checkSettings(cfg *config.Set) error {
 
 // mdOptions are the settings of a memory domain.
 type mdOptions struct {
-	families []bool // v6, in order of preference
+	families []bool // true: IPv6, false: IPv4; in order of preference
 	bridges  bool
 	dual     bool // worker addresses list the second family
 }
@@ -113,11 +113,11 @@ func loadMDOptions(cfg *config.Set) (mdOptions, error) {
 	return o, nil
 }
 
-// options are the settings of an iface, checked and filled in.
+// options are the settings of an iface, validated, with defaults filled in.
 type options struct {
 	txSeg, rxSeg int
-	maxIOV       int // of the user
-	maxHdr       int // of a zero-copy message
+	maxIOV       int // largest number of entries in a zero-copy operation of the caller
+	maxHdr       int // largest header of a zero-copy message, in bytes
 	sendv        int
 	maxNumEPs    int
 	prefer       bool
@@ -125,7 +125,7 @@ type options struct {
 	maxPoll      int
 	maxRetries   int
 	noDelay      bool
-	sndbuf       int // 0: the system's
+	sndbuf       int // 0: the system's default; so are rcvbuf and synCnt
 	rcvbuf       int
 	synCnt       int
 	userTimeout  time.Duration
@@ -198,22 +198,22 @@ func loadOptions(cfg *config.Set) (options, error) {
 
 // Limits of settings.
 const (
-	// maxSeg keeps buffers reasonable: one receives a largest frame.
+	// maxSeg limits the size of receive buffers, each of which has room for a largest frame.
 	maxSeg = 1 << 30
 
 	// maxSynCnt is the kernel's (MAX_TCP_SYNCNT in include/net/tcp.h).
 	maxSynCnt = 127
 )
 
-// The limit of a zero-copy header is what C UCX has left in its transmit buffer
-// after a context and the list of entries (uct_tcp_iface_t class init). It is
-// part of the published attributes.
+// The limit of a zero-copy header is the room that C UCX has left in its transmit buffer after a
+// context and the list of entries (uct_tcp_iface_t class init). It is part of the published
+// attributes.
 const (
 	zcopyContext = 32 // uct_tcp_ep_zcopy_tx_t
 	iovecSize    = 16 // struct iovec
 	serviceIOV   = 2  // UCT_TCP_EP_ZCOPY_SERVICE_IOV_COUNT
 
-	// maxIOV is what one call of the kernel takes, less the entries for headers.
+	// maxIOV is the number of entries that one system call takes, less those for headers.
 	maxIOV = 1024 - serviceIOV
 )
 

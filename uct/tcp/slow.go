@@ -8,13 +8,14 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// slowList holds the guests' connections that have sent the beginning of a frame,
-// those first that have brought nothing more for the longest: each keeps a buffer, and the rest may never come. A peer
-// that is stopped is alive, so time counts only against those on which we have no
-// endpoint; what one source makes us keep is bounded in any case.
+// slowList holds the guests' connections that have sent only the beginning of a frame, ordered by
+// the time since they last sent something, the longest first. Each of them keeps a buffer, and the
+// rest of the frame may never arrive. A stopped peer is alive, so the time is limited only for
+// connections on which this side has no endpoint; the bytes that one source makes this worker
+// buffer are limited in any case.
 type slowList struct {
 	head, tail *conn
-	over       *conn // its source has too much; for the end of the read
+	over       *conn // its source exceeds the limit of bytes; handled at the end of the read
 	timer      *event.Timer
 	armed      bool // timer runs
 	period     time.Duration
@@ -23,16 +24,18 @@ type slowList struct {
 // slowness is a connection's place in the list.
 type slowness struct {
 	prev, next *conn
-	bytes      int  // of the buffer; 0: not listed
-	looks      int8 // periods that brought nothing
+	bytes      int  // charged for the buffer; 0: not listed
+	looks      int8 // periods in which nothing arrived
 }
 
-// stallLooks is the number of periods in the time that the rest of a frame, or the answer
-// in a handshake, may take: a worker that is not progressed meanwhile counts one.
+// stallLooks is the number of periods into which the time is divided that the rest of a frame, or
+// the reply in a handshake, may take. Time in which the worker is not progressed counts as one
+// period, however long it is.
 const stallLooks = 4
 
-// add lists a connection that keeps a buffer of so many bytes. moved says that some have
-// just come. What a connection keeps that we do not read ourselves is not its doing.
+// add lists a connection that keeps a buffer of the given number of bytes. moved says that some of
+// them have just arrived. A paused connection is not listed: its buffer remains because this side
+// does not read.
 func (l *slowList) add(c *conn, bytes int, moved bool) {
 	g := c.visit.guest
 	if g == nil || c.paused {
@@ -41,7 +44,7 @@ func (l *slowList) add(c *conn, bytes int, moved bool) {
 	}
 	s := &c.slow
 	if s.bytes != 0 && moved {
-		l.remove(c) // to the end of the list
+		l.remove(c) // add moves it to the end of the list
 	}
 	g.held += bytes - s.bytes
 	if s.bytes == 0 {
@@ -62,7 +65,7 @@ func (l *slowList) add(c *conn, bytes int, moved bool) {
 	}
 }
 
-// remove is told that the frame is whole, or does not matter any more.
+// remove takes a connection off the list, because its frame is complete or of no use any more.
 func (l *slowList) remove(c *conn) {
 	s := &c.slow
 	if s.bytes == 0 {

@@ -14,15 +14,14 @@ import (
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
-// Lengths of a sockaddr on the wire, Linux's struct sockaddr_in and
-// sockaddr_in6.
+// Lengths of a sockaddr on the wire: those of Linux's struct sockaddr_in and sockaddr_in6.
 const (
 	sockaddrLen4 = 16
 	sockaddrLen6 = 28
 )
 
-// sockaddr is a listener's address: the identity of a peer's iface. It is
-// comparable; an IPv4 address stands in the first four bytes.
+// sockaddr is a listener's address, which identifies a peer's iface. It is comparable. An IPv4
+// address is in the first four bytes of ip.
 type sockaddr struct {
 	ip   [16]byte
 	port uint16
@@ -36,7 +35,7 @@ func makeSockaddr(ip netip.Addr, port uint16) sockaddr {
 	return a
 }
 
-// bytes is the IP address in network order.
+// bytes returns the IP address in network order.
 func (a *sockaddr) bytes() []byte {
 	if a.v6 {
 		return a.ip[:]
@@ -44,7 +43,7 @@ func (a *sockaddr) bytes() []byte {
 	return a.ip[:4]
 }
 
-// family is the address family, AF_INET or AF_INET6.
+// family returns the address family, AF_INET or AF_INET6.
 func (a *sockaddr) family() int {
 	if a.v6 {
 		return unix.AF_INET6
@@ -52,7 +51,7 @@ func (a *sockaddr) family() int {
 	return unix.AF_INET
 }
 
-// familyName is what people call a family.
+// familyName returns the name of a family for error messages.
 func familyName(v6 bool) string {
 	if v6 {
 		return "IPv6"
@@ -87,8 +86,8 @@ func (a sockaddr) withPort(port uint16) sockaddr {
 	return a
 }
 
-// zoned is an address on the interface's link: one of IPv6 that means something there
-// alone has the device's number as its zone.
+// zoned returns an address on the interface's link: an IPv6 link-local address gets the device's
+// index as its zone.
 func (i *iface) zoned(ip netip.Addr) netip.Addr {
 	if ip.Is6() && ip.IsLinkLocalUnicast() {
 		return inet.Zoned(ip, uint32(i.index))
@@ -96,7 +95,7 @@ func (i *iface) zoned(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-// unix converts to what bind and connect take, for an interface.
+// unix converts to the socket address that bind and connect need, on the interface's link.
 func (i *iface) unix(a *sockaddr) unix.Sockaddr {
 	if a.v6 {
 		sa := &unix.SockaddrInet6{Port: int(a.port), Addr: a.ip}
@@ -108,7 +107,7 @@ func (i *iface) unix(a *sockaddr) unix.Sockaddr {
 	return &unix.SockaddrInet4{Port: int(a.port), Addr: [4]byte(a.ip[:4])}
 }
 
-// wireLen is the length appendWire adds.
+// wireLen returns the number of bytes that appendWire appends.
 func (a *sockaddr) wireLen() int {
 	if a.v6 {
 		return sockaddrLen6
@@ -116,8 +115,8 @@ func (a *sockaddr) wireLen() int {
 	return sockaddrLen4
 }
 
-// appendWire appends the sockaddr as it travels in a connection request. The
-// receiver compares raw bytes, so the fields without meaning are zero.
+// appendWire appends the sockaddr in the format of a connection request. The receiver compares
+// raw bytes, so unused fields are zero.
 func (a *sockaddr) appendWire(b []byte) []byte {
 	b = le.AppendUint16(b, uint16(a.family()))
 	b = binary.BigEndian.AppendUint16(b, a.port)
@@ -130,8 +129,7 @@ func (a *sockaddr) appendWire(b []byte) []byte {
 	return append(b, 0, 0, 0, 0) // scope id
 }
 
-// parseSockaddr reads a sockaddr that fills b. Fields without meaning are
-// ignored.
+// parseSockaddr parses a sockaddr that fills b. Unused fields are ignored.
 func parseSockaddr(b []byte) (sockaddr, error) {
 	var a sockaddr
 	if len(b) < 2 {

@@ -34,9 +34,9 @@ func (c *conn) SourceTLS() *tls.ConnectionState {
 	return c.tls.state()
 }
 
-// HeldBy implements uct.SourceLocator: one of the process's descriptors is the
-// socket at the other end. It is looked for only in processes of the socket's user,
-// and once: looking takes as long as the process has descriptors.
+// HeldBy implements uct.SourceLocator: it reports whether a descriptor of process p is the socket at
+// the other end. Only a process of the socket's user is searched, and the answer is cached, because
+// the search takes time in proportion to the number of p's descriptors.
 func (c *conn) HeldBy(p uct.Process) bool {
 	s, err := c.otherEnd()
 	if err != nil {
@@ -46,14 +46,13 @@ func (c *conn) HeldBy(p uct.Process) bool {
 	if !h.asked || h.process != p {
 		proc := machine.OfID(p)
 		user, known := machine.FileUser(proc.PID)
-		// Who has the number afterwards had it while we looked.
+		// If p is alive after the search, its PID was p's during the search.
 		*h = holder{asked: true, process: p, holds: known && user == s.UID && sockdiag.HeldBy(proc.PID, s.Inode) && proc.Alive()}
 	}
 	return h.holds
 }
 
-// PauseSource implements uct.SourcePauser. The event set still tells of a connection
-// that breaks.
+// PauseSource implements uct.SourcePauser. The event set still reports that the connection breaks.
 func (c *conn) PauseSource() {
 	if c.paused || c.state == stateClosed {
 		return
@@ -84,7 +83,8 @@ func (c *conn) ResumeSource() {
 	c.iface.svc.markDirty(c)
 }
 
-// catchUp handles what arrived before a pause was over.
+// catchUp handles the input that arrived before the end of a pause, and returns the number of
+// things done.
 func (c *conn) catchUp() int {
 	c.resumed = false
 	if c.paused || c.state >= stateStale {

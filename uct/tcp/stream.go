@@ -13,46 +13,46 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// stream is TLS below a connection: what the connection sends and receives goes
-// through it instead of to the socket. It belongs to the worker's goroutine, but for
-// what a handshake that is under way has of it.
+// stream is the TLS layer between a connection and its socket: the connection sends and
+// receives through it. A stream belongs to the worker's goroutine, except for the parts that
+// a handshake in progress uses.
 //
-// crypto/tls wants a net.Conn, which is pipe. Its Read is given whole records and
-// never the beginning of one, so that tls keeps nothing that the event set does not
-// tell of, and nothing blocks in the middle. Its Write takes everything: tls makes a
-// write that failed permanent, so there is no asking for later. Instead nothing is
-// sealed while sealed bytes wait.
+// crypto/tls needs a net.Conn, which is pipe. After the handshake, Read of the pipe returns bytes
+// of a record only once the whole record has arrived, so that crypto/tls never buffers bytes for
+// which the event set reports nothing, and never blocks in the middle of a record. Write of the
+// pipe takes everything: crypto/tls treats a failed write as permanent, so a write cannot be
+// repeated later. Instead nothing is sealed while sealed bytes wait to be written.
 type stream struct {
 	c     *conn
 	pipe  *pipe
 	tls   *tls.Conn
-	after *tls.ConnectionState // of the handshake
+	after *tls.ConnectionState // the result of the handshake; nil before
 
-	// The handshake, until it is over.
-	events  func(event.Events) // instead of the connection's
-	abandon func()             // ends it
+	// The handshake; nil after its end.
+	events  func(event.Events) // handles the socket's events instead of the connection
+	abandon func()             // ends the handshake
 
-	in     *buffer // received, not yet opened; nil while there is nothing
-	record int     // bytes that tls has not taken of the record it has begun to take
-	rest   bool    // tls may have more of an opened record
+	in     *buffer // received, not yet opened; nil if empty
+	record int     // bytes left of the record that tls has begun to read
+	rest   bool    // tls may have more bytes of an opened record
 
-	out     *buffer // sealed, not yet written; nil while there is nothing
-	sealed  int     // bytes of the connection's output that out has
-	flooded bool    // out was too small for what the peer made tls answer
+	out     *buffer // sealed, not yet written; nil if empty
+	sealed  int     // bytes of the connection's output that out contains
+	flooded bool    // out had no room for the replies that the peer made tls send
 }
 
-// Sizes of records and of what is done at once, in bytes.
+// Sizes of records, and of the work done in one call, in bytes.
 const (
 	recordHdr  = 5
-	recordMost = 16384 + 256 // of a record's payload (RFC 8446, section 5.2)
+	recordMost = 16384 + 256 // largest payload of a record (RFC 8446, section 5.2)
 
-	sealMost = 64 << 10 // sealed in one go
-	sealRoom = 16 << 10 // for what this adds, and for what tls has to say itself
-	openMost = 64 << 10 // received in one call
+	sealMost = 64 << 10 // largest output sealed in one call
+	sealRoom = 16 << 10 // for the bytes that sealing adds, and for records of tls itself
+	openMost = 64 << 10 // largest input received in one call
 )
 
-// recordLen is the length of the record at the beginning of b, 0 if that is not
-// known.
+// recordLen returns the length of the record at the beginning of b with its header, 0 if b is
+// shorter than a header.
 func recordLen(b []byte) int {
 	if len(b) < recordHdr {
 		return 0
@@ -60,11 +60,11 @@ func recordLen(b []byte) int {
 	return recordHdr + int(b[3])<<8 + int(b[4])
 }
 
-// ready reports whether tls has something to open.
+// ready reports whether tls has, or may read, something to open.
 func (s *stream) ready() bool { return s.rest || s.in != nil && s.whole() }
 
-// whole reports whether a record is there that tls may take: all of it, or one that
-// is longer than any may be.
+// whole reports whether s.in begins with a record that tls may read: a whole record, or one
+// that is longer than the largest allowed, which tls rejects.
 func (s *stream) whole() bool {
 	b := s.in.data[s.in.r:s.in.w]
 	n := recordLen(b)
@@ -97,8 +97,8 @@ func (s *stream) read() (done int, more bool) {
 	return s.drain() + 1, n == len(space)
 }
 
-// drain implements layer: it opens all records that are there. Nothing is left for
-// which the event set would not wake anybody.
+// drain implements layer: it opens and handles all records that are there, since the event set
+// would not wake the worker for them.
 func (s *stream) drain() (done int) {
 	c := s.c
 	for c.state < stateStale && !c.paused && s.ready() {
@@ -126,8 +126,8 @@ func (s *stream) drain() (done int) {
 	return done
 }
 
-// open reads what tls opens. That calls the application's cache of sessions, when the
-// peer gives tickets.
+// open reads opened bytes from tls. tls calls the application's session cache when the peer
+// sends tickets; a panic there becomes a HandshakePanic.
 func (s *stream) open(space []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -139,22 +139,21 @@ func (s *stream) open(space []byte) (n int, err error) {
 	return s.tls.Read(space)
 }
 
-// errFlooded ends a connection whose peer asks for more new keys than it reads
-// answers.
+// errFlooded ends a connection whose peer requests key updates without reading the replies.
 var errFlooded = errors.New("tls: the peer does not read the answers that it causes")
 
-// failed handles the end of what tls can read.
+// failed handles the error that ended reading from tls.
 func (s *stream) failed(err error) {
 	c := s.c
 	if err == io.EOF {
 		c.readFailed(0)
 		return
 	}
-	s.push() // the reason, for the peer
+	s.push() // the alert, which tells the peer the reason
 	c.lost("read", &tlsError{err})
 }
 
-// openIn returns the receive buffer with room for a largest call.
+// openIn returns the receive buffer with room for the largest call.
 func (s *stream) openIn() *buffer {
 	i := s.c.iface
 	b := s.in
@@ -173,8 +172,8 @@ func (s *stream) openIn() *buffer {
 	return s.in
 }
 
-// closeIn leaves the receive buffer until the next call: not at all, or with just the
-// beginning of a record. moved says that something was received.
+// closeIn shrinks the receive buffer until the next call: an empty buffer returns to its pool,
+// the beginning of a record moves to a small buffer. moved says that something was received.
 func (s *stream) closeIn(moved bool) {
 	i := s.c.iface
 	b := s.in
@@ -193,7 +192,7 @@ func (s *stream) closeIn(moved bool) {
 	i.rxPool.put(b)
 }
 
-// charge counts the buffers in which the beginnings of frames and records wait, as
+// charge counts the bytes of the buffers that hold the beginnings of frames and records, as
 // conn.closeIn does.
 func (s *stream) charge(moved bool) {
 	held := 0
@@ -213,7 +212,7 @@ func (s *stream) charge(moved bool) {
 	}
 }
 
-// take implements readWriter: it gives tls bytes of one record.
+// take implements readWriter: it copies received bytes of one record for tls.
 func (s *stream) take(p []byte) (int, error) {
 	if s.in == nil || s.record == 0 && !s.whole() {
 		return 0, errWouldBlock
@@ -227,8 +226,8 @@ func (s *stream) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// part copies what tls may have of the bytes received, which is nothing behind the
-// end of a record, and returns the number of bytes.
+// part copies received bytes for tls, up to the end of the current record, and returns their
+// number.
 func (s *stream) part(p, received []byte) int {
 	if s.record == 0 {
 		s.record = recordLen(received)
@@ -238,7 +237,7 @@ func (s *stream) part(p, received []byte) int {
 	return n
 }
 
-// put implements readWriter: it takes what tls has sealed.
+// put implements readWriter: it queues bytes that tls has sealed.
 func (s *stream) put(p []byte) {
 	if s.out == nil {
 		s.out = poolOf(s.c.iface.svc.txPools, sealMost+sealRoom).get()
@@ -255,8 +254,8 @@ func (s *stream) put(p []byte) {
 	b.w += copy(b.data[b.w:], p)
 }
 
-// send implements layer: it seals the beginning of the connection's output, unless
-// that is done, and writes it. What is sealed counts as written when all of it is.
+// send implements layer: it seals the beginning of the connection's output, unless that is
+// sealed already, and writes it. Sealed output counts as written only when all of it is.
 func (s *stream) send(output []byte) (n, want int, errno unix.Errno) {
 	if s.sealed == 0 {
 		k := min(len(output), sealMost)
@@ -275,7 +274,7 @@ func (s *stream) send(output []byte) (n, want int, errno unix.Errno) {
 // begun implements layer.
 func (s *stream) begun() bool { return s.sealed != 0 }
 
-// push writes what is sealed. EAGAIN says that not all of it went.
+// push writes sealed bytes. EAGAIN means that the kernel did not take all of them.
 func (s *stream) push() unix.Errno {
 	b := s.out
 	if b == nil {
@@ -317,8 +316,8 @@ func (s *stream) flush() bool {
 	return false
 }
 
-// close implements layer: it gives back what the stream has. A handshake that is under
-// way ends by itself.
+// close implements layer: it releases the stream's buffers. The goroutine of a handshake in
+// progress is told to end; close does not wait for it.
 func (s *stream) close() {
 	if s.abandon != nil {
 		s.abandon()
@@ -335,12 +334,12 @@ func (s *stream) close() {
 	s.dropOut()
 }
 
-// tlsError is a cause that is TLS's, not the kernel's: a handshake or a record that
-// one of the two ends does not accept. It is not worth another attempt.
+// tlsError is an error of TLS, not of the kernel: one end did not accept a handshake or a
+// record. The connection is not retried.
 type tlsError struct{ err error }
 
 // Error implements error.
 func (e *tlsError) Error() string { return e.err.Error() }
 
-// Unwrap makes the error match what crypto/tls says.
+// Unwrap returns the error of crypto/tls.
 func (e *tlsError) Unwrap() error { return e.err }

@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/internal/topo"
 )
 
-// fsRoot is where /sys and /proc are; tests have their own.
+// fsRoot is the directory that contains sys and proc: / except in tests.
 type fsRoot string
 
 var sysfs = fsRoot("/")
@@ -43,9 +43,9 @@ func (r fsRoot) defaultRoute(name string) bool {
 	return false
 }
 
-// pciDevice returns the sysfs directory of the PCI function a network device
-// stands on, "" when there is none (ucs_netif_get_lowest_device_path,
-// ucs_topo_resolve_sysfs_path). Virtual devices (VLAN, bond) are followed down.
+// pciDevice returns the sysfs directory of the PCI function below a network device, "" if there is
+// none (ucs_netif_get_lowest_device_path, ucs_topo_resolve_sysfs_path). The links of virtual
+// devices (VLAN, bond) to lower devices are followed.
 func (r fsRoot) pciDevice(name string) string {
 	path := r.dev(name)
 	for depth := 0; ; depth++ {
@@ -54,7 +54,7 @@ func (r fsRoot) pciDevice(name string) string {
 			break
 		}
 		if depth == maxLower-1 {
-			return "" // links that lead in a circle
+			return "" // too many links: they may form a cycle
 		}
 		path = lower[0]
 	}
@@ -73,8 +73,8 @@ func (r fsRoot) pciDevice(name string) string {
 	return ""
 }
 
-// pciBandwidth returns the bandwidth of the PCI link below a network device in
-// bytes per second, infinite when it is not known.
+// pciBandwidth returns the bandwidth of the PCI link below a network device in bytes per second,
+// infinity if the bandwidth is not known.
 func (r fsRoot) pciBandwidth(name string) float64 {
 	dir := r.pciDevice(name)
 	if dir == "" {
@@ -83,12 +83,12 @@ func (r fsRoot) pciBandwidth(name string) float64 {
 	return topo.PCIBandwidth(dir)
 }
 
-// strictReverseFilter reports whether the kernel drops packets of a device whose
-// source would be reached through another.
+// strictReverseFilter reports whether the kernel drops packets that arrive on a device but whose
+// source would be reached through another device (rp_filter is 1).
 func (r fsRoot) strictReverseFilter(name string) bool {
 	b, err := sys.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
-// maxLower bounds the search below virtual devices.
+// maxLower is the largest number of devices in the search for the lowest device.
 const maxLower = 8

@@ -11,23 +11,22 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Connections inside of TLS are those of tcp but for this: an endpoint sends on none
-// but its own, which it has made itself and whose other end has proved that it is
-// whom the endpoint means. Who connects to us has proved no more than that it may
-// connect, if the application asks for that much, and is only listened to. So two
-// peers that send to each other have two connections, and endpoints are not connected
-// by keys.
+// Connections inside TLS differ from those of tcp in one thing: an endpoint sends only on the
+// connection that it has made itself, whose other end has proved to be the peer that the endpoint
+// means. A peer that connects to this side has proved only that it may connect, and even that
+// only if the application asks for it; this side only receives on such a connection. So two peers
+// that send to each other have two connections, and endpoints are not connected by keys.
 //
-// Everything is encrypted here, not by the kernel. Kernel TLS wants the keys of a
-// connection whose handshake is over, and crypto/tls has no way to give them away, but
-// for a log that debuggers read. It would encrypt on the same CPU, and save one copy.
+// This process encrypts, not the kernel. Kernel TLS needs the keys of a connection after its
+// handshake, which crypto/tls reveals only in a log for debuggers. Kernel TLS would encrypt on
+// the same CPU and save one copy.
 
-// tlsName is the name of the component that TLS makes, of its memory domain and of
-// its transport.
+// tlsName is the name of the component that TLS returns, of its memory domain and of its
+// transport.
 const tlsName = "tls"
 
-// secured is a component whose connections are encrypted and authenticated as an
-// application wants it. It is not registered: each application has its own.
+// secured is a component whose connections are encrypted and authenticated as an application has
+// configured. It is not registered: each application has a component of its own.
 type secured struct {
 	config *tls.Config
 }
@@ -66,7 +65,7 @@ func (s *secured) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error)
 	m := newDomain(opts)
 	m.tls, m.secure = s.config, secure
 	m.attr.Component, m.attr.Name = tlsName, tlsName
-	// Every byte passes through a cipher: there is nothing to register for.
+	// Every byte passes through a cipher, so registered memory has no use.
 	m.attr.Flags, m.attr.RegTypes, m.attr.MaxReg = 0, nil, 0
 	return m, nil
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// alpn is the protocol that both ends agree on where the application names none. A
-// server of something else that has the same certificates is no peer.
+// alpn is the protocol that both ends negotiate if the application's configuration names none. A
+// server of another protocol with the same certificates is thus not accepted as a peer.
 const alpn = "ucx"
 
-// complete returns a copy of a configuration with what this transport insists on.
+// complete validates a configuration, and returns a copy with the settings that this transport
+// requires.
 func complete(cfg *tls.Config) (*tls.Config, error) {
 	invalid := func(why string) error { return fmt.Errorf("tls: %s: %w", why, ucs.ErrInvalidParam) }
 	switch {
 	case cfg == nil:
 		return nil, invalid("no configuration")
 	case len(cfg.Certificates) == 0 && cfg.GetCertificate == nil && cfg.GetConfigForClient == nil:
-		// Every peer listens.
+		// Every process listens, so it is a TLS server too.
 		return nil, invalid("the configuration has no certificate to show to peers that connect")
 	case cfg.MaxVersion != 0 && cfg.MaxVersion < tls.VersionTLS13:
 		return nil, invalid("the configuration does not allow TLS 1.3")
@@ -30,12 +31,13 @@ func complete(cfg *tls.Config) (*tls.Config, error) {
 	return hardened(cfg), nil
 }
 
-// hardened is the part of complete that holds for any configuration.
+// hardened returns a copy of a configuration with the settings that this transport requires, also
+// for the configurations that GetConfigForClient returns.
 func hardened(cfg *tls.Config) *tls.Config {
 	c := cfg.Clone()
 	c.MinVersion = max(c.MinVersion, tls.VersionTLS13)
-	c.Renegotiation = tls.RenegotiateNever // there is none in TLS 1.3
-	// Short records in the beginning help browsers to show something soon.
+	c.Renegotiation = tls.RenegotiateNever // TLS 1.3 has no renegotiation
+	// Short records at the beginning only help browsers to display content early.
 	c.DynamicRecordSizingDisabled = true
 	if len(c.NextProtos) == 0 {
 		c.NextProtos = []string{alpn}
@@ -52,8 +54,8 @@ func hardened(cfg *tls.Config) *tls.Config {
 	return c
 }
 
-// forPeer returns the configuration with which to connect to a peer: unless the
-// application has one name for all, its certificate is for its address.
+// forPeer returns the configuration with which to connect to a peer. The peer's certificate must
+// be for its IP address, unless the application's configuration has one ServerName for all peers.
 func forPeer(cfg *tls.Config, peer netip.Addr) *tls.Config {
 	if cfg.ServerName != "" {
 		return cfg
@@ -65,9 +67,9 @@ func forPeer(cfg *tls.Config, peer netip.Addr) *tls.Config {
 
 var errNoProtocol = errors.New("tls: the peer has negotiated no protocol (ALPN)")
 
-// checkState looks at what a handshake has led to.
+// checkState validates the result of a handshake.
 func checkState(s *tls.ConnectionState) error {
-	// A peer that does not use ALPN is no peer of ours, and crypto/tls lets it pass.
+	// A peer that does not use ALPN does not speak this protocol, but crypto/tls accepts it.
 	if s.NegotiatedProtocol == "" {
 		return errNoProtocol
 	}

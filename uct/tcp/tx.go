@@ -9,26 +9,26 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// owed are control frames that could not be queued because the caller's memory
-// was in the way. They follow it.
+// owed is a set of control frames that are not queued yet. They wait until zero-copy memory of the
+// caller that precedes them is written.
 type owed uint8
 
 const (
-	owedAck    owed = 1 << iota // answer to a request
-	owedAckReq                  // the same, and a request of our own
+	owedAck    owed = 1 << iota // reply to a request
+	owedAckReq                  // the same, together with a request of this side
 	owedReq                     // a request on a connection taken over
 	owedPutAck                  // acknowledgement of puts, coalesced
 	owedFin                     // nothing will be sent any more
 )
 
-// owe queues a control frame. It leaves with the next write.
+// owe notes a control frame, which is sent with the next write.
 func (c *conn) owe(o owed) {
 	c.owed |= o
 	c.iface.svc.markDirty(c)
 }
 
-// pay queues the owed control frames if it can, and reports whether there is
-// output.
+// pay queues the owed control frames if there is room and no zero-copy memory is left to write,
+// and reports whether there is output.
 func (c *conn) pay() bool {
 	if c.owed != 0 && c.zc.left == 0 {
 		if b := c.room(maxControl); b != nil {
@@ -55,9 +55,9 @@ func (c *conn) pay() bool {
 	return c.written != c.accepted
 }
 
-// room returns the output so far, with capacity for n more bytes that the caller
-// may append and then reports to queued. It returns nil when the output is full
-// and the kernel does not take it.
+// room returns the output so far, with capacity for n more bytes. The caller appends to it and
+// then reports the number of bytes to queued. room returns nil if the output is full and the kernel
+// does not take it.
 func (c *conn) room(n int) []byte {
 	b := c.out
 	if b != nil && len(b.data)-b.w < n {
@@ -79,7 +79,7 @@ func (c *conn) queued(n int) {
 	c.accepted += uint64(n)
 }
 
-// unqueue takes back the last n bytes of output.
+// unqueue removes the last n bytes of output.
 func (c *conn) unqueue(n int) {
 	c.out.w -= n
 	c.accepted -= uint64(n)
@@ -98,22 +98,22 @@ func (c *conn) acceptsMore() bool {
 	return !c.blocked || b == nil || len(b.data)-b.w >= c.iface.maxFrame
 }
 
-// Bounds of output, so that neither the scheduler nor other connections are kept
-// waiting by a peer that reads as fast as we write.
+// Bounds of the output in one round, so that a peer which reads as fast as this side writes does
+// not keep the scheduler or other connections waiting.
 const (
-	maxSend  = 1 << 20 // bytes of one call
-	maxSends = 4       // calls in a row
+	maxSend  = 1 << 20 // bytes in one system call
+	maxSends = 4       // system calls in a row
 )
 
-// write gives the kernel as much output as it takes and reports whether all of
-// it went. It runs no callback: a broken connection is reported by Progress.
+// write gives the kernel as much output as it takes and reports whether all output was written.
+// write calls no callback of the application: Progress reports a broken connection.
 func (c *conn) write() bool {
 	if c.tls != nil && !c.tls.flush() {
 		return false
 	}
 	for calls := 0; c.written != c.accepted; calls++ {
 		if calls == maxSends {
-			c.iface.svc.markDirty(c) // goes on in the next round
+			c.iface.svc.markDirty(c) // continued in the next round
 			return false
 		}
 		n, want, errno := c.send()
@@ -138,7 +138,7 @@ func (c *conn) write() bool {
 	return true
 }
 
-// send makes one system call of the output and returns the bytes written and
+// send makes one system call to write output, and returns the numbers of bytes written and
 // offered.
 func (c *conn) send() (n, want int, errno unix.Errno) {
 	b := c.out
@@ -167,7 +167,7 @@ func (c *conn) send() (n, want int, errno unix.Errno) {
 	return n, want, errno
 }
 
-// sent takes n written bytes off the output.
+// sent removes n written bytes from the output.
 func (c *conn) sent(n int) {
 	c.written += uint64(n)
 	c.iface.svc.watch.sent(c)
@@ -185,7 +185,7 @@ func (c *conn) sent(n int) {
 	}
 }
 
-// block waits for the kernel to take output again.
+// block marks the connection as blocked until the event set reports that the kernel takes output.
 func (c *conn) block() {
 	c.blocked = true
 	if err := c.watch(c.watched | event.Write); err != nil {

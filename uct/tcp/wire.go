@@ -9,20 +9,19 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The byte stream (src/uct/tcp/tcp.h). Integers are little-endian; the C side
-// uses host order and has no negotiation.
+// The byte stream (src/uct/tcp/tcp.h). Integers are little-endian; C UCX uses host order and
+// does not negotiate it.
 const (
-	// magic opens the stream of the side that connected
-	// (UCT_TCP_MAGIC_NUMBER).
+	// magic begins the stream of the side that connected (UCT_TCP_MAGIC_NUMBER).
 	magic    = 0xCAFEBABE12345678
 	magicLen = 8
 
-	// hdrLen is the size of a frame's header: am_id, u32 payload length
+	// hdrLen is the size of a frame's header: u8 am_id, u32 payload length
 	// (uct_tcp_am_hdr_t).
 	hdrLen = 5
 )
 
-// Frame ids above the user's (uct_tcp_ep_am_id_t).
+// Frame ids above those of active messages (uct_tcp_ep_am_id_t).
 const (
 	idCM        = 32 // UCT_TCP_EP_CM_AM_ID
 	idPutReq    = 33 // UCT_TCP_EP_PUT_REQ_AM_ID
@@ -34,7 +33,7 @@ const (
 const (
 	putReqLen = 20 // uct_tcp_ep_put_req_hdr_t
 	putAckLen = 4  // uct_tcp_ep_put_ack_hdr_t
-	eventLen  = 4  // every CM packet but a request
+	eventLen  = 4  // every CM packet except a request
 	reqLen    = 13 // uct_tcp_cm_conn_req_pkt_t, a sockaddr follows
 )
 
@@ -53,8 +52,8 @@ const (
 // receiver (UCT_TCP_CM_CONN_REQ_PKT_FLAG_CONNECT_TO_EP).
 const reqToEP = 1 << 0
 
-// maxControl is the longest run of control bytes that is queued at once: each
-// kind of frame that can be owed, or the first flight.
+// maxControl is the largest number of control bytes that is queued at once: one frame of each
+// kind that can be owed, or the first flight.
 const maxControl = magicLen +
 	hdrLen + reqLen + sockaddrLen6 +
 	3*(hdrLen+eventLen) +
@@ -69,8 +68,8 @@ type request struct {
 	from  sockaddr // the sender's listener
 }
 
-// putHeader announces a put; its payload follows and is not counted in the
-// frame.
+// putHeader announces a put. The payload follows the frame and is not counted in the frame's
+// length.
 type putHeader struct {
 	addr   uint64
 	length uint64
@@ -90,7 +89,7 @@ func appendFrameHeader(b []byte, id uint8, length int) []byte {
 	return le.AppendUint32(b, uint32(length))
 }
 
-// appendMagic appends what the connecting side sends first.
+// appendMagic appends the magic number, which the connecting side sends first.
 func appendMagic(b []byte) []byte { return le.AppendUint64(b, magic) }
 
 // appendRequest appends a framed connection request.
@@ -114,7 +113,7 @@ func parseRequest(b []byte) (request, error) {
 	return request{flags: b[4], id: le.Uint64(b[5:]), from: from}, nil
 }
 
-// appendEvent appends a framed packet that is no request.
+// appendEvent appends a framed packet that is not a request.
 func appendEvent(b []byte, ev cmEvent) []byte {
 	b = appendFrameHeader(b, idCM, eventLen)
 	return le.AppendUint32(b, uint32(ev))

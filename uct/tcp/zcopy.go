@@ -4,16 +4,16 @@ package tcp
 
 import "github.com/ucx-go/ucx/uct"
 
-// zcopy is the caller's memory that follows the buffered output: entries from
-// index on, the first of them from offset on, left bytes in all. No operation is
-// accepted behind it.
+// zcopy is the caller's memory to be written after the buffered output: the entries from index on,
+// the first of them from offset on, left bytes in all. No operation is accepted until all of it is
+// written.
 type zcopy struct {
-	iov    []uct.IOV // the caller's list during its call, then own
-	own    []uct.IOV // kept for the next time
+	iov    []uct.IOV // the caller's list during its call, own afterwards
+	own    []uct.IOV // a list that is reused
 	index  int
 	offset int
 	left   int
-	copied bool // it is a copy of ours
+	copied bool // the bytes are a copy, not the caller's memory
 }
 
 func (z *zcopy) advance(n int) {
@@ -33,7 +33,7 @@ func (z *zcopy) advance(n int) {
 	}
 }
 
-// keep copies what is left of the list: the caller reuses its own.
+// keep copies the rest of the list, because the caller reuses its own list after the call.
 func (z *zcopy) keep() {
 	if z.left > 0 {
 		z.own = append(z.own[:0], z.iov[z.index:]...)
@@ -41,7 +41,7 @@ func (z *zcopy) keep() {
 	}
 }
 
-// copyRest copies what is left of the caller's memory, which is the caller's again then.
+// copyRest copies the rest of the caller's memory, so that the caller may use that memory again.
 func (z *zcopy) copyRest() {
 	if z.left == 0 || z.copied {
 		return
@@ -56,7 +56,7 @@ func (z *zcopy) copyRest() {
 	z.iov, z.index, z.offset, z.copied = z.own, 0, 0, true
 }
 
-// reset forgets the caller's memory.
+// reset drops the references to the caller's memory.
 func (z *zcopy) reset() {
 	clear(z.own)
 	*z = zcopy{own: z.own[:0]}
