@@ -11,36 +11,36 @@ import (
 )
 
 // epAddress is the address of an endpoint (uct_rc_verbs_ep_addr_t,
-// src/uct/ib/rc/verbs/rc_verbs.h): flags, the number of the queue pair in 3 bytes, and with
-// one of the flags a byte that offsets of atomics come of; releases since 1.14 have two bytes
-// more then, of a key to flush by. Ours have none of that.
+// src/uct/ib/rc/verbs/rc_verbs.h): flags, the queue pair number in 3 bytes, and, with
+// epHasAtomic, a byte from which the offset of atomics is computed. Releases of C UCX since
+// 1.14 then add two bytes of a key for flushes. The addresses that this package packs have
+// neither.
 type epAddress struct {
 	qpn    verbs.QPN
-	offset uint64 // of addresses in accesses by the second of remote keys
+	offset uint64 // added to addresses that are accessed by the second of two remote keys
 }
 
 const (
 	epAddrLen = 4
 
-	epHasAtomic = 1 << 0 // there is more
-	epNoOffset  = 1 << 1 // which is no offset
+	epHasAtomic = 1 << 0 // more bytes follow
+	epNoOffset  = 1 << 1 // the byte that follows is not an offset
 )
 
-// Lengths of addresses with more in them.
+// Lengths of longer addresses.
 const (
 	epAddrAtomicLen = 5
 	epAddrFlushLen  = 7
 )
 
-// append appends the packed address, without what ours do not have.
+// append appends the packed address, without the optional bytes.
 func (a *epAddress) append(b []byte) []byte {
 	n := uint32(a.qpn)
 	return append(b, 0, byte(n), byte(n>>8), byte(n>>16))
 }
 
-// parseEPAddress reads an address that takes all of b. The bytes are untrusted: an error
-// matches ucs.ErrInvalidAddr. Flags that are unknown do not matter where the
-// length is known.
+// parseEPAddress parses an address that takes all of b. The bytes are untrusted: an error
+// matches ucs.ErrInvalidAddr. Unknown flags are ignored if the length is right.
 func parseEPAddress(b []byte) (a epAddress, err error) {
 	if len(b) < epAddrLen {
 		return a, errEPAddress(b)

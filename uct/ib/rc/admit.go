@@ -8,26 +8,29 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// The places in the queue of completions are for all endpoints of an interface, and a peer may
-// hold those that its endpoint has for as long as it likes: who has no buffers posted is asked
-// again for ever. So half of the places are for those who have few, and who has more takes none
-// of them. Peers that do not receive, as many as the transport is to scale to, leave to each
-// other endpoint what it needs to go on, if not as fast.
+// All endpoints of an interface share the places in its completion queue of sends, and a peer
+// can hold the places of its endpoint for as long as it likes: to a peer that posts no receive
+// buffers, the device retries forever. So half of the places are reserved for endpoints that
+// hold few; an endpoint that holds more takes none of them. Peers that do not receive, up to
+// the number that the transport is to scale to, leave every other endpoint what it needs to
+// proceed, though more slowly.
 //
-// Who is refused has a request under way that tells of its end, whereupon it is asked again. An
-// endpoint without such a one may take a place, and what it posts then asks for a completion.
+// An endpoint that is refused a place has a signaled request in flight, that is one that asks
+// for a completion. When that request completes, the endpoint may try again. An endpoint
+// without a signaled request may take a reserved place, and the request that it then posts is
+// signaled.
 
-// hasSignaled reports whether a request is under way that tells of its end.
+// hasSignaled reports whether a signaled request is in flight.
 func (e *endpoint) hasSignaled() bool { return e.outstanding() > e.unsignaled }
 
-// mayTake reports whether the endpoint may have one of the free places.
+// mayTake reports whether the endpoint may take a free place in the completion queue.
 func (e *endpoint) mayTake() bool {
 	i, has := e.iface, e.outstanding()
 	return i.credits > i.lowCredits || i.credits > 0 && (has < i.few || !e.hasSignaled())
 }
 
-// take takes a buffer. Those that can be had are shared like places: who has requests under way
-// that tell of their end takes none of the second half.
+// take takes a buffer from a pool. Buffers are shared like places: an endpoint with a signaled
+// request in flight takes none of the second half of all available buffers.
 func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
 	if p.Scarce() && e.hasSignaled() && !p.Grow() {
 		return 0, false
@@ -35,8 +38,8 @@ func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
 	return p.Take()
 }
 
-// growForWaiting tries for more buffers if that is what requests wait for: Room lets them take none
-// of the second half.
+// growForWaiting allocates more buffers if requests wait and more than half of all available
+// buffers are in use: from then on Room counts an endpoint with a signaled request as full.
 func (i *iface) growForWaiting() {
 	if i.Waiting.Empty() {
 		return
@@ -49,10 +52,10 @@ func (i *iface) growForWaiting() {
 	}
 }
 
-// admit says whether an operation may be posted.
+// admit checks whether an operation may be posted.
 func (e *endpoint) admit() error {
 	if e.room > 0 && e.iface.credits > e.iface.lowCredits && e.iface.grants.Len() == 0 && e.pending.Empty() {
-		return nil // there is room only for who has not failed
+		return nil // a failed endpoint has no room
 	}
 	return e.admitSlow()
 }
@@ -68,13 +71,14 @@ func (e *endpoint) admitSlow() error {
 	return nil
 }
 
-// admitAny is admit for what need not wait behind requests. Grants go first.
+// admitAny is admit for requests that need not wait behind pending ones. Grants that are due
+// are sent first.
 func (e *endpoint) admitAny() error {
 	if !e.ended() {
 		e.iface.sendGrants()
 	}
 	switch {
-	case e.failed != nil: // perhaps by that
+	case e.failed != nil: // perhaps by sendGrants
 		return e.failed
 	case e.room <= 0 || !e.mayTake():
 		return ucs.ErrNoResource

@@ -12,10 +12,10 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// Messages: a byte with the id and flow control, what is sent, and nothing else. All
-// ask for an event at a receiver that wants one.
+// Messages consist of a byte with the ID and flow control, and the data that is sent. All of
+// them ask for an event at a receiver that waits for one.
 
-// admitAM says whether a message may be posted, and its first byte.
+// admitAM checks whether a message may be posted, and returns its first byte.
 func (e *endpoint) admitAM(id uct.AMID) (byte, error) {
 	if err := e.admit(); err != nil {
 		return 0, err

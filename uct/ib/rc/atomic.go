@@ -10,18 +10,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Devices add to words of 8 bytes, and compare and swap them. UCP wants all of its
-// atomics from one lane, so it takes none of these, as in C: they would not be atomic with those
-// that CPUs do.
+// Devices support add, and compare and swap, on words of 8 bytes. UCP needs all of its atomics
+// on one lane, so it uses none of these, as in C: they would not be atomic with those of CPUs.
 
-// atomics are the operations that are announced where the device has them.
+// atomics are the operations that are announced if the device has them.
 var atomics = uct.AtomicOps{Post: 1 << uct.AtomicAdd, Fetch: 1<<uct.AtomicAdd | 1<<uct.AtomicCSwap}
 
-// wordSize is what devices can do atomics on.
+// wordSize is the size in bytes of the words that devices do atomics on.
 const wordSize = 8
 
-// admitAtomic says whether an operation may be posted, and takes the buffer for what was there
-// before.
+// admitAtomic checks whether an operation may be posted, and takes the buffer for the previous
+// value.
 func (e *endpoint) admitAtomic(ok bool, raddr uint64) (slot int32, err error) {
 	i := e.iface
 	switch {
@@ -39,7 +38,7 @@ func (e *endpoint) admitAtomic(ok bool, raddr uint64) (slot int32, err error) {
 	return slot, nil
 }
 
-// ringAtomic is ring for an atomic operation, which leaves the old value in the buffer.
+// ringAtomic is ring for an atomic operation, which stores the previous value in the buffer.
 func (e *endpoint) ringAtomic(p *verbs.Post, f verbs.SendFlags, slot int32, result *uint64, c *uct.Completion) error {
 	i := e.iface
 	p.SGE(i.hdrs.SGE(slot, wordSize))

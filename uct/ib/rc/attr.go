@@ -8,18 +8,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Constants of performance (UCT_RC_VERBS_IFACE_OVERHEAD, uct_rc_verbs_iface_query).
+// Performance constants (UCT_RC_VERBS_IFACE_OVERHEAD, uct_rc_verbs_iface_query).
 const (
-	overhead    = 75e-9 // seconds of CPU for a message
-	perEndpoint = 1e-9  // seconds of latency that each endpoint costs all
+	overhead    = 75e-9 // seconds of CPU time per message
+	perEndpoint = 1e-9  // seconds of latency that each endpoint adds for all
 	pciPayload  = 512   // bytes (UCS_SYS_PCI_MAX_PAYLOAD)
 )
 
-// inlineAnswer is how much C has devices put into the completion of a read: what is not
-// longer is not worth the caller's memory being registered (RC_TX_INLINE_RESP).
+// inlineAnswer is how many bytes C has devices put into the completion of a read
+// (RC_TX_INLINE_RESP). For reads that are not longer, registering the caller's memory does not
+// pay.
 const inlineAnswer = 64
 
-// describe fills in the attributes. limits are those of a queue pair.
+// describe sets the attributes. limits are those of a queue pair.
 func (i *iface) describe(limits verbs.QPCap) {
 	seg := i.set.RC.Buffers.SegSize.Int(0)
 	mtu := i.MTU().Bytes()

@@ -7,15 +7,16 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// A paused connection. Endpoints share the queue that is received into, so what comes for
-// one that is not read has to be taken out of it: it is copied, and waits. The grants that
-// it asks for are given when it is delivered. Until then a peer that keeps the rules sends no
-// more than its window; one that does not loses the connection. There may be many peers, so
-// beyond what an interface may put off the one with most waiting loses his.
+// Paused connections. Endpoints share a receive queue, so the messages of an endpoint that is
+// paused must be taken out of the queue: they are copied and deferred. A grant that such a
+// message asks for is given when the message is delivered. Until then a peer that keeps to the
+// protocol sends no more than its window; a peer that does not loses the connection. There may
+// be many peers, so beyond the limit of an interface the endpoint with the largest backlog
+// loses its connection.
 
 var _ uct.SourcePauser = (*endpoint)(nil)
 
-// backlog is what has come for a paused endpoint, and waits.
+// backlog is the deferred messages of a paused endpoint.
 type backlog struct {
 	paused bool
 	list   [][]byte
@@ -23,11 +24,11 @@ type backlog struct {
 	turn   kit.Node[*endpoint] // in iface.resumed
 }
 
-// waits reports whether a message has to wait.
+// waits reports whether a message has to be deferred.
 func (b *backlog) waits() bool { return b.paused || len(b.list) > 0 }
 
-// PauseSource implements uct.SourcePauser. Of an endpoint that has ended everything is
-// delivered all the same: nobody would resume it.
+// PauseSource implements uct.SourcePauser. It does nothing for an endpoint that has ended,
+// whose messages are all delivered: nothing would resume that endpoint.
 func (e *endpoint) PauseSource() {
 	if e.qp == nil {
 		return
@@ -45,16 +46,16 @@ func (e *endpoint) ResumeSource() {
 	}
 }
 
-// weight is what a message takes, about.
+// weight estimates the memory that a deferred message takes, in bytes.
 func weight(m []byte) int { return len(m) + 48 }
 
-// weigh notes that so many bytes more wait.
+// weigh adds n bytes to what is deferred for the endpoint and for the interface.
 func (e *endpoint) weigh(n int) {
 	e.backlog.bytes += n
 	e.iface.putOff += n
 }
 
-// push puts a copy of a message off, without a grant in it.
+// push defers a copy of a message, without the grant in it.
 func (e *endpoint) push(data []byte) {
 	m := append([]byte(nil), data...)
 	m[0] &^= fcGrant
@@ -62,7 +63,7 @@ func (e *endpoint) push(data []byte) {
 	e.weigh(weight(m))
 }
 
-// nextMail takes the first one.
+// nextMail removes the first deferred message.
 func (e *endpoint) nextMail() (m []byte) {
 	b := &e.backlog
 	m, b.list[0] = b.list[0], nil
@@ -74,12 +75,12 @@ func (e *endpoint) nextMail() (m []byte) {
 	return m
 }
 
-// maxPutOff bounds what waits on all connections of an interface together, in bytes: what
-// 60 peers send that keep to the window of C UCX and fill it with their largest messages.
+// maxPutOff limits the bytes deferred on all connections of an interface together. It is enough
+// for 60 peers that keep to the window of C UCX and fill it with their largest messages.
 const maxPutOff = 256 << 20
 
-// roomFor makes room for n bytes more that are to wait, and says whether there is. Whoever
-// would have most gives way.
+// roomFor makes room for n more deferred bytes, and reports whether there is room. At the limit
+// it drops the connection of the endpoint that would have the largest backlog, which may be e.
 func (e *endpoint) roomFor(n int) bool {
 	i := e.iface
 	for i.putOff+n > i.mostPutOff {
@@ -96,16 +97,17 @@ func (e *endpoint) roomFor(n int) bool {
 	return true
 }
 
-// readUp delivers what waits, paused or not: it is not much. It returns how much that was.
+// readUp delivers all deferred messages, even if the endpoint is paused: they are few. It
+// returns their number.
 func (e *endpoint) readUp() (n int) {
 	for ; len(e.backlog.list) > 0; n++ {
 		e.message(e.nextMail(), nil)
 	}
-	e.iface.resumed.Remove(&e.backlog.turn) // who has nothing to deliver has no turn
+	e.iface.resumed.Remove(&e.backlog.turn) // an endpoint with nothing to deliver leaves the ring
 	return n
 }
 
-// forget drops what waits.
+// forget drops all deferred messages.
 func (e *endpoint) forget() {
 	e.iface.resumed.Remove(&e.backlog.turn)
 	e.weigh(-e.backlog.bytes)

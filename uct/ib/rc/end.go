@@ -7,14 +7,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Over implements kit.Failing. What the peer has sent comes before its end.
+// Over implements kit.Failing. What the peer has sent is delivered before its failure is
+// reported.
 func (e *endpoint) Over(err error) (userData any, tell bool) {
 	e.readUp()
 	e.destroy(err)
 	return e.userData, !e.closed
 }
 
-// cancel ends the endpoint and what is under way, without anybody being told of a failure.
+// cancel ends the endpoint and its operations in flight. No failure is reported.
 func (e *endpoint) cancel() {
 	if e.failed == nil {
 		e.stop(ucs.ErrCanceled)
@@ -35,9 +36,9 @@ func (e *endpoint) Close() {
 	e.destroy(ucs.ErrCanceled)
 }
 
-// destroy destroys the queue pair; the device does nothing more for it then. After that
-// operations that are not over end with err. What the device has received, and so told the peer
-// to have arrived, is still delivered.
+// destroy destroys the queue pair, after which the device does nothing more for it. Operations
+// in flight then end with err. What the device has received, and so acknowledged to the peer,
+// is still delivered.
 func (e *endpoint) destroy(err error) {
 	if e.qp == nil {
 		return
@@ -46,10 +47,11 @@ func (e *endpoint) destroy(err error) {
 	e.qp = nil
 	i.lingering.Remove(&e.lingers)
 	if e.connected {
-		// What the queue pair has taken of the queue of receives it gives back so.
+		// This returns the receive buffers that the queue pair has taken from the shared
+		// receive queue.
 		qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState)
 	}
-	qp.Close() // of a device that is gone nothing is left
+	qp.Close() // an error means that the device is gone, and the queue pair with it
 	i.eps[e.index] = nil
 	i.retire(e)
 	e.ResumeSource()

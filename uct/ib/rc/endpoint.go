@@ -17,23 +17,23 @@ import (
 type endpoint struct {
 	uct.NoAtomic // of words of 4 bytes
 	iface        *iface
-	qp           *verbs.QP // nil when it is over
+	qp           *verbs.QP // nil after it has been destroyed
 	qpn          verbs.QPN
 	index        int32 // in iface.eps
 	path         int
 	origin       uct.Origin // of the addresses that it is connected with
 	userData     any
 
-	room       int    // requests that may be posted: none before the endpoint is connected, and when it has failed
-	posted     uint32 // requests, and of them
-	done       uint32 // those that are over
-	unsignaled uint32 // in a row, the last ones
+	room       int    // requests that may be posted; 0 until the endpoint is connected, and after a failure
+	posted     uint32 // number of requests posted so far
+	done       uint32 // number of those that are complete
+	unsignaled uint32 // number of successive unsignaled requests, up to the last one
 	fetches    uint32 // count of the last read or atomic operation
-	matters    uint32 // count of the last request that is more than a question or a grant
-	receives   uint32 // count of the last request that takes a receive of the peer's
+	matters    uint32 // count of the last request that is not internal, or that a Check needs
+	receives   uint32 // count of the last request that takes a receive buffer of the peer
 	long       spans  // puts and gets that take their time
 	fenced     bool   // the next request is the first behind a fence
-	fencedPut  bool   // the next put is
+	fencedPut  bool   // the next put is the first behind a fence
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
@@ -51,7 +51,7 @@ type endpoint struct {
 	overdue   overdue
 
 	failed error // why nothing is accepted any more
-	silent error // why nothing would arrive any more: nobody has been told, see lost.go
+	silent error // why nothing would arrive any more; the owner has not been notified, see lost.go
 	closed bool
 }
 
@@ -94,9 +94,9 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return e, nil
 }
 
-// freshQP makes a queue pair with a number that no completion has that may still come.
+// freshQP creates a queue pair whose number is in no completion that may still come.
 func (i *iface) freshQP() (qp *verbs.QP, err error) {
-	var taken []*verbs.QP // held meanwhile, for others to be made
+	var taken []*verbs.QP // kept until the end, so that the device chooses other numbers
 	defer func() {
 		for _, q := range taken {
 			err = errors.Join(err, q.Close())
@@ -120,8 +120,9 @@ func (e *endpoint) Address() ([]byte, error) {
 	return a.append(nil), nil
 }
 
-// ConnectToEP implements uct.Paired. With RoCE the system may have to ask the network for
-// the peer's address, and the call waits for the answer, unless a peer has given it.
+// ConnectToEP implements uct.Paired. With RoCE the system may have to ask the network for the
+// peer's address, and the call waits for the answer, unless the endpoint was requested by a
+// peer (uct.OriginPeer): then the call is refused.
 func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	i := e.iface
 	switch {

@@ -10,10 +10,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// How endpoints fail. Here they only come to accept nothing any more, which whoever posts or
-// receives may find at any place; Progress has them end (end.go).
+// How endpoints fail. A failure may be detected anywhere in a send or a receive; there the
+// endpoint only stops accepting operations. Progress then ends it (end.go).
 
-// stop has the endpoint accept nothing any more. A request that is being posted has ended.
+// stop makes the endpoint accept nothing any more. A request that is being posted has ended.
 func (e *endpoint) stop(err error) {
 	e.failed = err
 	e.room = 0
@@ -22,7 +22,7 @@ func (e *endpoint) stop(err error) {
 	e.iface.Waiting.Leave(&e.pending)
 }
 
-// fail ends the endpoint, once. Progress tells of it, and does the rest.
+// fail fails the endpoint, once. Progress reports the failure and destroys the queue pair.
 func (e *endpoint) fail(err error) {
 	if e.failed != nil {
 		return
@@ -31,14 +31,14 @@ func (e *endpoint) fail(err error) {
 	e.iface.Failures.Add(&e.iface.Reporter, e, err)
 }
 
-// sendFailed is told how a request has ended, if not well.
+// sendFailed handles the failure of a send request.
 func (e *endpoint) sendFailed(s verbs.WCStatus) {
 	if e.failed == nil {
 		e.fail(sendError(e, s))
 	}
 }
 
-// receiveFailed is told how a receive has ended, if not well.
+// receiveFailed handles the failure of a receive request.
 func (e *endpoint) receiveFailed(s verbs.WCStatus) {
 	if e.failed == nil && s != verbs.WCWRFlushErr {
 		e.fail(completionError("receiving from", e, s))
@@ -48,15 +48,15 @@ func (e *endpoint) receiveFailed(s verbs.WCStatus) {
 //go:noinline
 func sendError(e *endpoint, s verbs.WCStatus) error { return completionError("sending to", e, s) }
 
-// completionError tells in the words of the device what a status of UCX stands for; that it
-// was an input/output error says nothing beside them either.
+// completionError returns an error with the UCX status of s. Its text is the device's own: that
+// of the UCX status, such as input/output error, would add nothing.
 func completionError(doing string, e *endpoint, s verbs.WCStatus) error {
 	return statuserr.Errorf(statusOf(s), "rc: %s %v: %v", doing, &e.device, s)
 }
 
-// statusOf is the status of UCX that a completion's means (uct_ib_wc_to_ucs_status).
-// A request that was flushed though nobody has ended the endpoint tells of a queue pair that has
-// failed, for a reason that the device told elsewhere or not at all.
+// statusOf returns the UCX status for that of a completion (uct_ib_wc_to_ucs_status). A request
+// that was flushed although this side has not ended the endpoint means that the queue pair has
+// failed, for a reason that the device reported elsewhere or not at all.
 func statusOf(s verbs.WCStatus) ucs.Status {
 	switch s {
 	case verbs.WCRemAccessErr, verbs.WCRemOpErr, verbs.WCRemInvRDReqErr, verbs.WCRemInvReqErr, verbs.WCWRFlushErr:
@@ -67,7 +67,7 @@ func statusOf(s verbs.WCStatus) ucs.Status {
 	return ucs.ErrIO
 }
 
-// errNoBytes and errQueue are about what no peer, and no device, in its right mind does.
+// errNoBytes and errQueue are for what no correct peer and no correct device does.
 var (
 	errNoBytes = fmt.Errorf("rc: an empty message: %w", ucs.ErrMessageTruncated)
 	errQueue   = fmt.Errorf("rc: the send queue is full though it should not be: %w", ucs.ErrIO)

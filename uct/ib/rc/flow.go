@@ -2,14 +2,14 @@
 
 package rc
 
-// Flow control (src/uct/ib/rc/base/rc_ep.h, uct_rc_iface_fc_handler). Whoever sends messages
-// has a window: so many may be under way that the peer has not granted. At half of it he
-// asks the peer for a grant with its next message (soft request), at a quarter for one at
-// once (hard request), each time once. A grant fills the window again, whatever is left of
-// it. All of it is three bits in the first byte of messages. A message that is a
-// grant only, with all three set, needs no window.
+// Flow control (src/uct/ib/rc/base/rc_ep.h, uct_rc_iface_fc_handler). The sender of messages
+// has a window: the number of messages that it may send without a grant. At half of the window
+// it asks the peer for a grant with its next message (soft request), at a quarter for a grant
+// at once (hard request), each time once. A grant fills the window again, however much is left.
+// Flow control takes three bits in the first byte of a message. A message that is only a grant,
+// with all three bits set, needs no window.
 
-// Bits of the first byte of a message beside its id.
+// Bits of the first byte of a message besides its ID.
 const (
 	fcSoft  = 0x20
 	fcHard  = 0x40
@@ -19,14 +19,14 @@ const (
 	idMask = 0x1f
 )
 
-// flowLimits are the windows of an interface.
+// flowLimits are the window and thresholds of an interface, in messages.
 type flowLimits struct {
 	window, soft, hard int32
 	off                bool // there is no flow control
 }
 
-// newFlowLimits computes the limits as C does (uct_rc_init_fc_thresh): the
-// window is within the queue of receives.
+// newFlowLimits computes the limits as C does (uct_rc_init_fc_thresh). The window is at most
+// the length of the receive queue.
 func newFlowLimits(window, receives int, soft, hard float64, enabled bool) flowLimits {
 	w := min(window, receives)
 	return flowLimits{
@@ -39,14 +39,15 @@ func newFlowLimits(window, receives int, soft, hard float64, enabled bool) flowL
 
 // flow is the flow control of one endpoint.
 type flow struct {
-	left int32 // of the window
+	left int32 // messages left of the window
 	owed bool  // the next message carries a grant
 }
 
 // open fills the window.
 func (f *flow) open(l *flowLimits) { f.left = l.window }
 
-// bits are those that the next message has. ok is false if it has to wait for a grant.
+// bits returns the flow control bits of the next message. ok is false if the message has to
+// wait for a grant.
 func (f *flow) bits(l *flowLimits) (b byte, ok bool) {
 	if f.left <= l.soft {
 		switch {
@@ -66,14 +67,14 @@ func (f *flow) bits(l *flowLimits) (b byte, ok bool) {
 	return b, true
 }
 
-// sent notes that a message has been sent with what bits returned.
+// sent records that a message has been sent with the bits that the method bits returned.
 func (f *flow) sent() {
 	f.left--
 	f.owed = false
 }
 
-// received notes the bits of a message. reply says that a grant is to be sent at once;
-// pure, that the message was nothing but a grant.
+// received handles the bits of a received message. reply says that a grant is to be sent at
+// once; pure, that the message was only a grant.
 func (f *flow) received(b byte, l *flowLimits) (reply, pure bool) {
 	if b&fcGrant != 0 {
 		f.left = l.window

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What comes over a reliable connection is done in order, and acknowledged when it is
-// done. Only what is read, and what atomics fetch, may come back behind later writes.
+// Over a reliable connection the peer executes requests in order, and acknowledges each when it
+// is done. Only the data of reads and the results of atomics may come back after later writes.
 
 // Fence implements uct.Endpoint.
 func (e *endpoint) Fence() error {
@@ -20,10 +20,11 @@ func (e *endpoint) Fence() error {
 	return nil
 }
 
-// Flush implements uct.Endpoint. It waits for the completion of the last request; if that has
-// none, of an empty write behind it. To have been acknowledged is to have taken effect
-// at the peer, so a remote flush is the same. If it is the write itself that fails, all that is
-// to be flushed has been acknowledged, and then the peer has gone: the flush succeeds.
+// Flush implements uct.Endpoint. It waits for the completion of the last request, or, if that
+// request asks for no completion, for that of an empty write posted after it. An acknowledged
+// request has taken effect at the peer, so a remote flush does the same. If the empty write
+// itself fails, everything to be flushed had been acknowledged before the peer went away, and
+// the flush succeeds.
 func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	switch {
 	case flags&uct.FlushCancel != 0:
@@ -32,11 +33,11 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	case e.failed != nil:
 		return e.failed
 	case e.silent != nil:
-		return nil // all has been acknowledged
+		return nil // every request that carries data has been acknowledged
 	case e.pending.Blocks():
 		return ucs.ErrNoResource
 	case !e.awaits(e.matters):
-		return nil // what is under way, if anything, is nobody's, and may be for ever
+		return nil // only internal requests can be in flight; they need no flush, and may never complete
 	case e.unsignaled == 0:
 		e.waitForLast(c)
 		return ucs.InProgress
@@ -48,9 +49,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return err
 }
 
-// Check implements uct.Checker: nothing tells of a peer that is gone but requests
-// that are not acknowledged. If it is not known of any that it is under way, an empty write
-// is posted.
+// Check implements uct.Checker. Only requests that are not acknowledged reveal that a peer is
+// gone. If no request in flight is known to report its completion, an empty write is posted.
 func (e *endpoint) Check(c *uct.Completion) error {
 	if !e.iface.endless {
 		return e.check(c)
@@ -70,9 +70,10 @@ func (e *endpoint) check(c *uct.Completion) error {
 	case !e.connected:
 		return nil
 	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0 || !e.mayTake()):
-		// The last one, or one of those that fill the queue or are all that may be, tells of
-		// its end, or will when there are places again: now it matters to somebody, whatever
-		// it is.
+		// The last request reports its completion; or the endpoint has no room for another
+		// request, and one of those in flight reports its completion, or will when there are
+		// places again. From now on a failure of the last request counts, even if that
+		// request is an internal one.
 		e.matters = e.posted
 		if c == nil || e.unsignaled > 0 {
 			return nil
@@ -87,15 +88,16 @@ func (e *endpoint) check(c *uct.Completion) error {
 	return err
 }
 
-// waitForLast has c told when the last request is over, which asks for a completion.
+// waitForLast has c notified when the last request completes. That request asks for a
+// completion.
 func (e *endpoint) waitForLast(c *uct.Completion) {
 	if c != nil {
 		e.hold(noPool, 0, c)
 	}
 }
 
-// confirm posts a write of nothing to nowhere, which every peer takes: when it is over what
-// was posted before is.
+// confirm posts an empty write to address 0 with key 0, which every peer accepts. When the
+// write completes, everything that was posted before has completed.
 func (e *endpoint) confirm(c *uct.Completion) error {
 	if err := e.admitAny(); err != nil {
 		return err

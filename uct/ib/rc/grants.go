@@ -2,11 +2,11 @@
 
 package rc
 
-// Grants that peers have asked for at once. One that finds no room waits for it before
-// everything that users send: two peers that each wait for a grant and have filled their
-// queues meanwhile would wait for ever.
+// Grants that peers have asked for at once. A grant that finds no room waits for it, before all
+// requests of the upper layer: otherwise two peers that each wait for a grant, and have filled
+// their queues meanwhile, would wait forever.
 
-// grant sends a grant, or notes that one is due.
+// grant sends a grant, or records that one is due.
 func (e *endpoint) grant() {
 	if e.lost() || e.due.Listed() {
 		return
@@ -18,7 +18,7 @@ func (e *endpoint) grant() {
 	e.iface.grants.Add(&e.due, e)
 }
 
-// postGrant sends a message that is nothing but a grant. There is room.
+// postGrant sends a message that is only a grant. There must be room.
 func (e *endpoint) postGrant() {
 	i := e.iface
 	i.head[0] = fcPure
@@ -26,11 +26,12 @@ func (e *endpoint) postGrant() {
 	p := e.qp.Begin()
 	p.Send(e.id(), f)
 	p.Inline(i.head[:1])
-	e.ringNothing(p, f) // what goes wrong ends the endpoint
+	e.ringNothing(p, f) // an error ends the endpoint
 	e.receives = e.posted
 }
 
-// sendGrants sends the grants that are due and have room, and returns their number.
+// sendGrants sends the grants that are due and for which there is room, and returns their
+// number.
 func (i *iface) sendGrants() (n int) {
 	for range i.grants.Len() {
 		if i.credits <= 0 || i.grants.Len() == 0 {

@@ -21,7 +21,7 @@ func init() {
 	ib.RegisterTransport(ib.Transport{Name: transportName, Check: check, Open: openIface})
 }
 
-// check says what a device lacks.
+// check returns an error if the device lacks something.
 func check(d *ib.Domain) error {
 	if d.Caps().MaxSRQ == 0 {
 		return fmt.Errorf("rc: %s has no shared receive queues: %w", d.Device(), ucs.ErrUnsupported)
@@ -38,48 +38,48 @@ type iface struct {
 
 	recvs ib.RecvPool
 	bufs  ib.SendPool // for copied data
-	hdrs  ib.SendPool // for headers of what is not copied, and results of atomics
+	hdrs  ib.SendPool // for headers of zero-copy messages, and results of atomics
 
 	endpoints int         // open ones
 	eps       []*endpoint // by index; nil where there is none
 	freeIndex []int32
 	byQPN     qpnTable
-	last      *endpoint // that something was received for
+	last      *endpoint // the endpoint of the last receive
 	retired   retiredEnds
 	freeOps   *op
 
-	credits    int // places in the queue of completions of sends
-	total      int // of which there are that many
-	lowCredits int // from so few on requests ask for completions, and endpoints have to do with
-	few        uint32
-	moderation uint32
-	maxWR      int // requests of an endpoint
-	maxReading int // bytes from which on no read begins
-	reading    int // bytes that are being read
+	credits    int    // free places in the completion queue of sends
+	total      int    // all of them
+	lowCredits int    // at so few every request is signaled, and endpoints are limited
+	few        uint32 // requests that an endpoint may have in flight then, while one is signaled
+	moderation uint32 // successive unsignaled requests, at most
+	maxWR      int    // requests of an endpoint in flight
+	maxReading int    // bytes in flight for reads at which no further read begins
+	reading    int    // bytes in flight for reads
 	limits     flowLimits
 	noFence    bool
 	endless    bool                // the device never gives a peer up, see overdue.go
-	grants     kit.Ring[*endpoint] // who owes one
-	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
-	still      int                 // rounds in which nothing has happened, since the last of those
-	resumed    kit.Ring[*endpoint] // for whom something was put off
-	putOff     int                 // bytes that were, and
-	mostPutOff int                 // may be
-	lingering  kit.Ring[*endpoint] // closed, and still there for their peers
+	grants     kit.Ring[*endpoint] // endpoints that owe a grant
+	tails      kit.Ring[*endpoint] // endpoints with a tail
+	still      int                 // rounds without an event since the last tail was added
+	resumed    kit.Ring[*endpoint] // endpoints with deferred messages to deliver
+	putOff     int                 // deferred bytes of all endpoints
+	mostPutOff int                 // their limit
+	lingering  kit.Ring[*endpoint] // closed, and still receiving, see linger.go
 
-	quiet  uint8 // 1: the queue of receives was not seen empty
-	late   int   // rounds that failures have waited
+	quiet  uint8 // 1: the completion queue of receives has not been seen empty
+	late   int   // rounds that reports of failures have been delayed
 	closed bool
 
-	downFor *event.Timer // the link has been for less than that; nil: it is not, or for longer
-	looking *event.Timer // at those that may be overdue; nil: there are none
-	emptied uint32       // rounds that have seen the queue of sends empty
+	downFor *event.Timer // runs while the link has been down for less than patience; else nil
+	looking *event.Timer // runs until the next look at endpoints that may be overdue; nil if none are
+	emptied uint32       // rounds that have seen the completion queue of sends empty
 
 	head   [9]byte // of a short message
 	pieces [maxPieces]verbs.SGE
 }
 
-// maxPieces bounds the pieces of memory in a request (UCT_IB_MAX_IOV).
+// maxPieces limits the pieces of memory in a request (UCT_IB_MAX_IOV).
 const maxPieces = 8
 
 var (
@@ -129,7 +129,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	return i, nil
 }
 
-// openPools makes the buffers.
+// openPools allocates the buffers.
 func (i *iface) openPools(receives int) error {
 	s := &i.set.RC
 	size := s.Buffers.SegSize.Int(0)
@@ -148,7 +148,7 @@ func (i *iface) openPools(receives int) error {
 	return i.recvs.Open(i.Domain, i.SRQ, size, posted, keep)
 }
 
-// probe makes a queue pair to see what it has room for.
+// probe creates a queue pair to learn its limits, and destroys it.
 func (i *iface) probe() (verbs.QPCap, error) {
 	qp, err := i.newQP()
 	if err != nil {
@@ -157,7 +157,7 @@ func (i *iface) probe() (verbs.QPCap, error) {
 	return qp.Cap(), qp.Close()
 }
 
-// newQP makes a queue pair.
+// newQP creates a queue pair.
 func (i *iface) newQP() (*verbs.QP, error) {
 	s := &i.set.RC.IB
 	caps := i.Domain.Caps()
@@ -171,13 +171,13 @@ func (i *iface) newQP() (*verbs.QP, error) {
 	})
 }
 
-// pathAttr is how a queue pair is connected, but for who is at the other end
-// (uct_rc_iface_qp_connect).
+// pathAttr returns the attributes to connect a queue pair with, except those that depend on the
+// peer (uct_rc_iface_qp_connect).
 func (i *iface) pathAttr() verbs.QPAttr {
 	s, caps := &i.set.RC, i.Domain.Caps()
 	return verbs.QPAttr{
 		MaxDestRdAtomic: clamp8(s.MaxRdAtomic.Int(caps.MaxQPRdAtom)),
-		// The peer does not say how many it takes, and refuses those beyond.
+		// The peer does not announce how many it accepts, and refuses those beyond.
 		MaxRdAtomic: clamp8(min(s.MaxRdAtomic.Int(anyPeerReads), caps.MaxQPInitRdAtom)),
 		MinRNRTimer: rnrTimer(s.RNRTimeout.Duration(time.Millisecond)),
 		Timeout:     ackTimeout(s.Timeout.Duration(time.Second)),
@@ -186,7 +186,7 @@ func (i *iface) pathAttr() verbs.QPAttr {
 	}
 }
 
-// anyPeerReads is how many reads and atomics at once every device answers.
+// anyPeerReads is how many reads and atomics in flight every device can answer.
 const anyPeerReads = 16
 
 func clamp8(n int) uint8 { return uint8(min(n, math.MaxUint8)) }
@@ -194,7 +194,7 @@ func clamp8(n int) uint8 { return uint8(min(n, math.MaxUint8)) }
 // Attr implements uct.Iface.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 
-// Address implements uct.Iface: there is only one interface of a port as far as peers know.
+// Address implements uct.Iface. It is empty: to peers a port has only one interface.
 func (i *iface) Address() []byte { return nil }
 
 // Reachable implements uct.Iface.
@@ -223,7 +223,7 @@ func (i *iface) Close() error {
 	return i.release()
 }
 
-// release gives back what there is.
+// release frees all resources.
 func (i *iface) release() error {
 	i.closed = true
 	for _, e := range i.retired.ends {

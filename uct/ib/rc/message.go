@@ -7,7 +7,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// message handles a message, and says whether its handler keeps the data.
+// message handles a message, and reports whether its handler keeps the data.
 func (e *endpoint) message(data []byte, desc *uct.AMDesc) (kept bool) {
 	b := data[0]
 	if b > idMask {
@@ -26,8 +26,8 @@ func (e *endpoint) message(data []byte, desc *uct.AMDesc) (kept bool) {
 	return false
 }
 
-// control does what the bits of flow control ask for, and says whether they are all there
-// is.
+// control handles the flow control bits of a message, and reports whether the message consists
+// only of them.
 func (e *endpoint) control(b byte) (pure bool) {
 	reply, pure := e.fc.received(b, &e.iface.limits)
 	if b&fcGrant != 0 {

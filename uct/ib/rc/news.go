@@ -35,11 +35,11 @@ func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 	}
 }
 
-// A link that is down may come back before those who are sending count their peers as gone,
-// and connections that have nothing to say need not notice: a device may end at once what is
-// posted meanwhile. If it stays down for so long, they are asked.
+// A link that is down may come back before senders count their peers as gone, and idle
+// connections need not notice: a device may end at once what is posted meanwhile. If the link
+// stays down for as long as it takes to count a peer as gone, all peers are checked.
 
-// linkDown is told that the port is down.
+// linkDown handles the event that the port is down.
 func (i *iface) linkDown() {
 	if i.downFor != nil {
 		return
@@ -49,7 +49,8 @@ func (i *iface) linkDown() {
 	}
 }
 
-// stillDown asks the peers, on devices that go on for ever as often as it takes.
+// stillDown checks all peers. On devices that retry forever it does so again and again while
+// the port is down.
 func (i *iface) stillDown() {
 	i.downFor = nil
 	for _, e := range i.eps {
@@ -62,7 +63,7 @@ func (i *iface) stillDown() {
 	}
 }
 
-// linkUp is told that it is up again, or does not matter any more.
+// linkUp handles the event that the port is up again, and stops the timer.
 func (i *iface) linkUp() {
 	if i.downFor != nil {
 		i.downFor.Stop()
@@ -70,7 +71,7 @@ func (i *iface) linkUp() {
 	}
 }
 
-// patience is how long it takes about until a peer counts as gone; 0 for ever.
+// patience returns roughly how long it takes until a peer counts as gone; 0 means forever.
 func (i *iface) patience() time.Duration {
 	a := i.pathAttr()
 	if a.Timeout == 0 {

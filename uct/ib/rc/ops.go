@@ -8,38 +8,38 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// op is what a work request holds until it is over: a buffer, somebody who waits. Those of an
-// endpoint are a list, in the order in which they were posted; requests that hold nothing are
-// not in it.
+// op is the record of what a work request holds until it completes: a buffer, or a completion
+// to notify. The records of an endpoint are a list, in the order in which the requests were
+// posted; a request that holds nothing has no record.
 type op struct {
 	next   *op
-	count  uint32 // that the endpoint's completed count reaches when it is over
+	count  uint32 // the endpoint's done count at which the request is complete
 	n      int    // bytes that are read into the buffer
-	reads  int    // bytes that count as being read
-	slot   int32  // buffer
-	where  pool   // that it is of
+	reads  int    // bytes that it adds to iface.reading
+	slot   int32  // the buffer's number
+	where  pool   // the buffer's pool
 	comp   *uct.Completion
-	marker bool         // it is for what is before it
-	unpack uct.Unpacker // of what was read into the buffer
-	word   *uint64      // likewise
+	marker bool         // the request only confirms those before it; its failure is no error for comp
+	unpack uct.Unpacker // gets what was read into the buffer
+	word   *uint64      // gets the result of an atomic
 }
 
-// pool says of which pool a buffer is.
+// pool is the pool of a buffer.
 type pool uint8
 
 const (
 	noPool  pool = iota
-	bufPool      // of copied data
-	hdrPool      // of headers, and words
+	bufPool      // for copied data
+	hdrPool      // for headers, and results of atomics
 )
 
-// outstanding is how many requests the device may still be working on.
+// outstanding returns how many requests the device may still be working on.
 func (e *endpoint) outstanding() uint32 { return e.posted - e.done }
 
-// awaits reports whether the request of a count is not over.
+// awaits reports whether the request with that count is in flight.
 func (e *endpoint) awaits(count uint32) bool { return int32(count-e.done) > 0 }
 
-// opQueue is the records of one endpoint.
+// opQueue is the list of records of one endpoint.
 type opQueue struct{ head, tail *op }
 
 // newOp takes a record from the free list.
@@ -52,7 +52,7 @@ func (i *iface) newOp() *op {
 	return o
 }
 
-// opChunk is how many records are made at once.
+// opChunk is how many records are allocated at once.
 const opChunk = 64
 
 //go:noinline
@@ -64,7 +64,7 @@ func (i *iface) moreOps() *op {
 	return &list[0]
 }
 
-// hold appends a record of the request that was posted last.
+// hold appends a record for the request that was posted last.
 func (e *endpoint) hold(where pool, slot int32, c *uct.Completion) *op {
 	o := e.iface.newOp()
 	o.count, o.where, o.slot, o.comp = e.posted, where, slot, c
@@ -77,7 +77,7 @@ func (e *endpoint) hold(where pool, slot int32, c *uct.Completion) *op {
 	return o
 }
 
-// pop takes the first record out of the list.
+// pop removes the first record from the list.
 func (e *endpoint) pop() op {
 	o := e.ops.head
 	e.ops.head = o.next
@@ -90,7 +90,8 @@ func (e *endpoint) pop() op {
 	return x
 }
 
-// end gives back what a record held and tells who waits. The device is done with it.
+// end releases what a record held and notifies its completion. The device must have finished
+// with the request.
 func (i *iface) end(x *op, err error) {
 	i.reading -= x.reads
 	switch x.where {
@@ -110,7 +111,7 @@ func (i *iface) end(x *op, err error) {
 	}
 }
 
-// completed ends the records up to a count.
+// completed ends the records up to and including a count.
 func (e *endpoint) completed(count uint32) {
 	for e.ops.head != nil && int32(e.ops.head.count-count) <= 0 {
 		x := e.pop()
@@ -118,7 +119,7 @@ func (e *endpoint) completed(count uint32) {
 	}
 }
 
-// endOps ends all records, with an error. The queue pair must be gone.
+// endOps ends all records with an error. The queue pair must have been destroyed.
 func (e *endpoint) endOps(err error) {
 	for e.ops.head != nil {
 		x := e.pop()
@@ -126,8 +127,8 @@ func (e *endpoint) endOps(err error) {
 	}
 }
 
-// marked ends the record of the request with a count, which has failed, if it is for those
-// before it.
+// marked ends, without an error, the record of the failed request with that count, if the
+// request only confirmed those before it.
 func (e *endpoint) marked(count uint32) {
 	if o := e.ops.head; o != nil && o.count == count && o.marker {
 		x := e.pop()

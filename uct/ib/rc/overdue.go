@@ -9,46 +9,49 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A device gives a peer up that does not acknowledge what it has sent to it so many times. Soft-RoCE
-// counts what is lost on the way alike, and begins again only with an acknowledgement, which
-// comes once in 64 packets (RXE_MAX_PKT_PER_ACK): of peers behind a network that loses five
-// packets of a hundred it gives up one after another, unless it is told to go on for ever, as
-// C UCX does (COMPST_ERROR_RETRY in drivers/infiniband/sw/rxe/rxe_comp.c takes 7 for that). Then
-// nothing tells of a peer that is gone. So from a Check on it is looked now and then whether
-// anything has been acknowledged, until all has. A peer that has no receives acknowledges nothing
-// either and is there: it says so all the time, which the device counts, but of all its
-// connections together. While that count rises nobody is given up who may lack receives.
+// A device reports a peer as gone after a number of retries without an acknowledgment.
+// Soft-RoCE counts packets that are lost on the way as well, and resets its count only with an
+// acknowledgment, which comes once in 64 packets (RXE_MAX_PKT_PER_ACK). Behind a network that
+// loses five packets of a hundred, soft-RoCE gives up one peer after another, unless told to
+// retry forever, as C UCX does (COMPST_ERROR_RETRY in drivers/infiniband/sw/rxe/rxe_comp.c
+// takes 7 for that). Then nothing reports that a peer is gone. So from a Check on this package
+// looks at intervals whether anything has been acknowledged, until everything has.
+//
+// A peer that has no receives posted acknowledges nothing either, but is alive: it keeps
+// sending RNR NAKs. The device counts those, but for all its connections together. While that
+// count rises, no peer that may lack receives is given up.
 
-// What soft-RoCE is told by, and what it has.
+// How soft-RoCE is recognized, and what it provides.
 const (
 	softRoCE      = "rxe"
-	noEnd         = 7              // retries
-	countNotReady = "rcvd_rnr_err" // in hw_counters of its port, of all connections
+	noEnd         = 7              // the retry count that means forever
+	countNotReady = "rcvd_rnr_err" // in hw_counters of the port; RNR NAKs of all its connections together
 )
 
 const (
-	// slowest is what a put or get is granted for each of its bytes: nothing tells that it gets
-	// on but its end, and at 5 % loss 300 to 600 kB pass in a second.
+	// slowest is the time that a put or get is allowed for each of its bytes: only its end
+	// shows that it progresses, and at 5 % loss 300 to 600 kB pass in a second.
 	slowest = time.Second / 100_000
 
-	// notReadyAgain is time enough for a peer without receives to say so, which it does every
-	// 655 ms at the least (IBA, RNR NAK timer).
+	// notReadyAgain is long enough for a peer without receives to say so again, which it does
+	// at least once in 655 ms (IBA, RNR NAK timer).
 	notReadyAgain = 700 * time.Millisecond
 )
 
-// overdue is what has been seen of an endpoint that has something under way.
+// overdue is what has been observed of an endpoint with requests in flight.
 type overdue struct {
-	looks    int           // in a row that found nothing acknowledged; 0: nothing was under way
-	since    time.Duration // the first of them
-	last     time.Duration // the last
-	done     uint32        // requests that were over
-	emptied  uint32        // rounds in which all completions had been taken
-	notReady uint64        // count of the device
+	looks    int           // in a row that found nothing acknowledged; 0: nothing was in flight
+	since    time.Duration // time of the first of those looks
+	last     time.Duration // time of the last one
+	done     uint32        // endpoint.done at the first look
+	emptied  uint32        // iface.emptied at the last look
+	notReady uint64        // the device's count of RNR NAKs at the last look
 }
 
-// isOverdue reports whether the peer has to be given up: for three looks and as long as a device
-// would have tried nothing was acknowledged, and nobody has said that he has no receives. If
-// that cannot be known of a peer that may lack them, it is not given up.
+// isOverdue reports whether the peer must be given up: in three looks, and for as long as a
+// device would have retried, nothing was acknowledged, and, if the peer may lack receives, no
+// RNR NAK was counted. A peer that may lack receives is not given up if that count is not
+// available.
 func (e *endpoint) isOverdue() bool {
 	o, i := &e.overdue, e.iface
 	if e.lost() {
@@ -63,10 +66,10 @@ func (e *endpoint) isOverdue() bool {
 	}
 	now, patience := i.Worker.Now(), i.patience()
 	if patience == 0 || now-o.last < i.betweenLooks() || i.emptied == o.emptied {
-		return false // at the last, what has been acknowledged may still be in the queue
+		return false // in the last case acknowledged requests may still have completions in the queue
 	}
 	patience += time.Duration(e.granted()) * slowest
-	if e.awaits(e.receives) { // else nothing that is under way needs a receive
+	if e.awaits(e.receives) { // otherwise nothing in flight needs a receive
 		notReady, known := i.Counter(countNotReady)
 		if !known || o.looks > 1 && notReady != o.notReady {
 			o.looks = 0
@@ -79,12 +82,13 @@ func (e *endpoint) isOverdue() bool {
 	return o.looks > 2 && now-o.since >= patience
 }
 
-// look remembers what is under way, and will tell of its end, and has it looked at again.
+// look records the state of the endpoint if a signaled request is in flight, and starts the
+// timer for the next look.
 func (e *endpoint) look() {
 	i, o := e.iface, &e.overdue
 	if o.looks == 0 && !e.lost() && e.hasSignaled() {
 		now := i.Worker.Now()
-		e.granted() // counts may be the same again after 2^31 requests, and are forgotten before
+		e.granted() // drops counts that are over: after 2^31 more requests they would seem to be in flight
 		if !e.awaits(e.receives) {
 			e.receives = e.done
 		}
@@ -95,7 +99,7 @@ func (e *endpoint) look() {
 	}
 }
 
-// lookAgain looks at all that have been looked at.
+// lookAgain looks again at all endpoints that are being watched.
 func (i *iface) lookAgain() {
 	i.looking = nil
 	for _, e := range i.eps {
@@ -105,7 +109,7 @@ func (i *iface) lookAgain() {
 	}
 }
 
-// judge gives the peer up if it is overdue, and reports whether it is not.
+// judge fails the endpoint if its peer is overdue. Otherwise it calls look, and returns true.
 func (e *endpoint) judge() bool {
 	if e.isOverdue() {
 		e.fail(fmt.Errorf("rc: sending to %v: nothing acknowledged: %w", &e.device, ucs.ErrEndpointTimeout))
@@ -115,5 +119,5 @@ func (e *endpoint) judge() bool {
 	return true
 }
 
-// betweenLooks is at least between two looks that count.
+// betweenLooks is the least time between two looks that count.
 func (i *iface) betweenLooks() time.Duration { return max(i.patience()/3, notReadyAgain) }

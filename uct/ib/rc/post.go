@@ -11,18 +11,19 @@ import (
 
 // How operations are posted.
 //
-// A work request takes a place in the send queue of its endpoint, and one in the
-// completion queue, whether it asks for a completion or not: if the connection breaks each
-// has one. The places come back when a completion tells how far the device has come,
-// which is the number of requests posted on the endpoint so far, and in the completion's
-// ID with the index of the endpoint.
+// A work request takes a place in the send queue of its endpoint, and one in the completion
+// queue, even if it asks for no completion: if the connection breaks, each request has a
+// completion. The places are released when a completion tells how far the device has come. The
+// ID of a request, which its completion has as well, is the index of the endpoint and the
+// number of requests posted on the endpoint so far.
 //
-// So that a completion comes while somebody needs it, a request asks for one when none of
-// some before it has, when no other one is under way, and when places or buffers that
-// endpoints share are running low: each endpoint may go to sleep over what its last few
-// requests hold. What is behind the last one that has asked is the tail (tail.go).
+// So that completions come in time, a request asks for one when none of the last moderation
+// requests has, when no signaled request is in flight, and when the places or buffers that
+// endpoints share are running low: any endpoint may become idle while its last few requests
+// still hold some. What is posted after the last signaled request is the tail (tail.go).
 
-// flags are those of the next request of a user. must says that somebody waits for its end.
+// flags returns the flags of the next request of a caller. must says that its completion is
+// needed.
 func (e *endpoint) flags(must bool) verbs.SendFlags {
 	f := e.signal(must)
 	if e.fenced {
@@ -31,7 +32,7 @@ func (e *endpoint) flags(must bool) verbs.SendFlags {
 	return f
 }
 
-// signal is the flag that asks for a completion, if the next request is to do so.
+// signal returns the flag that asks for a completion, if the next request is to ask for one.
 func (e *endpoint) signal(must bool) verbs.SendFlags {
 	i := e.iface
 	if must || e.unsignaled >= i.moderation || i.credits <= i.lowCredits || e.posted-e.unsignaled == e.done {
@@ -40,8 +41,8 @@ func (e *endpoint) signal(must bool) verbs.SendFlags {
 	return 0
 }
 
-// fence is the flag of the first request behind a fence: it waits for reads and atomics,
-// if there are any.
+// fence returns the flag of the first request after a fence: the request waits for reads and
+// atomics, if any are in flight.
 func (e *endpoint) fence() verbs.SendFlags {
 	e.fenced = false
 	if int32(e.fetches-e.done) > 0 {
@@ -50,10 +51,10 @@ func (e *endpoint) fence() verbs.SendFlags {
 	return 0
 }
 
-// id is that of the next request.
+// id returns the ID of the next request.
 func (e *endpoint) id() uint64 { return uint64(e.index)<<32 | uint64(e.posted+1) }
 
-// ring hands a request to the device. nil says that it has been accepted.
+// ring hands a request to the device. nil means that the request was accepted.
 func (e *endpoint) ring(p *verbs.Post, f verbs.SendFlags) error {
 	n, err := p.Ring()
 	if n == 0 {
@@ -69,14 +70,15 @@ func (e *endpoint) ring(p *verbs.Post, f verbs.SendFlags) error {
 		e.unsignaled++
 	}
 	if err != nil {
-		// It is in the queue, and the device does not know. The endpoint's end ends it.
+		// The request is in the queue, but the device has not been notified. It ends with the
+		// endpoint.
 		e.fail(err)
 	}
 	return nil
 }
 
-// refused is told that a request could not be posted: there was room by all that is
-// known, so the queue pair is not what it was.
+// refused handles a request that could not be posted although there was room by all counts: the
+// queue pair is broken, and the endpoint fails.
 //
 //go:noinline
 func (e *endpoint) refused(err error) error {
@@ -87,5 +89,5 @@ func (e *endpoint) refused(err error) error {
 	return e.failed
 }
 
-// solicit is the flag of all messages: who sleeps wants to be told of them.
+// solicit is the flag of all messages: it raises an event at a receiver that sleeps.
 const solicit = verbs.SendSolicited

@@ -9,14 +9,14 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// Progress implements uct.Progressor. Completions of sends are looked at in every round
-// in which there may be some: what is received would otherwise keep from sending whoever
-// has filled the queue.
+// Progress implements uct.Progressor. Completions of sends are polled in every round in which
+// there may be some: otherwise received messages could keep an endpoint whose queue is full
+// from sending.
 func (i *iface) Progress() int {
 	n := i.ReadNews()
 	if i.credits < i.total || len(i.retired.sends) > 0 {
 		n += i.pollSends()
-		if i.closed { // by somebody who was told
+		if i.closed { // by a caller that was notified
 			return n
 		}
 	}
@@ -36,7 +36,7 @@ func (i *iface) Progress() int {
 	return n
 }
 
-// pollSends takes completions of sends.
+// pollSends handles completions of sends.
 func (i *iface) pollSends() int {
 	dead := len(i.retired.sends)
 	wc, full := i.Sent()
@@ -52,8 +52,8 @@ func (i *iface) pollSends() int {
 	return len(wc)
 }
 
-// sent handles the completion of a request: all before it on the same endpoint are over as
-// well.
+// sent handles the completion of a request, with which all requests before it on the same
+// endpoint are complete.
 func (i *iface) sent(wc *verbs.WC) {
 	index, count := wc.ID>>32, uint32(wc.ID)
 	if index >= uint64(len(i.eps)) {
@@ -61,22 +61,22 @@ func (i *iface) sent(wc *verbs.WC) {
 	}
 	e := i.eps[index]
 	if e == nil || e.qpn != wc.QPN {
-		return // it has ended
+		return // the endpoint has ended
 	}
 	n := count - e.done
 	if n == 0 || n > e.outstanding() {
-		return // not of what is under way
+		return // not the count of a request in flight
 	}
 	if wc.Status != verbs.WCSuccess {
 		if e.failed != nil {
-			return // it ends with what it holds
+			return // the request ends when the endpoint is destroyed
 		}
 		if e.silent != nil || e.loses(count) {
 			e.lose(wc.Status, count)
 			return
 		}
 		e.sendFailed(wc.Status)
-		count, n = count-1, n-1 // those before it went well
+		count, n = count-1, n-1 // those before it succeeded
 	}
 	e.done = count
 	i.credits += int(n)
@@ -111,8 +111,8 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 	return n
 }
 
-// queueEmpty is called when there is nothing more to receive, and was not either of the first
-// dead endpoints in limbo.
+// queueEmpty is called when the completion queue of receives has been seen empty, also of
+// completions for the first dead retired endpoints.
 func (i *iface) queueEmpty(dead int) (n int) {
 	n = i.releaseReceives(dead)
 	if !i.closed {
@@ -122,15 +122,17 @@ func (i *iface) queueEmpty(dead int) (n int) {
 	return n
 }
 
-// refill posts buffers. If that goes wrong the device is gone, of which others tell.
+// refill posts buffers. An error means that the device is gone, which is reported elsewhere.
 func (i *iface) refill() { i.recvs.Refill() }
 
-// busy reports whether somebody waits for room, or to be told of a failure.
+// busy reports whether grants, deferred messages or requests wait, or failures are to be
+// reported.
 func (i *iface) busy() bool {
 	return i.grants.Len() > 0 || i.resumed.Len() > 0 || !i.Waiting.Empty() || !i.Failures.Empty()
 }
 
-// rest lets those go on who wait. full says that more may have been received.
+// rest serves what waits: deferred messages, grants, pending requests, reports of failures.
+// full says that more may have been received.
 func (i *iface) rest(full bool) (n int) {
 	n = i.deliverPutOff() + i.sendGrants()
 	if !i.Waiting.Empty() {
@@ -141,9 +143,10 @@ func (i *iface) rest(full bool) (n int) {
 		i.late = 0
 		return n
 	}
-	// What a peer had sent before it went is delivered before its end is told of. The device may
-	// tell of the end while that is still in the queue of receives; with datagrams the end is
-	// found out by what was received, or not, and so behind it.
+	// Messages that a peer sent before it went are delivered before its failure is reported.
+	// The device may report the failure while those messages are still in the completion queue
+	// of receives. With datagrams a failure is detected from what was received, or was not,
+	// and so after the messages.
 	if i.late++; full && i.late < maxLate {
 		return n
 	}
@@ -151,17 +154,18 @@ func (i *iface) rest(full bool) (n int) {
 	return n + i.Failures.Report()
 }
 
-// maxLate bounds the rounds for which other messages keep back the news of a failure.
+// maxLate limits the rounds of progress by which other messages may delay the report of a
+// failure.
 const maxLate = 1024
 
-// Arm implements uct.Armer. Whoever sleeps over requests that are under way is woken by
-// those that ask for a completion, whether anybody waits for them or not: no other event
-// would tell that one has failed. That is a wakeup or two for a burst, since few of its
-// requests ask; C UCX arms for all sends, too (uct_rc_iface_arm_cq_check).
+// Arm implements uct.Armer. A worker that sleeps while requests are in flight is woken by those
+// that ask for a completion, whether a caller waits for them or not: no other event would tell
+// that a request has failed. That is a wakeup or two for a burst, since few of its requests
+// ask; C UCX also arms for all sends (uct_rc_iface_arm_cq_check).
 func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
 
-// ArmFor implements uct.EventArmer. Where requests wait to be sent they wait for completions of
-// others, or for the peer's grants, which arrive as messages do.
+// ArmFor implements uct.EventArmer. Requests that wait to be sent wait for completions of other
+// requests, or for grants of the peer, which arrive as messages do.
 func (i *iface) ArmFor(events uct.EventFlags) error {
 	if len(i.retired.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy

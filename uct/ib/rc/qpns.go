@@ -4,11 +4,10 @@ package rc
 
 import "github.com/ucx-go/ucx/uct/ib/verbs"
 
-// qpnTable finds endpoints by the numbers of their queue pairs, which the device chooses:
-// open addressing, with each entry as near to its place as those before it let it. The
-// zero value is empty.
+// qpnTable finds endpoints by the numbers of their queue pairs, which the device chooses. It is
+// a hash table with linear probing. The zero value is empty.
 type qpnTable struct {
-	slots []qpnSlot // a power of two of them, half of them free
+	slots []qpnSlot // a power of two; at least half of them are free
 	n     int
 }
 
@@ -17,12 +16,12 @@ type qpnSlot struct {
 	qpn verbs.QPN
 }
 
-// home is the place of a number.
+// home returns the preferred slot of a number.
 func (t *qpnTable) home(qpn verbs.QPN) int {
 	return int(uint32(qpn)*0x9e3779b1>>8) & (len(t.slots) - 1)
 }
 
-// find is the endpoint of a number, nil for none.
+// find returns the endpoint of a number, nil if there is none.
 func (t *qpnTable) find(qpn verbs.QPN) *endpoint {
 	if t.n == 0 {
 		return nil
@@ -35,7 +34,7 @@ func (t *qpnTable) find(qpn verbs.QPN) *endpoint {
 	return nil
 }
 
-// add adds an endpoint under a number that is not there.
+// add adds an endpoint under a number that is not in the table.
 func (t *qpnTable) add(qpn verbs.QPN, ep *endpoint) {
 	if 2*(t.n+1) > len(t.slots) {
 		old := t.slots
@@ -58,7 +57,7 @@ func (t *qpnTable) put(s qpnSlot) {
 	t.n++
 }
 
-// remove takes a number out. What had to give way to it moves nearer to its place.
+// remove removes a number. Entries that it displaced move closer to their preferred slots.
 func (t *qpnTable) remove(qpn verbs.QPN) {
 	if t.find(qpn) == nil {
 		return

@@ -14,7 +14,7 @@ import (
 func (i *iface) received(wc *verbs.WC) {
 	data := i.recvs.Data(wc.ID)
 	if data == nil {
-		return // no completion of ours
+		return // not the ID of a posted buffer
 	}
 	desc := i.recvs.Take(wc.ID)
 	e := i.last
@@ -32,8 +32,8 @@ func (i *iface) received(wc *verbs.WC) {
 	case e == nil || e.discards:
 		i.recvs.Done(wc.ID, false)
 	case wc.Opcode != verbs.WCRecv:
-		// A put with a number takes a buffer as well, and writes nothing to it: what lies
-		// there was somebody else's.
+		// A put with immediate data takes a buffer as well, and writes nothing to it: the
+		// buffer's content is from an earlier message, perhaps of another peer.
 		i.recvs.Done(wc.ID, false)
 		e.drop(errNoMessage)
 	default:
@@ -41,8 +41,8 @@ func (i *iface) received(wc *verbs.WC) {
 	}
 }
 
-// arrived handles a message that has just come, and says whether its data is kept. The bytes are
-// untrusted.
+// arrived handles a message that has just been received, and reports whether its data is kept.
+// The bytes are untrusted.
 func (e *endpoint) arrived(data []byte, desc *uct.AMDesc) (kept bool) {
 	switch {
 	case len(data) == 0:
@@ -55,8 +55,8 @@ func (e *endpoint) arrived(data []byte, desc *uct.AMDesc) (kept bool) {
 	return e.message(data, desc)
 }
 
-// putOff keeps a message for later. A grant that comes with it is taken at once: what we send
-// does not wait for what we read.
+// putOff defers a message. A grant in it takes effect at once: sending does not wait for
+// reading.
 func (e *endpoint) putOff(data []byte) {
 	i, b := e.iface, &e.backlog
 	first := data[0]
@@ -75,8 +75,8 @@ func (e *endpoint) putOff(data []byte) {
 	}
 }
 
-// deliverPutOff delivers what was put off for endpoints that are not paused any more, and
-// returns how much that was.
+// deliverPutOff delivers deferred messages of endpoints that are no longer paused, and returns
+// their number.
 func (i *iface) deliverPutOff() (n int) {
 	for range i.resumed.Len() {
 		if i.resumed.Len() == 0 {
@@ -96,7 +96,7 @@ func (i *iface) deliverPutOff() (n int) {
 
 var errNoMessage = fmt.Errorf("rc: a put with notification: %w", ucs.ErrUnsupported)
 
-// usualWindow is twice the window that peers have if nobody says otherwise.
+// usualWindow is twice the default window of peers, in messages.
 const usualWindow = 2 * 512
 
 var errUnread = fmt.Errorf("rc: a peer sends more than it was granted, on a connection that is not read: %w", ucs.ErrExceedsLimit)

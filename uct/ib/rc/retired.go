@@ -4,31 +4,34 @@ package rc
 
 import "slices"
 
-// When a queue pair is destroyed its last completions may still be in the queues. Until
-// these have been seen empty its places there are taken, and neither its number nor its
-// index may come to mean another endpoint: the completions name those. A message among them
-// is delivered: its sender has been told that it arrived, and may have gone since.
+// When a queue pair is destroyed, its last completions may still be in the completion queues.
+// They name the endpoint: completions of sends by its index, those of receives by its queue
+// pair number. So its index and its places stay taken until the completion queue of sends has
+// been seen empty, and its number until that of receives has. A message among these completions
+// is delivered: its sender has been told that the message arrived, and may have gone since.
 
 // retiredEnds is what is left of endpoints that have ended.
 type retiredEnds struct {
 	sends []deadSends
-	ends  []*endpoint // of which messages may still come; they are in iface.byQPN
+	ends  []*endpoint // endpoints for which messages may still arrive; they are in iface.byQPN
 }
 
-// deadSends is what an endpoint had of the queue of sends.
+// deadSends is what an ended endpoint holds of the send side: its index, and places in the
+// completion queue.
 type deadSends struct {
 	index   int32
 	credits int
 }
 
-// retire puts an endpoint whose queue pair is gone there.
+// retire adds an endpoint whose queue pair is destroyed.
 func (i *iface) retire(e *endpoint) {
 	i.retired.sends = append(i.retired.sends, deadSends{e.index, int(e.outstanding())})
 	i.retired.ends = append(i.retired.ends, e)
 	i.quiet = 1
 }
 
-// releaseSends lets the first n go: the queue of sends was seen empty behind them.
+// releaseSends releases the index and the places of the first n entries: the completion queue
+// of sends was seen empty after they were retired.
 func (i *iface) releaseSends(n int) {
 	l := &i.retired
 	for _, d := range l.sends[:n] {
@@ -38,12 +41,13 @@ func (i *iface) releaseSends(n int) {
 	l.sends = append(l.sends[:0], l.sends[n:]...)
 }
 
-// releaseReceives lets the first n go, likewise, and returns how many messages it has
-// delivered.
+// releaseReceives unregisters the first n retired endpoints, since the completion queue of
+// receives was seen empty after they were retired. It first delivers their deferred messages,
+// and returns the number of those.
 func (i *iface) releaseReceives(n int) (delivered int) {
 	for _, e := range i.retired.ends[:n] {
 		delivered += e.readUp()
-		if i.closed { // by a handler, and with it the others
+		if i.closed { // by a handler; that has unregistered the other endpoints as well
 			return delivered
 		}
 		e.unregister()
@@ -53,7 +57,8 @@ func (i *iface) releaseReceives(n int) (delivered int) {
 	return delivered
 }
 
-// unregister has nothing find the endpoint, of which nothing is left.
+// unregister removes the endpoint from all tables. Nothing more is delivered from it, and its
+// deferred messages are dropped.
 func (e *endpoint) unregister() {
 	i := e.iface
 	i.byQPN.remove(e.qpn)
@@ -65,7 +70,7 @@ func (e *endpoint) unregister() {
 	e.source.Gone()
 }
 
-// index is a free one for an endpoint.
+// index assigns a free index to an endpoint.
 func (i *iface) index(e *endpoint) int32 {
 	if n := len(i.freeIndex); n > 0 {
 		k := i.freeIndex[n-1]

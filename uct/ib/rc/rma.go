@@ -12,8 +12,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// target is where a put goes: the first behind a fence by the second of the keys, if there is
-// one, whose accesses keep their order with those by others (uct_rc_verbs_ep_fence_put).
+// target returns the address and key of a put. The first put behind a fence uses the second
+// key, if there is one: accesses by that key keep their order with those by others
+// (uct_rc_verbs_ep_fence_put).
 func (e *endpoint) target(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
 	if e.fencedPut {
 		e.fencedPut = false
@@ -22,7 +23,7 @@ func (e *endpoint) target(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
 	return raddr, ib.DirectKey(key)
 }
 
-// strict is a place by the second key.
+// strict returns an address and key for an access by the second key, if there is one.
 func (e *endpoint) strict(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
 	if k, ok := ib.AtomicKey(key); ok {
 		return raddr + e.peer.offset, k
@@ -153,8 +154,8 @@ func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.C
 	return ucs.InProgress
 }
 
-// admitRead is admit for a read, of which none begins while as many bytes are being read as
-// UCX_RC_VERBS_TX_NUM_GET_BYTES.
+// admitRead is admit for a read. No read begins while as many bytes are in flight for reads as
+// UCX_RC_VERBS_TX_NUM_GET_BYTES allows.
 func (e *endpoint) admitRead() error {
 	if e.iface.reading >= e.iface.maxReading {
 		if e.failed != nil {
@@ -165,13 +166,14 @@ func (e *endpoint) admitRead() error {
 	return e.admit()
 }
 
-// reads counts the bytes that the request of a record reads until it is over.
+// reads adds n bytes in flight for reads, until the request of the record completes.
 func (e *endpoint) reads(o *op, n int) {
 	o.reads = n
 	e.iface.reading += n
 }
 
-// gather is the memory that a list names.
+// gather returns the pieces of memory that a list names, after checking the list against the
+// limits.
 func (i *iface) gather(what string, iov []uct.IOV, most *uct.RMALimits) ([]verbs.SGE, error) {
 	if len(iov) > most.MaxIOV {
 		return nil, refuseIOV(len(iov), most.MaxIOV)
@@ -182,7 +184,7 @@ func (i *iface) gather(what string, iov []uct.IOV, most *uct.RMALimits) ([]verbs
 	return i.Domain.Gather(i.pieces[:0], iov)
 }
 
-// ringPieces is ring for a request about memory of the caller's.
+// ringPieces is ring for a request that uses the caller's memory.
 func (e *endpoint) ringPieces(p *verbs.Post, f verbs.SendFlags, pieces []verbs.SGE, c *uct.Completion) error {
 	for k := range pieces {
 		p.SGE(pieces[k])

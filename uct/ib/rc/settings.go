@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib"
 )
 
-// transportName is the name of the transport, as C UCX has it.
+// transportName is the name of the transport in C UCX.
 const transportName = "rc_verbs"
 
 func init() {
@@ -23,7 +23,8 @@ func init() {
 	})
 }
 
-// loadSettings reads the settings of an interface and checks what does not depend on its device.
+// loadSettings reads the settings of an interface and checks what does not depend on the
+// device.
 func loadSettings(cfg *config.Set) (*settings, error) {
 	s := new(settings)
 	if err := cfg.Load(transportName, s); err != nil {
@@ -35,9 +36,9 @@ func loadSettings(cfg *config.Set) (*settings, error) {
 	return s, s.RC.IB.Check()
 }
 
-// settings are read when an interface is opened (uct_rc_verbs_iface_config_table). Left out
-// are those of C that choose between what only one device or release can do:
-// RX_INLINE, TX_INLINE_RESP, ECE, FLUSH_MODE, TX_POLL_ALWAYS, which is always so here; and
+// settings are read when an interface is opened (uct_rc_verbs_iface_config_table). Some
+// settings of C are left out: those for features of one device or release (RX_INLINE,
+// TX_INLINE_RESP, ECE, FLUSH_MODE); TX_POLL_ALWAYS, which is always on here; and
 // TX_NUM_GET_OPS, which C has given up.
 type settings struct {
 	RC       rcSettings   `prefix:"RC_"`
@@ -66,7 +67,7 @@ type rcSettings struct {
 	TxCQLen       config.Count `ucx:"TX_CQ_LEN" default:"4096" doc:"Length of the completion queue of sends. It limits the operations in flight of all endpoints together."`
 }
 
-// bufSettings are settings of all transports whose defaults each has its own of.
+// bufSettings are settings of all transports that have other defaults in each transport.
 type bufSettings struct {
 	Common     commonSettings `prefix:""`
 	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8256" doc:"Size of buffers that messages are received into and copied to. Must be the same in all processes."`
@@ -102,7 +103,7 @@ func (m fenceMode) String() string { return fenceModes[m] }
 // ConfigSyntax implements config.Syntaxer.
 func (fenceMode) ConfigSyntax() string { return config.EnumSyntax(fenceModes) }
 
-// Bounds of what can be set.
+// Limits of settings.
 const (
 	minSegSize = 128
 	maxSegSize = 1 << 20
@@ -111,7 +112,7 @@ const (
 	maxHeader  = 1 << 12
 )
 
-// check refuses what makes no sense, or has no room where it goes.
+// check refuses values that make no sense or exceed the field they are stored in.
 func (s *settings) check() error {
 	r := &s.RC
 	for _, c := range []struct {
@@ -144,7 +145,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// ackTimeout is the code of a time to wait for acknowledgments: 4.096 µs · 2^n
+// ackTimeout returns the code of a time to wait for acknowledgments: 4.096 µs · 2^n
 // (uct_ib_to_qp_timeout).
 func ackTimeout(d time.Duration) uint8 {
 	n := math.Round(math.Log2(float64(d) / 4096))
@@ -152,7 +153,7 @@ func ackTimeout(d time.Duration) uint8 {
 	case !(n >= 1):
 		return 1
 	case n > 30:
-		return 0 // for ever
+		return 0 // forever
 	}
 	return uint8(n)
 }
@@ -164,7 +165,7 @@ var rnrTimes = [...]uint32{
 	8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// rnrTimer is the code of the time nearest to d (uct_ib_to_rnr_fabric_time).
+// rnrTimer returns the code of the time nearest to d (uct_ib_to_rnr_fabric_time).
 func rnrTimer(d time.Duration) uint8 {
 	want := float64(d) / float64(10*time.Microsecond)
 	best, off := 0, math.Inf(1)

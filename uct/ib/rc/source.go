@@ -25,14 +25,14 @@ func (e *endpoint) Source() *uct.Source {
 	return &e.source
 }
 
-// DropSource implements uct.SourceOwner: the connection is an endpoint, which fails.
+// DropSource implements uct.SourceOwner. The connection is the endpoint, which fails.
 func (e *endpoint) DropSource(err error) { e.drop(err) }
 
 // SourceShared implements uct.SourceSharer.
 func (e *endpoint) SourceShared() bool { return !e.closed }
 
-// SourceError implements uct.SourceExplainer: of an endpoint that was closed there is nothing to
-// explain.
+// SourceError implements uct.SourceExplainer. It returns no error for an endpoint that was
+// closed without one.
 func (e *endpoint) SourceError() error {
 	if e.failed == ucs.ErrCanceled {
 		return e.silent
@@ -40,7 +40,7 @@ func (e *endpoint) SourceError() error {
 	return e.failed
 }
 
-// drop ends the connection because of what came on it.
+// drop ends the connection because of what arrived on it.
 func (e *endpoint) drop(err error) {
 	if e.discards {
 		return
@@ -63,5 +63,5 @@ func (e *endpoint) SourceInfo() uct.SourceInfo {
 // SourceTLS implements uct.SourceLocator.
 func (e *endpoint) SourceTLS() *tls.ConnectionState { return nil }
 
-// HeldBy implements uct.SourceLocator: nothing tells.
+// HeldBy implements uct.SourceLocator. It is always false, since there is no way to find out.
 func (e *endpoint) HeldBy(uct.Process) bool { return false }

@@ -4,8 +4,9 @@ package rc
 
 import "time"
 
-// spans are puts and gets under way, by what the peer is granted for them: the longest of all,
-// and of those behind it the longest, up to the last that is worth a grant.
+// spans are the puts and gets in flight whose lengths extend the time that the peer is allowed:
+// first is the longest of all; rest is the longest of those posted after it, up to the last one
+// that counts.
 type spans struct{ first, rest span }
 
 type span struct {
@@ -13,11 +14,11 @@ type span struct {
 	end uint32 // count of the last request
 }
 
-// worthAGrant is how many bytes make a put or get count that is shorter than another: what would
-// be granted a second.
+// worthAGrant is the length in bytes from which a put or get counts although a longer one is in
+// flight: the length that is allowed one second.
 const worthAGrant = int(time.Second / slowest)
 
-// lasts is told that a put or a get of so many bytes is to be posted.
+// lasts records a put or a get of n bytes that is about to be posted.
 func (e *endpoint) lasts(n int) {
 	l, end := &e.long, e.posted+1
 	switch {
@@ -28,7 +29,7 @@ func (e *endpoint) lasts(n int) {
 	}
 }
 
-// granted is the length of the longest put or get that is under way.
+// granted returns the length of the longest put or get in flight, in bytes.
 func (e *endpoint) granted() int {
 	l := &e.long
 	for l.first.n > 0 && !e.awaits(l.first.end) {
