@@ -8,23 +8,22 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// alarm is the timer of an interface. It is set while the machine wants to be called, for
-// the first time that it does, and left alone when that moves away: then it rings for
-// nothing once. So a connection that is busy sets it every few milliseconds, not with
-// every message.
+// alarm is the timer of an interface. It is set to the next time at which the state machine has to
+// be called. It is not moved when that time becomes later; then it expires once without effect. So
+// a busy connection sets the timer every few milliseconds, not with every message.
 type alarm struct {
 	timer *event.Timer
-	at    int64 // when it rings, 0: not set
-	due   bool  // something may have changed: see watch
+	at    int64 // expiry, 0: not set
+	due   bool  // the next expiry may have changed: see watch
 
-	rounds uint // with a timer that is set
+	rounds uint // rounds of progress with the timer set
 }
 
-// lookGap is rounds between looks at the clock.
+// lookGap is the number of rounds between checks of the clock.
 const lookGap = 16
 
-// look rings when it is time. The worker does so as well, but looks at its timers once
-// in hundreds of rounds, and a program may do much else between these.
+// look calls ring when the alarm is due. The worker also does, but it checks its timers only once in
+// hundreds of rounds, between which a program may do much other work.
 func (i *iface) look() {
 	a := &i.alarm
 	if a.rounds++; a.rounds%lookGap == 0 && int64(i.Worker.RoughNow()) >= a.at {
@@ -32,7 +31,7 @@ func (i *iface) look() {
 	}
 }
 
-// watch sets the timer if it has to ring earlier than it will.
+// watch sets the timer if the state machine has to be called earlier than the timer expires.
 func (i *iface) watch() {
 	a := &i.alarm
 	a.due = false
@@ -43,14 +42,14 @@ func (i *iface) watch() {
 	i.wind(due)
 }
 
-// wind sets the timer.
+// wind sets the timer to due.
 func (i *iface) wind(due int64) {
 	// Setting a timer that exists cannot fail: its arguments are in range.
 	i.alarm.timer.Reset(time.Duration(due) - i.Worker.Now())
 	i.alarm.at = max(due, 1)
 }
 
-// stop stops it for good.
+// stop stops the timer for good.
 func (a *alarm) stop() {
 	if a.timer != nil {
 		a.timer.Stop()

@@ -12,12 +12,13 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// Messages: the machine's header, then what is sent.
+// Active messages. A message is a packet with the state machine's header, followed by the payload.
 
 const headerLen = wire.HeaderLen
 
-// send sends the message in a slot, whose buffer has n bytes with room for the header in
-// front, as admit has allowed.
+// send sends the message in a slot. The slot's buffer has n bytes, including room for the header in
+// front. admit has to have returned nil. ask requests an acknowledgement from the peer, must a
+// completion from the device.
 func (e *endpoint) send(slot int32, h *held, id uct.AMID, n int, ask, must bool) error {
 	i, c := e.iface, e.conn
 	total := n

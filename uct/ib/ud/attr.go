@@ -14,8 +14,8 @@ const (
 	noScatter  = 30e-9  // seconds of latency beyond that of connected queue pairs
 	pciPayload = 512    // bytes (UCS_SYS_PCI_MAX_PAYLOAD)
 
-	// zcopyDesc is what C keeps in a buffer, beside the header of a message that is not
-	// copied (1.22.0; 1.13.1 keeps 40 bytes more).
+	// zcopyDesc is the number of bytes that C keeps in a buffer beside the header of a message
+	// that is not copied (1.22.0; 1.13.1 keeps 40 bytes more).
 	zcopyDesc = 96
 )
 
@@ -24,7 +24,7 @@ func (i *iface) describe() {
 	seg := i.segment()
 	limits := i.qp.Cap()
 	a := i.NewAttr(transportName)
-	// CB_ASYNC is what C asks of the interface that carries its wireup messages.
+	// C requires CB_ASYNC of the interface that carries its wireup messages.
 	a.Flags |= uct.IfaceAMBcopy | uct.IfaceAMZcopy | uct.IfaceConnectToIface | uct.IfaceConnectToEP |
 		uct.IfaceEpCheck | uct.IfaceCBAsync
 	a.AM = uct.AMLimits{

@@ -11,27 +11,28 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// With UCX_UD_ASYNC a program may compute for as long as it likes between two calls of
-// Progress: a goroutine looks ten times a second whether somebody has called meanwhile, and
-// does otherwise what peers would miss (offline.go). For that an interface and its
-// endpoints are wrapped in types that take a lock for each call (guarded.go). Others know
-// nothing of it.
+// Background work. With UCX_UD_ASYNC a program may compute for any time between two calls of
+// Progress. A goroutine checks ten times a second whether Progress was called since the last check.
+// If it was not, the goroutine does the work that peers wait for (offline.go). An interface and its
+// endpoints are then wrapped in types that take a lock for each call (guarded.go). Interfaces
+// without UCX_UD_ASYNC take no lock.
 
-// background is the lock of an interface, and who else takes it. All but mu and what is said
-// to be under it belongs to the worker's goroutine.
+// background is the lock of an interface, and the goroutine that takes the lock beside the worker's
+// goroutine. ctx and depth belong to the worker's goroutine.
 type background struct {
 	mu    sync.Mutex
-	depth int // calls of the worker's goroutine inside each other, the first of which has the lock
+	depth int // nested calls of the worker's goroutine, the outermost of which holds the lock
 
 	ctx    *async.Context
 	rounds uint64 // under mu: calls of Progress
-	seen   uint64 // under mu: those that were known at the last look
+	seen   uint64 // under mu: value of rounds at the last check
 
-	clock event.Clock   // of the goroutine
-	now   time.Duration // likewise
+	clock event.Clock   // of the background goroutine
+	now   time.Duration // of the background goroutine
 }
 
-// enter begins a call. Callbacks are made with the lock, and may call.
+// enter begins a call, and takes the lock unless the worker's goroutine holds it. Callbacks run with
+// the lock held, and may call enter.
 func (b *background) enter() {
 	if b.depth == 0 {
 		b.mu.Lock()
@@ -47,7 +48,8 @@ func (b *background) leave() {
 
 const asyncTick = 100 * time.Millisecond // ASYNC_TIMER_TICK of C
 
-// start starts the goroutine. It calls work with the lock while nobody else calls anything.
+// start starts the goroutine. The goroutine calls work, with the lock held, while the application
+// does not call Progress.
 func (b *background) start(work func()) (err error) {
 	if b.ctx, err = async.New(async.ModeThread); err != nil {
 		return err
@@ -58,17 +60,17 @@ func (b *background) start(work func()) (err error) {
 	return nil
 }
 
-// look is called by the goroutine.
+// look is the check of the goroutine.
 func (b *background) look(work func()) {
 	if !b.mu.TryLock() {
-		return // somebody is at it
+		return // the worker's goroutine is in a call
 	}
 	defer b.mu.Unlock()
 	if b.rounds != b.seen {
 		b.seen = b.rounds
 		return
 	}
-	b.rounds++ // so that a look is not taken for a call
+	b.rounds++ // a round of its own, which does not count as a call of Progress
 	b.seen = b.rounds
 	b.now = b.clock.Again(b.rounds)
 	work()

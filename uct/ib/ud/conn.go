@@ -13,60 +13,62 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// conn is a connection as the machine has it: made by the application with its endpoint,
-// or by a peer. It outlives the endpoint, to answer a peer that has not heard of the
-// last acknowledgements.
+// conn is a connection of the state machine. It is made by the application, with its endpoint, or by
+// a peer. A conn outlives its endpoint, to answer a peer that has not received the last
+// acknowledgements.
 type conn struct {
 	uct.Source
 	iface    *iface
 	flow     *flow.Endpoint
-	ah       *ib.AH // nil of an endpoint that is not connected yet
+	ah       *ib.AH // nil while the endpoint is not connected
 	qpn      verbs.QPN
 	device   ib.Address // of the peer's port
-	most     int        // bytes of a packet on the way to it
+	most     int        // largest packet on the path to the peer, in bytes
 	ep       *endpoint  // of the application; nil if the peer has made the connection, or if it is closed
-	reposted uint32     // request that has repeated a message last
-	waits    int        // those who wait in limbo
+	reposted uint32     // number of the last request that repeated a message
+	waits    int        // number of items in iface.retired with a completion of this connection
 
-	ended   bool // the peer sends no more, which is to be told behind what waits
-	over    bool // the machine has forgotten the connection, likewise
-	dropped bool // for what has come on it
+	ended   bool // the peer sends no more messages; reported after the late messages
+	over    bool // the state machine has forgotten the connection; reported after the late messages
+	dropped bool // by DropSource
 
 	paused bool
-	late   []late          // messages that came while it was
+	late   []late          // messages that are not delivered yet
 	turn   kit.Node[*conn] // in iface.resumed
 }
 
-// lookupLimit limits what strangers cost. To find the way to the sender of a CREQ the system may
-// ask the network, and waits long if nobody answers, as nobody does for an address that
-// was made up. After such a wait the ways to strangers are sought in the background for a
-// thousand times as long (ib.Domain.Seek): until they are known they have to ask again.
+// lookupLimit limits the cost of address lookups for unknown peers. To find the path to the sender
+// of a CREQ the system may resolve an address on the network, and blocks for long if no host
+// answers, as for a forged address. After a lookup that failed, paths to unknown peers are resolved
+// in the background (ib.Domain.Seek) for 1024 times the duration of that lookup. A CREQ is refused
+// until the path to its sender is known; the peer has to repeat the CREQ.
 type lookupLimit struct {
-	clock event.Clock // beside that of the rounds, which stands still
+	clock event.Clock // not the worker's clock, which stands still during a round of progress
 	until time.Duration
 }
 
-// now is the time at this very moment.
+// now returns the current time.
 func (w *lookupLimit) now() time.Duration { return w.clock.Again(0) }
 
-// failed is told that no way was found to a stranger, after a search that began then. It is that
-// wait alone that counts: what else a program does before it looks again is not the strangers'.
+// failed records that the lookup of a path to an unknown peer, which started at began, has failed.
+// Only the duration of the lookup counts, not the time that the application spends before the next
+// call.
 func (w *lookupLimit) failed(began time.Duration) {
 	now := w.now()
 	w.until = now + 1024*(now-began)
 }
 
-// stranger reports whether the way to the sender of a CREQ may be looked for now.
+// stranger reports whether a blocking lookup of the path to the sender of a CREQ is allowed now.
 func (i *iface) stranger() bool { return i.now() >= i.lookups.until }
 
-// What tells address handles to a port of Ethernet apart: peers decide how many connections
-// there are, and of how many paths they speak.
+// Limits on the variants of address handles to one Ethernet port. Without limits, peers would decide
+// the number of address handles, by the number of their connections and of the paths they name.
 const (
 	ahLabels = 64
-	ahPaths  = 8 // or as many as the interface has
+	ahPaths  = 8 // or the number of paths of the interface, if that is larger
 )
 
-// way is that to a peer's interface. One address handle does for all connections between
+// way returns the path to a peer's interface. One address handle serves all connections between
 // two interfaces.
 func (i *iface) way(a *ib.Address, qpn verbs.QPN, path int) ib.Path {
 	if a.Ethernet {
@@ -75,7 +77,7 @@ func (i *iface) way(a *ib.Address, qpn verbs.QPN, path int) ib.Path {
 	return i.PathTo(a, path, ib.Seed(i.qp.QPN(), qpn)>>16%ahLabels)
 }
 
-// newConn makes the connection of a machine's endpoint to a port.
+// newConn makes the conn of a state machine's endpoint to a port.
 func (i *iface) newConn(f *flow.Endpoint, a *ib.Address, qpn verbs.QPN) (*conn, error) {
 	c := &conn{iface: i, flow: f, reposted: i.sq.done}
 	c.Owner = c
@@ -87,8 +89,8 @@ func (i *iface) newConn(f *flow.Endpoint, a *ib.Address, qpn verbs.QPN) (*conn, 
 	return c, nil
 }
 
-// aim finds the way to the peer. On Ethernet the system may have to ask the network for its
-// address, and the call waits for the answer.
+// aim finds the path to the peer. On Ethernet the system may have to resolve the peer's address on
+// the network; the call blocks meanwhile.
 func (c *conn) aim(a *ib.Address, qpn verbs.QPN, path int) error {
 	i := c.iface
 	way := i.way(a, qpn, path)
@@ -101,7 +103,7 @@ func (c *conn) aim(a *ib.Address, qpn verbs.QPN, path int) error {
 	return nil
 }
 
-// guard is the GID that packets of a peer have to come from, 0 if it does not matter.
+// guard returns the GID that a peer's packets have to come from, 0 if source GIDs are not checked.
 func (i *iface) guard(a *ib.Address) (gid [16]byte) {
 	if i.gids.check && a.Ethernet {
 		gid = a.GID
@@ -109,7 +111,7 @@ func (i *iface) guard(a *ib.Address) (gid [16]byte) {
 	return gid
 }
 
-// gone is told that the machine has forgotten the connection.
+// gone is called when the state machine has forgotten the connection.
 func (c *conn) gone() {
 	c.over = true
 	c.settle()
@@ -119,7 +121,7 @@ func (c *conn) gone() {
 	}
 }
 
-// settle tells that nothing more will come, behind what waits.
+// settle reports the end of the connection, at once or after the late messages.
 func (c *conn) settle() {
 	switch {
 	case c.iface.offline:
@@ -129,14 +131,14 @@ func (c *conn) settle() {
 	}
 }
 
-// putOff has progress look after the connection.
+// putOff queues the connection in iface.resumed, where progress handles it, unless it is paused.
 func (c *conn) putOff() {
 	if !c.paused && !c.turn.Listed() {
 		c.iface.resumed.Add(&c.turn, c)
 	}
 }
 
-// finish tells that nothing more will come.
+// finish reports the end of the connection, without the late messages.
 func (c *conn) finish() {
 	c.forget()
 	c.Source.Gone()
@@ -145,7 +147,7 @@ func (c *conn) finish() {
 	}
 }
 
-// forget drops what waits.
+// forget drops the late messages.
 func (c *conn) forget() {
 	c.iface.resumed.Remove(&c.turn)
 	for k := range c.late {
@@ -154,8 +156,8 @@ func (c *conn) forget() {
 	c.late = nil
 }
 
-// peerOf is the peer at an address as the machine tells peers apart: as C does, which
-// goes by what its address handles are made of.
+// peerOf returns the key by which the state machine tells peers apart. As in C, the key consists of
+// the parts of an address from which address handles are made.
 func peerOf(a *ib.Address, qpn uint32, path uint8) flow.Peer {
 	p := flow.Peer{QPN: qpn, Path: path}
 	copy(p.Addr[:], a.GID[:])

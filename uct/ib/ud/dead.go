@@ -2,8 +2,8 @@
 
 package ud
 
-// die is told that the device does nothing for the interface any more. Progress does
-// what comes of it.
+// die marks the interface as dead: the device does nothing for it any more. The next round of
+// progress fails its connections.
 func (i *iface) die(err error) {
 	if i.dead == nil {
 		i.dead = err
@@ -16,7 +16,7 @@ func (i *iface) die(err error) {
 func (i *iface) collapse() {
 	i.dying = false
 	if i.qp != nil {
-		i.qp.Close() // of a device that is gone nothing is left
+		i.qp.Close() // an error means that the device is gone, and the queue pair with it
 		i.qp = nil
 	}
 	i.sq.drop()

@@ -20,9 +20,9 @@
 // A message that is sent stays in a buffer, its slot (slot.go), behind a header that the
 // state machine has made, until the peer has acknowledged it. Short messages are copied to
 // the device within the request, and take small buffers in case they have to be sent again.
-// Data that is not copied stays in the caller's memory until then. A slot may be unneeded
-// while a device may still read it, because the message was sent twice or the peer is dead;
-// such a slot waits in limbo (retired.go).
+// Data that is not copied stays in the caller's memory until the acknowledgement. A slot may be
+// unneeded while the device may still read it, because the message was sent twice or the peer is
+// dead; such a slot is retired, and freed when the device is done with it (retired.go).
 //
 // Any process that can reach the port can send to it. The destination address of a packet
 // has to be one of the port (inbound.go) and the source address the peer's; the state
@@ -30,8 +30,8 @@
 //
 // # Time
 //
-// While something is in flight a timer of the worker is set, which also wakes a sleeper
+// While packets are in flight a timer of the worker is set, which also wakes a sleeping program
 // (alarm.go). There is no goroutine: a program that makes no progress answers no peer, and
 // peers of C UCX close the connection after 30 s (UCX_UD_TIMEOUT at the peer). With
-// UCX_UD_ASYNC there is a goroutine that answers peers meanwhile (background.go).
+// UCX_UD_ASYNC a goroutine answers peers meanwhile (background.go).
 package ud

@@ -6,13 +6,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// stop has the endpoint accept nothing any more.
+// stop makes the endpoint refuse all further operations with err.
 func (e *endpoint) stop(err error) {
 	e.failed = err
 	e.iface.Waiting.Leave(&e.pending)
 }
 
-// fail is told that the machine has given the connection up, and what was in flight back.
+// fail is called when the state machine has failed the connection and given back its slots. It
+// queues err for the application.
 func (e *endpoint) fail(err error) {
 	if e.failed != nil {
 		return
@@ -21,7 +22,7 @@ func (e *endpoint) fail(err error) {
 	e.iface.Failures.Add(&e.iface.Reporter, e.self, err)
 }
 
-// Over implements kit.Failing. What the peer has sent comes before its end.
+// Over implements kit.Failing. Messages that the peer has sent are delivered before the failure.
 func (e *endpoint) Over(error) (userData any, tell bool) {
 	e.conn.readUp()
 	e.conn.forget()
@@ -29,9 +30,9 @@ func (e *endpoint) Over(error) (userData any, tell bool) {
 	return e.userData, !e.closed
 }
 
-// cancel ends what is in flight, without anybody being told of a failure. What was copied still
-// arrives, and the peer's messages are acknowledged until the endpoint is closed: to the peer
-// nothing has happened (uct_ud_ep_flush in src/uct/ib/ud/base/ud_ep.c).
+// cancel cancels the operations in flight, without reporting a failure. Messages that were copied
+// still arrive, and the peer's messages are acknowledged until the endpoint is closed: the peer does
+// not notice (uct_ud_ep_flush in src/uct/ib/ud/base/ud_ep.c).
 func (e *endpoint) cancel() {
 	if e.failed == nil {
 		e.stop(ucs.ErrCanceled)
@@ -39,8 +40,8 @@ func (e *endpoint) cancel() {
 	}
 }
 
-// Close implements uct.Endpoint. What was copied still arrives, if the peer is there and
-// the interface open for long enough.
+// Close implements uct.Endpoint. Messages that were copied still arrive, if the peer is alive and
+// the interface stays open for long enough.
 func (e *endpoint) Close() {
 	if e.closed {
 		return
@@ -58,8 +59,8 @@ func (e *endpoint) Close() {
 	i.watch()
 }
 
-// takeBack gives the caller back what was in flight of his memory, by copying it, and
-// tells who waits, when the device is done.
+// takeBack ends the use of the caller's memory by messages in flight: it copies the memory into
+// their slots. Their completions get ucs.ErrCanceled when the device is done.
 func (e *endpoint) takeBack() {
 	i := e.iface
 	for slot := range e.conn.flow.Slots {
@@ -74,7 +75,7 @@ func (e *endpoint) takeBack() {
 			h.np = 0
 			clear(h.data[:])
 		}
-		// The device may still read what it was given before.
+		// The device may still read the caller's memory for earlier requests.
 		i.retired.add(retiredItem{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
 		h.comp = nil
 	}

@@ -19,11 +19,11 @@ type endpoint struct {
 	iface    *iface
 	conn     *conn
 	userData any
-	origin   uct.Origin // of the addresses that it is connected with
+	origin   uct.Origin // of the addresses that the endpoint is connected with
 	pending  kit.Queue
-	failed   error // why nothing is accepted any more
+	failed   error // why operations are refused; nil while they are accepted
 	closed   bool
-	self     kit.Failing // as the user knows it
+	self     kit.Failing // the endpoint that the application holds: this one or its wrapper
 }
 
 var _ interface {
@@ -69,10 +69,10 @@ func (i *iface) connect(p uct.EndpointParams, a *ib.Address, qpn uint32) (uct.En
 	if err != nil {
 		return nil, fmt.Errorf("ud: %w: %w", err, ucs.ErrNoResource)
 	}
-	c, made := f.User.(*conn) // by the peer
+	c, made := f.User.(*conn) // made by the peer's CREQ
 	if !made {
 		if c, err = i.newConn(f, a, verbs.QPN(qpn)); err != nil {
-			f.User = &conn{iface: i, flow: f} // for its end
+			f.User = &conn{iface: i, flow: f} // port.Gone needs one
 			f.Close()
 			return nil, err
 		}
@@ -80,14 +80,14 @@ func (i *iface) connect(p uct.EndpointParams, a *ib.Address, qpn uint32) (uct.En
 	e := &endpoint{iface: i, conn: c, userData: p.UserData, origin: p.Origin}
 	c.ep, e.self = e, e
 	i.endpoints++
-	if !i.inside { // who is asked may need long
+	if !i.inside { // the CREQ is sent at once, as the peer may need long to answer
 		i.flow.DispatchFirst()
 	}
 	i.watch()
 	return e, nil
 }
 
-// newPair makes an endpoint that is to be connected with another one.
+// newPair makes an endpoint without addresses, which ConnectToEP connects.
 func (i *iface) newPair(p uct.EndpointParams) (uct.Endpoint, error) {
 	f, err := i.flow.OpenPair()
 	if err != nil {
@@ -203,7 +203,8 @@ func (e *endpoint) Room() kit.Room {
 	return kit.Open
 }
 
-// admit says whether a message may be sent.
+// admit returns nil if a message may be sent now. Otherwise it returns ucs.ErrNoResource or the
+// error that the endpoint has failed with.
 func (e *endpoint) admit() error {
 	i := e.iface
 	if e.pending.Empty() && e.failed == nil && e.conn.flow.CanSend() && i.sq.room() > i.sq.reserve && !i.starved {

@@ -7,8 +7,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Messages are delivered in order, and acknowledged when they are in the hands of the
-// peer's library.
+// Messages are delivered in order, and acknowledged when the peer's library has received them.
 
 // Fence implements uct.Endpoint.
 func (e *endpoint) Fence() error { return e.failed }
@@ -37,7 +36,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		i.alarm.due = true
 		return ucs.InProgress
 	}
-	if e.conn.waits > 0 { // acknowledged, but the device is not done
+	if e.conn.waits > 0 { // acknowledged, but the device may still read messages
 		i.retired.add(retiredItem{seq: i.sq.done, slot: slot, conn: e.conn})
 		return ucs.InProgress
 	}
@@ -46,8 +45,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return nil
 }
 
-// Check implements uct.Checker: what is on its way tells of a dead peer, or a packet that
-// does nothing is sent.
+// Check implements uct.Checker. Packets in flight detect a dead peer; if there are none, a keepalive
+// is sent.
 func (e *endpoint) Check(*uct.Completion) error {
 	if e.failed != nil {
 		return e.failed

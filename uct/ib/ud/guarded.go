@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// guarded is an interface that takes the lock.
+// guarded is an interface whose methods take the lock of its background.
 type guarded struct {
 	*iface
 	b *background
@@ -94,7 +94,7 @@ func (g *guarded) Close() error {
 	return errors.Join(err, g.b.ctx.Close()) // waits for the goroutine
 }
 
-// guardedEndpoint is an endpoint that takes the lock.
+// guardedEndpoint is an endpoint whose methods take the lock of its interface's background.
 type guardedEndpoint struct {
 	*endpoint
 	b *background

@@ -15,10 +15,10 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// qkey is in all packets of UCX (UCT_IB_KEY).
+// qkey is the Q_Key of all packets of UCX (UCT_IB_KEY).
 const qkey verbs.QKey = 0x1ee7a330
 
-// grhLen is what a device puts in front of a packet.
+// grhLen is the length of the network header that a device puts in front of a received packet.
 const grhLen = verbs.GRHLength
 
 // iface is an open port with one queue pair. It belongs to the goroutine of its worker.
@@ -26,7 +26,7 @@ type iface struct {
 	ib.Iface
 	attr uct.IfaceAttr
 	set  *settings
-	qp   *verbs.QP // nil when it is over
+	qp   *verbs.QP // nil once destroyed
 	addr [wire.IfaceAddrLen]byte
 
 	flow    *flow.Iface
@@ -38,21 +38,21 @@ type iface struct {
 	alarm   alarm
 	lookups lookupLimit
 
-	refused refusals // that were told of
+	refused refusals // counts of drops that were logged
 
-	endpoints int // open ones
-	resumed   kit.Ring[*conn]
-	lateBytes int         // that wait on connections, and
-	mostLate  int         // may
-	inbound   packet      // the packet that is looked at
-	quiet     uint8       // 1: the queue of receives was not seen empty
-	starved   bool        // control packets wait for room in the queue: nothing else goes
-	dead      error       // why nothing can be sent or received any more
-	dying     bool        // endpoints do not know of it yet
-	broken    bool        // the queue pair is in its error state
-	inside    bool        // the machine is working
-	offline   bool        // in the background: nobody may be called
-	back      *background // nil: nobody does anything in the background
+	endpoints int             // open endpoints
+	resumed   kit.Ring[*conn] // connections for deliverLate
+	lateBytes int             // bytes of late messages
+	mostLate  int             // bound of lateBytes, see maxLateBytes
+	inbound   packet          // the packet that is being handled
+	quiet     uint8           // 1: the receive queue was not found empty since packets were received
+	starved   bool            // control packets wait for room in the queue: no message is sent
+	dead      error           // why nothing can be sent or received any more
+	dying     bool            // dead is set, but the endpoints have not failed yet
+	broken    bool            // the queue pair is in its error state
+	inside    bool            // the state machine is running
+	offline   bool            // the background is running: callbacks may not be called
+	back      *background     // nil without UCX_UD_ASYNC
 	closed    bool
 }
 
@@ -62,10 +62,11 @@ var (
 	_ ib.User   = (*iface)(nil)
 )
 
-// segment is the largest packet, with its header.
+// segment returns the size of the largest packet, including its header.
 func (i *iface) segment() int { return min(i.MTU().Bytes(), i.set.UD.Buffers.SegSize.Int(0)) }
 
-// enter and leave are around what others than the user call.
+// enter and leave take and release the lock of the background, if there is one. They bracket the
+// methods that are not called through the wrapper types of guarded.go.
 func (i *iface) enter() {
 	if i.back != nil {
 		i.back.enter()
@@ -78,7 +79,7 @@ func (i *iface) leave() {
 	}
 }
 
-// now is the time.
+// now returns the time of the current round: on the clock of the worker, or of the background.
 func (i *iface) now() time.Duration {
 	if i.offline {
 		return i.back.now

@@ -10,28 +10,28 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// A device delivers by the number of the queue pair alone. What it has received begins
-// with 40 bytes for the header of the network: with RoCE v2 an IPv6 header, or an IPv4
-// header in the last 20 bytes, and whatever in the first 20. By the first byte the
-// two are told apart: it is made no version before a buffer is posted
-// (uct_ud_verbs_iface_get_gid_len of 1.22.0; 1.13.1 goes by what only one make of devices
-// tells, and drops all that comes by IPv4 elsewhere).
+// Received packets. A device delivers a packet by the number of the queue pair alone. The buffer of
+// a received packet begins with 40 bytes for the network header. With RoCE v2 these hold an IPv6
+// header, or an IPv4 header in the last 20 bytes and arbitrary bytes in the first 20. The first byte
+// tells IPv6 from IPv4: it is set to noVersion before a buffer is posted
+// (uct_ud_verbs_iface_get_gid_len of 1.22.0; 1.13.1 relies on a value that only one make of devices
+// reports, and drops all packets over IPv4 on others).
 
-// packet is what is known of a packet beside its bytes.
+// packet describes the packet that is being handled, beside its bytes.
 type packet struct{ from flow.From }
 
-// noVersion is no version of IP, in the first byte of a buffer.
+// noVersion is a value of a buffer's first byte that is no version of IP.
 const noVersion = 0xff
 
 // received handles a completion of a receive.
 func (i *iface) received(wc *verbs.WC) {
 	buf := i.recvs.Data(wc.ID)
 	if buf == nil {
-		return // no completion of ours
+		return // not the ID of a posted buffer
 	}
 	desc := i.recvs.Take(wc.ID)
 	if i.back != nil {
-		desc = nil // it would be given back by whoever has it
+		desc = nil // its holder would release it without the lock
 	}
 	kept := false
 	switch n := int(wc.ByteLen); {
@@ -49,7 +49,7 @@ func (i *iface) received(wc *verbs.WC) {
 	i.recvs.Done(wc.ID, kept)
 }
 
-// message handles a packet, and says whether the handler of the message in it keeps the
+// message handles a packet. It reports whether the handler of the message in the packet keeps the
 // data.
 func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 	i.inside = true
@@ -72,7 +72,7 @@ func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 	return c.hand(uct.AMID(id), data, desc)
 }
 
-// hand hands a message to its handler, and says whether that keeps the data.
+// hand delivers a message to its handler. It reports whether the handler keeps the data.
 func (c *conn) hand(id uct.AMID, data []byte, desc *uct.AMDesc) (kept bool) {
 	err := c.iface.Handlers.Deliver(&c.Source, id, data, desc)
 	if err == nil {
@@ -85,7 +85,8 @@ func (c *conn) hand(id uct.AMID, data []byte, desc *uct.AMDesc) (kept bool) {
 	return false
 }
 
-// locate finds out where a packet has come from. It reports whether it was sent to us.
+// locate records the source of a packet in iface.inbound. It reports whether the packet was sent to
+// an address of this port, or addresses are not checked.
 func (i *iface) locate(buf []byte, wc *verbs.WC) bool {
 	from := &i.inbound.from
 	from.QPN, from.Seen = uint32(wc.SrcQPN), false
@@ -101,22 +102,22 @@ func (i *iface) locate(buf []byte, wc *verbs.WC) bool {
 	return i.gids.ours(mapped([4]byte(buf[36:40])))
 }
 
-// mapped is an IPv4 address as a GID.
+// mapped returns an IPv4 address as a GID.
 func mapped(a [4]byte) (gid [16]byte) {
 	gid[10], gid[11] = 0xff, 0xff
 	copy(gid[12:], a[:])
 	return gid
 }
 
-// gidTable is the addresses of the port.
+// gidTable holds the addresses of the port.
 type gidTable struct {
-	check bool // they matter
+	check bool // addresses of packets are checked
 	last  [16]byte
-	known bool // last is one of them
+	known bool // last is in own
 	own   map[[16]byte]struct{}
 }
 
-// read reads them.
+// read reads the addresses of the port from the device, if addresses are checked.
 func (g *gidTable) read(i *iface) error {
 	g.check = i.set.UD.DGIDCheck && i.Port.Attr.LinkLayer == verbs.LinkEthernet
 	if !g.check {
@@ -136,7 +137,7 @@ func (g *gidTable) read(i *iface) error {
 	return nil
 }
 
-// ours reports whether the port has an address.
+// ours reports whether gid is an address of the port.
 func (g *gidTable) ours(gid [16]byte) bool {
 	if gid == g.last && g.known {
 		return true

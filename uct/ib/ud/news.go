@@ -9,15 +9,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// AsyncEvent implements ib.User. That a port is down says nothing of peers: it may come
-// back before they count as gone.
+// AsyncEvent implements ib.User. A port that goes down fails no endpoint: the port may come back
+// before peers are declared dead.
 func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 	i.enter()
 	defer i.leave()
 	switch a.Type {
 	case verbs.EventGIDChange:
 		if i.gids.read(i) != nil {
-			return // it stays as it was
+			return // the table is unchanged
 		}
 	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr:
 		i.broken = true

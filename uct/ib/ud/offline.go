@@ -4,13 +4,13 @@ package ud
 
 import "github.com/ucx-go/ucx/uct"
 
-// What is done in the background: to take what has arrived, to acknowledge, connect and
-// send again. Users are not called: messages are put off as those of a paused connection
-// are, and whatever is to be told waits in limbo.
+// Work of the background goroutine: receiving packets, acknowledging, connecting and repeating. No
+// callback is called: messages are kept as those of a paused connection are, and completions wait in
+// iface.retired.
 
-const offlinePolls = 4 // times that receives are polled at a time (RX_ASYNC_MAX_POLL)
+const offlinePolls = 4 // polls of the receive queue in one run (RX_ASYNC_MAX_POLL)
 
-// watched makes an interface one that is looked after in the background.
+// watched starts the background goroutine of an interface and returns the wrapped interface.
 func watched(i *iface) (uct.Iface, error) {
 	b := new(background)
 	i.back = b
@@ -22,7 +22,7 @@ func watched(i *iface) (uct.Iface, error) {
 	return g, nil
 }
 
-// work does what cannot wait.
+// work does the work of the background goroutine, with the lock held.
 func (i *iface) work() {
 	if i.closed || i.dead != nil {
 		return

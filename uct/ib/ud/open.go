@@ -19,10 +19,10 @@ func init() {
 	ib.RegisterTransport(ib.Transport{Name: transportName, Check: check, Open: openIface})
 }
 
-// check says what a device lacks: nothing, all have datagrams.
+// check accepts every device, because all devices support datagrams.
 func check(*ib.Domain) error { return nil }
 
-// openIface opens a port.
+// openIface opens an interface on a port.
 func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Set) (_ uct.Iface, err error) {
 	set, err := loadSettings(cfg)
 	if err != nil {
@@ -64,7 +64,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	return i, nil
 }
 
-// openQP makes the queue pair. It takes packets from now on, as soon as it has buffers.
+// openQP makes the queue pair, which receives packets as soon as it has buffers.
 func (i *iface) openQP(sends, receives int) (err error) {
 	s, caps := &i.set.UD.IB, i.Domain.Caps()
 	i.qp, err = i.Domain.PD().CreateQP(&verbs.QPInitAttr{
@@ -86,7 +86,7 @@ func (i *iface) openQP(sends, receives int) (err error) {
 	return i.qp.Connect(&verbs.QPAttr{})
 }
 
-// openBuffers makes the pools.
+// openBuffers opens the pools of send and receive buffers.
 func (i *iface) openBuffers(sends, receives int) error {
 	s := &i.set.UD
 	inline := i.qp.Cap().MaxInline
@@ -106,14 +106,14 @@ func (i *iface) openBuffers(sends, receives int) error {
 	return i.recvs.Open(i.Domain, i.qp, grhLen+i.segment(), posted, keep)
 }
 
-// defaultSlots is how many messages may be in flight, of all endpoints. Their buffers
-// come as they are needed.
+// defaultSlots is the number of messages that may be in flight on all endpoints together. Buffers
+// are allocated as they are needed.
 const defaultSlots = 4096
 
 // openFlow makes the state machine.
 func (i *iface) openFlow() (err error) {
 	u := &i.set.UD
-	host, _ := os.Hostname() // for those who look at packets
+	host, _ := os.Hostname() // only for readers of captured packets
 	i.flow, err = flow.NewIface(flow.Config{
 		QPN:       uint32(i.qp.QPN()),
 		DevAddr:   i.DeviceAddress(),

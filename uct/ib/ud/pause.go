@@ -7,22 +7,23 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 )
 
-// A paused connection. The machine takes no more messages of it, so the peer keeps them;
-// but for one now and then, lest the peer give us up. Those are copied, and wait.
+// Paused connections. The state machine takes no more messages of a paused connection, so the peer
+// keeps them, except for one now and then, so that the peer does not declare this side dead. The
+// messages that are taken are copied, and wait for delivery as late messages.
 
 var _ uct.SourcePauser = (*conn)(nil)
 
-// late is a message that waits.
+// late is a received message that waits for delivery.
 type late struct {
 	id   uct.AMID
 	data []byte
 }
 
-// maxLateBytes bounds what waits on all connections of an interface together. Beyond it
-// those that are paused take nothing, and in the background none does.
+// maxLateBytes bounds the late messages of all connections of an interface together. At this bound
+// paused connections take no messages, and in the background no connection does.
 const maxLateBytes = 16 << 20
 
-// weigh notes that so many bytes more wait.
+// weigh adds n to the bytes of late messages, and sets which connections take messages.
 func (i *iface) weigh(n int) {
 	i.lateBytes += n
 	switch {
@@ -35,11 +36,11 @@ func (i *iface) weigh(n int) {
 	}
 }
 
-// weight is what a message that waits takes, about.
+// weight returns the approximate memory of a late message in bytes.
 func (m *late) weight() int { return len(m.data) + 64 }
 
-// maxLateOffline is how many messages of a connection are taken and put off in the
-// background; the peer keeps the others.
+// maxLateOffline is the number of late messages of a connection at which the background stops taking
+// more; the peer keeps the others.
 const maxLateOffline = 64
 
 // PauseSource implements uct.SourcePauser.
@@ -61,7 +62,7 @@ func (c *conn) ResumeSource() {
 	}
 }
 
-// popLate takes the first message that waits.
+// popLate removes and returns the first late message.
 func (c *conn) popLate() late {
 	m := c.late[0]
 	c.late[0] = late{}
@@ -70,8 +71,8 @@ func (c *conn) popLate() late {
 	return m
 }
 
-// readUp delivers what waits on a connection that has ended, paused or not: its peer has
-// been told that it arrived.
+// readUp delivers the late messages of a connection that has ended, paused or not, because the peer
+// has been told that they arrived.
 func (c *conn) readUp() {
 	for len(c.late) > 0 && !c.dropped && !c.iface.closed {
 		m := c.popLate()
@@ -79,8 +80,8 @@ func (c *conn) readUp() {
 	}
 }
 
-// deliverLate delivers what waits for connections that are not paused any more, and
-// has their peers go on.
+// deliverLate delivers the late messages of connections that are not paused, and makes their peers
+// send again. It returns the number of messages.
 func (i *iface) deliverLate() (n int) {
 	for left := i.resumed.Len(); left > 0 && i.resumed.Len() > 0; left-- {
 		c := i.resumed.Next()

@@ -14,17 +14,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// port is the interface as the state machine knows it.
+// port is the interface as the state machine sees it.
 type port struct{ *iface }
 
 var _ flow.Port = port{}
 
-// Post implements flow.Port. What does not fit into a request has to lie in a buffer as
+// Post implements flow.Port. A packet that is too long for inline data has to stay in a buffer as
 // long as the device may read it.
 func (p port) Post(e *flow.Endpoint, pkt []byte, solicited bool) bool {
 	i, c := p.iface, e.User.(*conn)
 	if i.dead != nil {
-		return true // it is lost
+		return true // the packet is lost
 	}
 	if i.sq.room() <= 0 {
 		return false
@@ -90,7 +90,8 @@ func (i *iface) emit(c *conn, slot int32, h *held, flags verbs.SendFlags) (seq u
 	return i.hand(r, flags)
 }
 
-// hand hands a request to the device. It returns its number.
+// hand posts a request to the device. It returns the number of the last request posted; ok is false
+// if r was not posted.
 func (i *iface) hand(r *verbs.Post, f verbs.SendFlags) (seq uint32, ok bool) {
 	n, err := r.Ring()
 	if n > 0 {
@@ -113,7 +114,7 @@ func (p port) Done(e *flow.Endpoint, slot int32, err error) {
 	h := i.slots.of(slot)
 	wait := h.again || err != nil
 	if kindOf(slot) == markSlot {
-		wait = c.waits > 0 // for what was sent before
+		wait = c.waits > 0 // for messages sent before the mark
 	}
 	if err != nil {
 		err = statusOf(err)
@@ -137,7 +138,7 @@ func (p port) Done(e *flow.Endpoint, slot int32, err error) {
 }
 
 // Resolve implements flow.Port. On Ethernet the address has to be the source address
-// of the packet. The sender cannot choose the local address of the answer.
+// of the packet. The sender cannot choose the local address of the reply.
 func (p port) Resolve(devAddr []byte, qpn uint32, path uint8) (flow.Peer, bool) {
 	a, err := ib.ParseAddress(devAddr)
 	if err != nil || a.HasIndex || p.inbound.from.Seen && a.GID != p.inbound.from.GID {
@@ -176,7 +177,7 @@ func (p port) Room(*flow.Endpoint) {}
 func (p port) Failed(e *flow.Endpoint, err error) {
 	if ep := e.User.(*conn).ep; ep != nil {
 		if s, ok := statusOf(err).(ucs.Status); ok && s != err {
-			err = statuserr.Matching(err, s) // which says it in other words
+			err = statuserr.Matching(err, s) // the text of err alone, which says the same as s
 		}
 		ep.fail(fmt.Errorf("ud: connection to %v: %w", &ep.conn.device, err))
 	}
@@ -192,7 +193,7 @@ func (p port) Ended(e *flow.Endpoint) {
 // Gone implements flow.Port.
 func (p port) Gone(e *flow.Endpoint) { e.User.(*conn).gone() }
 
-// statusOf is an error of the machine as one of UCX.
+// statusOf returns the UCX status of an error of the state machine, and any other error unchanged.
 func statusOf(err error) error {
 	switch {
 	case errors.Is(err, flow.ErrTimeout):

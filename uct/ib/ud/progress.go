@@ -17,7 +17,7 @@ func (i *iface) Progress() int {
 	}
 	if !i.retired.empty() {
 		i.retired.release(i)
-		if i.closed { // by somebody who was told
+		if i.closed { // by a completion callback
 			return n
 		}
 	}
@@ -40,7 +40,7 @@ func (i *iface) Progress() int {
 	}
 	if i.busy() {
 		n += i.rest()
-		i.alarm.due = true // for what was owed, and is in flight now
+		i.alarm.due = true // for control packets that are in flight now
 	}
 	if i.alarm.due {
 		i.watch()
@@ -51,7 +51,7 @@ func (i *iface) Progress() int {
 	return n
 }
 
-// deliver handles completions of receives, and posts new buffers.
+// deliver handles completions of receives and posts new buffers.
 func (i *iface) deliver(wc []verbs.WC, full bool) int {
 	i.quiet = 1
 	i.alarm.due = true
@@ -70,29 +70,29 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 	return len(wc)
 }
 
-// queueEmpty is called when there is nothing to receive, after there was.
+// queueEmpty is called when the receive queue is found empty after packets were received.
 func (i *iface) queueEmpty() {
 	i.quiet = 0
 	i.recvs.Idle()
 	i.refill()
 }
 
-// refill posts buffers. If that goes wrong the device is gone, of which others tell.
+// refill posts buffers. An error means that the device is gone, which is reported elsewhere.
 func (i *iface) refill() {
 	if i.qp != nil {
 		i.recvs.Refill()
 	}
 }
 
-// busy reports whether something is owed to a peer, or somebody waits for room or to be
-// told of a failure.
+// busy reports whether there is work for rest: control packets are owed to a peer, endpoints wait
+// for room, failures are to be reported, or the interface has failed.
 func (i *iface) busy() bool {
 	return i.flow.Owed() || !i.Waiting.Empty() || !i.Failures.Empty() || i.dying
 }
 
-// rest lets those go on who wait: what connects and what is repeated, then messages,
-// which may carry acknowledgements, then the other control packets. When these find no
-// room in the queue, they are first as soon as there is some.
+// rest continues waiting operations: packets of connection setup and repeated packets first, then
+// messages, which may carry acknowledgements, then the other control packets. Control packets that
+// find no room in the queue go first as soon as there is room.
 func (i *iface) rest() (n int) {
 	if i.dying {
 		i.collapse()
@@ -107,12 +107,12 @@ func (i *iface) rest() (n int) {
 		i.starved = !i.flow.Dispatch()
 	}
 	if i.resumed.Len() > 0 {
-		return n // what was put off comes before the news that its sender is gone
+		return n // late messages are delivered before the failure of their connection is reported
 	}
 	return n + i.Failures.Report()
 }
 
-// ring is called when the time has come, inside progress.
+// ring is called when the alarm is due, inside progress.
 func (i *iface) ring() {
 	i.enter()
 	defer i.leave()
@@ -131,8 +131,8 @@ func (i *iface) ring() {
 	}
 }
 
-// Arm implements uct.Armer. No event can be left out: acknowledgments arrive as messages do,
-// and the peer waits for ours.
+// Arm implements uct.Armer. It cannot omit any event: acknowledgements arrive as messages do, and
+// the peer waits for acknowledgements of this side.
 func (i *iface) Arm() error {
 	if i.retired.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy

@@ -9,17 +9,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// The port is open to the whole network. What is dropped of what comes from there is
-// counted, and told of once a minute.
+// Logging of dropped packets. Any host on the network can send packets to the port. Dropped packets
+// are counted, and logged once a minute.
 
-// refusals is how much was dropped so far.
+// refusals counts the dropped packets by reason.
 type refusals struct {
 	room, malformed, source uint64
-	stray                   uint64 // which may come in good faith, late
+	stray                   uint64 // may be late packets of honest peers
 }
 
-// warnRefused tells of what was dropped since it was called last, the last of it perhaps
-// just now.
+// warnRefused logs the packets that were dropped since its last call. The last of them may be the
+// packet in iface.inbound.
 func (i *iface) warnRefused() {
 	c := &i.flow.Counters
 	now := refusals{

@@ -9,12 +9,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// A request that cannot be sent breaks the queue pair: soft-RoCE does so when there is no
-// route to a peer, as while a link is down. Nothing of it is final for datagrams. The
-// queue pair is set up anew, with the number that peers know, and what was in its queues
-// counts as lost on the way.
+// Reset of the queue pair. A request that cannot be sent puts the queue pair in its error state:
+// soft-RoCE does so when there is no route to a peer, as while a link is down. For datagrams such an
+// error is not final. The queue pair is set up again, with the number that peers know. Packets that
+// were in its queues count as lost on the network.
 
-// resetQP sets the queue pair up anew.
+// resetQP sets the queue pair up again. If that fails, the interface fails.
 func (i *iface) resetQP() {
 	i.broken = false
 	if i.dead != nil {
@@ -33,7 +33,7 @@ func (i *iface) restart() error {
 	if err := i.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState); err != nil {
 		return err
 	}
-	if i.empty(); i.closed { // of what it did in the meantime
+	if i.empty(); i.closed { // completions that came before the reset
 		return nil
 	}
 	i.sq.drop()
@@ -41,7 +41,7 @@ func (i *iface) restart() error {
 	return errors.Join(i.Init(i.qp, 0, qkey), i.qp.Connect(&verbs.QPAttr{}), i.recvs.Post())
 }
 
-// empty takes all completions there are. Messages among them are delivered.
+// empty handles all completions in the queues. Received messages are delivered.
 func (i *iface) empty() {
 	for {
 		sent := i.pollSends()

@@ -7,27 +7,27 @@ import (
 	"github.com/ucx-go/ucx/uct/ib"
 )
 
-// retiredItems is what nobody needs any more and the device may still be reading: slots of
-// messages that were posted twice, or that their peer has not acknowledged and never
-// will; memory of the caller; and address handles. In the order in which they came they
-// go when their requests are over.
+// retiredItems is a queue of items that are not needed any more but that the device may still be
+// reading: slots of messages that were posted twice, or that their peer will never acknowledge;
+// memory of the caller; and address handles. Items are released in the order in which they were
+// added, each when its request is complete.
 type retiredItems struct {
 	list []retiredItem
 	head int
 }
 
 type retiredItem struct {
-	seq  uint32          // of the request
-	slot int32           // none: -1
-	comp *uct.Completion // to be told, without a slot
-	err  error           // with which
-	conn *conn           // that it is of, if somebody is to be told
+	seq  uint32          // number of the request that has to complete
+	slot int32           // -1: none
+	comp *uct.Completion // to complete, if there is no slot
+	err  error           // result of the completion
+	conn *conn           // counts the item in conn.waits; nil if there is no completion
 	ah   *ib.AH
 }
 
 func (l *retiredItems) empty() bool { return l.head == len(l.list) }
 
-// ready reports whether somebody waits there who can go.
+// ready reports whether the first item can be released.
 func (l *retiredItems) ready(i *iface) bool {
 	return l.head < len(l.list) && i.sq.over(l.list[l.head].seq)
 }
@@ -39,7 +39,8 @@ func (l *retiredItems) add(d retiredItem) {
 	l.list = append(l.list, d)
 }
 
-// release lets those go whose requests are over. Who is told may send and close.
+// release releases the items whose requests are complete. Their completion callbacks may send and
+// close.
 func (l *retiredItems) release(i *iface) {
 	for l.ready(i) {
 		d := l.list[l.head]
@@ -54,7 +55,7 @@ func (l *retiredItems) release(i *iface) {
 			d.conn.waits--
 		}
 		if d.ah != nil {
-			d.ah.Done() // of a device that is gone nothing is left
+			d.ah.Done() // an error means that the device is gone, and the handle with it
 		}
 		comp := d.comp
 		if d.slot >= 0 {

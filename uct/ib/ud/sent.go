@@ -4,7 +4,7 @@ package ud
 
 import "github.com/ucx-go/ucx/uct/ib/verbs"
 
-// pollSends takes completions of sends.
+// pollSends handles completions of sends and returns their number.
 func (i *iface) pollSends() int {
 	wc, _ := i.Sent()
 	for k := range wc {
@@ -16,8 +16,8 @@ func (i *iface) pollSends() int {
 	return len(wc)
 }
 
-// drain waits a moment for the device to be done with what was given to it: that is a
-// matter of microseconds, as no peer has to answer.
+// drain polls until done returns true, maxDrain times at most, so that the device can complete its
+// requests. That is a matter of microseconds, as no peer has to answer.
 func (i *iface) drain(done func() bool) {
 	for n := 0; n < maxDrain && !done(); n++ {
 		i.pollSends()

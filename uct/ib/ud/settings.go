@@ -23,7 +23,8 @@ func init() {
 	})
 }
 
-// loadSettings reads the settings of an interface and checks what does not depend on its device.
+// loadSettings reads the settings of an interface and makes the checks that do not depend on its
+// device.
 func loadSettings(cfg *config.Set) (*settings, error) {
 	s := new(settings)
 	if err := cfg.Load(transportName, s); err != nil {
@@ -40,9 +41,9 @@ type settings struct {
 	UD udSettings `prefix:"UD_"`
 }
 
-// udSettings are those of all transports over datagrams (uct_ud_iface_config_table). Left
-// out are those of C's asynchronous progress: ASYNC_TIMER_TICK, RX_ASYNC_MAX_POLL; and
-// RX_QUEUE_LEN_INIT, as the receive queue grows by itself.
+// udSettings are the settings of all datagram transports (uct_ud_iface_config_table). The settings
+// of C's asynchronous progress, ASYNC_TIMER_TICK and RX_ASYNC_MAX_POLL, are left out, and so is
+// RX_QUEUE_LEN_INIT, because the receive queue grows by itself.
 type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
@@ -56,25 +57,25 @@ type udSettings struct {
 	MaxWindow config.Count `ucx:"MAX_WINDOW" default:"1025" doc:"Largest number of packets of an endpoint in flight, plus one; 2 to 1025."`
 }
 
-// bufSettings are settings of all transports whose defaults each has its own of.
+// bufSettings are settings of all transports whose defaults differ between transports.
 type bufSettings struct {
 	Common     commonSettings `prefix:""`
 	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Largest size of packets; that of the port may be less."`
 	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4096" doc:"Length of the receive queue."`
 }
 
-// commonSettings are those that all transports have (uct_iface_config_table).
+// commonSettings are settings of all transports (uct_iface_config_table).
 type commonSettings struct {
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which ud is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
-// Bounds of what can be set.
+// Bounds of settings.
 const (
 	minSegSize = 128
 	maxQueue   = 1 << 15
 )
 
-// check refuses what makes no sense, or has no room where it goes.
+// check returns an error for a value that is meaningless or too large for its use.
 func (s *settings) check() error {
 	u := &s.UD
 	for _, c := range []struct {

@@ -22,7 +22,7 @@ func (i *iface) Close() error {
 	return i.release()
 }
 
-// release gives back what there is.
+// release releases all resources of the interface.
 func (i *iface) release() (err error) {
 	i.closed = true
 	i.alarm.stop()
@@ -34,8 +34,8 @@ func (i *iface) release() (err error) {
 	return err
 }
 
-// end destroys the queue pair, and with it all that the device does, and then all
-// connections. Nobody waits for the device any more.
+// end destroys the queue pair, which ends all work of the device, and then all connections. Retired
+// items are released without waiting for the device.
 func (i *iface) end() (err error) {
 	if i.dead == nil && i.flow != nil {
 		i.flow.Farewell()

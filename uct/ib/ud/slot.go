@@ -11,11 +11,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// A slot is what the machine knows a message by as long as it is in flight. Its number
-// says of which kind it is: that of a short message has a small buffer, that of a copied
-// one or of the header of one that is not a buffer of a packet, that of a flush none. Control
-// packets that do not fit into requests have buffers of their own, which come back as
-// soon as they are sent: those of messages may all wait for a peer that is dead.
+// slotKind is the kind of a slot, a part of the slot's number. A slot is the number by which the
+// state machine names a message in flight. The slot of a short message has a small buffer. The slot
+// of a copied message, or of the header of a message that is not copied, has a buffer of packet
+// size. The slot of a flush has no buffer. Control packets that are too long for inline data have
+// buffers of their own, which are free again as soon as the packets are sent, because the buffers
+// of messages may all wait for a dead peer.
 type slotKind int32
 
 const (
@@ -29,30 +30,30 @@ const (
 func kindOf(slot int32) slotKind { return slotKind(slot) & kindMask }
 func numberOf(slot int32) int32  { return slot &^ int32(kindMask) }
 
-// maxPieces bounds the pieces of the caller's memory in a message.
+// maxPieces is the largest number of pieces of the caller's memory in a message.
 const maxPieces = 5
 
-// held is what is known of a slot in use.
+// held is the state of a slot in use.
 type held struct {
 	comp   *uct.Completion
-	seq    uint32 // of the request that posted it last, see sendQueue
+	seq    uint32 // number of the last request that posted the slot, see sendQueue
 	n      int32  // bytes in the buffer
 	again  bool   // the device was given the buffer more than once
-	np     uint8  // pieces behind the buffer
+	np     uint8  // number of pieces sent behind the buffer
 	pieces [maxPieces]verbs.SGE
-	data   [maxPieces][]byte // the same, as long as they are the caller's
+	data   [maxPieces][]byte // the same pieces, as the caller's memory
 }
 
-// slots is the slots of an interface.
+// slots holds the slots of an interface. The arrays are indexed by pool: 0 is short, 1 is packet.
 type slots struct {
 	short   ib.SendPool
 	packet  ib.SendPool
-	control ib.SendPool // not open if all control packets fit into requests
-	out     [2]int      // taken out of the first ones
-	ample   [2]int      // that are before more are made, or only endpoints get one that have
-	few     int         // in flight
-	most    [2]int      // that can be
-	all     int         // and that, if memory is not short
+	control ib.SendPool // not open if all control packets fit into inline data
+	out     [2]int      // slots in use
+	ample   [2]int      // slots in use from which on the pool grows or the rest is reserved
+	few     int         // an endpoint with fewer packets in flight may use the reserved slots
+	most    [2]int      // upper limit on slots, as far as memory allows
+	all     int         // upper limit on slots if memory is not short
 
 	heldShort   []held
 	heldPacket  []held
@@ -61,7 +62,8 @@ type slots struct {
 	freeMarks   []int32
 }
 
-// open makes room for the first messages. Requests have room for inline bytes.
+// open opens the pools of messages. inline is the size of inline data, packet that of a packet, most
+// the limit of each pool.
 func (s *slots) open(d *ib.Domain, inline, packet, most int) error {
 	s.all, s.most = most, [2]int{most, most}
 	err := errors.Join(s.short.Open(d, max(inline, 16), most), s.packet.Open(d, packet, most))
@@ -69,30 +71,30 @@ func (s *slots) open(d *ib.Domain, inline, packet, most int) error {
 	return err
 }
 
-// A peer that does not answer holds what was sent to it until it is taken for dead. Lest it hold
-// everything, a quarter of the slots that there are just now are for endpoints that have next to
-// none in flight. More are made when the others begin to use these.
+// Messages to a peer that does not answer keep their slots until the peer is declared dead. To keep
+// such a peer from using all slots, a quarter of the slots that exist is reserved for endpoints
+// with few packets in flight. A pool grows when other endpoints reach its reserved part.
 
-// share notes how many slots there are.
+// share computes the reserved parts from the current sizes of the pools.
 func (s *slots) share() {
 	n, m := s.short.Len(), s.packet.Len()
 	s.ample = [2]int{n - n/4, m - m/4}
 	s.few = max(min(n, m)/256, 1)
 }
 
-// tight reports whether there are slots of some kind only for endpoints that have few.
+// tight reports whether a pool that cannot grow has only reserved slots left.
 func (s *slots) tight() bool {
 	return s.out[0] >= s.ample[0] && s.short.Whole() || s.out[1] >= s.ample[1] && s.packet.Whole()
 }
 
-// openControl makes room for control packets of that size, for so many at most.
+// openControl opens the pool of control packets: at most most buffers of size bytes.
 func (s *slots) openControl(d *ib.Domain, size, most int) error { return s.control.Open(d, size, most) }
 
 func (s *slots) close() error {
 	return errors.Join(s.short.Close(), s.packet.Close(), s.control.Close())
 }
 
-// of is what is known of a slot.
+// of returns the state of a slot.
 func (s *slots) of(slot int32) *held {
 	n := numberOf(slot)
 	switch kindOf(slot) {
@@ -106,14 +108,15 @@ func (s *slots) of(slot int32) *held {
 	return &s.heldMark[n]
 }
 
-// denies reports whether an endpoint has to leave the last slots of a kind to others.
+// denies reports whether an endpoint is denied the reserved slots of a pool. If the endpoint has too
+// many packets in flight for them, denies tries to grow the pool first.
 //
 //go:noinline
 func (s *slots) denies(kind int, from *ib.SendPool, to *flow.Endpoint) bool {
 	switch {
 	case to.InFlight() < s.few:
 		return false
-	case !from.Grow(): // as far as it can
+	case !from.Grow(): // the pool has its largest size
 		s.most[kind] = from.Len()
 		return true
 	}
@@ -122,7 +125,7 @@ func (s *slots) denies(kind int, from *ib.SendPool, to *flow.Endpoint) bool {
 	return false
 }
 
-// takeShort takes a slot for n bytes at most that fit into a request.
+// takeShort takes a slot for a message that fits into inline data.
 func (s *slots) takeShort(to *flow.Endpoint) (slot int32, ok bool) {
 	if s.out[0] >= s.ample[0] && s.denies(0, &s.short, to) {
 		return 0, false
@@ -169,7 +172,7 @@ func (s *slots) takeControl() (slot int32, ok bool) {
 	return slot | int32(controlSlot), true
 }
 
-// takeMark takes a slot that holds nothing but somebody who waits.
+// takeMark takes a slot without a buffer, which holds only a completion.
 func (s *slots) takeMark() int32 {
 	if n := len(s.freeMarks); n > 0 {
 		slot := s.freeMarks[n-1]
@@ -183,7 +186,7 @@ func (s *slots) takeMark() int32 {
 //go:noinline
 func grow(list []held, n int) []held { return append(list, make([]held, n-len(list))...) }
 
-// pool is where the buffer of a slot is from.
+// pool returns the pool of a slot's buffer.
 func (s *slots) pool(slot int32) *ib.SendPool {
 	switch kindOf(slot) {
 	case shortSlot:
@@ -194,13 +197,13 @@ func (s *slots) pool(slot int32) *ib.SendPool {
 	return &s.packet
 }
 
-// buffer is the memory of a slot.
+// buffer returns the memory of a slot.
 func (s *slots) buffer(slot int32) []byte { return s.pool(slot).Data(numberOf(slot)) }
 
-// sge names the first n bytes of it.
+// sge describes the first n bytes of a slot's buffer.
 func (s *slots) sge(slot int32, n int) verbs.SGE { return s.pool(slot).SGE(numberOf(slot), n) }
 
-// put gives a slot back. No device may be reading it.
+// put frees a slot. No device may be reading its buffer.
 func (s *slots) put(slot int32) {
 	h := s.of(slot)
 	h.comp, h.again, h.seq = nil, false, 0
@@ -222,9 +225,9 @@ func (s *slots) put(slot int32) {
 	}
 }
 
-// scarce reports whether half of the buffers of some kind that there can be are out:
-// peers had better acknowledge what they have.
+// scarce reports whether half of the possible buffers of a pool are in use. Messages then ask their
+// peers for acknowledgements.
 func (s *slots) scarce() bool { return 2*s.out[0] >= s.most[0] || 2*s.out[1] >= s.most[1] }
 
-// exhausted reports whether there is no buffer of some kind.
+// exhausted reports whether a pool has no free buffer and cannot grow.
 func (s *slots) exhausted() bool { return s.short.Empty() || s.packet.Empty() }

@@ -17,7 +17,7 @@ var (
 	_ uct.SourceExplainer = (*conn)(nil)
 )
 
-// DropSource implements uct.SourceOwner: what the peer has made goes, and the
+// DropSource implements uct.SourceOwner. A connection that the peer has made is forgotten; the
 // application's endpoint fails.
 func (c *conn) DropSource(err error) {
 	c.iface.enter()
@@ -32,7 +32,8 @@ func (c *conn) DropSource(err error) {
 // SourceShared implements uct.SourceSharer.
 func (c *conn) SourceShared() bool { return c.ep != nil }
 
-// SourceError implements uct.SourceExplainer: with the application's endpoint, if that has failed.
+// SourceError implements uct.SourceExplainer. It returns the error that the application's endpoint
+// has failed with.
 func (c *conn) SourceError() error {
 	if c.ep == nil || c.ep.failed == ucs.ErrCanceled {
 		return nil
@@ -40,8 +41,8 @@ func (c *conn) SourceError() error {
 	return c.ep.failed
 }
 
-// SourceInfo implements uct.SourceLocator. That packets come from this address has been
-// looked at, unless that is turned off.
+// SourceInfo implements uct.SourceLocator. The source addresses of the packets have been checked
+// against this address, unless that check is turned off.
 func (c *conn) SourceInfo() uct.SourceInfo {
 	return uct.SourceInfo{
 		Addr:  netip.AddrPortFrom(c.iface.AddrOf(&c.device), 0),
@@ -53,5 +54,5 @@ func (c *conn) SourceInfo() uct.SourceInfo {
 // SourceTLS implements uct.SourceLocator.
 func (c *conn) SourceTLS() *tls.ConnectionState { return nil }
 
-// HeldBy implements uct.SourceLocator: nothing tells.
+// HeldBy implements uct.SourceLocator. It returns false: the holder cannot be determined.
 func (c *conn) HeldBy(uct.Process) bool { return false }

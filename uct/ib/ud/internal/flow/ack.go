@@ -4,7 +4,7 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// acknowledge is told that the peer has received everything up to a packet that is in
+// acknowledge handles an acknowledgement: the peer has received all packets up to ack, which was in
 // flight (uct_ud_ep_process_ack of ud_ep.c).
 func (e *Endpoint) acknowledge(ack wire.PSN) {
 	e.acked = ack

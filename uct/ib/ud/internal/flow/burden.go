@@ -4,14 +4,16 @@ package flow
 
 import "slices"
 
-// Peers at one address may make as many endpoints as there can be, but not at the cost of
-// others. What each address has is counted, and when there is no room for somebody else
-// whoever has most of all gives way. Who makes up addresses has as many as he likes:
-// against him there are the limits alone. CREQs cost nothing, so the table is not searched for
-// each: those who may have to give way are known (ranking.go), addresses that have a large
-// part of all are few, and so are embryos.
+// Accounting of passive endpoints by address. The peers at one address may make endpoints up to the
+// limits, but not at the cost of other addresses. The endpoints of each address are counted, and
+// when there is no room for another address, the address with most endpoints loses one. An attacker
+// that forges addresses has any number of addresses: only the limits hold against it. A CREQ costs
+// its sender nothing, so the table is not searched for each CREQ: the candidates for eviction are
+// kept in order (ranking.go), addresses with a large part of all endpoints are few, and so are
+// embryos.
 
-// burden is what the peers at an address have made and the application has not taken.
+// burden is the account of an address: the endpoints that its peers have made and the application
+// has not taken.
 type burden struct {
 	addr [24]byte
 	load
@@ -20,17 +22,17 @@ type burden struct {
 
 type load struct {
 	passive int
-	embryos int // of these
+	embryos int // of the passive endpoints
 }
 
-// tally is how many addresses have how many of something, so that the most that one has
-// is known without a search.
+// tally counts the addresses that have a given number of something, so that the largest number is
+// known without a search.
 type tally struct {
-	with []int32 // addresses with so many
-	most int
+	with []int32 // by number: how many addresses have it
+	most int     // largest number that an address has
 }
 
-// change is told that an address has now had so many, and now has another number.
+// change moves an address from one number to another.
 func (t *tally) change(from, to int) {
 	for len(t.with) <= max(from, to) {
 		t.with = append(t.with, 0)
@@ -43,7 +45,7 @@ func (t *tally) change(from, to int) {
 	}
 }
 
-// charge counts an embryo for its address.
+// charge charges a new embryo to its address.
 func (ps *peers) charge(e *Endpoint, addr [24]byte) {
 	b := ps.burdens[addr]
 	if b == nil {
@@ -62,13 +64,14 @@ func (ps *peers) charge(e *Endpoint, addr [24]byte) {
 	b.ranking.push(e)
 }
 
-// hatched is told that an embryo is none any more.
+// hatched counts an embryo less: its peer has answered.
 func (ps *peers) hatched(b *burden) {
 	ps.embryosOf.change(b.embryos, b.embryos-1)
 	b.embryos--
 }
 
-// discharge is told that an endpoint, which is no embryo, is not passive any more.
+// discharge removes an endpoint that is not passive any more from its account. The endpoint must not
+// be an embryo.
 func (ps *peers) discharge(e *Endpoint) {
 	b := e.burden
 	e.burden = nil
@@ -85,7 +88,7 @@ func (ps *peers) discharge(e *Endpoint) {
 	}
 }
 
-// has is what an address has.
+// has returns the counts of an address.
 func (ps *peers) has(addr [24]byte) load {
 	if b := ps.burdens[addr]; b != nil {
 		return b.load

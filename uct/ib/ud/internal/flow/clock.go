@@ -2,11 +2,12 @@
 
 package flow
 
-// The clock stands still while nobody calls, lest a program that computes for a minute
-// finds all its peers dead when it looks again: what is late beyond a tick is skipped.
+// The clock of the state machine stands still while the application does not call, so that a
+// program that computes for a minute does not find all its peers dead afterwards. The part of a
+// delay that exceeds one tick is skipped.
 
-// Clock tells the time, in nanoseconds since whenever; it never goes back. Whatever is
-// called until the next Clock happens now.
+// Clock sets the time, in nanoseconds since an arbitrary origin. The time never goes back. It is the
+// time of all calls until the next Clock.
 func (it *Iface) Clock(now int64) {
 	t := now - it.skipped
 	for len(it.timers) != 0 && it.timers[0].due <= t && it.timers[0].Idle() {
@@ -25,7 +26,7 @@ func (it *Iface) Clock(now int64) {
 		e := it.fresh
 		it.fresh, e.nextFresh, e.fresh = e.nextFresh, nil, false
 		if !e.Idle() && e.slot == none {
-			// Sent since the last round: the wait begins when it is noticed.
+			// Sent since the last round: the wait begins now.
 			e.sent = it.now
 			e.due = it.now + e.every
 			it.timers.push(e)
@@ -33,8 +34,8 @@ func (it *Iface) Clock(now int64) {
 	}
 }
 
-// Next is when Tick wants to be called, on the clock of Clock. It wants that only
-// while packets are in flight.
+// Next sets the time, and returns when Tick is to be called, on the clock of Clock. wanted is true
+// only while packets are in flight.
 func (it *Iface) Next(now int64) (due int64, wanted bool) {
 	it.Clock(now)
 	for len(it.timers) != 0 && it.timers[0].Idle() {
@@ -46,8 +47,8 @@ func (it *Iface) Next(now int64) (due int64, wanted bool) {
 	return it.timers[0].due + it.skipped, true
 }
 
-// Soonest is a time before which Next would not say that Tick is wanted; ok is false if
-// it wanted nothing. It looks at no clock.
+// Soonest returns a lower bound of the time of Next; ok is false if Next would want no call of Tick.
+// Soonest does not set the time.
 func (it *Iface) Soonest() (due int64, ok bool) {
 	switch {
 	case it.fresh != nil:
@@ -58,7 +59,7 @@ func (it *Iface) Soonest() (due int64, ok bool) {
 	return 0, false
 }
 
-// start makes the timer run from the next Clock on.
+// start starts the endpoint's timer at the next Clock.
 func (e *Endpoint) start() {
 	if !e.fresh {
 		it := e.it

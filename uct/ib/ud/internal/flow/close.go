@@ -2,11 +2,11 @@
 
 package flow
 
-// Close ends the application's use of an endpoint. What was sent is repeated until the
-// peer has it or is taken for dead; then the endpoint lingers, to answer a peer that
-// has not heard that its packets have arrived. Messages still come from it, unless it
-// was connected by id. An endpoint that has failed is forgotten at once. No slot is
-// given back in Close itself.
+// Close ends the application's use of an endpoint. Packets in flight are repeated until the peer
+// has received them or is declared dead. Then the endpoint lingers, to answer a peer that does not
+// know yet that its packets have arrived. A closed endpoint still delivers messages, unless it was
+// connected by id. An endpoint that has failed is forgotten at once. No slot is given back in Close
+// itself.
 func (e *Endpoint) Close() {
 	if e.is(closed | gone) {
 		return
@@ -17,7 +17,7 @@ func (e *Endpoint) Close() {
 	}
 	e.state = e.state&^blocked | closed
 	if e.is(failed) || e.state&(connected|asked) == 0 {
-		// Nobody has heard of it, or will answer it.
+		// The peer does not know of it, or will not answer.
 		it.remove(e)
 		return
 	}
@@ -27,8 +27,8 @@ func (e *Endpoint) Close() {
 	it.expire()
 }
 
-// Abort fails an endpoint: what it sends and receives ends, and the peer is told. A peer's
-// own endpoint, which the application does not know, goes.
+// Abort fails an endpoint: sending and receiving end, and the peer is told, if the queue has
+// room. A passive endpoint, which the application does not know, is forgotten.
 func (e *Endpoint) Abort(err error) {
 	if !e.is(failed | gone) {
 		e.refuse()
@@ -36,8 +36,8 @@ func (e *Endpoint) Abort(err error) {
 	}
 }
 
-// Farewell tells peers that there will be nothing here any more, as far as the queue has
-// room.
+// Farewell tells the peers of all endpoints that the endpoints cease to exist, as far as the queue
+// has room.
 func (it *Iface) Farewell() {
 	for _, e := range it.table.eps {
 		if e != nil && !e.refuse() {
@@ -55,8 +55,8 @@ func (it *Iface) Fail(err error) {
 	}
 }
 
-// Drop makes the endpoint that a peer has made go, as the peer sends nonsense. The
-// application's own fail.
+// Drop ends an endpoint whose peer sends invalid data, as Abort does: a passive endpoint is
+// forgotten, an endpoint of the application fails.
 func (e *Endpoint) Drop(err error) { e.Abort(err) }
 
 // fail ends an endpoint's connection.
@@ -75,8 +75,8 @@ func (e *Endpoint) fail(err error) {
 	}
 }
 
-// farewell takes a word of farewell, which has come behind everything that the peer has
-// sent.
+// farewell handles the peer's notice that its endpoint is closed or, if refused, that the endpoint
+// does not exist any more. The notice has arrived behind all packets that the peer has sent.
 func (e *Endpoint) farewell(refused bool) {
 	it := e.it
 	switch {
@@ -86,20 +86,21 @@ func (e *Endpoint) farewell(refused bool) {
 	default:
 		it.Counters.GotEnds++
 		if it.port.Ended(e); e.is(parted) && e.Idle() && !e.is(gone) {
-			it.remove(e) // both know
+			it.remove(e) // both sides have closed
 		}
 	}
 }
 
-// Forget makes the endpoint that a peer has made, and closed, go.
+// Forget removes a passive endpoint, whose peer has closed it.
 func (e *Endpoint) Forget() {
 	if e.is(passive) {
 		e.it.drop(e)
 	}
 }
 
-// drop forgets a passive endpoint. Its number is not used for another one, should the
-// peer be there: it takes that for a mistake. But no peer makes us jump to wherever.
+// drop forgets a passive endpoint. Its connection number is not used again, because a peer that
+// still has its end takes a second use for an error. A peer cannot advance the next number by
+// maxJump or more.
 func (it *Iface) drop(e *Endpoint) {
 	if !e.is(embryo) && e.connSN-e.peer.next < maxJump {
 		e.peer.next = e.connSN + 1
@@ -115,7 +116,7 @@ func (it *Iface) drop(e *Endpoint) {
 
 const maxJump = 1 << 10
 
-// remove forgets an endpoint that owes nothing to the layer above.
+// remove forgets an endpoint that holds no message of the layer above.
 func (it *Iface) remove(e *Endpoint) {
 	if e.is(gone) {
 		return
@@ -123,7 +124,7 @@ func (it *Iface) remove(e *Endpoint) {
 	if e.is(passive) {
 		it.adopt(e)
 	}
-	e.purge(ErrClosed) // nothing, but for marks
+	e.purge(ErrClosed) // only marks, if anything
 	e.state = e.state&^(connected|blocked) | gone
 	it.peers.closed.drop(e, linkAge)
 	it.peers.remove(e)
@@ -134,10 +135,10 @@ func (it *Iface) remove(e *Endpoint) {
 	it.port.Gone(e)
 }
 
-// expire forgets closed endpoints from whose peers nothing was heard for the time that they
-// linger, and the oldest if they are too many. A peer may hold its end for as long as it likes: where
-// both sides have connected at once, one of them closes its end of what the other has made a lane
-// of, over which that asks now and then whether anybody is there.
+// expire forgets closed endpoints that have received nothing for the linger time, and the oldest
+// ones if there are more than MaxLinger. A peer may keep its end for any time: when both sides have
+// connected at once, one side closes its end of a connection that the other side uses as a lane and
+// on which it sends keepalives.
 func (it *Iface) expire() {
 	l := &it.peers.closed
 	for l.n != 0 {
@@ -151,9 +152,9 @@ func (it *Iface) expire() {
 			l.push(e, linkAge)
 			continue
 		}
-		if !e.Idle() || e.owed&oweEnd != 0 { // or the peer is never told
+		if !e.Idle() || e.owed&oweEnd != 0 { // the peer still has to be told of the close
 			if l.n <= it.cfg.MaxLinger {
-				return // as long as it takes
+				return // it waits as long as it takes
 			}
 			e.state |= failed
 			e.purge(ErrClosed)

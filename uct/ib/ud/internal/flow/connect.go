@@ -4,16 +4,17 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// An endpoint to a peer's interface knows the id of its other end when a CREP brings it,
-// in answer to its CREQ; or a CREQ of the peer's does, if that has made the same
-// connection at the same time. Both have numbers, so that each can be lost, doubled and
-// late: CREQ is the first packet of who asks, CREP the next one of who answers.
+// Connection setup. An endpoint to a peer's interface learns the id of its other end from the CREP
+// that answers its CREQ, or from a CREQ of the peer, if the peer has made the same connection at
+// the same time. CREQ and CREP are numbered packets, so each may be lost, duplicated or late: CREQ
+// is the first packet of the requester, CREP the next packet of the responder.
 //
-// Whoever is connected by a CREQ still has to answer by a CREP, although both know
+// An endpoint that is connected by a CREQ still has to answer with a CREP, although both sides know
 // each other's ids then.
 
-// Open makes an endpoint to an interface. It is connected already if the peer has made
-// the same one before; otherwise Port.Connected tells.
+// Open makes an endpoint to an interface. The endpoint is connected already if the peer has made
+// the same connection before; otherwise Port.Connected reports the connection. The error is ErrFull
+// if there is no room.
 func (it *Iface) Open(to Peer) (*Endpoint, error) {
 	it.expire()
 	p := it.peers.get(to)
@@ -39,7 +40,7 @@ func (it *Iface) Open(to Peer) (*Endpoint, error) {
 	return e, nil
 }
 
-// OpenPair makes an endpoint whose other end is told by ConnectPair.
+// OpenPair makes an endpoint that ConnectPair connects. The error is ErrFull if there is no room.
 func (it *Iface) OpenPair() (*Endpoint, error) {
 	it.expire()
 	e := it.newEndpoint()
@@ -50,8 +51,9 @@ func (it *Iface) OpenPair() (*Endpoint, error) {
 	return e, nil
 }
 
-// ConnectPair connects an endpoint made by OpenPair with the endpoint of an id at a
-// queue pair. Packets that came before are not taken: the peer sends them again.
+// ConnectPair connects an endpoint made by OpenPair with the endpoint id at the queue pair qpn.
+// Packets that arrived before were dropped: the peer sends them again. The error is ErrState if the
+// endpoint is not one of OpenPair or cannot be connected any more.
 func (e *Endpoint) ConnectPair(qpn, id uint32) error {
 	if e.state&(pairwise|connected|closed|failed|gone) != pairwise {
 		return ErrState
@@ -62,8 +64,8 @@ func (e *Endpoint) ConnectPair(qpn, id uint32) error {
 	return nil
 }
 
-// request takes a packet without destination, which only a CREQ has
-// (uct_ud_ep_rx_creq of ud_ep.c).
+// request handles a packet without a destination id, which can only be a CREQ (uct_ud_ep_rx_creq of
+// ud_ep.c).
 func (it *Iface) request(pkt []byte, h wire.Header, src uint32) {
 	c := &it.Counters
 	if h.Kind(len(pkt)) != wire.KindCtl {
@@ -97,13 +99,13 @@ func (it *Iface) request(pkt []byte, h wire.Header, src uint32) {
 	case e.dest != q.EP:
 		it.restart(e, &q, h.PSN())
 	case h.PSN() == e.got, h.PSN().Before(e.got):
-		c.Duplicate++ // the CREP is repeated when its time comes
+		c.Duplicate++ // the timer repeats the CREP
 	default:
 		c.WrongControl++
 	}
 }
 
-// accept makes the other end of a peer's endpoint.
+// accept makes the other end of an endpoint that a peer's CREQ announces.
 func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 	target, ok := it.vacancy(from.Addr)
 	if !ok {
@@ -137,8 +139,9 @@ func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 	e.owe(oweCREP)
 }
 
-// meet takes the CREQ of a peer that has ours to expect, or had: it says as much as an
-// acknowledgement of that.
+// meet handles the CREQ of a peer for an endpoint that is not connected yet, and whose own CREQ is
+// in flight or still owed. The peer's CREQ connects the endpoint, and counts as an acknowledgement
+// of the own CREQ.
 func (it *Iface) meet(e *Endpoint, q *wire.CREQ, psn wire.PSN) {
 	if e.owed&oweCREQ != 0 {
 		e.owed &^= oweCREQ
@@ -153,8 +156,8 @@ func (it *Iface) meet(e *Endpoint, q *wire.CREQ, psn wire.PSN) {
 	it.connected(e)
 }
 
-// restart takes the CREQ of a peer that has come back as another process with the same
-// numbers. What was on its way to the old one is lost; numbers go on from here.
+// restart handles the CREQ of a peer that has come back as another process with the same numbers.
+// Packets in flight to the old process are lost; this side's packet numbers continue.
 func (it *Iface) restart(e *Endpoint, q *wire.CREQ, psn wire.PSN) {
 	it.Counters.Restarts++
 	e.purge(ErrReset)
@@ -166,8 +169,8 @@ func (it *Iface) restart(e *Endpoint, q *wire.CREQ, psn wire.PSN) {
 	e.owe(oweCREP)
 }
 
-// unconnected takes a packet for an endpoint that does not know its peer yet: only a
-// CREP says anything to it.
+// unconnected handles a packet for an endpoint that does not know its peer's id yet. Only a CREP
+// connects the endpoint.
 func (e *Endpoint) unconnected(pkt []byte, h wire.Header) {
 	it := e.it
 	c := &it.Counters
@@ -176,7 +179,7 @@ func (e *Endpoint) unconnected(pkt []byte, h wire.Header) {
 		return
 	}
 	if h.Kind(len(pkt)) != wire.KindCtl {
-		// A message may overtake the CREP. If there was one, it was sent first.
+		// A message may overtake the CREP, which was sent before it.
 		n := h.PSN().Since(it.cfg.first) + 1
 		if h.Kind(len(pkt)) == wire.KindAM && n >= 1 && n <= MinWindow+1 && (e.early == 0 || n < int(e.early)) {
 			e.early = uint8(n)
@@ -206,7 +209,7 @@ func (e *Endpoint) unconnected(pkt []byte, h wire.Header) {
 	it.connected(e)
 }
 
-// connected tells, unless nobody is interested any more.
+// connected reports the connection to the port, unless the endpoint is closed, failed or gone.
 func (it *Iface) connected(e *Endpoint) {
 	if e.state&(closed|failed|gone) == 0 {
 		it.port.Connected(e)
@@ -214,7 +217,8 @@ func (it *Iface) connected(e *Endpoint) {
 	e.settle()
 }
 
-// reply takes a CREP on an endpoint that is connected, by a CREQ: it says the same.
+// reply handles a CREP on an endpoint that is connected already, by a CREQ. The CREP must name the
+// same id.
 func (e *Endpoint) reply(pkt []byte) {
 	q, err := wire.ParseCREP(pkt)
 	if err != nil || q.EP != e.dest {

@@ -2,12 +2,12 @@
 
 package flow
 
-// Dispatch posts what is owed. It reports whether that is all; otherwise the queue is
-// full, and who is next will be first the next time.
+// Dispatch posts the owed control packets. It reports whether all were posted. Otherwise the queue
+// is full, and the next call begins with the endpoints that this call did not reach.
 func (it *Iface) Dispatch() bool { return it.dispatch(^owed(0)) }
 
-// DispatchFirst is Dispatch of what has to go before new messages. The rest may go with
-// them.
+// DispatchFirst is Dispatch for the packets that have to go before new messages. Messages may carry
+// the others.
 func (it *Iface) DispatchFirst() bool { return it.dispatch(oweFirst) }
 
 func (it *Iface) dispatch(which owed) bool {
@@ -24,7 +24,7 @@ func (it *Iface) dispatch(which owed) bool {
 			}
 			e.settle()
 			if next != nil && !next.links[linkReady].on {
-				next = it.ready.first // who was told of room has closed it
+				next = it.ready.first // the callback of settle has closed it
 			}
 		} else if e.owed == 0 {
 			it.ready.drop(e, linkReady)
@@ -34,7 +34,7 @@ func (it *Iface) dispatch(which owed) bool {
 	return true
 }
 
-// pay posts what an endpoint owes, of some kinds. It reports whether the queue had
+// pay posts the packets that an endpoint owes, of the given kinds. It reports whether the queue had
 // room.
 func (e *Endpoint) pay(which owed) bool {
 	for e.owed&which != 0 {

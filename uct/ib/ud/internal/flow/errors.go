@@ -4,7 +4,7 @@ package flow
 
 import "errors"
 
-// Errors of endpoints.
+// Errors of endpoints and of Open and OpenPair.
 var (
 	ErrTimeout = errors.New("the peer does not answer")
 	ErrReset   = errors.New("the peer has ended the connection")

@@ -2,8 +2,8 @@
 
 package flow
 
-// vacancy looks for room for one more passive endpoint, of a peer at an address. ok is
-// false if there is none; target is who has to go for it, if anybody.
+// vacancy looks for room for one more passive endpoint, of a peer at an address. ok is false if
+// there is no room; target is the endpoint to evict, nil if none has to be evicted.
 func (it *Iface) vacancy(addr [24]byte) (target *Endpoint, ok bool) {
 	ps := &it.peers
 	if ps.embryos.n >= it.cfg.MaxEmbryos {
@@ -23,8 +23,8 @@ func (it *Iface) vacancy(addr [24]byte) (target *Endpoint, ok bool) {
 	return e, e != nil
 }
 
-// surplusEmbryo is the oldest embryo of whoever has most, if that is more than a newcomer
-// at an address would have.
+// surplusEmbryo returns the oldest embryo of an address with most embryos, if that is still more
+// than addr would have with one more. Otherwise it returns nil.
 func (it *Iface) surplusEmbryo(addr [24]byte) *Endpoint {
 	ps := &it.peers
 	if ps.embryosOf.most < ps.has(addr).embryos+2 {
@@ -37,8 +37,9 @@ func (it *Iface) surplusEmbryo(addr [24]byte) *Endpoint {
 	return e
 }
 
-// surplus is, of the passive endpoints of the address that has most, that which was silent
-// for longest, if this address has a large part of all and a newcomer would have fewer.
+// surplus returns the endpoint that was silent for longest among the passive endpoints of an address
+// with most of them, if that address has a large part of all and addr would have fewer with one
+// more. Otherwise it returns nil.
 func (it *Iface) surplus(addr [24]byte) *Endpoint {
 	ps := &it.peers
 	most := ps.passiveOf.most
@@ -53,7 +54,8 @@ func (it *Iface) surplus(addr [24]byte) *Endpoint {
 	return nil
 }
 
-// silent is the passive endpoint that was silent for longest, if that was long enough.
+// silent returns the passive endpoint that was silent for longest, nil if that was for less than the
+// linger time.
 func (it *Iface) silent() *Endpoint {
 	e := it.peers.ranking.quietest()
 	if e == nil || it.now-e.heard < it.linger {

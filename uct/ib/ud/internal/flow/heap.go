@@ -2,7 +2,7 @@
 
 package flow
 
-// heap is endpoints by when they look, the earliest first.
+// heap orders endpoints by the time of their next timer check, the earliest first.
 type heap []*Endpoint
 
 func (h *heap) push(e *Endpoint) {
@@ -25,8 +25,8 @@ func (h *heap) remove(e *Endpoint) {
 	}
 }
 
-// soon is told that the peer lives: looks are frequent again. C leaves the next one at
-// the time that seemed right before, seconds away perhaps.
+// soon makes timer checks frequent again, because the peer has answered. C leaves the next check at
+// its backed-off time, which may be seconds away.
 func (e *Endpoint) soon() {
 	it := e.it
 	e.every = it.tick

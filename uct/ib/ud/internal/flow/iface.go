@@ -4,11 +4,11 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// Iface is the endpoints of a queue pair. It belongs to one goroutine.
+// Iface holds the endpoints of a queue pair. It belongs to one goroutine.
 type Iface struct {
 	Counters Counters
 
-	// Taking is which endpoints take messages. It can be set at any time.
+	// Taking selects the endpoints that take messages. It can be set at any time.
 	Taking Taking
 
 	cfg  Config
@@ -18,18 +18,18 @@ type Iface struct {
 	nodes pool
 	peers peers
 
-	// Time, in ns: what is given to Clock less what nobody called in.
+	// Times in ns. now is the argument of Clock less skipped.
 	now     int64
-	skipped int64
+	skipped int64 // total delay of calls that does not count
 	timers  heap
-	fresh   *Endpoint // sent something, and their timers do not run yet
+	fresh   *Endpoint // list of endpoints that have sent, whose timers do not run yet
 
 	ready list // endpoints that owe control packets
 	buf   [wire.HeaderLen + wire.ControlLen + MaxDevAddr]byte
 
-	tick, timeout, linger, poke int64 // of cfg
-	maxTick                     int64
-	short                       int // length of a CREQ
+	tick, timeout, linger, poke int64 // of cfg, in ns
+	maxTick                     int64 // longest time between timer checks
+	short                       int   // length of a CREQ
 }
 
 // NewIface makes an interface without endpoints.
@@ -53,20 +53,19 @@ func NewIface(cfg Config, port Port) (*Iface, error) {
 	return it, nil
 }
 
-// Large reports whether a packet of n bytes is too large to be repeated to a peer that
-// shows no life.
+// Large reports whether a packet of n bytes is too large to be repeated to a silent peer.
 func (it *Iface) Large(n int) bool { return n > it.short }
 
-// Endpoints is how many there are, closed ones and those of peers among them.
+// Endpoints returns the number of endpoints, including closed ones and those made by peers.
 func (it *Iface) Endpoints() int { return it.table.n }
 
-// Taking is which endpoints of an interface take messages.
+// Taking selects the endpoints of an interface that take messages.
 type Taking uint8
 
-// Endpoints that take messages. The others' peers keep theirs, and give us up after
-// their timeout if that does not change.
+// Values of Taking. The peer of an endpoint that takes no messages keeps them. If that does not
+// change, the peer declares this side dead after the peer's timeout.
 const (
-	TakeAll     Taking = iota // all, though those that are halted but few
-	TakeRunning               // those that are not halted
+	TakeAll     Taking = iota // all endpoints; halted ones take only few messages
+	TakeRunning               // endpoints that are not halted
 	TakeNone
 )

@@ -2,8 +2,8 @@
 
 package flow
 
-// Endpoints are in up to two lists at a time: of those that owe packets, and of those
-// that shall go some day, the oldest first: embryos or closed ones.
+// An endpoint is in up to two lists at a time: the list of endpoints that owe packets, and one of
+// the lists of endpoints that may be evicted or expire, embryos or closed ones, the oldest first.
 const (
 	linkReady = iota
 	linkAge
@@ -20,7 +20,7 @@ type list struct {
 	n           int
 }
 
-// push appends an endpoint that may be there already. It is not moved then.
+// push appends an endpoint. An endpoint that is in the list already is not moved.
 func (l *list) push(e *Endpoint, which int) {
 	k := &e.links[which]
 	if k.on {
@@ -36,7 +36,7 @@ func (l *list) push(e *Endpoint, which int) {
 	l.n++
 }
 
-// drop takes out an endpoint that may be there.
+// drop removes an endpoint if it is in the list.
 func (l *list) drop(e *Endpoint, which int) {
 	k := &e.links[which]
 	if !k.on {

@@ -2,21 +2,21 @@
 
 package flow
 
-// owed is the control packets that an endpoint has to send, as bits. It is in the list
-// of those that are ready while there are any, and Dispatch sends them: what connects
-// first, then what is repeated, then one packet of 8 bytes for all the rest
-// (uct_ud_ep_do_pending_ctl of ud_ep.c).
+// owed is the set of control packets that an endpoint has to send, as bits. An endpoint that owes
+// packets is in Iface.ready, and Dispatch sends the packets: CREQ and CREP first, then repeated
+// packets, then a keepalive, then packets of 8 bytes for the rest (uct_ud_ep_do_pending_ctl of
+// ud_ep.c).
 type owed uint8
 
 const (
 	oweCREQ owed = 1 << iota
 	oweCREP
 	oweResend
-	oweAck   // the peer has asked
-	oweProbe // we ask
-	oweNack  // something is missing
+	oweAck   // the peer has asked for an acknowledgement
+	oweProbe // ask the peer for an acknowledgement
+	oweNack  // a packet is missing
 	oweKeepalive
-	oweEnd // we have closed
+	oweEnd // the endpoint is closed
 
 	oweFirst = oweCREQ | oweCREP | oweResend // before new messages
 	oweTell  = oweAck | oweProbe | oweNack | oweEnd
@@ -27,7 +27,7 @@ func (e *Endpoint) owe(o owed) {
 	e.it.ready.push(e, linkReady)
 }
 
-// disown forgets what is owed.
+// disown drops the owed packets.
 func (e *Endpoint) disown() {
 	e.owed = 0
 	e.it.ready.drop(e, linkReady)

@@ -4,8 +4,9 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// tell posts 8 bytes that acknowledge and ask. Their number is not used up: a peer that
-// has not got that far knows what it misses (uct_ud_ep_send_ack of ud_ep.c).
+// tell posts a packet of 8 bytes that acknowledges, and asks for an acknowledgement if a probe is
+// owed. The packet carries the next number without using it: a peer that has not received all
+// packets before that number detects the gap (uct_ud_ep_send_ack of ud_ep.c).
 func (e *Endpoint) tell() bool {
 	it := e.it
 	o := e.owed & oweTell
@@ -14,7 +15,7 @@ func (e *Endpoint) tell() bool {
 		return true
 	}
 	if o&oweNack != 0 {
-		o &^= oweEnd // which goes behind it: a packet is read as one of them (wire.Header.Kind)
+		o &^= oweEnd // sent after the NACK: a packet can be only one of them (wire.Header.Kind)
 	}
 	h := wire.NewHeader(e.dest, 0, e.psn, e.got)
 	solicited := false
@@ -48,8 +49,8 @@ func (e *Endpoint) tell() bool {
 	return true
 }
 
-// refuse tells the peer that the endpoint is no more, if there is room to. It is said once:
-// a peer that does not hear it finds out by time.
+// refuse tells the peer that the endpoint does not exist any more. It reports whether the queue had
+// room. The packet is sent once: a peer that does not receive it finds out by its timeout.
 func (e *Endpoint) refuse() bool {
 	it := e.it
 	if !e.is(connected) {
@@ -63,8 +64,8 @@ func (e *Endpoint) refuse() bool {
 	return true
 }
 
-// postCREQ posts a connection request, solicited as all that connects: the peer may
-// sleep.
+// postCREQ posts a connection request. It is solicited, as all packets of connection setup are,
+// because the peer may sleep.
 func (e *Endpoint) postCREQ(psn wire.PSN, ask bool) bool {
 	it := e.it
 	h := wire.NewHeader(wire.NullID, wire.FlagCtl, psn, e.got).WithAck(e.got, ask)

@@ -2,29 +2,32 @@
 
 package flow
 
-// Both sides number the endpoints that they make to each other, on each path, from 0
-// on: conn_sn. Those with the same number are the two ends of one connection, whoever
-// was first. So an endpoint that the application makes may be there already, made by
-// the peer's CREQ; and a CREQ may be for one that the application has made
-// (ucs_conn_match of src/ucs/datastruct/conn_match.c, used by ud_iface.c).
+// Connection numbers (conn_sn) and the bounds on what peers make. Each side numbers the endpoints
+// that it makes to the other side, for each path, from 0 on. Two endpoints with the same number are
+// the two ends of one connection, no matter which was made first. So an endpoint that the
+// application opens may exist already, made by the peer's CREQ, and a CREQ may belong to an
+// endpoint that the application has made (ucs_conn_match of src/ucs/datastruct/conn_match.c, used
+// by ud_iface.c).
 //
-// CREQs come from anyone, with any sender written in them. What they make is bounded:
-// endpoints by the limits of Config, and a new one drives out an embryo, of which
-// nothing was heard in embryoTime, or one of which nothing was heard for as long as
-// closed ones linger, or one of an address that has far more (burden.go). If there is none
-// of these it is not made, and a peer that exists asks again.
+// Any host can send a CREQ, with any sender written in it. The number of endpoints that CREQs make
+// is bounded by the limits of Config. At a limit a new endpoint evicts one of these: an embryo from
+// which nothing was received in embryoTime; an endpoint from which nothing was received for the
+// linger time of closed endpoints; an endpoint of an address that has far more than the newcomer's
+// (burden.go). If none of these exists, no endpoint is made, and a peer that exists repeats its
+// CREQ.
 //
-// 1.13.1 ends its process when a number comes twice. So what comes next is known also of
-// peers to which no endpoint is left, as far as they are not too many: whoever is answered gets
-// an endpoint of the layer above, and any number of them can be had to come and go.
+// C UCX 1.13.1 ends its process when a number comes twice. So the next number is remembered even
+// for peers to which no endpoint is left, but only for a limited number of peers: each peer that is
+// answered gets an endpoint of the layer above, and an attacker can make any number of peers come
+// and go.
 
-// peer is an interface at the other end.
+// peer is a remote interface, on one path.
 type peer struct {
 	key  Peer
 	next uint32 // conn_sn of the next endpoint that the application makes
-	n    int    // endpoints
-	own  bool   // the application has made some
-	left uint32 // how often the last of them has gone
+	n    int    // number of endpoints
+	own  bool   // the application has made an endpoint
+	left uint32 // how often the last endpoint was removed
 }
 
 type connKey struct {
@@ -36,19 +39,19 @@ type peers struct {
 	byKey map[Peer]*peer
 	conns map[connKey]*Endpoint
 
-	passive int  // endpoints that are
+	passive int  // number of passive endpoints
 	embryos list // the oldest first
 	burdens map[[24]byte]*burden
-	ranking ranking   // of those that are passive
-	heavy   []*burden // addresses with a large part of these,
-	large   int       // which is so many
-	// Of how many addresses have how many.
+	ranking ranking   // all passive endpoints
+	heavy   []*burden // the addresses with at least large passive endpoints
+	large   int
+	// The distributions of embryos and of passive endpoints over addresses.
 	embryosOf, passiveOf tally
 
-	closed list // likewise
-	// Peers whose number must not be used again, although nothing is left of them, so many as
-	// it takes to make use of that unlikely: those whom the application has made endpoints to,
-	// and others, who cannot drive them out.
+	closed list // closed endpoints, the oldest first
+	// Peers without endpoints whose numbers must not be used again, enough of them to make a
+	// repeated number unlikely. own has the peers to which the application has made endpoints,
+	// others the rest, which cannot evict an own peer.
 	own, others memory
 }
 
@@ -57,20 +60,19 @@ const (
 	maxForgotten = 1 << 12
 )
 
-// memory is the last peers of whom nothing is left.
+// memory is a ring of the latest peers whose last endpoint was removed.
 type memory struct {
 	list   []memo
-	oldest int // once there are as many as there may be
+	oldest int // index of the oldest entry, once the ring is full
 }
 
-// memo is a peer as it was when its last endpoint went. It says nothing any more when there
-// were others since.
+// memo is a peer at the removal of its last endpoint. It is stale when p.left has changed since.
 type memo struct {
 	p    *peer
 	left uint32
 }
 
-// keep adds a peer. old is what gives way, if full.
+// keep adds a peer. If the ring is full, old is the entry that was replaced.
 func (m *memory) keep(p *peer, most int) (old memo, full bool) {
 	x := memo{p, p.left}
 	if len(m.list) < most {
@@ -89,7 +91,7 @@ func (ps *peers) init(maxPassive int) {
 	ps.burdens = make(map[[24]byte]*burden)
 }
 
-// get is the peer of a key, made if need be.
+// get returns the peer of a key, which it makes if there is none.
 func (ps *peers) get(key Peer) *peer {
 	p := ps.byKey[key]
 	if p == nil {
@@ -99,7 +101,8 @@ func (ps *peers) get(key Peer) *peer {
 	return p
 }
 
-// put forgets a peer that get has made and nobody uses, at once or some day.
+// put releases a peer of get that has no endpoints. The peer is forgotten at once if no number was
+// used, else when newer ones replace it in the memory.
 func (ps *peers) put(p *peer) {
 	if p.n != 0 {
 		return
@@ -119,10 +122,11 @@ func (ps *peers) put(p *peer) {
 	}
 }
 
-// find is the endpoint of a number.
+// find returns the endpoint of a connection number, nil if there is none.
 func (ps *peers) find(p *peer, sn uint32) *Endpoint { return ps.conns[connKey{p, sn}] }
 
-// lookup is the endpoint of a peer's number, nil if there is none or no such peer.
+// lookup returns the endpoint of a peer's connection number, nil if there is no such endpoint or
+// peer.
 func (ps *peers) lookup(key Peer, sn uint32) *Endpoint {
 	if p := ps.byKey[key]; p != nil {
 		return ps.find(p, sn)
@@ -147,7 +151,7 @@ func (ps *peers) remove(e *Endpoint) {
 	ps.put(p)
 }
 
-// confirm is told that an embryo's peer has answered.
+// confirm makes an embryo, whose peer has answered, a normal endpoint.
 func (it *Iface) confirm(e *Endpoint) {
 	if e.is(embryo) {
 		e.state &^= embryo
@@ -156,7 +160,7 @@ func (it *Iface) confirm(e *Endpoint) {
 	}
 }
 
-// adopt makes an endpoint of a peer's the application's.
+// adopt makes a passive endpoint the application's.
 func (it *Iface) adopt(e *Endpoint) {
 	it.confirm(e)
 	e.state &^= passive

@@ -4,56 +4,56 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// Port is the layer above: a queue pair, and the owner of what waits there.
+// Port is the layer above: a queue pair, and the owner of the messages in flight.
 type Port interface {
-	// Post sends a packet that nobody keeps. The bytes are the machine's; they have to
-	// be copied before it returns. A solicited packet wakes a peer that sleeps. False
-	// means that the queue has no room: Dispatch offers it again.
+	// Post sends a packet that has no slot. pkt belongs to the state machine; Post has to copy
+	// it before it returns. A solicited packet wakes a sleeping peer. False means that the
+	// queue has no room: Dispatch offers the packet again.
 	Post(e *Endpoint, pkt []byte, solicited bool) bool
 
 	// Repost sends the message in a slot again, with another header, solicited. False
-	// means as in Post.
+	// means that the queue has no room, as in Post.
 	Repost(e *Endpoint, slot int32, h wire.Header) bool
 
-	// Busy reports whether repeated messages of the endpoint are still in the queue:
-	// then a missing answer says nothing.
+	// Busy reports whether repeated messages of the endpoint are still in the queue. Then
+	// a missing answer is no sign of loss.
 	Busy(e *Endpoint) bool
 
-	// Done gives back a slot: the peer has received the message or, with an error, never
-	// will as far as we know. The device may still be reading it, if it was posted more
-	// than once or the error is not nil; that is the layer's to wait for.
+	// Done gives back a slot. The peer has received the message; with an error it probably
+	// never will. The device may still be reading the slot, if it was posted more than once
+	// or the error is not nil; the layer has to wait for the device.
 	Done(e *Endpoint, slot int32, err error)
 
-	// Resolve makes out which peer a CREQ is from. The same peer has to come out for a
-	// peer given to Open. False if there is no such address.
+	// Resolve determines the peer that a CREQ is from. The result has to equal the Peer that
+	// Open is given for the same peer. It is false if the address is invalid.
 	Resolve(devAddr []byte, qpn uint32, path uint8) (Peer, bool)
 
-	// Accept prepares the way to the peer of an endpoint that a CREQ makes, and sets
-	// its User. False if there is none: then the endpoint is not made.
+	// Accept prepares the path to the peer of an endpoint that a CREQ makes, and sets the
+	// endpoint's User. It is false if there is no path: then the endpoint is not made.
 	Accept(e *Endpoint, devAddr []byte) bool
 
-	// Connected is told once of endpoints made by Open, when their peer is known.
+	// Connected is called once for an endpoint made by Open, when its peer is known.
 	Connected(e *Endpoint)
 
-	// Room is told when an endpoint that has refused a message would take one.
+	// Room is called when an endpoint that has refused a message would take one.
 	Room(e *Endpoint)
 
-	// Failed is told once that an endpoint is dead. Its slots have been given back. The
-	// endpoint is there, without any effect, until it is closed.
+	// Failed is called once when an endpoint fails. Its slots have been given back. The
+	// endpoint stays, without any effect, until it is closed.
 	Failed(e *Endpoint, err error)
 
-	// Ended is told when the peer sends no messages any more. It can still be sent to; what
-	// it has made itself nobody needs (Endpoint.Forget).
+	// Ended is called when the peer sends no more messages. Messages can still be sent to
+	// the peer. An endpoint that the peer has made is not needed any more (Endpoint.Forget).
 	Ended(e *Endpoint)
 
-	// Gone is told of each endpoint when the machine forgets it.
+	// Gone is called for each endpoint when the state machine forgets it.
 	Gone(e *Endpoint)
 }
 
-// Peer is the other end of a connection, as numbers of connections are counted for it:
+// Peer is the other end of a connection, in the sense in which connection numbers are counted:
 // an interface, on one of the paths to it.
 type Peer struct {
-	Addr [24]byte // whatever tells devices apart
+	Addr [24]byte // identifies the device
 	QPN  uint32
 	Path uint8
 }

@@ -2,28 +2,28 @@
 
 package flow
 
-// ranking is passive endpoints by when something was heard from them, the quietest
-// first: a heap by what is known of that. Packets come too often for each to move its
-// endpoint, so an endpoint is found out to have been heard when it is first, and each time
-// that this costs something is one of a packet.
+// ranking orders passive endpoints by the time of the last packet from their peer, the oldest first.
+// It is a heap of lower bounds of these times. Packets arrive too often to move their endpoint in
+// the heap each time, so an entry is brought up to date only when it is first. Each such update
+// is paid for by at least one packet.
 type ranking struct {
-	which int8 // of the places of an endpoint
+	which int8 // index in Endpoint.ranks
 	heap  []ranked
 }
 
-// Rankings that a passive endpoint is in.
+// The rankings that a passive endpoint is in.
 const (
 	amongAll = iota
-	atHome   // at the address of its peer
+	atHome   // of the address of its peer
 	rankings
 )
 
 type ranked struct {
-	heard int64 // at least; that of the endpoint when it came here
+	heard int64 // lower bound of e.heard: its value when the entry was last set
 	e     *Endpoint
 }
 
-// quietest is the endpoint from which nothing was heard for longest, nil if there is none.
+// quietest returns the endpoint whose last packet is oldest, nil if there is none.
 func (r *ranking) quietest() *Endpoint {
 	for len(r.heap) > 0 {
 		x := r.heap[0]

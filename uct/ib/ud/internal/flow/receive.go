@@ -4,24 +4,23 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// maxAhead is how far beyond what was received a peer's numbers can be: all of its
-// window, and the next number of a packet that has none of its own.
+// maxAhead is how far a peer's numbers can be beyond the last number received: the whole window,
+// and one more for a packet without a number of its own, which carries the next number.
 const maxAhead = MaxWindow + 1
 
-// From is where a packet has come from, as the device says it.
+// From is the source of a packet, as reported by the device.
 type From struct {
-	QPN  uint32   // of the queue pair, 0 if that is not known
-	GID  [16]byte // of the port
-	Seen bool     // GID is there
+	QPN  uint32   // of the sending queue pair, 0 if that is not known
+	GID  [16]byte // of the sending port
+	Seen bool     // GID is known
 }
 
-// Receive takes a packet, from its Header on. If e is not nil, it was the next active
-// message from e's peer, with this id and these data, a slice of pkt; e may be closed,
-// or made by the peer.
+// Receive handles a packet, which begins with its Header. If e is not nil, the packet was the next
+// active message from e's peer, with this id and this data, a slice of pkt. e may be closed, or
+// made by the peer.
 //
-// What is looked at first, and what comes of it, is as in uct_ud_ep_process_rx of
-// src/uct/ib/ud/base/ud_ep.c; but here nothing comes of a packet that cannot be the
-// peer's.
+// The order of the checks, and their effects, are those of uct_ud_ep_process_rx of
+// src/uct/ib/ud/base/ud_ep.c, except that here a packet that cannot be the peer's has no effect.
 func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []byte) {
 	c := &it.Counters
 	if len(pkt) < wire.HeaderLen {
@@ -64,7 +63,7 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 		e.acknowledge(h.Ack())
 		e.settle()
 		if e.state&(connected|failed|gone) != connected {
-			return nil, 0, nil // by who was told of it
+			return nil, 0, nil // a callback has closed it
 		}
 	}
 	if e.state&(closed|pairwise) == closed|pairwise {
@@ -78,8 +77,8 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 		return nil, 0, nil
 	}
 	if ahead > 1 && !e.is(halted) && (kind != wire.KindNack || e.told != e.got || it.now-e.toldAt >= it.tick) {
-		// A NACK that tells us of something missing is answered by one, once. When both
-		// sides miss something, each NACK would be the cause of the next (and is, in C).
+		// A NACK that shows a gap on this side is answered by a NACK only once. When both sides
+		// miss something, each NACK would otherwise cause the next (as it does in C).
 		e.owe(oweNack)
 	}
 	if kind == wire.KindAM && ahead == 1 {
@@ -95,7 +94,7 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 	return nil, 0, nil
 }
 
-// other takes what is no message, or not the next one.
+// other handles a packet that is no message, or not the next one.
 func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 	c := &e.it.Counters
 	switch {
@@ -113,8 +112,8 @@ func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 	case kind == wire.KindCtl:
 		e.reply(pkt)
 	case kind == wire.KindPut:
-		// C writes data to the address, whatever it is. Nobody has been offered that:
-		// only puts of nothing are received, which peers send to see whether we live.
+		// C writes the data to whatever address the packet names. This library offers no
+		// memory for that: it accepts only puts without data, which peers send as keepalives.
 		if _, data, err := wire.ParsePut(pkt); err != nil {
 			c.Malformed++
 		} else if len(data) != 0 {
@@ -125,16 +124,16 @@ func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 	}
 }
 
-// Halt has the endpoint take no messages, for whose memory there is no room. The peer is
-// told what has arrived if it asks, and keeps the rest. As it would give us up if
-// nothing arrived for all of its timeout, one message is taken each sixth of that,
-// of ours.
+// Halt stops the endpoint from taking messages, for lack of memory. If the peer asks, an
+// acknowledgement tells it what has arrived; the peer keeps the rest. The peer would declare this
+// side dead if nothing were acknowledged for the peer's whole timeout, so one message is taken for
+// each sixth of this side's timeout.
 func (e *Endpoint) Halt() {
 	e.state |= halted
 	e.took = e.it.now
 }
 
-// Resume ends that. The peer is told that it may go on: that it misses something.
+// Resume ends a Halt. A NACK makes the peer send again.
 func (e *Endpoint) Resume() {
 	if e.is(halted) {
 		e.state &^= halted
@@ -144,8 +143,7 @@ func (e *Endpoint) Resume() {
 	}
 }
 
-// takes says whether a halted endpoint looks at a packet with a new number, or of somebody
-// who is ahead.
+// takes reports whether a halted endpoint handles a packet with a number that was not received yet.
 func (e *Endpoint) takes(kind wire.Kind, ahead int) bool {
 	switch {
 	case kind == wire.KindNack || kind == wire.KindAck && ahead == 1:
@@ -158,8 +156,9 @@ func (e *Endpoint) takes(kind wire.Kind, ahead int) bool {
 	return false
 }
 
-// repel keeps a peer from repeating what a closed endpoint has received. More it does
-// not take, nor say so: C is silent altogether.
+// repel handles a packet for a closed endpoint that is connected by id. It acknowledges what the
+// endpoint has received, so that the peer stops repeating. New messages are dropped without a
+// reply; C does not reply at all.
 func (e *Endpoint) repel(h wire.Header, kind wire.Kind, ahead int) {
 	switch {
 	case kind == wire.KindNack:

@@ -4,16 +4,16 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// A receiver drops everything behind a packet that is missing, so all of it has to be
-// sent again, from the first that is not acknowledged to the last that is in flight
-// when the loss is found out. This goes on as the window, halved, allows, and while
-// acknowledgements open it. It ends when they have passed the last.
+// Repetition. A receiver drops all packets behind a missing one. So the sender repeats all packets
+// from the first one that is not acknowledged to the last one in flight when the loss is detected.
+// The repetition proceeds as far as the halved window allows, and further as acknowledgements open
+// the window. It ends when the acknowledgements have passed the last packet.
 //
-// A loss is found out by a NACK or by silence. To a peer that is silent only small
-// packets are repeated, lest one that is slow be flooded; the question that goes along
-// makes it say what it misses.
+// A loss is detected by a NACK or by silence. Only small packets are repeated to a silent peer, so
+// that a slow peer is not flooded. The request for an acknowledgement in these packets makes the
+// peer report what it misses.
 
-// repeat begins with the first packet that is not acknowledged.
+// repeat begins a repetition, with the first packet that is not acknowledged.
 func (e *Endpoint) repeat() {
 	e.re, e.reMax = e.acked+1, e.psn-1
 	e.pos = e.first
@@ -23,7 +23,7 @@ func (e *Endpoint) repeat() {
 // repeating reports whether some packets are still to be repeated.
 func (e *Endpoint) repeating() bool { return !e.re.After(e.reMax) }
 
-// resume continues after an acknowledgement. The nodes that it covers are still there.
+// resume continues the repetition after an acknowledgement, whose nodes are not released yet.
 func (e *Endpoint) resume() {
 	switch {
 	case !e.repeating():
@@ -43,9 +43,9 @@ func (e *Endpoint) resume() {
 	}
 }
 
-// nacked is told by the peer that it misses what follows its acknowledgement. Each
-// packet that it drops may make it say so, all of one flight with the same number:
-// only the first counts, and then one each tick, as the repetition may be lost too.
+// nacked handles a NACK: the peer misses the packet after its acknowledgement. The peer may send a
+// NACK for each packet that it drops, all with the same number. Only the first of these begins a
+// repetition, and then one for each tick, since the repetition may be lost too.
 func (e *Endpoint) nacked() {
 	it := e.it
 	it.Counters.GotNacks++
@@ -55,7 +55,7 @@ func (e *Endpoint) nacked() {
 	e.state |= lively
 	e.soon()
 	if e.repeating() && e.re == e.acked+1 {
-		e.owe(oweResend) // about to be; or it was too large to be repeated unasked
+		e.owe(oweResend) // about to be repeated, or too large to be repeated without a NACK
 		return
 	}
 	if e.nackAt == e.acked && it.now-e.resent < it.tick {
@@ -67,7 +67,7 @@ func (e *Endpoint) nacked() {
 	e.repeat()
 }
 
-// lost is told that the peer has been silent for too long.
+// lost begins a repetition after a timeout.
 func (e *Endpoint) lost() {
 	e.it.Counters.Timeouts++
 	e.state &^= lively

@@ -4,10 +4,10 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// Send takes the message in a slot, which is the endpoint's until Done, and makes its
-// header. It has to be posted now. large is what [Iface.Large] says of the packet;
-// ask wants to know soon that the peer has it. False means that there is no room now:
-// Port.Room tells when there is.
+// Send takes the message in a slot, which belongs to the endpoint until Done, and returns the
+// message's header. The caller has to post the message now. large is the result of [Iface.Large]
+// for the packet; ask requests an acknowledgement. ok is false if there is no room now: Port.Room
+// reports when there is.
 func (e *Endpoint) Send(slot int32, id uint8, large, ask bool) (h wire.Header, ok bool) {
 	if !e.CanSend() {
 		e.state |= blocked
@@ -27,19 +27,19 @@ func (e *Endpoint) Send(slot int32, id uint8, large, ask bool) (h wire.Header, o
 	return h, true
 }
 
-// WantRoom makes the endpoint tell of room, as a refused message does.
+// WantRoom makes the endpoint report room by Port.Room, as a refused message does.
 func (e *Endpoint) WantRoom() { e.state |= blocked }
 
-// Check makes sure that the peer is there, if nothing is on its way that does: its
-// death fails the endpoint.
+// Check sends a keepalive, unless packets are in flight that serve the same purpose: the endpoint
+// fails if the peer is dead.
 func (e *Endpoint) Check() {
 	if e.CanSend() && e.Idle() {
 		e.owe(oweKeepalive)
 	}
 }
 
-// Flush reports whether the peer has received everything. If not, slot, which holds no
-// message, is given back by Done when it has received what was sent before.
+// Flush reports whether the peer has received all packets. If not, slot, which holds no message, is
+// given back by Done when the peer has received all packets that were sent before.
 func (e *Endpoint) Flush(slot int32) bool {
 	at := e.psn - 1
 	switch {

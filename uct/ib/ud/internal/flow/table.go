@@ -2,25 +2,26 @@
 
 package flow
 
-// Ids of endpoints are numbers of 24 bits that a peer puts into its packets: an index
-// into the table and how often the place was used before. A place rests while a
-// reserve of others does, so an id comes again after thousands of endpoints, and
-// packets for one that is gone find nothing. C uses the place alone, and again at once.
+// An endpoint's id is a number of 24 bits that the peer puts into its packets. It consists of an
+// index into the table and of the number of times that the place was used before, modulo 64. A free
+// place is reused only when more than reserve places are free. So an id is used again only after
+// thousands of endpoints, and packets for a removed endpoint find nothing. In C UCX an id is the
+// index alone, and is reused at once.
 const (
 	indexBits = 18
-	maxIndex  = 1<<indexBits - 1 // the last would make wire.NullID
+	maxIndex  = 1<<indexBits - 1 // a table of this size has no id equal to wire.NullID
 	reserve   = 256
 )
 
 type table struct {
 	eps  []*Endpoint
-	uses []uint8 // of each place, before this one
-	rest []uint32
-	head int // of rest, which is a queue
-	n    int // endpoints
+	uses []uint8  // by place: number of earlier uses
+	rest []uint32 // queue of free places
+	head int      // of rest
+	n    int      // number of endpoints
 }
 
-// add gives the endpoint an id. It reports whether there is room among limit.
+// add gives the endpoint an id. It is false if there are limit endpoints or no free place.
 func (t *table) add(e *Endpoint, limit int) bool {
 	if t.n >= limit {
 		return false
@@ -46,7 +47,7 @@ func (t *table) add(e *Endpoint, limit int) bool {
 	return true
 }
 
-// find is the endpoint of an id, nil if it is not there.
+// find returns the endpoint of an id, nil if there is none.
 func (t *table) find(id uint32) *Endpoint {
 	if i := id & maxIndex; i < uint32(len(t.eps)) {
 		if e := t.eps[i]; e != nil && e.id == id {
@@ -56,7 +57,7 @@ func (t *table) find(id uint32) *Endpoint {
 	return nil
 }
 
-// remove takes an endpoint out.
+// remove removes an endpoint.
 func (t *table) remove(e *Endpoint) {
 	i := e.id & maxIndex
 	t.eps[i] = nil

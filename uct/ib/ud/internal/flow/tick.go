@@ -2,13 +2,14 @@
 
 package flow
 
-// Each endpoint with packets in flight looks, after a while, whether the peer has
-// answered. One look too early costs nothing, so a timer that runs is left alone when
-// packets go or come, and found out to be early when it ends (uct_ud_ep_timer of
-// ud_ep.c). After one tick without an answer the peer is asked, after three it is
-// believed that packets are lost. The time between looks grows meanwhile.
+// Timers. Each endpoint with packets in flight checks at intervals whether the peer has answered. A
+// check that comes too early costs nothing, so a running timer is not changed when packets are sent
+// or received; its check then finds that it is early (uct_ud_ep_timer of ud_ep.c). After one tick
+// without an answer the peer is asked for an acknowledgement; after three ticks packets are assumed
+// lost. The time between checks grows meanwhile.
 
-// Tick does what is due, by the last Clock. What comes of it is posted by Dispatch.
+// Tick runs the timers that are due at the time of the last Clock. Dispatch posts the resulting
+// packets.
 func (it *Iface) Tick() {
 	for len(it.timers) != 0 && it.timers[0].due <= it.now {
 		e := it.timers[0]
@@ -18,13 +19,13 @@ func (it *Iface) Tick() {
 	it.expire()
 }
 
-// look is the end of an endpoint's timer.
+// look is the check of an endpoint whose timer has expired.
 func (e *Endpoint) look() {
 	if e.Idle() {
 		return
 	}
 	it := e.it
-	// Who is still repeating is slow, which is no sign of loss.
+	// An endpoint that is still repeating waits for the queue, which is no sign of loss.
 	if e.owed&(oweProbe|oweResend) == 0 && !it.port.Busy(e) {
 		silence := it.now - max(e.sent, e.resent)
 		if silence >= 3*it.tick && e.acked != e.psn-1 {

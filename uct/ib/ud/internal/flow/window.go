@@ -4,12 +4,12 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// What is in flight is a list of nodes for each endpoint, in order of their numbers.
-// All endpoints of an interface share the nodes, so idle ones have none.
+// The packets in flight of an endpoint are a list of nodes, in order of their numbers. All
+// endpoints of an interface share one pool of nodes, so an idle endpoint has none.
 
 const none = -1
 
-// node is one packet in flight, or a mark of a flush between two.
+// node is one packet in flight, or the mark of a flush between two packets.
 type node struct {
 	next  int32
 	slot  int32 // of the layer above
@@ -18,18 +18,18 @@ type node struct {
 	flags nodeFlags
 }
 
-// nodeFlags are the kind of a node and what is known of it.
+// nodeFlags are the kind of a node and its properties.
 type nodeFlags uint8
 
 const (
 	nodeMessage   nodeFlags = iota
 	nodeMark                // of a flush: no packet; its number is that of the packet before
-	nodeCREQ                // these are made anew when they have to be repeated,
-	nodeCREP                // and need no slot
-	nodeKeepalive           //
+	nodeCREQ                // has no slot: the packet is made anew for each repetition
+	nodeCREP                // likewise
+	nodeKeepalive           // likewise
 	nodeKind      nodeFlags = 7
 
-	nodeLarge nodeFlags = 1 << 6 // repeated only to peers that show life
+	nodeLarge nodeFlags = 1 << 6 // repeated only to a lively peer
 	nodeAsked nodeFlags = 1 << 7 // an acknowledgement was asked for
 )
 
@@ -55,14 +55,14 @@ func (p *pool) give(i int32) {
 	p.free = i
 }
 
-// push puts a packet with the next number in flight.
+// push adds a packet in flight, with the next number.
 func (e *Endpoint) push(slot int32, am uint8, f nodeFlags) {
 	e.link(node{next: none, slot: slot, psn: e.psn, am: am, flags: f})
 	e.psn++
 	e.every = e.it.tick
 }
 
-// mark puts a mark behind the packet of number at.
+// mark adds a flush mark behind the packet of number at.
 func (e *Endpoint) mark(slot int32, at wire.PSN) {
 	e.link(node{next: none, slot: slot, psn: at, flags: nodeMark | nodeAsked})
 }
@@ -84,12 +84,12 @@ func (e *Endpoint) link(n node) {
 }
 
 // ask reports whether the next packet asks for an acknowledgement: at a quarter of the
-// window, at its end, and if one is wanted anyway (uct_ud_ep_req_ack of ud_ep.h).
+// window, at its end, and if a probe is owed anyway (uct_ud_ep_req_ack of ud_ep.h).
 func (e *Endpoint) ask() bool {
 	return e.psn-e.acked == (e.max-e.acked)>>2 || e.psn+1 == e.max || e.owed&oweProbe != 0
 }
 
-// release gives back what is acknowledged.
+// release gives back the slots of acknowledged packets.
 func (e *Endpoint) release() {
 	p := &e.it.nodes
 	for e.first != none && !p.at(e.first).psn.After(e.acked) {
@@ -105,8 +105,8 @@ func (e *Endpoint) release() {
 	e.part()
 }
 
-// part says farewell when the peer has everything that was sent before the endpoint was
-// closed.
+// part tells the peer of the close, once the peer has received everything that was sent before the
+// endpoint was closed.
 func (e *Endpoint) part() {
 	if e.state&(closed|connected|parted) == closed|connected && e.Idle() {
 		e.state |= parted
@@ -114,7 +114,7 @@ func (e *Endpoint) part() {
 	}
 }
 
-// Slots are the slots that the endpoint has, in order.
+// Slots iterates over the slots that the endpoint holds, in order.
 func (e *Endpoint) Slots(yield func(slot int32) bool) {
 	p := &e.it.nodes
 	for i := e.first; i != none; i = p.at(i).next {
@@ -124,7 +124,7 @@ func (e *Endpoint) Slots(yield func(slot int32) bool) {
 	}
 }
 
-// purge gives back everything, and owes nothing.
+// purge gives back all slots, with err, and drops the owed control packets.
 func (e *Endpoint) purge(err error) {
 	p := &e.it.nodes
 	e.disown()
@@ -143,8 +143,8 @@ func (e *Endpoint) purge(err error) {
 	}
 }
 
-// shrink halves the window after a loss. What is in flight beyond it is neither
-// repeated nor followed by more until the peer acknowledges (uct_ud_ep_ca_drop).
+// shrink halves the window after a loss. Packets in flight beyond the window are not repeated, and
+// no new packets are sent, until the peer acknowledges (uct_ud_ep_ca_drop).
 func (e *Endpoint) shrink() {
 	e.cwnd = max(e.cwnd/2, MinWindow)
 	if e.max = e.acked + e.cwnd; e.max.After(e.psn) {
