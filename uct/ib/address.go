@@ -67,7 +67,7 @@ const (
 	flagMTU      = 1 << 1
 	flagPKey     = 1 << 2
 	flagEthernet = 1 << 3
-	flagIPv6     = 1 << 4 // Ethernet; what follows is InfiniBand
+	flagIPv6     = 1 << 4 // Ethernet; the flags below are for InfiniBand
 	flagSubnet16 = 1 << 4
 	flagSubnet64 = 1 << 5
 	flagIfID     = 1 << 6
@@ -75,11 +75,11 @@ const (
 	versionShift = 5 // Ethernet
 )
 
-// defaultPKey is that of the partition that every port is in.
+// defaultPKey is the key of the partition that every port is in.
 const defaultPKey verbs.PKey = 0xffff
 
-// Prefixes of GIDs of InfiniBand that are not written out: that of links, and the
-// first bytes of those of sites.
+// Prefixes of InfiniBand GIDs that a packed address omits: the link-local prefix, and the first
+// 6 bytes of a site-local prefix.
 var (
 	linkPrefix = [8]byte{0xfe, 0x80}
 	sitePrefix = [6]byte{0xfe, 0xc0}
@@ -185,7 +185,7 @@ func ParseAddress(b []byte) (Address, error) {
 	return a, nil
 }
 
-// pkey is the partition, also where the address does not say it.
+// pkey returns the partition key, or defaultPKey if the address has none.
 func (a *Address) pkey() verbs.PKey {
 	if a.PKey == 0 {
 		return defaultPKey
@@ -193,7 +193,7 @@ func (a *Address) pkey() verbs.PKey {
 	return a.PKey
 }
 
-// mtu is the MTU, also where the address does not say it.
+// mtu returns the MTU, or 4096 bytes if the address has none.
 func (a *Address) mtu() verbs.MTU {
 	if a.MTU == 0 {
 		return verbs.MTU4096
@@ -212,7 +212,7 @@ func (a *Address) String() string {
 	return fmt.Sprintf("LID %#x", uint16(a.LID))
 }
 
-// reader takes bytes of a message from its start. Behind the end there are zeros.
+// reader reads bytes from the start of a message. Reads past the end return zeros and set short.
 type reader struct {
 	b     []byte
 	short bool

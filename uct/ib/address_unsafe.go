@@ -2,10 +2,10 @@
 
 package ib
 
-// Soundness: an address is compared with that of memory which is registered, and so does
-// not move; it is never made a pointer again.
+// Soundness: the address of a buffer is compared with that of registered memory, which does not
+// move. The address is never converted back to a pointer.
 
 import "unsafe"
 
-// addressOf is where memory is that does not move.
+// addressOf returns the address of memory that does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

@@ -9,16 +9,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// ahCache is the address handles of a domain. Making one may ask the network for a
-// neighbor, so those that nobody uses any more stay a while for the next one who wants
-// to go there, and none is made with the lock held: nobody waits for another's neighbor.
+// ahCache is the address handles of a domain. Creating a handle may need address resolution on
+// the network. Unused handles therefore stay in the cache for later use, and no handle is
+// created with the lock held, so that no goroutine waits for the neighbor of another one.
 type ahCache struct {
 	pd *verbs.PD
 
 	mu   sync.Mutex // guards what follows
 	by   map[verbs.AHAttr]*AH
-	idle []*AH            // those without users, the first for the longest time
-	near map[neighbor]int // handles that lead to each
+	idle []*AH            // handles without users, the longest unused one first
+	near map[neighbor]int // number of handles per neighbor
 	hunt hunt
 }
 
@@ -30,8 +30,8 @@ type AH struct {
 	users int // guarded by cache.mu
 }
 
-// neighbor is whom the system asks the network for before it goes a way: the ways that
-// have these in common lead to one.
+// neighbor identifies the neighbor that the kernel resolves for a path. Paths with the same
+// port, local GID index and remote GID have the same neighbor.
 type neighbor struct {
 	port, index uint8 // of the local GID
 	gid         verbs.GID
@@ -39,8 +39,7 @@ type neighbor struct {
 
 func neighborOf(to *verbs.AHAttr) neighbor { return neighbor{to.Port, to.SGIDIndex, to.DGID} }
 
-// maxIdleAHs bounds the address handles that nobody uses: peers decide how many there
-// are to be.
+// maxIdleAHs bounds the unused address handles, because peers decide how many are created.
 const maxIdleAHs = 256
 
 // AddressHandle returns the address handle of a path; AH.Done releases it. Any goroutine
@@ -59,14 +58,14 @@ func (d *Domain) AddressHandle(to verbs.AHAttr) (*AH, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a := c.take(to); a != nil { // somebody else has been faster
-		ah.Close() // of a device that is gone nothing is left
+	if a := c.take(to); a != nil { // another goroutine has added one meanwhile
+		ah.Close() // an error is ignored: a device that is gone has closed the handle already
 		return a, nil
 	}
 	return c.add(to, ah), nil
 }
 
-// take returns the handle for a way for one more user, nil if there is none. Lock held.
+// take returns the handle of a path and adds a user to it; nil if there is none. Lock held.
 func (c *ahCache) take(to verbs.AHAttr) *AH {
 	a := c.by[to]
 	if a == nil {
@@ -79,7 +78,7 @@ func (c *ahCache) take(to verbs.AHAttr) *AH {
 	return a
 }
 
-// add keeps a new handle, for one user. Lock held.
+// add puts a new handle with one user into the cache. Lock held.
 func (c *ahCache) add(to verbs.AHAttr, ah *verbs.AH) *AH {
 	if c.by == nil {
 		c.by, c.near = make(map[verbs.AHAttr]*AH), make(map[neighbor]int)
@@ -101,7 +100,7 @@ func (d *Domain) KnowsWay(to verbs.AHAttr) bool {
 	return c.near[n] > 0 && !c.hunt.silent[n]
 }
 
-// wake takes a out of the list of those without users. Lock held.
+// wake removes a from the list of handles without users. Lock held.
 func (c *ahCache) wake(a *AH) {
 	for i, x := range c.idle {
 		if x == a {
@@ -119,7 +118,8 @@ func (a *AH) Done() error {
 	return c.release(a)
 }
 
-// release takes a user from a handle. Lock held.
+// release removes a user from a handle. A handle without users stays in the cache; beyond
+// maxIdleAHs the longest unused one is closed. Lock held.
 func (c *ahCache) release(a *AH) error {
 	if a.users--; a.users > 0 {
 		return nil
@@ -135,7 +135,7 @@ func (c *ahCache) release(a *AH) error {
 	return old.AH.Close()
 }
 
-// leave is told that a handle to a neighbor goes. Lock held.
+// leave counts down the handles of a neighbor, one of which is being closed. Lock held.
 func (c *ahCache) leave(n neighbor) {
 	if c.near[n]--; c.near[n] == 0 {
 		delete(c.near, n)
@@ -143,7 +143,7 @@ func (c *ahCache) leave(n neighbor) {
 	}
 }
 
-// close closes all handles. It waits for searches.
+// close closes all handles. It waits for the searches in flight.
 func (c *ahCache) close() (err error) {
 	c.abandon()
 	c.mu.Lock()

@@ -14,15 +14,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What a process may pin it shares among the pools of its interfaces, the memory that the
-// application registers and that of large messages, which is registered as long as
-// they last. Pools grow with the traffic and keep what they have, so they leave half of
-// it to the others. What they begin with they get in any case.
+// The memory that a process may pin is shared by the pools of its interfaces, the memory that
+// the application registers, and the memory of large messages, which is registered while they
+// are in flight. Pools grow with the traffic and never shrink, so they stop growing at half of
+// the limit. The first chunk of a pool does not count against this: it is always allowed.
 
-// pooled is the bytes of all chunks of the process.
+// pooled is the size of all chunks of the process, in bytes.
 var pooled atomic.Int64
 
-// lockable is how many bytes the process may pin. Tests have others.
+// lockable returns how many bytes the process may pin. Tests replace it.
 var lockable = func() int64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) != nil || l.Cur > math.MaxInt64 || mayLockAll() {
@@ -31,27 +31,29 @@ var lockable = func() int64 {
 	return int64(l.Cur)
 }
 
-// mayLockAll reports whether the limit is none for the process: with CAP_IPC_LOCK in the user
-// namespace of the machine. The root of a container of its own has that capability and is
-// held to the limit (capable in ib_umem_get of drivers/infiniband/core/umem.c).
+// mayLockAll reports whether the limit does not apply to the process: that is so with
+// CAP_IPC_LOCK in the initial user namespace. Root in a container with a user namespace of its
+// own has that capability too, but the limit applies to it (capable in ib_umem_get of
+// drivers/infiniband/core/umem.c).
 var mayLockAll = sync.OnceValue(func() bool {
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var d [2]unix.CapUserData
 	return unix.Capget(&h, &d[0]) == nil && d[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0 && !sys.OwnNamespace()
 })
 
-// shortage is that a pool could not grow. Others may give memory back, which nothing tells, so
-// it is tried again: when it was in vain, each time after twice as many occasions.
+// shortage is the backoff of a pool that could not grow. Memory may be released elsewhere
+// without a notification, so growing is tried again. After each failure the number of occasions
+// that are skipped before the next try doubles.
 type shortage struct {
-	why  error // nil: there is none
-	wait int   // occasions that are let pass
-	skip int   // of which so many are left
+	why  error // of the last try; nil: there is no shortage
+	wait int   // occasions to skip after the last failure
+	skip int   // occasions of these that are still to be skipped
 }
 
-// maxSkip bounds that, so that who has given memory back need not be waited for too long.
+// maxSkip bounds the skipped occasions, so that a pool notices released memory before long.
 const maxSkip = 1 << 10
 
-// occasion reports whether to try to grow.
+// occasion reports whether to try to grow now, and counts a skipped occasion.
 func (s *shortage) occasion() bool {
 	if s.why != nil && s.skip > 0 {
 		s.skip--
@@ -60,7 +62,7 @@ func (s *shortage) occasion() bool {
 	return true
 }
 
-// tried is told what has come of that.
+// tried records the result of a try to grow.
 func (s *shortage) tried(err error) {
 	if s.why = err; err == nil {
 		s.wait = 0
@@ -70,7 +72,7 @@ func (s *shortage) tried(err error) {
 	s.skip = s.wait
 }
 
-// mayGrow says whether pools may have n bytes more.
+// mayGrow returns nil if pools may grow by n bytes, else an error that matches ucs.ErrNoMemory.
 func mayGrow(n int) error {
 	if most := lockable() / 2; pooled.Load()+int64(n) > most {
 		return fmt.Errorf("ib: buffers of interfaces take %d bytes, half of what may be locked is %d: raise the limit (ulimit -l): %w",

@@ -16,8 +16,8 @@ type chunk struct {
 	mr     *verbs.MR
 }
 
-// nextChunk is newChunk for a pool that has some already, or none: what it begins with it gets in
-// any case.
+// nextChunk is newChunk for a pool that has the chunks in has. The limit on the memory of pools
+// (budget.go) does not apply to the first chunk of a pool.
 func nextChunk(d *Domain, has []chunk, size int) (chunk, error) {
 	if len(has) > 0 && locksMemory(d.source) {
 		if err := mayGrow(size); err != nil {
@@ -27,7 +27,7 @@ func nextChunk(d *Domain, has []chunk, size int) (chunk, error) {
 	return newChunk(d, size)
 }
 
-// newChunk maps and registers memory.
+// newChunk maps and registers size bytes of memory.
 func newChunk(d *Domain, size int) (chunk, error) {
 	mem, err := arena.Map(size, arena.Options{})
 	if err != nil {
@@ -42,14 +42,14 @@ func newChunk(d *Domain, size int) (chunk, error) {
 	return chunk{d, mem, mr}, nil
 }
 
-// free gives the memory back.
+// free deregisters and unmaps the memory.
 func (c *chunk) free() error {
 	c.domain.regions.add(-1)
 	pooled.Add(-int64(len(c.mem)))
 	return errors.Join(c.domain.Closed(c.mr.Close()), arena.Unmap(c.mem))
 }
 
-// stride is the distance of buffers of that size.
+// stride returns the distance between buffers of that size: whole cache lines.
 func stride(size int) int {
 	const cacheLine = 64
 	return (size + cacheLine - 1) &^ (cacheLine - 1)

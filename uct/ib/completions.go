@@ -10,27 +10,27 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// How many completions are taken at once.
+// Limits on the number of completions taken at once.
 const (
 	defaultPoll = 16
-	maxPoll     = 4096 // whatever the settings say
+	maxPoll     = 4096 // bound on the setting
 )
 
-// completions is a completion queue as an interface looks at it.
+// completions is an interface's view of a completion queue.
 type completions struct {
 	cq    *verbs.CQ
 	wc    []verbs.WC
-	held  int  // of wc, taken by who armed and not yet looked at
-	armed bool // an event will come, or is there
+	held  int  // completions at the start of wc that arm has polled and take has not returned
+	armed bool // an event is requested or pending
 }
 
 func (c *completions) open(cq *verbs.CQ, most config.Count) {
 	c.cq, c.wc = cq, make([]verbs.WC, min(most.Int(defaultPoll), maxPoll))
 }
 
-// take returns the next completions, valid until the next call. full says that there may be
-// more; otherwise the queue has been seen empty in this call: what is held was taken earlier, so
-// the queue is looked at behind it.
+// take returns the next completions, valid until the next call. full reports that there may be
+// more; otherwise this call has seen the queue empty. The held completions were polled earlier,
+// so take polls for more behind them.
 func (c *completions) take() (wc []verbs.WC, full bool) {
 	n := c.held
 	c.held = 0
@@ -38,8 +38,9 @@ func (c *completions) take() (wc []verbs.WC, full bool) {
 	return c.wc[:n], n == len(c.wc)
 }
 
-// arm asks for an event, and says whether completions are there already. Devices tell
-// of what comes after the question only, so who asks has to look once more.
+// arm requests an event at the next completion. It returns ucs.ErrBusy if completions have
+// arrived already. A device reports only completions that arrive after the request, so arm
+// polls once more after the request.
 func (c *completions) arm() error {
 	if c.held > 0 {
 		return ucs.ErrBusy
@@ -56,8 +57,8 @@ func (c *completions) arm() error {
 	return nil
 }
 
-// Sent returns completions of sends, at most as many as the settings say, valid until the
-// next call. full reports that there may be more; otherwise the queue has been seen empty.
+// Sent returns completions of sends, at most as many as the settings allow, valid until
+// the next call. full reports that there may be more; otherwise the queue has been seen empty.
 func (i *Iface) Sent() (wc []verbs.WC, full bool) { return i.send.take() }
 
 // Received returns completions of receives, as Sent does for sends.
@@ -82,8 +83,8 @@ func (i *Iface) Arm(events uct.EventFlags) error {
 	return nil
 }
 
-// channelEvents takes the events of the channel. What they are about is found in the
-// queues.
+// channelEvents reads the events of the completion channel. An event carries no completions:
+// those are polled from the queues.
 type channelEvents struct{ i *Iface }
 
 // HandleEvent implements event.Handler.

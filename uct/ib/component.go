@@ -26,7 +26,7 @@ type Source interface {
 	// Open opens a device.
 	Open(d *verbs.Device) (*verbs.Context, error)
 
-	// Read fills in what sysfs tells about a device.
+	// Read fills in the details of a device from sysfs.
 	Read(d *verbs.Device)
 }
 
@@ -53,10 +53,10 @@ func (system) PCIBandwidth(d *verbs.Device) float64 {
 	return topo.PCIBandwidth(filepath.Join("/sys/class/infiniband", d.Name, "device"))
 }
 
-// linked is a Source that knows how fast the way to its devices is.
+// linked is a Source that knows the bandwidth of its devices' PCI links.
 type linked interface {
-	// PCIBandwidth is that of the device's link, in bytes per second, infinite when it is
-	// not known, as of devices that have none.
+	// PCIBandwidth returns the bandwidth of the device's PCI link, in bytes per second. It is
+	// infinite if it is unknown, as for a device without such a link.
 	PCIBandwidth(d *verbs.Device) float64
 }
 
@@ -65,9 +65,10 @@ func (system) TrafficClass(d *verbs.Device, port int) (uint8, bool) {
 	return d.TrafficClass("", port)
 }
 
-// classed is a Source whose devices may have been given a traffic class.
+// classed is a Source whose ports may have a traffic class that the administrator has set.
 type classed interface {
-	// TrafficClass is the one that a port's packets of RoCE have if nobody says otherwise.
+	// TrafficClass returns the default traffic class of a port's RoCE packets; ok is false if
+	// none is set.
 	TrafficClass(d *verbs.Device, port int) (class uint8, ok bool)
 }
 
@@ -76,19 +77,19 @@ func (system) Counter(d *verbs.Device, port int, name string) (uint64, bool) {
 	return d.Counter("", port, name)
 }
 
-// counted is a Source whose drivers count what their ports see.
+// counted is a Source whose drivers keep counters of their ports.
 type counted interface {
-	// Counter is one of these counts; ok is false if there is none of the name.
+	// Counter returns the counter of that name; ok is false if there is none.
 	Counter(d *verbs.Device, port int, name string) (n uint64, ok bool)
 }
 
 // BondPorts implements bonded.
 func (system) BondPorts(link int) int { return topo.BondPorts(link) }
 
-// bonded is a Source that knows of bonds.
+// bonded is a Source that knows which network interfaces are bonds.
 type bonded interface {
-	// BondPorts is how many links of a bond in mode 802.3ad the packets of a network interface
-	// are spread over, 1 of none.
+	// BondPorts returns over how many links of a bond in mode 802.3ad the packets of a network
+	// interface are spread, 1 if it is no such bond.
 	BondPorts(link int) int
 }
 
@@ -98,7 +99,7 @@ func (c *component) Name() string { return c.name }
 // Flags implements uct.Component.
 func (c *component) Flags() uct.ComponentFlags { return 0 }
 
-// MemoryDomains implements uct.Component: one of each device.
+// MemoryDomains implements uct.Component: there is one for each device.
 func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	devices, err := c.source.Devices()
 	if err != nil {
@@ -129,11 +130,11 @@ func (c *component) Absent() error {
 	return errors.New("there is no RDMA device")
 }
 
-// lockless is a Source of devices that lock no memory, as those that are made up: no limit of
-// the process holds them.
+// lockless is a Source of devices that lock no memory, such as simulated devices. The limit of
+// the process on locked memory does not apply to them.
 type lockless interface{ LocksNothing() }
 
-// locksMemory reports whether what is registered at a source's devices is locked.
+// locksMemory reports whether memory registered with a source's devices is locked.
 func locksMemory(s Source) bool {
 	_, no := s.(lockless)
 	return !no
@@ -141,14 +142,15 @@ func locksMemory(s Source) bool {
 
 // explaining is a Source that knows why it has no devices.
 type explaining interface {
-	// Absent says what is missing.
+	// Absent returns what is missing.
 	Absent() error
 }
 
 // Absent implements explaining.
 func (system) Absent() error { return absent("") }
 
-// absent says why programs cannot open an RDMA device; root is as in verbs.Devices.
+// absent returns the reason why programs cannot open an RDMA device; root is as in
+// verbs.Devices.
 func absent(root string) error {
 	devices, err := verbs.AllDevices(root)
 	switch {

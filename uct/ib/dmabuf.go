@@ -12,9 +12,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// probeDMABuf returns nil if the device registers dma-bufs, else what is in the way: the
-// kernel, or the driver. One that does says of a descriptor that there is not what is wrong
-// (uct_ib_md_check_dmabuf).
+// probeDMABuf returns nil if the device registers dma-bufs, else the obstacle: the kernel or the
+// driver. It tries to register the invalid descriptor -1: a driver that supports dma-bufs fails
+// with EBADF (uct_ib_md_check_dmabuf).
 func (d *Domain) probeDMABuf() error {
 	err := d.ctx.ProbeDMABuf()
 	if err == nil {

@@ -20,8 +20,8 @@
 // A device reads and writes only registered memory. A caller registers memory that it sends
 // from or reads into with the domain; copied data lies in pools of an interface (SendPool,
 // RecvPool). The pools begin small, grow while traffic needs more, and do not shrink. They
-// stop growing at half of what the process may pin; the rest is for memory that is
-// registered beside them (budget.go). A worker with both transports fits into the 8 MiB
+// stop growing at half of what the process may pin; the rest is for other registered memory
+// (budget.go). A worker with both transports fits into the 8 MiB
 // that an ordinary user may pin (RLIMIT_MEMLOCK).
 //
 // # Waiting

@@ -22,22 +22,22 @@ import (
 // it.
 type Domain struct {
 	attr     uct.MDAttr
-	device   verbs.Device // outline until details are read
+	device   verbs.Device // an outline (verbs.OutlineDevices) until details is done
 	source   Source
 	details  sync.Once
 	ctx      *verbs.Context
 	pd       *verbs.PD
 	caps     verbs.DeviceAttr
-	ports    []*Port // those that can be used
-	unusable []*Port // the others
-	gidIndex int     // that which the user wants, -1 for any
+	ports    []*Port // usable ports
+	unusable []*Port // the other ports
+	gidIndex int     // of UCX_IB_GID_INDEX; -1: any
 	access   verbs.Access
-	routes   func() (netlink.Routes, error) // of a moment ago
+	routes   func() (netlink.Routes, error) // returns recent routes
 	handles  ahCache
 	regions  regionPool
 	news     newsDesk
-	link     float64 // bytes per second between device and memory, at most
-	noDMABuf error   // why memory of other devices cannot be registered; nil: it can
+	link     float64 // bandwidth limit between device and memory, in bytes per second
+	noDMABuf error   // why memory of other devices cannot be registered; nil if it can
 }
 
 var (
@@ -106,7 +106,7 @@ func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
 	}
 }
 
-// readPorts asks for the state of the ports.
+// readPorts queries the ports and sorts them into usable and unusable ones.
 func (d *Domain) readPorts(subnet *subnetPrefix) error {
 	for n := 1; n <= d.caps.Ports; n++ {
 		a, err := d.ctx.QueryPort(n)
@@ -141,14 +141,14 @@ func (d *Domain) Device() string { return d.device.Name }
 // Ports returns the usable ports.
 func (d *Domain) Ports() []*Port { return d.ports }
 
-// read reads what sysfs tells of the device. It may take long, and is done for what
-// nothing else tells.
+// read reads the details of the device from sysfs, once. Reading may take long, so it is done
+// only for details that no other call provides.
 func (d *Domain) read() *verbs.Device {
 	d.details.Do(func() { d.source.Read(&d.device) })
 	return &d.device
 }
 
-// pkeys is the table of partitions of a port.
+// pkeys returns the partition table of a port.
 func (d *Domain) pkeys(port int) []verbs.PKey {
 	for _, p := range d.read().Ports {
 		if p.Num == port {

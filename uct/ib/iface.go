@@ -42,8 +42,8 @@ type Iface struct {
 	hopLimit     uint8
 	pathFactor   int
 	paths        int
-	bits         []uint8 // low ones of LIDs, by path
-	links        int     // of the bond that packets are spread over; 1: of none
+	bits         []uint8 // low LID bits, by path
+	links        int     // links of the bond that packets are spread over; 1: no bond
 	flowLabels   bool
 	flid         bool
 	global       bool
@@ -77,7 +77,7 @@ type IfaceInit struct {
 	SRQ      *verbs.SRQInitAttr // nil: none
 }
 
-// Open prepares a zero Iface: it chooses how the port is used and makes the queues that
+// Open prepares a zero Iface: it chooses how the port is used and creates the queues that
 // endpoints share. Afterwards the goroutines of other interfaces may read events of the
 // device for this one. After an error nothing is left to close.
 func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
@@ -119,15 +119,16 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	return p.Domain.news.subscribe(i)
 }
 
-// place decides how the port is used.
+// place chooses the GID, the partition, the MTU and the other path parameters from the settings.
 func (i *Iface) place(s *Settings) (err error) {
 	p := i.Port
 	allowed, err := parseSubnets(s.Subnets)
 	if err != nil {
 		return err
 	}
-	// Of the kind that C chooses, also toward 1.13.1, which takes no datagram over IPv4
-	// unless it is told not to look: it has one of IPv4 itself, and fails on others.
+	// The GID is of the kind that C UCX chooses, also toward 1.13.1. That version receives no
+	// datagrams over IPv4 unless its UCX_UD_VERBS_ETH_DGID_CHECK is n. It uses an IPv4 GID
+	// itself, and fails with GIDs of other kinds.
 	if i.source, err = p.chooseGID(p.Domain.gidIndex, &allowed, s.FLIDRoute); err != nil {
 		return err
 	}
@@ -173,21 +174,23 @@ func (i *Iface) place(s *Settings) (err error) {
 	return nil
 }
 
-// grhRequired is the flag of ports that take nothing without a global route
+// grhRequired is the flag of a port that accepts only packets with a global route header
 // (IBV_QPF_GRH_REQUIRED).
 const grhRequired = 1 << 0
 
-// isGlobal reports whether a GID is of InfiniBand and can be reached from other subnets.
+// isGlobal reports whether the GID is an InfiniBand GID that other subnets can reach.
 func (s *source) isGlobal() bool {
 	prefix := [8]byte(s.GID[:8])
 	return s.Type == verbs.GIDInfiniBand && prefix != linkPrefix && [6]byte(prefix[:6]) != sitePrefix
 }
 
-// roceTrafficClass is that of C UCX where nobody says it (UCT_IB_DEFAULT_ROCEV2_DSCP).
+// roceTrafficClass is the default traffic class of C UCX for RoCE v2, used if neither the
+// settings nor the port give one (UCT_IB_DEFAULT_ROCEV2_DSCP).
 const roceTrafficClass = 106
 
-// defaultTrafficClass is the traffic class without UCX_IB_TRAFFIC_CLASS: as C UCX of 1.22
-// has it, that of the port, on which the administrator's choice of lossless queues may depend.
+// defaultTrafficClass returns the traffic class without UCX_IB_TRAFFIC_CLASS. With RoCE v2 it
+// is that of the port, as in C UCX 1.22, because the administrator's choice of lossless queues
+// may depend on it, or roceTrafficClass if the port has none. Otherwise it is 0.
 func (i *Iface) defaultTrafficClass() uint8 {
 	if !i.Port.ethernet() || i.source.version != RoCEv2 {
 		return 0
@@ -209,10 +212,11 @@ func (i *Iface) Counter(name string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// speedNDR is the code of a lane's speed from which one connection does not fill the link.
+// speedNDR is the code of the lowest lane speed at which one connection does not fill the
+// link.
 const speedNDR = 128
 
-// defaultPaths is how many connections to a peer are worth having if nobody says it
+// defaultPaths returns the number of connections to a peer without UCX_IB_NUM_PATHS
 // (uct_ib_iface_set_num_paths).
 func (i *Iface) defaultPaths() int {
 	n := len(i.bits)
@@ -225,7 +229,8 @@ func (i *Iface) defaultPaths() int {
 	return n
 }
 
-// subnetLength is the length of the prefix of the own subnet.
+// subnetLength returns the prefix length, in bits, of the route to this interface's own
+// address. If there is none, or the routes cannot be read, it returns the address length.
 func (i *Iface) subnetLength() int {
 	routes, err := i.Domain.routes()
 	ip := i.source.GID.Addr()
@@ -236,7 +241,7 @@ func (i *Iface) subnetLength() int {
 	return n
 }
 
-// address is the address of the port.
+// address returns the device address of the interface.
 func (i *Iface) address() Address {
 	a := Address{Ethernet: i.Port.ethernet(), GID: i.source.GID, MTU: i.mtu, PKey: i.pkey}
 	if a.Ethernet {
@@ -262,7 +267,7 @@ func (i *Iface) GID() verbs.GIDEntry { return i.source.GIDEntry }
 // NumPaths returns the useful number of connections to a peer.
 func (i *Iface) NumPaths() int { return i.paths }
 
-// Init takes a queue pair to QPInit. access is what peers may do; datagrams carry qkey.
+// Init moves a queue pair to QPInit. access is what peers may do; datagrams carry qkey.
 func (i *Iface) Init(qp *verbs.QP, access verbs.Access, qkey verbs.QKey) error {
 	return qp.Init(&verbs.QPAttr{Port: uint8(i.Port.Num), PKeyIndex: i.pkeyIndex, Access: access, QKey: qkey})
 }

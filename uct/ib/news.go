@@ -11,30 +11,31 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// newsDesk is who reads what a device tells of by itself. There is one descriptor for it,
-// in the event sets of all workers that use the device; who wakes first reads all and
-// leaves to each interface, in its mailbox, what concerns it.
+// newsDesk reads the asynchronous events of a device and distributes them. A device has one
+// descriptor for these events, which is in the event sets of all workers that use the device.
+// The worker that wakes first reads all events, and puts each into the mailboxes of the
+// interfaces that the event concerns.
 type newsDesk struct {
 	domain *Domain
 	listen bool
 
 	mu     sync.Mutex
 	ifaces []*Iface // guarded by mu
-	gone   bool     // guarded by mu: the device, and all have been told
+	gone   bool     // guarded by mu: the device is gone, and all interfaces have been notified
 }
 
-// mailbox is what an interface has not been told yet.
+// mailbox holds the events and search results that an interface has not processed yet.
 type mailbox struct {
 	bell    *event.Bell
 	waiting atomic.Bool
 	letters []verbs.AsyncEvent // guarded by newsDesk.mu
-	read    []verbs.AsyncEvent // by who empties it
-	found   []verdict          // guarded by newsDesk.mu: of searches (seek.go)
+	read    []verbs.AsyncEvent // copy of letters that ReadNews works on
+	found   []verdict          // guarded by newsDesk.mu: results of searches (seek.go)
 	watched bool               // the descriptor is in the worker's set by this interface
 }
 
-// maxLetters bounds a mailbox. Whoever is told nothing for so long is told of the last
-// ones, and queue pairs fail by themselves.
+// maxLetters bounds the events in a mailbox. A full mailbox drops its oldest event. A queue
+// pair whose event was dropped fails without the event too.
 const maxLetters = 1024
 
 func (n *newsDesk) open(d *Domain, listen bool) { n.domain, n.listen = d, listen }
@@ -45,7 +46,7 @@ func (n *newsDesk) watchers() int {
 	return len(n.ifaces)
 }
 
-// subscribe makes an interface hear of what happens.
+// subscribe starts the delivery of events to an interface.
 func (n *newsDesk) subscribe(i *Iface) (err error) {
 	if i.letters.bell, err = event.NewBell(i.Worker.Events(), bellRung{i}); err != nil {
 		return err
@@ -59,18 +60,20 @@ func (n *newsDesk) subscribe(i *Iface) (err error) {
 	return nil
 }
 
-// watch has the descriptor in the set of the interface's worker, once. Lock held.
+// watch adds the descriptor to the event set of the interface's worker, unless another
+// interface of the worker has added it. Lock held.
 func (n *newsDesk) watch(i *Iface) {
 	for _, o := range n.ifaces {
 		if o != i && o.Worker == i.Worker && o.letters.watched {
 			return
 		}
 	}
-	// A device that is gone has none.
+	// A device that is gone has no descriptor; Add then fails.
 	i.letters.watched = i.Worker.Events().Add(n.domain.ctx.AsyncFD(), event.Read, deviceTells{n, i}) == nil
 }
 
-// unsubscribe ends that.
+// unsubscribe ends the delivery of events to an interface. If the interface had added the
+// descriptor to its worker's event set, another interface of the worker adds it again.
 func (n *newsDesk) unsubscribe(i *Iface) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,8 +95,8 @@ func (n *newsDesk) unsubscribe(i *Iface) {
 	}
 }
 
-// deviceTells is called when the descriptor is readable, in the goroutine of the worker of
-// the interface that put it into its set.
+// deviceTells handles a readable descriptor. It runs in the goroutine of the worker whose
+// event set has the descriptor; i is the interface that added the descriptor.
 type deviceTells struct {
 	n *newsDesk
 	i *Iface
@@ -102,14 +105,15 @@ type deviceTells struct {
 // HandleEvent implements event.Handler.
 func (h deviceTells) HandleEvent(event.Events) {
 	if !h.n.read() && h.i.letters.watched {
-		// It would stay readable.
+		// The descriptor of a device that is gone would stay readable.
 		h.i.letters.watched = false
 		h.i.Worker.Events().Remove(h.n.domain.ctx.AsyncFD())
 	}
 }
 
-// read takes what the device tells and leaves it to those whom it concerns. It reports
-// whether more may come.
+// read reads all pending events of the device and puts each into the mailboxes of the
+// interfaces that the event concerns. It reports whether more events may come. The first error
+// of a read means that the device is gone, and is delivered as verbs.EventDeviceFatal.
 func (n *newsDesk) read() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,10 +148,10 @@ func (i *Iface) concerned(e verbs.AsyncEvent) bool {
 	case e.SRQ != nil:
 		return e.SRQ == i.SRQ
 	}
-	return e.Type == verbs.EventDeviceFatal // what else there is is of an object that is closed
+	return e.Type == verbs.EventDeviceFatal // any other event is about an object that is closed
 }
 
-// put adds a letter. Lock of the desk held.
+// put adds an event; a full mailbox drops its oldest. Lock of the newsDesk held.
 func (m *mailbox) put(e verbs.AsyncEvent) {
 	if len(m.letters) == maxLetters {
 		m.letters = slices.Delete(m.letters, 0, 1)
@@ -156,19 +160,20 @@ func (m *mailbox) put(e verbs.AsyncEvent) {
 	m.ring()
 }
 
-// ring says that there is something in the box. Lock of the desk held.
+// ring marks the mailbox as not empty and wakes the worker. Lock of the newsDesk held.
 func (m *mailbox) ring() {
 	m.waiting.Store(true)
 	m.bell.Ring()
 }
 
-// verdict is how a search has ended, and who wants to know.
+// verdict is the result of a search, and the callback to call with it.
 type verdict struct {
 	tell  func(found bool)
 	found bool
 }
 
-// found tells an interface how a search has ended, if it is still there.
+// found puts the result of a search into the mailbox of the waiting interface, unless the
+// interface is closed.
 func (n *newsDesk) found(w waiter, so bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,7 +195,7 @@ func (i *Iface) Fail(err error) {
 	}
 }
 
-// bellRung is called in the worker's goroutine when there are letters.
+// bellRung runs in the worker's goroutine when the mailbox of the interface is not empty.
 type bellRung struct{ i *Iface }
 
 // HandleEvent implements event.Handler.
@@ -217,7 +222,7 @@ func (i *Iface) ReadNews() int {
 	n.mu.Unlock()
 	for _, e := range i.letters.read {
 		if i.Domain == nil || i.RecvCQ == nil {
-			break // closed by what it was told
+			break // a handler has closed the interface
 		}
 		i.user.AsyncEvent(e)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A port of InfiniBand has as many LIDs as the low bits of one that its LMC leaves open can
-// tell apart, and a path to it takes one of them, at both ends. Which of these are used
-// UCX_IB_LID_PATH_BITS says: by default that with no bit set alone.
+// An InfiniBand port has 2^LMC LIDs, which differ in their low LMC bits: the path bits. A path
+// uses the same path bits at both ends. UCX_IB_LID_PATH_BITS lists the path bits to use; the
+// default is 0 alone.
 
-// pathRange is a range of them, upwards or downwards.
+// pathRange is a range of path bits, ascending or descending.
 type pathRange struct{ first, last uint16 }
 
 // ParseConfig implements config.Value.
@@ -48,8 +48,8 @@ func (r pathRange) String() string {
 // ConfigSyntax implements config.Syntaxer.
 func (pathRange) ConfigSyntax() string { return "numbers range: <number>-<number>" }
 
-// pathBits are those of ranges that a port with an LMC has room for, in their order
-// (uct_ib_iface_init_lmc).
+// pathBits returns the path bits of ranges that are valid for a port with this LMC, in the order
+// of ranges (uct_ib_iface_init_lmc).
 func pathBits(ranges []pathRange, lmc uint8) (list []uint8, err error) {
 	most := 1 << min(lmc, maxLMC)
 	for _, r := range ranges {
@@ -72,5 +72,5 @@ func pathBits(ranges []pathRange, lmc uint8) (list []uint8, err error) {
 	return list, nil
 }
 
-// maxLMC is the largest there is: a field of 3 bits.
+// maxLMC is the largest LMC, which is a field of 3 bits.
 const maxLMC = 7

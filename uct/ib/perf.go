@@ -16,14 +16,14 @@ const (
 	trailer        = 4 + 2 + 2 // ICRC, VCRC, delimiters
 )
 
-// speed is what a kind of lane does.
+// speed is the performance of a kind of lane.
 type speed struct {
 	latency  float64 // seconds
 	rate     float64 // bits per second
-	encoding float64 // of these, bits that carry data
+	encoding float64 // fraction of these bits that carries data
 }
 
-// lane is the speed of one lane of a port (uct_ib_iface_query).
+// lane returns the speed of one lane of the port (uct_ib_iface_query).
 func (p *Port) lane() speed {
 	const eightTen, sixtyFour = 8.0 / 10.0, 64.0 / 66.0
 	switch p.Attr.ActiveSpeed {
@@ -50,7 +50,7 @@ func (p *Port) lane() speed {
 	return speed{5000e-9, 2.5e9, eightTen} // SDR, or unknown
 }
 
-// lanes is how many lanes a port has, by the code of its width.
+// lanes returns the number of lanes of the port, from the code of its width.
 func (p *Port) lanes() float64 {
 	switch p.Attr.ActiveWidth {
 	case 2:
@@ -65,11 +65,11 @@ func (p *Port) lanes() float64 {
 	return 1
 }
 
-// Perf returns the performance model of a transport: segments of at most that many bytes,
-// in packets with headers of that many bytes, and overhead seconds of CPU for a message.
-// UCP publishes these numbers, and both sides choose lanes by them, so they equal C UCX's
-// exactly (uct_ib_iface_query, uct_ib_iface_get_bandwidth). For a bond they are those of
-// 1.22.0; 1.13.1 treats a bond as one of its links.
+// Perf returns the performance model of a transport. segment is the largest segment in bytes,
+// headers is the bytes of headers in a packet, and overhead is the CPU time for a message in
+// seconds. UCP publishes the numbers of the model, and both sides choose lanes by these numbers,
+// so they equal those of C UCX exactly (uct_ib_iface_query, uct_ib_iface_get_bandwidth). For a
+// bond the numbers are those of C UCX 1.22.0; 1.13.1 treats a bond as one of its links.
 func (i *Iface) Perf(segment, headers int, overhead float64) uct.Perf {
 	p := i.Port
 	l := p.lane()

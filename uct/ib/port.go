@@ -15,18 +15,18 @@ import (
 type Port struct {
 	Domain *Domain
 	Num    int            // from 1
-	Attr   verbs.PortAttr // when the domain was opened
+	Attr   verbs.PortAttr // as of when the domain was opened
 
-	elsewhere error // it is not of the subnet that the user wants
+	elsewhere error // set if the port is not in the subnet of UCX_IB_SUBNET_PREFIX
 }
 
 // Name returns the name of the port as a resource: rxe0:1.
 func (p *Port) Name() string { return fmt.Sprintf("%s:%d", p.Domain.device.Name, p.Num) }
 
-// ethernet reports whether the port speaks RoCE.
+// ethernet reports whether the port is an Ethernet port, which uses RoCE.
 func (p *Port) ethernet() bool { return p.Attr.LinkLayer == verbs.LinkEthernet }
 
-// usable says why nothing can be sent by the port, nil if it can.
+// usable returns the reason why the port cannot be used, nil if it can.
 func (p *Port) usable() error {
 	switch {
 	case p.Attr.State != verbs.PortActive:
@@ -39,8 +39,8 @@ func (p *Port) usable() error {
 	return p.elsewhere
 }
 
-// place looks whether the port is of a subnet, if it is one of InfiniBand. index is the GID
-// that the user wants, -1 for any.
+// place checks whether an InfiniBand port is in a subnet; if it is not, place sets elsewhere.
+// index is that of the GID to use, -1 for any.
 func (p *Port) place(subnet *subnetPrefix, index int) error {
 	if !subnet.set || p.ethernet() {
 		return nil
@@ -55,7 +55,8 @@ func (p *Port) place(subnet *subnetPrefix, index int) error {
 	return nil
 }
 
-// links is how many links of a bond carry the traffic of a network interface of the port.
+// links returns the number of links that carry the traffic of a network interface of the port:
+// more than 1 if it is a bond. link is the index of the network interface.
 func (p *Port) links(link int) int {
 	if b, ok := p.Domain.source.(bonded); ok && p.ethernet() && link > 0 {
 		return max(b.BondPorts(link), 1)
@@ -63,17 +64,18 @@ func (p *Port) links(link int) int {
 	return 1
 }
 
-// source is the GID that an interface has of its port.
+// source is the entry of the port's GID table that an interface uses.
 type source struct {
 	verbs.GIDEntry
 	version RoCEVersion
 }
 
-// ipv6 reports whether the GID is no IPv4 address.
+// ipv6 reports whether the GID is not an IPv4 address.
 func (s *source) ipv6() bool { return !s.GID.Addr().Is4() }
 
-// chooseGID chooses the entry of the port's table. index is that which the user wants, -1
-// for any; with flid that of InfiniBand which is made for routes by FLID is preferred.
+// chooseGID chooses an entry of the port's GID table. index is the entry that the settings name,
+// -1 for any. For any, with flid, an InfiniBand port prefers the entry for routes by FLID
+// (flid.go), and a RoCE port chooses among the addresses that allowed permits.
 func (p *Port) chooseGID(index int, allowed *subnets, flid bool) (source, error) {
 	ctx := p.Domain.ctx
 	if !p.ethernet() && index < 0 {
@@ -102,7 +104,7 @@ func (p *Port) chooseGID(index int, allowed *subnets, flid bool) (source, error)
 			if e.Port != p.Num || e.Index > maxGIDIndex || !k.is(e) || !allowed.allow(e.GID.Addr()) {
 				continue
 			}
-			// An entry may be there before what is below it can be used.
+			// An entry may be in the table before packets can be sent from it.
 			if err := p.tryGID(e); err != nil {
 				refused = errors.Join(refused, err)
 				continue
@@ -116,10 +118,11 @@ func (p *Port) chooseGID(index int, allowed *subnets, flid bool) (source, error)
 	return source{}, fmt.Errorf("ib: %s has no GID that can be used: %w", p.Name(), refused)
 }
 
-// maxGIDIndex is what address handles and queue pairs can name.
+// maxGIDIndex is the largest GID index that address handles and queue pairs can name.
 const maxGIDIndex = 255
 
-// tryGID tries whether packets could be sent from a GID, to itself.
+// tryGID creates and closes an address handle from a GID to itself, to check that packets can be
+// sent from it.
 func (p *Port) tryGID(e verbs.GIDEntry) error {
 	ah, err := p.Domain.pd.CreateAH(&verbs.AHAttr{Global: true, DGID: e.GID, SGIDIndex: uint8(e.Index), FlowLabel: 1, HopLimit: 255, Port: uint8(p.Num)})
 	if err != nil {
@@ -128,13 +131,13 @@ func (p *Port) tryGID(e verbs.GIDEntry) error {
 	return ah.Close()
 }
 
-// gidKind is a kind of GIDs of RoCE.
+// gidKind is a kind of RoCE GID.
 type gidKind struct {
 	typ        verbs.GIDType
-	ipv4, link bool // link: of the link, where others come first
+	ipv4, link bool // link: a link-local address; not looked at for IPv4
 }
 
-// gidKinds are the kinds, the preferred one first (uct_ib_device_select_gid).
+// gidKinds are the kinds in order of preference, best first (uct_ib_device_select_gid).
 var gidKinds = []gidKind{
 	{verbs.GIDRoCEv2, true, false}, {verbs.GIDRoCEv2, false, false}, {verbs.GIDRoCEv2, false, true},
 	{verbs.GIDRoCEv1, true, false}, {verbs.GIDRoCEv1, false, false}, {verbs.GIDRoCEv1, false, true},
@@ -152,14 +155,15 @@ func version(t verbs.GIDType) RoCEVersion {
 	return RoCEv1
 }
 
-// partitionMask is the number of a partition, without the bit of full members.
+// Bits of a partition key: the partition number, and the mark of a full member.
 const (
 	partitionMask = 0x7fff
 	fullMember    = 0x8000
 )
 
-// choosePKey chooses the partition of those in the port's table: that which the user wants, -1
-// for the first; one that the port is a full member of, where there is a choice.
+// choosePKey chooses an entry of the port's partition table. want is the partition number, -1
+// for any. Of the matching entries it takes the first one with full membership, or else the
+// first one.
 func (p *Port) choosePKey(table []verbs.PKey, want int) (key verbs.PKey, index uint16, err error) {
 	found := -1
 	for i, k := range table {
@@ -183,7 +187,7 @@ func (p *Port) choosePKey(table []verbs.PKey, want int) (key verbs.PKey, index u
 	return 0, 0, fmt.Errorf("ib: %s is in no partition: %w", p.Name(), ucs.ErrNoElem)
 }
 
-// resource is the port as a resource of a transport.
+// resource describes the port as a resource of a transport.
 func (p *Port) resource(transport string) uct.Resource {
 	return uct.Resource{Transport: transport, Device: p.Name(), Type: uct.DeviceNetwork, SysDevice: -1}
 }

@@ -2,10 +2,10 @@
 
 package ib
 
-// priorities are those of adapters of mlx5, by the number of the part, which is that of the
-// PCI device: of lanes that score the same those over the adapter with the higher one are
-// taken. Both sides have to say the same of theirs (uct_ib_builtin_device_specs, ib_device.c;
-// 1.13.1 has the same of those it knows). Other devices have 0.
+// priorities are the priorities of mlx5 adapters, by part number, which is the PCI device ID.
+// Of lanes with the same score, those over the adapter with the higher priority are chosen.
+// Both sides must use the same values (uct_ib_builtin_device_specs, ib_device.c; 1.13.1 has the
+// same values for the adapters that it knows). Other devices have 0.
 var priorities = map[uint32]uint8{
 	0x1011: 20,             // Connect-IB
 	0x1013: 30, 0x1014: 29, // ConnectX-4, and its virtual functions
@@ -18,11 +18,11 @@ var priorities = map[uint32]uint8{
 	0x1021: 70,                         // ConnectX-7
 	0x1023: 80,                         // ConnectX-8
 	0x1025: 90,                         // ConnectX-9
-	0xa2d2: 37,                         // BlueField; C has it once more, with 41, behind this
+	0xa2d2: 37,                         // BlueField; C UCX lists it a second time, after this, with 41
 	0xa2d3: 41, 0xa2d6: 61, 0xa2dc: 61, // its virtual functions, BlueField-2 and 3
 }
 
-// priority is that of the device.
+// priority returns the priority of the device.
 func (d *Domain) priority() uint8 {
 	if d.ctx.Driver() != "mlx5" {
 		return 0

@@ -37,7 +37,7 @@ func (i *Iface) Admits(a *Address, o uct.Origin) error {
 	return nil
 }
 
-// reaches is Reaches for an address of whatever origin.
+// reaches is Reaches for an address of any origin.
 func (i *Iface) reaches(a *Address) error {
 	own, other := i.pkey, a.pkey()
 	switch {
@@ -50,7 +50,8 @@ func (i *Iface) reaches(a *Address) error {
 	case a.Ethernet != i.Port.ethernet():
 		return i.unreachable("another link layer")
 	case !a.Ethernet:
-		// A router has a LID of its own, which nobody has told, unless it is in the GID.
+		// Packets to another subnet go to the LID of a router. It is unknown, unless the GID
+		// contains it.
 		if [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) && !(i.flid && flidOf(a.GID) != 0 && flidOf(i.source.GID) != 0) {
 			return i.unreachable("another subnet")
 		}
@@ -74,11 +75,12 @@ func (i *Iface) reaches(a *Address) error {
 	return i.routed(ip)
 }
 
-// routed says whether a route leads to an address by the port.
+// routed returns nil if a route leads to an address through the port, or if the routes cannot
+// be read.
 func (i *Iface) routed(ip netip.Addr) error {
 	routes, err := i.Domain.routes()
 	if err != nil {
-		return nil // a queue pair will tell
+		return nil // connecting a queue pair will fail if there is none
 	}
 	if i.source.IfIndex == 0 || routes.Best(i.source.IfIndex, ip) || routes.Local(ip) {
 		return nil
@@ -99,7 +101,8 @@ type Path struct {
 	MTU verbs.MTU
 }
 
-// What C UCX puts where the source port of UDP comes from (UCT_IB_ROCE_UDP_SRC_PORT_BASE).
+// roceSourcePort is what C UCX writes into the DLID, from which the UDP source port is taken
+// (UCT_IB_ROCE_UDP_SRC_PORT_BASE).
 const roceSourcePort = 0xc000
 
 // Seed distinguishes connections between queue pairs for PathTo. Both sides may use the
@@ -137,8 +140,9 @@ func (i *Iface) PathTo(a *Address, path int, seed uint32) Path {
 	return p
 }
 
-// flowLabelMask is the bits of a flow label. C UCX gives the complement of the path's
-// number, so that all connections have one label, and one UDP port for RoCE v2.
+// flowLabelMask is the 20 bits of a flow label. C UCX uses the complement of the path's number
+// as the label. There all connections of a path have the same label and, with RoCE v2, the
+// same UDP source port.
 const flowLabelMask = 1<<20 - 1
 
 // flowLabel spreads connections over the flow labels. It is never 0, which would leave

@@ -28,11 +28,11 @@ type RecvPool struct {
 	keep    int // buffers that handlers may keep, at most
 	chunks  []chunk
 	bufs    []*recvBuf
-	spare   []int32 // ours, to be posted
+	spare   []int32 // indexes of buffers that can be posted
 	posted  int
 	kept    int
-	offered int // to handlers that are running
-	used    int // taken since the queue of completions was seen empty
+	offered int // buffers whose handler is running
+	used    int // buffers taken since the completion queue was last seen empty
 	short   shortage
 	closing bool
 	batch   []verbs.RecvWR
@@ -49,14 +49,14 @@ type bufState uint8
 
 const (
 	bufSpare   bufState = iota
-	bufPosted           // the device's
-	bufOffered          // a handler is running
-	bufKept             // by a handler
+	bufPosted           // the device owns the buffer
+	bufOffered          // the handler of the buffer is running
+	bufKept             // a handler keeps the buffer
 )
 
 const (
 	firstRecvs = 64 // buffers that a pool begins with
-	recvBatch  = 16 // that are posted at once
+	recvBatch  = 16 // buffers posted by one call, at most
 )
 
 // Open prepares a pool and posts the first buffers, of size bytes, to the queue, which has
@@ -108,7 +108,7 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	p.offered++
 	p.used++
 	if p.kept >= p.keep || p.short.why != nil && 2*p.kept >= len(p.bufs) {
-		return nil // without the rest nothing more would be received
+		return nil // the other buffers are needed to receive more
 	}
 	return &b.AMDesc
 }
@@ -121,7 +121,7 @@ func (p *RecvPool) Done(id uint64, kept bool) {
 	case kept && b.state == bufOffered:
 		b.state = bufKept
 		p.kept++
-	default: // also if it was kept and released in the call
+	default: // also if the handler kept the buffer and released it while it ran
 		b.state = bufSpare
 		p.spare = append(p.spare, int32(id))
 	}
@@ -163,9 +163,9 @@ func (p *RecvPool) Refill() error {
 	return p.Post()
 }
 
-// want is how many more buffers are needed.
+// want returns the number of buffers to add, 0 if there are enough.
 func (p *RecvPool) want() int {
-	ours := len(p.bufs) - p.kept // posted and spare
+	ours := len(p.bufs) - p.kept // posted, spare and offered
 	switch {
 	case p.used >= ours/2 && ours < p.most:
 		return min(ours, p.most-ours)
@@ -214,8 +214,8 @@ func (p *RecvPool) Posted() int { return p.posted }
 // Len returns the number of buffers.
 func (p *RecvPool) Len() int { return len(p.bufs) }
 
-// Close gives the memory back as soon as no handler keeps any of it, nor looks at it: a handler
-// may be what closes. The queue must be gone.
+// Close releases the memory as soon as no handler keeps a buffer and no handler is running: a
+// handler may call Close. The queue must be closed before.
 func (p *RecvPool) Close() error {
 	p.closing = true
 	if p.kept+p.offered > 0 {
@@ -224,7 +224,7 @@ func (p *RecvPool) Close() error {
 	return p.destroy()
 }
 
-// last gives the memory back if that was the last of a pool that is closed.
+// last releases the memory of a closed pool once no buffer is kept or has a running handler.
 func (p *RecvPool) last() {
 	if p.closing && p.kept+p.offered == 0 {
 		p.destroy()

@@ -17,7 +17,7 @@ import (
 type Region struct {
 	domain *Domain
 	b      []byte
-	mr     *verbs.MR // nil of no bytes
+	mr     *verbs.MR // nil for a region of no bytes
 
 	foreign bool // memory of another device
 }
@@ -37,7 +37,7 @@ func (r *Region) LKey() verbs.LKey {
 	return r.mr.LKey()
 }
 
-// Addr returns the device's address of the first byte.
+// Addr returns the address of the first byte, as the device sees it.
 func (r *Region) Addr() uint64 {
 	if r.mr == nil {
 		return 0
@@ -45,17 +45,18 @@ func (r *Region) Addr() uint64 {
 	return r.mr.Addr()
 }
 
-// regionPool counts the regions of a domain, and the chunks of its interfaces.
+// regionPool counts the regions of a domain and the chunks of its interfaces, and keeps
+// deregistered regions for reuse.
 type regionPool struct {
 	mu   sync.Mutex
 	n    int       // guarded by mu
-	free []*Region // guarded by mu: over, for other memory
+	free []*Region // guarded by mu: deregistered, to be reused
 }
 
-// maxFree bounds those that are kept: as many as are likely to be there at once.
+// maxFree bounds the free list: it is the number of regions likely to exist at once.
 const maxFree = 64
 
-// take returns one that is over, or a new one.
+// take returns a deregistered region, or a new one if the free list is empty.
 func (p *regionPool) take() *Region {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +69,7 @@ func (p *regionPool) take() *Region {
 	return r
 }
 
-// put keeps one that is over.
+// put adds a deregistered region to the free list, unless the list is full.
 func (p *regionPool) put(r *Region) {
 	r.b = nil
 	p.mu.Lock()
@@ -90,12 +91,12 @@ func (p *regionPool) live() int {
 	return p.n
 }
 
-// accessOf is what package verbs calls the rights that access asks for. Peers get
-// what they need and no more.
+// accessOf returns the verbs access flags for the rights in access. Peers get only the rights
+// that access asks for.
 func (d *Domain) accessOf(access uct.Access) verbs.Access {
 	a := d.access
 	if access&(uct.AccessRemote|uct.AccessLocal) == 0 {
-		a |= verbs.AccessLocalWrite // for who does not say
+		a |= verbs.AccessLocalWrite // the default if access names no local or remote right
 	}
 	if access&(uct.AccessLocalWrite|uct.AccessRemotePut|uct.AccessRemoteAtomic) != 0 {
 		a |= verbs.AccessLocalWrite
@@ -139,7 +140,8 @@ func (d *Domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) 
 	return r, nil
 }
 
-// region is the region of a handle of this domain.
+// region returns the region of a handle. A handle of another domain is an error that matches
+// ucs.ErrInvalidParam.
 func (d *Domain) region(m uct.MemHandle) (*Region, error) {
 	r, ok := m.(*Region)
 	if !ok || r.domain != d {
@@ -166,13 +168,13 @@ func (d *Domain) Deregister(m uct.MemHandle) error {
 	return d.Closed(err)
 }
 
-// A packed key is two keys of 32 bits, little-endian: that for all operations, and that for
-// atomics and for puts behind a weak fence, of which there may be none. Accesses by the second
-// one add an offset to the address, which the endpoint's address tells (uct_ib_md_pack_rkey,
-// src/uct/ib/base/ib_md.h).
+// A packed key is two 32-bit keys, little-endian. The first key is for all operations. The
+// second key is for atomics and for puts behind a weak fence; it is optional. An access with
+// the second key adds an offset to the address; the offset is in the endpoint's address
+// (uct_ib_md_pack_rkey, src/uct/ib/base/ib_md.h).
 const (
 	rkeySize = 8
-	noRKey   = 0xffffffff
+	noRKey   = 0xffffffff // in place of an absent second key
 )
 
 // AppendKey implements uct.MemoryDomain.

@@ -9,49 +9,50 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// With RoCE the kernel asks the network for a neighbor before it makes an address handle
-// or connects a queue pair, and the call takes a second if nobody answers (ib_addr of
-// drivers/infiniband/core/addr.c). Where the application has said whom to connect to,
-// that is its wait. Where a peer has, in a request, it could be anybody's address, and
-// one after the other would keep a worker from everything else: such an endpoint is made
-// only where the way is known (uct.OriginPeer), and the layer above has it sought before
-// (uct.WaySeeker). The waiting is done by goroutines that end with it, a few for a
-// device.
+// With RoCE the kernel resolves the neighbor before it creates an address handle or connects
+// a queue pair. The call takes a second if the neighbor does not answer (ib_addr of
+// drivers/infiniband/core/addr.c). For a destination that the application names, the caller
+// waits for the resolution. A destination that a peer names in a request could be any
+// address, and a series of such requests would keep a worker from all other work. An endpoint
+// for a peer's request is therefore made only if the path is known (uct.OriginPeer), and the
+// layer above has the path resolved before (uct.WaySeeker). A goroutine waits for each
+// resolution and ends with it; the number of such goroutines per device is bounded.
 
-// hunt is the searches of a domain. The lock of the handles guards it.
+// hunt is the address resolutions of a domain. The lock of the address handles (ahCache.mu)
+// guards hunt.
 type hunt struct {
 	under  map[neighbor]*search
-	queue  []*search // of those, which have still to begin
+	queue  []*search // those of under that have not begun
 	begun  int
-	all    sync.WaitGroup    // those that have begun
-	silent map[neighbor]bool // those that there are handles to, and that have not answered since
+	all    sync.WaitGroup    // the searches that have begun
+	silent map[neighbor]bool // neighbors that have handles, but have stopped answering since
 }
 
-// search is that for a neighbor.
+// search is the address resolution of one neighbor.
 type search struct {
 	to   verbs.AHAttr
 	wait []waiter
 }
 
-// waiter is who wants to know of the end of a search.
+// waiter is an interface, and its callback for the result of a search.
 type waiter struct {
 	i    *Iface
 	done func(found bool)
 }
 
-// Bounds of what peers can cause.
+// Limits on the searches that peers can cause.
 const (
-	maxSearches  = 16 // that are under way at once, each of which takes a thread
-	maxStrangers = 8  // of these, those that anybody can cause without being connected
+	maxSearches  = 16 // searches in flight; each takes a thread
+	maxStrangers = 8  // searches in flight at which a request of an unconnected peer starts none
 	maxQueued    = 256
-	maxWaiters   = 1024 // for one
+	maxWaiters   = 1024 // for one search
 )
 
 // Seek resolves a path without waiting, and reports whether it has started to. Then done is
-// called once inside progress of the interface, unless that is closed before, with whether
-// a path was found. Seek does not start if the path is known already, or if too many
-// resolutions are in flight. Without done fewer may be in flight; then any goroutine may
-// call Seek, otherwise that of the interface.
+// called once inside progress of the interface i, unless i is closed before; found reports
+// whether the path was resolved. Seek does not start if the path is known already, or if too
+// many resolutions are in flight. With a nil done the limit on resolutions in flight is lower,
+// and any goroutine may call Seek; otherwise only the goroutine of i may.
 func (d *Domain) Seek(to verbs.AHAttr, i *Iface, done func(found bool)) bool {
 	c := &d.handles
 	n := neighborOf(&to)
@@ -100,7 +101,8 @@ func (c *ahCache) begin(d *Domain, s *search) {
 	}()
 }
 
-// over is told how a search has ended, starts the next one, and returns who is to know.
+// over completes a search: it records the result, starts the next queued search, and returns
+// the waiters to notify.
 func (c *ahCache) over(d *Domain, s *search, ah *verbs.AH, err error) []waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +127,7 @@ func (c *ahCache) over(d *Domain, s *search, ah *verbs.AH, err error) []waiter {
 	return s.wait
 }
 
-// missed notes that a neighbor has not answered. Lock held.
+// missed records that a neighbor has not answered. Lock held.
 func (c *ahCache) missed(n neighbor) {
 	if c.near[n] == 0 {
 		return
@@ -144,7 +146,7 @@ func (d *Domain) Missed(to verbs.AHAttr) {
 	c.missed(neighborOf(&to))
 }
 
-// abandon leaves the searches that have not begun, and waits for the others.
+// abandon drops the searches that have not begun, and waits for the others.
 func (c *ahCache) abandon() {
 	c.mu.Lock()
 	c.hunt.queue = nil

@@ -14,7 +14,7 @@ import (
 // grows as needed. It belongs to one goroutine.
 type SendPool struct {
 	domain *Domain
-	size   int // of a buffer
+	size   int // of a buffer, in bytes
 	most   int // buffers
 	step   int // buffers of the next chunk
 	chunks []chunk
@@ -25,10 +25,10 @@ type SendPool struct {
 
 type sendSlot struct {
 	data []byte
-	sge  verbs.SGE // of all of it
+	sge  verbs.SGE // describes all of data
 }
 
-// firstSlots is how many buffers a pool begins with.
+// firstSlots is the number of buffers that a pool begins with.
 const firstSlots = 32
 
 // Open prepares a pool of at most most buffers of size bytes.
@@ -37,7 +37,7 @@ func (p *SendPool) Open(d *Domain, size, most int) error {
 	return p.grow()
 }
 
-// grow adds a chunk.
+// grow adds a chunk of step buffers, or of fewer if most allows no more.
 func (p *SendPool) grow() error {
 	n := min(p.step, p.most-len(p.slots))
 	if n <= 0 {
@@ -69,7 +69,8 @@ func (p *SendPool) Take() (slot int32, ok bool) {
 	return slot, true
 }
 
-// Grow gets more buffers, unless that was in vain lately, and reports whether it has.
+// Grow allocates more buffers and reports whether it has. After a failure it does not try in
+// some of the next calls (shortage).
 //
 //go:noinline
 func (p *SendPool) Grow() bool {

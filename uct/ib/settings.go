@@ -17,9 +17,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// domainSettings are read when a device is opened (uct_ib_md_config_table). Those of C that
-// are about its cache of registrations, memory of GPUs and mlx5's own objects are left out,
-// and DEVICE_SPECS, which tells it of devices that it does not know.
+// domainSettings are read when a device is opened (uct_ib_md_config_table). The settings of C
+// UCX for its registration cache, for GPU memory and for mlx5's own objects are left out, and
+// so is DEVICE_SPECS, which describes devices that C UCX does not know.
 type domainSettings struct {
 	RegOverhead config.Time    `ucx:"MEM_REG_OVERHEAD" default:"16us" doc:"Time that registering memory is assumed to take, whatever its size."`
 	AsyncEvents bool           `ucx:"ASYNC_EVENTS" default:"y" doc:"Handle asynchronous events of devices: of ports, of queue pairs and of device removal."`
@@ -47,8 +47,8 @@ const domainSection = "ib memory domain"
 //   - those for the growth of memory pools: TX_BUFS_GROW and similar ones, and
 //     RX_MAX_BATCH. Pools here grow with the traffic (recvpool.go), and post spare
 //     buffers as soon as a call is worth it;
-//   - SEND_OVERHEAD, the parts of a request in C's cost model. The cost model here has
-//     the whole, as peers publish it (perf.go).
+//   - SEND_OVERHEAD, the overheads of the parts of a request in C's cost model. The cost
+//     model here has one overhead for the whole request, as peers publish it (perf.go).
 type Settings struct {
 	Common       CommonSettings `prefix:""`
 	TxQueueLen   config.Count   `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
@@ -76,7 +76,7 @@ type Settings struct {
 	SubnetLength config.Count   `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Prefix length of the local subnet in bits; auto is that of the device's address, inf means all bits."`
 }
 
-// CommonSettings are those that all transports have, with the same default in all of these
+// CommonSettings are the settings that all transports have with the same default
 // (uct_iface_config_table).
 type CommonSettings struct {
 	Failure log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over RDMA without an error handler."`
@@ -106,12 +106,12 @@ func (m reachMode) String() string { return reachModes[m] }
 // ConfigSyntax implements config.Syntaxer.
 func (reachMode) ConfigSyntax() string { return config.EnumSyntax(reachModes) }
 
-// addrType is what addresses were once told to be (uct_ib_iface_addr_types).
+// addrType is the deprecated setting of the address type (uct_ib_iface_addr_types).
 type addrType uint8
 
 var addrTypes = []string{"ib_local", "ib_site_local", "ib_global", "eth", "auto"}
 
-// global reports whether it says to use global routes.
+// global reports whether the address type asks for global routes.
 func (a addrType) global() bool { return a == 1 || a == 2 }
 
 // ParseConfig implements config.Value.
@@ -127,7 +127,7 @@ func (a addrType) String() string { return addrTypes[a] }
 // ConfigSyntax implements config.Syntaxer.
 func (addrType) ConfigSyntax() string { return config.EnumSyntax(addrTypes) }
 
-// subnetPrefix is that of GIDs of InfiniBand; set is false for any.
+// subnetPrefix is a subnet prefix of InfiniBand GIDs; if set is false it stands for all.
 type subnetPrefix struct {
 	prefix [8]byte
 	set    bool
@@ -196,7 +196,7 @@ func (p pkeySetting) String() string {
 // ConfigSyntax implements config.Syntaxer.
 func (pkeySetting) ConfigSyntax() string { return "hex representation of a number or auto" }
 
-// mtuSetting is an MTU; 0 is the port's.
+// mtuSetting is an MTU; 0 stands for that of the port.
 type mtuSetting verbs.MTU
 
 var mtuNames = []string{"default", "256", "512", "1024", "2048", "4096"}
@@ -214,7 +214,7 @@ func (m mtuSetting) String() string { return mtuNames[m] }
 // ConfigSyntax implements config.Syntaxer.
 func (mtuSetting) ConfigSyntax() string { return config.EnumSyntax(mtuNames) }
 
-// subnets is which addresses of RoCE may be used.
+// subnets decides which RoCE addresses may be used.
 type subnets struct {
 	list []netip.Prefix
 	mode config.ListMode
@@ -278,5 +278,5 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// maxPaths is how many connections to a peer are worth having.
+// maxPaths is the largest useful number of connections to a peer.
 const maxPaths = 128

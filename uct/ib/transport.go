@@ -36,7 +36,7 @@ func RegisterTransport(t Transport) {
 	slices.SortFunc(transports, func(a, b Transport) int { return order(a.Name) - order(b.Name) })
 }
 
-// order is that in which C UCX lists transports.
+// order returns the position of a transport in the order in which C UCX lists transports.
 func order(name string) int {
 	known := []string{"rc_verbs", "ud_verbs"}
 	if i := slices.Index(known, name); i >= 0 {

@@ -43,7 +43,7 @@ func (m *manager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
 			return nil, &failure{fmt.Sprintf("connect to %v from %v", p.Remote, from), err, bindStatus(err, from)}
 		}
 	}
-	// The kernel may know at once that no device leads there. That is news of the network.
+	// The kernel may know at once that no device leads to the server. Progress reports that.
 	if err := ep.find(); err != nil {
 		if errors.Is(err, ucs.ErrNoMemory) {
 			id.Close()
@@ -56,12 +56,13 @@ func (m *manager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
 	return ep, nil
 }
 
-// The kernel looks for the address of the hardware, and misses an answer that comes while
-// it begins to wait for one, as that of a neighbor in the same machine does. It looks
-// again when its time is up. So it is given little at first, and more in each try.
+// The kernel resolves the hardware address of the server. It misses an answer that arrives
+// just as it begins to wait, as the answer of a neighbor in the same machine does, and looks
+// again only when the timeout expires. So the first try has the short timeout firstTry, and
+// each further try has twice that of the one before.
 const firstTry = 100 * time.Millisecond
 
-// find looks for the server.
+// find starts a try to resolve the server's address, within the time that is left.
 func (ep *endpoint) find() error {
 	d := min(ep.patience, ep.left)
 	ep.left -= d
@@ -69,12 +70,12 @@ func (ep *endpoint) find() error {
 	return ep.id.ResolveAddr(netip.AddrPort{}, ep.remote, d)
 }
 
-// findAgain does so after a try in vain, and reports whether there is another.
+// findAgain starts another try after one timed out, and reports whether it has.
 func (ep *endpoint) findAgain(err error) bool {
 	return ep.phase == opening && ep.step == findAddress && ep.left > 0 && errors.Is(err, ucs.ErrTimedOut) && ep.find() == nil
 }
 
-// route looks for the way to the address that was found.
+// route resolves the route to the address that was found.
 func (ep *endpoint) route() {
 	ep.step = findRoute
 	if err := ep.id.ResolveRoute(ep.m.opts.timeout); err != nil {
@@ -82,7 +83,7 @@ func (ep *endpoint) route() {
 	}
 }
 
-// ask makes the request: the way is known.
+// ask sends the connection request, once the route is known.
 func (ep *endpoint) ask() {
 	if err := ep.locate(); err != nil {
 		ep.fail(ep.broken("connect", err, ucs.ErrUnreachable))
@@ -90,7 +91,7 @@ func (ep *endpoint) ask() {
 	}
 	private, err := ep.packed()
 	switch {
-	case ep.phase != opening: // Pack has closed it
+	case ep.phase != opening: // Pack has closed the endpoint
 		return
 	case err != nil:
 		ep.fail(err)
@@ -105,7 +106,7 @@ func (ep *endpoint) ask() {
 	}
 }
 
-// locate finds out where the ends are, and the device in between.
+// locate sets the local and remote addresses of the connection, and the device and port it uses.
 func (ep *endpoint) locate() error {
 	a, err := ep.id.QueryAddr()
 	if err != nil {
@@ -136,7 +137,7 @@ func (ep *endpoint) packed() ([]byte, error) {
 	return b[:n], nil
 }
 
-// answered is told that the server has accepted, with its data.
+// answered handles the server's answer, which carries its status and private data.
 func (ep *endpoint) answered(e *rdmacm.Event) {
 	status, private, err := parseData(e.PrivateData())
 	if err == nil && status != ucs.OK {

@@ -27,8 +27,7 @@ type Source interface {
 	Open(d *verbs.Device) (*verbs.Context, error)
 }
 
-// component implements uct.ConnManagerComponent. The devices are open once for all its
-// managers.
+// component implements uct.ConnManagerComponent. All its managers share the open devices.
 type component struct {
 	source  Source
 	devices devices

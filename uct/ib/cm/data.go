@@ -9,15 +9,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
 
-// The data of a packet (uct_rdmacm_priv_data_hdr_t) is its length in one byte, a status in
-// another, and what the application says. C takes as much with an answer as with a
-// request, although there would be more room (uct_rdmacm_cm_get_max_conn_priv).
+// The data of a packet is the length of the private data in one byte, a status in one byte
+// (uct_rdmacm_priv_data_hdr_t), and the private data of the application. The limit on the
+// private data is the same for an answer as for a request, as in C UCX, although an answer has
+// room for more (uct_rdmacm_cm_get_max_conn_priv).
 const (
 	headerLen  = 2
 	maxPrivate = rdmacm.MaxConnectData - headerLen
 )
 
-// breach is how a peer can break the protocol.
+// breach is a violation of the protocol by a peer.
 type breach string
 
 const (
@@ -28,14 +29,13 @@ const (
 // Error implements error.
 func (b breach) Error() string { return string(b) }
 
-// appendData appends the data of a packet. There are at most maxPrivate bytes.
+// appendData appends the data of a packet. private has at most maxPrivate bytes.
 func appendData(b []byte, status ucs.Status, private []byte) []byte {
 	b = append(b, byte(len(private)), byte(status))
 	return append(b, private...)
 }
 
-// parseData reads the data of a packet, behind which there may be zeros. The result is
-// part of b.
+// parseData parses the data of a packet, which may be followed by zeros. private is a part of b.
 func parseData(b []byte) (status ucs.Status, private []byte, err error) {
 	if len(b) < headerLen || headerLen+int(b[0]) > len(b) {
 		return 0, nil, fmt.Errorf("%w: %d bytes", errShort, len(b))
@@ -47,5 +47,5 @@ func parseData(b []byte) (status ucs.Status, private []byte, err error) {
 	return status, b[headerLen:end:end], nil
 }
 
-// rejection is what a client gets that is not wanted.
+// rejection is the data sent to a client that is rejected.
 var rejection = appendData(nil, ucs.ErrRejected, nil)

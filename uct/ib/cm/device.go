@@ -15,17 +15,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// devices are those that connections go over, open once for all managers of a component,
-// while there is one. Any goroutine may use it.
+// devices is the set of devices that connections use. All managers of a component share the open
+// devices, which are closed with the last manager. Any goroutine may use devices.
 type devices struct {
 	source Source
 
 	mu    sync.Mutex
 	users int       // guarded by mu: managers
-	open  []*device // guarded by mu: those that are there, as far as anybody knows
+	open  []*device // guarded by mu: without those known to be gone
 }
 
-// device is an open one.
+// device is an open device.
 type device struct {
 	all  *devices
 	info verbs.Device
@@ -33,11 +33,11 @@ type device struct {
 	pd   *verbs.PD
 	cq   *verbs.CQ
 
-	numbers int  // guarded by all.mu: how many are in use
-	gone    bool // guarded by all.mu: it is closed when none is
+	numbers int  // guarded by all.mu: queue pair numbers in use
+	gone    bool // guarded by all.mu: removed from all.open; closed when numbers is 0
 }
 
-// place is where an ID is.
+// place is the device and the port of an ID.
 type place struct {
 	device *device
 	port   int
@@ -64,8 +64,9 @@ func (d *devices) release() error {
 	return errors.Join(errs...)
 }
 
-// at is where an ID is, once its address has chosen a device. Each call asks the device:
-// one of the same name may have come in place of one that is gone.
+// at returns the place of an ID with the address a, once the kernel has chosen a device for the
+// ID. Each call queries the device, because a new device of the same name may have replaced one
+// that is gone.
 func (d *devices) at(a *rdmacm.Addr) (place, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +109,8 @@ func (d *devices) at(a *rdmacm.Addr) (place, error) {
 	return place{}, err
 }
 
-// openDevice opens a device with what numbers need.
+// openDevice opens a device, with the protection domain and the completion queue that the queue
+// pairs of numbers need (number.go).
 func (d *devices) openDevice(info *verbs.Device) (*device, error) {
 	if info.NodeType.Transport() == verbs.TransportIWARP {
 		return nil, fmt.Errorf("rdmacm: %s is an iWARP device: %w", info.Name, ucs.ErrUnsupported)
@@ -127,8 +129,8 @@ func (d *devices) openDevice(info *verbs.Device) (*device, error) {
 	return dev, nil
 }
 
-// has looks whether the device is the one where an ID is. With RoCE several may have
-// one GUID, but one of them has the address. ucs.ErrNoElem: it is another.
+// has returns the place of an ID if it is on the device, and ucs.ErrNoElem if it is on another
+// one. With RoCE several devices may have the same GUID, but only one of them has the address.
 func (dev *device) has(a *rdmacm.Addr) (place, error) {
 	p := place{device: dev, port: a.Port}
 	port, err := dev.ctx.QueryPort(a.Port)
@@ -149,19 +151,20 @@ func (dev *device) has(a *rdmacm.Addr) (place, error) {
 	return p, fmt.Errorf("rdmacm: port %d of %s does not have %v: %w", a.Port, dev.info.Name, a.Src.Addr(), ucs.ErrNoElem)
 }
 
-// forget is for a device that is gone, or may be: it is opened again if it is needed and
-// there. Lock held.
+// forget removes a device that is gone, or may be gone, from the open ones. A later call of at
+// opens the device again if it exists. Lock held.
 func (dev *device) forget() {
 	d := dev.all
 	d.open = slices.DeleteFunc(d.open, func(o *device) bool { return o == dev })
 	dev.gone = true
 	if dev.numbers == 0 {
-		dev.ctx.Close() // it has nothing to say any more
+		dev.ctx.Close() // the error of a device that is gone has no meaning
 	}
 }
 
-// removed is told that a device is being taken away, nil for one that is not known. Some
-// drivers wait until nobody has it open, so those go that nobody needs.
+// removed handles the removal of a device; dev is nil if it is not known which. Some drivers
+// wait until no process has the device open, so removed forgets that device and closes all unused
+// ones.
 func (d *devices) removed(dev *device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,13 +175,13 @@ func (d *devices) removed(dev *device) {
 	}
 }
 
-// portName is the name of a port as C UCX has it (uct_rdmacm_cm_id_to_dev_name), which is
-// that of package ib.
+// portName returns the name of a port, which is the same in C UCX (uct_rdmacm_cm_id_to_dev_name)
+// and in package ib.
 func (dev *device) portName(port int) string { return fmt.Sprintf("%s:%d", dev.info.Name, port) }
 
-// zoned is an address of the place, or one that is reached from there. One that means
-// something on one link only gets that as its zone, by number, and no other has one: of a
-// request the kernel tells none, and of a client one for any address.
+// zoned sets the zone of a local address, or of a remote address that is reached from the place.
+// A link-local IPv6 address gets the number of the link as its zone; any other address gets no
+// zone. The kernel reports no zones for a request, and a zone for any address of a client.
 func (p *place) zoned(a netip.AddrPort) netip.AddrPort {
 	ip := a.Addr().WithZone("")
 	if ip.Is6() && ip.IsLinkLocalUnicast() && p.link != 0 {

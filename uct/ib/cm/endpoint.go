@@ -15,25 +15,25 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
 
-// phase is what the application knows of an endpoint.
+// phase is the state of an endpoint as the application knows it.
 type phase uint8
 
 const (
-	opening   phase = iota // it waits to be told
-	connected              // it was told that all is well
-	over                   // it was told of the end
-	closed                 // it has closed the endpoint
+	opening   phase = iota // the application waits for the result
+	connected              // the application was told of the connection
+	over                   // the application was told of the end
+	closed                 // the application has closed the endpoint
 )
 
-// step is what an endpoint that is opening waits for.
+// step is what an endpoint in phase opening waits for.
 type step uint8
 
 const (
-	findAddress step = iota // of the client
+	findAddress step = iota // client, as the next two
 	findRoute
 	awaitAnswer
 
-	awaitNotify // of the server
+	awaitNotify // server
 )
 
 // endpoint implements uct.ConnEndpoint.
@@ -44,23 +44,23 @@ type endpoint struct {
 	phase         phase
 	step          step
 	client        bool
-	notified      bool  // the server was
-	disconnecting bool  // the application has said that it sends no more
-	gone          bool  // the ID is closed: it has never been connected
+	notified      bool  // of a client: Notify was called
+	disconnecting bool  // Disconnect was called
+	gone          bool  // the ID and the number are closed
 	err           error // for the next Progress to report
 	local, remote netip.AddrPort
-	device        *device // once it is known
+	device        *device // nil until it is known
 	port          int
-	left          time.Duration // of the time to find the server in
-	patience      time.Duration // of the next try
-	leaving       *event.Timer  // of one that is closed, but for its ID
+	left          time.Duration // left for finding the address of the server
+	patience      time.Duration // timeout of the next try to find the address
+	leaving       *event.Timer  // until a closed endpoint closes its ID; nil: none
 
 	pack   func(uct.PackArgs, []byte) (int, error)
-	opened func(*endpoint, error, answer) // tells the end of opening
+	opened func(*endpoint, error, answer) // called at the end of phase opening
 	ended  func(uct.ConnEndpoint, error)
 }
 
-// answer is what a server has said.
+// answer is the server's address and its private data.
 type answer struct {
 	deviceAddr []byte
 	private    []byte
@@ -68,10 +68,10 @@ type answer struct {
 
 var _ uct.ConnEndpoint = (*endpoint)(nil)
 
-// errEnd is the end as the peer wants it.
+// errEnd is the cause of an end if the peer has disconnected.
 var errEnd = errors.New("ended by the peer")
 
-// handle goes on with what the kernel tells.
+// handle handles an event of the kernel about the endpoint.
 func (ep *endpoint) handle(e *rdmacm.Event) {
 	err := e.Err()
 	switch e.Type {
@@ -85,19 +85,19 @@ func (ep *endpoint) handle(e *rdmacm.Event) {
 			return
 		}
 	case rdmacm.EventTimewaitExit, rdmacm.EventAddrChange:
-		// The connection goes on with another address of the hardware, and if it does
-		// not, the peer's end or that of the device is told.
+		// The connection goes on with another hardware address. If it does not, an event of
+		// the peer's end or of the device's removal follows.
 		return
 	case rdmacm.EventDeviceRemoval:
-		ep.release() // the kernel waits for it
+		ep.release() // the kernel waits until the ID is closed
 		ep.m.c.devices.removed(ep.device)
 	case rdmacm.EventDisconnected:
 		if ep.phase == opening && ep.step == awaitNotify {
-			// Only who is connected says so: its notification comes later, or is lost.
+			// Only a connected client disconnects: its notification comes later, or is lost.
 			ep.succeed(answer{})
 		}
 		if ep.phase == connected && ep.disconnecting {
-			ep.fail(nil) // as it was wanted
+			ep.fail(nil) // the end that Disconnect asked for
 			return
 		}
 		err = errEnd
@@ -120,7 +120,7 @@ func (ep *endpoint) handle(e *rdmacm.Event) {
 	ep.fail(ep.broken("connect", err, ep.statusOf(e)))
 }
 
-// proceed takes the next step, if it is the one that follows.
+// proceed takes the next step of the handshake, if the event is the one that the step waits for.
 func (ep *endpoint) proceed(e *rdmacm.Event) {
 	if ep.phase != opening {
 		return
@@ -143,8 +143,8 @@ func (ep *endpoint) succeed(a answer) {
 	ep.opened(ep, nil, a)
 }
 
-// fail tells the application of the end. A connection keeps its ID until the application
-// has closed the endpoint, for the peer to know when that is.
+// fail tells the application of the end. An endpoint that was connected keeps its ID until the
+// application closes the endpoint, so that the peer learns when that happens.
 func (ep *endpoint) fail(err error) {
 	was := ep.phase
 	if was >= over {
@@ -159,7 +159,8 @@ func (ep *endpoint) fail(err error) {
 	}
 }
 
-// failLater is fail for a call of the application.
+// failLater has the next Progress call fail. It is for errors inside a call of the application,
+// because callbacks run inside Progress.
 func (ep *endpoint) failLater(err error) {
 	ep.err = err
 	ep.m.failed = append(ep.m.failed, ep)
@@ -172,13 +173,13 @@ func (ep *endpoint) become(p phase) {
 	ep.phase = p
 }
 
-// release gives back what the endpoint has of the kernel.
+// release closes the ID and the queue pair number of the endpoint.
 func (ep *endpoint) release() {
 	if ep.gone {
 		return
 	}
 	ep.gone = true
-	ep.id.Close() // a device that is gone has taken it along
+	ep.id.Close() // an error is ignored: a device that is gone has closed the ID already
 	ep.number.close()
 }
 
@@ -211,7 +212,7 @@ func (ep *endpoint) Disconnect() error {
 	}
 	ep.disconnecting = true
 	if ep.client && !ep.notified {
-		// There is no connection to end yet, and nothing will be told of one.
+		// There is no connection to end yet, and the kernel will report no end of one.
 		err := ep.id.Reject(rejection)
 		if ep.phase == connected {
 			ep.failLater(ep.unlessGone(err))
@@ -224,10 +225,11 @@ func (ep *endpoint) Disconnect() error {
 	return nil
 }
 
-// unlessGone is the error of saying that the connection ends.
+// unlessGone returns the error to report for a failed disconnect; nil if the connection has
+// ended already.
 func (ep *endpoint) unlessGone(err error) error {
 	if err == nil || errors.Is(err, ucs.ErrNotConnected) || errors.Is(err, ucs.ErrInvalidParam) {
-		return nil // it has ended already
+		return nil // the connection has ended already
 	}
 	return ep.broken("disconnect", err, ucs.ErrConnectionReset)
 }
@@ -251,16 +253,18 @@ func (ep *endpoint) Close() {
 	ep.leave()
 }
 
-// A server that has answered and goes at once says so in a packet right behind the
-// answer. The client's kernel may look at the two at the same time, knows no connection
-// yet that the second is about, and drops it, and the client is never told. So the ID
-// stays open for a while longer than both take, or until the client has notified us.
+// A server that has answered and closes at once sends its disconnect right behind the answer.
+// The client's kernel may process both packets at the same time. It then drops the second,
+// because it knows no connection for it yet, and the client is never told of the end. So the
+// ID stays open for longer than the client takes to process both, or until the client's
+// notification arrives.
 const (
 	lingerTime = 250 * time.Millisecond
-	mostLinger = 1 << 10
+	mostLinger = 1 << 10 // closed endpoints of a manager with an open ID
 )
 
-// drain has the endpoint leave later, if it can.
+// drain has leave called after lingerTime. It reports whether it could: not beyond mostLinger
+// endpoints, and not if the timer cannot be started.
 func (ep *endpoint) drain() bool {
 	m := ep.m
 	if m.leaving >= mostLinger {
@@ -274,7 +278,7 @@ func (ep *endpoint) drain() bool {
 	return true
 }
 
-// leave gives back everything.
+// leave stops the timer, closes the ID, and removes the endpoint from its manager.
 func (ep *endpoint) leave() {
 	if ep.leaving != nil {
 		ep.leaving.Stop()

@@ -32,8 +32,9 @@ func tooLong(n int) error {
 	return fmt.Errorf("rdmacm: connection manager: %d bytes of private data, the limit is %d: %w", n, maxPrivate, ucs.ErrExceedsLimit)
 }
 
-// failure is an error of the kernel or a peer as a status of ours. Of its cause it passes
-// on no status: what the kernel calls rejected may be that nobody listens.
+// failure is an error of the kernel or of a peer with the UCS status that it is reported as. It
+// does not unwrap to a status of its cause: a connection that the kernel reports as rejected may
+// have found no listener.
 type failure struct {
 	what   string
 	cause  error
@@ -49,8 +50,8 @@ func (f *failure) Error() string {
 	return text + ": " + f.status.Error()
 }
 
-// said reports whether the cause tells in other words what the status stands for: a refusal
-// and its reason, the end of the connection, or an errno.
+// said reports whether the text of the cause already expresses the status: a rejection with its
+// reason, the end of the connection, or an errno.
 func (f *failure) said() bool {
 	var event *rdmacm.EventError
 	var refused *rdmacm.RejectedError
@@ -67,17 +68,17 @@ func (f *failure) Unwrap() []error {
 	return []error{f.status}
 }
 
-// broken is the error of an endpoint that ends for a cause.
+// broken returns the error of an endpoint that ends because of cause.
 func (ep *endpoint) broken(operation string, cause error, s ucs.Status) error {
 	what := fmt.Sprintf("connection manager: %s %v to %v", operation, ep.local, ep.remote)
-	if !ep.local.IsValid() { // it has not come that far
+	if !ep.local.IsValid() { // the local address is not known yet
 		what = fmt.Sprintf("connection manager: %s to %v", operation, ep.remote)
 	}
 	return &failure{what, cause, s}
 }
 
-// statusOf is the status of an event that ends an endpoint which is not connected yet. C
-// has ucs.ErrConnectionReset where nobody listens (uct_rdmacm_cm_handle_error_event).
+// statusOf returns the status of an event that ends an endpoint which is not connected yet. For
+// a peer without a listener C UCX has ucs.ErrConnectionReset (uct_rdmacm_cm_handle_error_event).
 func (ep *endpoint) statusOf(e *rdmacm.Event) ucs.Status {
 	switch e.Type {
 	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventUnreachable, rdmacm.EventConnectError:
@@ -98,14 +99,14 @@ func (ep *endpoint) statusOf(e *rdmacm.Event) ucs.Status {
 			if status, _, err := parseData(r.PrivateData); err == nil && status == ucs.ErrRejected {
 				return ucs.ErrRejected
 			}
-			return ucs.ErrNotConnected // a server that is gone, or has no room
+			return ucs.ErrNotConnected // the server is gone, or has no room
 		}
 	}
 	return ucs.ErrConnectionReset
 }
 
-// remarkable reports whether an event is worth a line of the log: where the network is
-// at fault, and not where somebody has just gone or says no.
+// remarkable reports whether an event is to be logged: a fault of the network is, a disconnect
+// or a rejection by the peer is not.
 func remarkable(t rdmacm.EventType) bool {
 	switch t {
 	case rdmacm.EventRejected, rdmacm.EventDisconnected:

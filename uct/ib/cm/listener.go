@@ -30,11 +30,11 @@ type listener struct {
 	params uct.ListenParams
 
 	mu      sync.Mutex
-	pending *ledger.Backlog[*request] // guarded by mu; requests that nobody has consumed
+	pending *ledger.Backlog[*request] // guarded by mu: requests that wait for the application
 }
 
-// Listen implements uct.ConnManager. Where all addresses are listened at, those of devices
-// that come later are among them.
+// Listen implements uct.ConnManager. A listener at the unspecified address also listens at the
+// addresses of devices that are added later.
 func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, error) {
 	switch {
 	case m.w == nil:
@@ -79,7 +79,7 @@ func (l *listener) open(at netip.AddrPort) (err error) {
 		return err
 	}
 	l.addr = a.Src
-	if a.Src.Addr().Zone() != "" { // as those of requests are
+	if a.Src.Addr().Zone() != "" { // a zone by number, as in the addresses of requests
 		if p, err := l.m.c.devices.at(&a); err == nil {
 			l.addr = p.zoned(a.Src)
 		}
@@ -87,9 +87,9 @@ func (l *listener) open(at netip.AddrPort) (err error) {
 	return nil
 }
 
-// bindStatus is the status of an address that could not be bound to
-// (UCS_CLASS_INIT_FUNC(uct_rdmacm_listener_t)). The kernel has one errno for addresses
-// that are not of this machine and ports that somebody has at all addresses.
+// bindStatus returns the status of a failure to bind to an address
+// (UCS_CLASS_INIT_FUNC(uct_rdmacm_listener_t)). The kernel uses EADDRNOTAVAIL both for an
+// address that this machine does not have and for a port that is bound at all addresses.
 func bindStatus(err error, at netip.AddrPort) ucs.Status {
 	var errno syscall.Errno
 	errors.As(err, &errno)
@@ -109,7 +109,8 @@ func bindStatus(err error, at netip.AddrPort) ucs.Status {
 	return limitStatus(err)
 }
 
-// limitStatus is the status of a call that nobody has got wrong.
+// limitStatus returns the status of a failure that is not due to wrong arguments: ucs.ErrNoMemory
+// or ucs.ErrIO.
 func limitStatus(err error) ucs.Status {
 	if errors.Is(err, ucs.ErrNoMemory) {
 		return ucs.ErrNoMemory
@@ -117,7 +118,7 @@ func limitStatus(err error) ucs.Status {
 	return ucs.ErrIO
 }
 
-// maxBacklog is the largest backlog (ucs_rdmacm_max_backlog).
+// maxBacklog returns the largest backlog that the kernel allows (ucs_rdmacm_max_backlog).
 func maxBacklog() int {
 	const usual = 1024
 	text, _ := sys.ReadFile("/proc/sys/net/rdma_ucm/max_backlog")
@@ -130,11 +131,11 @@ func maxBacklog() int {
 // Addr implements uct.Listener.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// handle is told what happens to the listener itself.
+// handle handles an event about the listener itself.
 func (l *listener) handle(e *rdmacm.Event) {
 	if e.Type == rdmacm.EventDeviceRemoval {
 		l.m.w.Log().Diag("the device of a listener is gone, no more clients can connect there", zap.Stringer("listener", l.addr))
-		l.id.Close() // the kernel waits for it
+		l.id.Close() // the kernel waits until the ID is closed
 		l.m.c.devices.removed(nil)
 	}
 }
@@ -146,7 +147,7 @@ func (l *listener) Close() error {
 	}
 	l.closed = true
 	delete(l.m.listeners, l)
-	l.id.Close() // a device that is gone has taken it along
+	l.id.Close() // an error is ignored: a device that is gone has closed the ID already
 	l.dropRequests()
 	return nil
 }

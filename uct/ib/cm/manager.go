@@ -27,10 +27,10 @@ type manager struct {
 
 	listeners map[*listener]struct{}
 	endpoints map[*endpoint]struct{}
-	failed    []*endpoint // outside of Progress, where nobody could be told
-	dialing   int         // endpoints that are to be connected
-	leaving   int         // endpoints that are closed, but for their IDs
-	look      bool        // at the channel, although its descriptor may say nothing
+	failed    []*endpoint // failed outside of Progress; the next Progress reports it
+	dialing   int         // client endpoints in phase opening
+	leaving   int         // closed endpoints whose ID is still open
+	look      bool        // read the channel even if its descriptor is not readable
 }
 
 var _ interface {
@@ -62,8 +62,8 @@ func openManager(c *component, w *uct.Worker, opts options) (*manager, error) {
 // Attr implements uct.ConnManager.
 func (m *manager) Attr() *uct.ConnManagerAttr { return &m.attr }
 
-// Progress implements uct.Progressor. The event set does the rest: it is asked in each
-// round only while the application waits to be connected.
+// Progress implements uct.Progressor. Events of the kernel arrive through the event set of the
+// worker. Progress polls the event set itself only while a client endpoint is being connected.
 func (m *manager) Progress() int {
 	n := 0
 	if m.look {
@@ -95,8 +95,8 @@ func (m *manager) Arm() error {
 // HandleEvent implements event.Handler.
 func (m *manager) HandleEvent(event.Events) { m.read() }
 
-// read handles what the kernel tells, and returns how much that was. More than a batch
-// keeps the descriptor readable.
+// read handles at most eventBatch events of the kernel, and returns their number. If more are
+// pending, the descriptor stays readable.
 func (m *manager) read() (n int) {
 	for ; n < eventBatch && m.w != nil; n++ {
 		e, err := m.ch.PollEvent()
@@ -112,8 +112,8 @@ func (m *manager) read() (n int) {
 	return n
 }
 
-// handle gives an event to whom it is about. That is no request: until one is accepted
-// the kernel tells nothing of it.
+// handle passes an event to the listener or endpoint that it is about. No event is about a
+// waiting request: the kernel reports none of an ID until it is accepted.
 func (m *manager) handle(e *rdmacm.Event) {
 	if e.Type == rdmacm.EventConnectRequest {
 		l, ok := e.Listener.Context.(*listener)

@@ -9,15 +9,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// number is the number of a queue pair that nothing is sent by: a handshake names one on
-// each side, which the other may not have met just before. The smallest that a device
-// makes has it, as in C (uct_rdmacm_cm_create_dummy_qp).
+// number is the number of a queue pair that sends nothing. The handshake needs a queue pair
+// number on each side, and the other side refuses one that an earlier connection may still have.
+// The queue pair is the smallest that a device can create, as in C UCX
+// (uct_rdmacm_cm_create_dummy_qp).
 type number struct {
 	device *device
 	qp     *verbs.QP
 }
 
-// number makes one.
+// number creates a queue pair for its number.
 func (dev *device) number() (*number, error) {
 	d := dev.all
 	d.mu.Lock()
@@ -38,7 +39,7 @@ func (dev *device) number() (*number, error) {
 
 func (n *number) qpn() verbs.QPN { return n.qp.QPN() }
 
-// close gives the number back. That of nil is none.
+// close closes the queue pair. On nil it does nothing.
 func (n *number) close() {
 	if n == nil {
 		return
@@ -46,8 +47,8 @@ func (n *number) close() {
 	d := n.device.all
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n.qp.Close() // a device that is gone has taken it along
+	n.qp.Close() // an error is ignored: a device that is gone has closed the queue pair already
 	if n.device.numbers--; n.device.numbers == 0 && n.device.gone {
-		n.device.ctx.Close() // as well
+		n.device.ctx.Close() // an error is ignored here too
 	}
 }

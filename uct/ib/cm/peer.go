@@ -12,8 +12,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// peer is the device address of the other end, as a queue pair of the connection would be
-// told to reach it (uct_rdmacm_cm_id_to_dev_addr), and with RoCE its address.
+// peer returns the device address of the other end, from the attributes that a queue pair of the
+// connection would need to reach it (uct_rdmacm_cm_id_to_dev_addr). With RoCE it also returns the
+// IP address of the other end.
 func (dev *device) peer(id *rdmacm.ID, port int) ([]byte, netip.Addr, error) {
 	attr, _, err := id.InitQPAttr(verbs.QPRTR)
 	if err != nil {
@@ -25,7 +26,7 @@ func (dev *device) peer(id *rdmacm.ID, port int) ([]byte, netip.Addr, error) {
 	}
 	var own verbs.GIDEntry
 	if !attr.AH.Global {
-		// In the own subnet, whose prefix is that of the first GID.
+		// The peer is in this port's subnet, whose prefix is that of the first GID.
 		if own, err = dev.ctx.QueryGID(port, 0); err != nil {
 			return nil, netip.Addr{}, err
 		}
@@ -41,8 +42,8 @@ func (dev *device) peer(id *rdmacm.ID, port int) ([]byte, netip.Addr, error) {
 	return a.Append(nil), at, nil
 }
 
-// peerAddress is what the attributes of a queue pair say of the other end. own is the
-// first GID of this one, for a peer in its subnet that is not reached by a GID.
+// peerAddress returns the address of the other end from the attributes of a queue pair. own is
+// the first GID of this end, for a peer in the same subnet that is not reached by a GID.
 func peerAddress(attr *verbs.QPAttr, ethernet bool, own verbs.GID) (ib.Address, error) {
 	a := ib.Address{Ethernet: ethernet, HasIndex: true}
 	if attr.PathMTU.Bytes() > 0 {

@@ -14,14 +14,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
 
-// What strangers can have waiting, beside the backlog of each listener.
+// Limits on the connections of peers, in addition to the backlog of each listener.
 const (
 	mostOfSource = 1 << 14 // connections of one source, in the process
-	mostOfAll    = 1 << 16
+	mostOfAll    = 1 << 16 // connections of all sources, in the process
 )
 
-// request is a client that waits for the application. It is in its listener's list until
-// somebody, of any goroutine, consumes it.
+// request is an incoming request that waits for the application. It is in its listener's list
+// until it is accepted, rejected or dropped; any goroutine may accept or reject it.
 type request struct {
 	l       *listener
 	id      *rdmacm.ID
@@ -32,11 +32,12 @@ type request struct {
 	public  uct.ConnRequest
 }
 
-// welcome makes a request of a client who asks, and shows it to the application.
+// welcome handles an incoming request. It charges the request to its source, checks the limits,
+// and passes the request on to look. A request beyond a limit is rejected.
 func (l *listener) welcome(e *rdmacm.Event) {
 	a, err := e.ID.QueryAddr()
 	if err != nil || !a.Dst.IsValid() {
-		e.ID.Close() // it has gone already
+		e.ID.Close() // the client has gone already
 		return
 	}
 	r := &request{l: l, id: e.ID, at: a, source: ledger.SourceOf(a.Dst.Addr(), -1)}
@@ -48,7 +49,7 @@ func (l *listener) welcome(e *rdmacm.Event) {
 		Owner:     r,
 	}
 	switch {
-	case l.closed: // by what it was told before
+	case l.closed: // by the handler of an earlier event
 		r.drop()
 	case r.account.Of(ledger.Conns) > mostOfSource || ledger.Total(ledger.Conns) > mostOfAll:
 		r.refuse(ledger.Connections, "too many requests")
@@ -59,12 +60,14 @@ func (l *listener) welcome(e *rdmacm.Event) {
 	}
 }
 
-// look finds out what the request is about, and whether it is welcome.
+// look finds the device of the request, checks the source address, asks ListenParams.Accept,
+// parses the data, and delivers the request to the application. A request that fails a check
+// is rejected.
 func (r *request) look(data []byte) {
 	l, a := r.l, &r.at
 	at, err := l.m.c.devices.at(a)
 	if err != nil {
-		// Somebody else may serve the client, who goes on looking if it was not rejected.
+		// Another server may serve the client: a client that was not rejected goes on trying.
 		r.unusable(err)
 		return
 	}
@@ -75,8 +78,8 @@ func (r *request) look(data []byte) {
 		r.unusable(err)
 		return
 	}
-	// The source is what the packet says. With RoCE the answer goes to that address, or
-	// it is not the client's.
+	// The source address is the one in the packet. With RoCE, an address other than the one
+	// that the answer goes to is spoofed.
 	if gid.IsValid() && gid != a.Dst.Addr().Unmap().WithZone("") {
 		r.refuse(ledger.Claim, fmt.Sprintf("it says that it is elsewhere than at %v, where it is answered", gid))
 		return
@@ -105,10 +108,11 @@ func (l *listener) hasRoom(source ledger.Source) bool {
 	return l.pending.HasRoom(source)
 }
 
-// admit puts a request for which there is room on the list.
+// admit adds a request to the list. HasRoom must have been true for its source. If the list is
+// full, a request of another source is rejected to make room.
 func (l *listener) admit(r *request) {
 	l.mu.Lock()
-	q, _ := l.pending.Add(r, r.source) // there is room: since it was looked, some may have gone
+	q, _ := l.pending.Add(r, r.source) // Add succeeds: since HasRoom was true, requests can only have gone
 	if q != nil {
 		q.gone = errCrowded
 	}
@@ -118,7 +122,8 @@ func (l *listener) admit(r *request) {
 	}
 }
 
-// take consumes the request: its ID is the caller's from then on.
+// take removes the request from the list and gives its ID to the caller. It returns an error if
+// the request was taken or dropped before.
 func (r *request) take() error {
 	l := r.l
 	l.mu.Lock()
@@ -132,14 +137,14 @@ func (r *request) take() error {
 	return nil
 }
 
-// settle gives back what the request was charged with.
+// settle takes the connection off the account of the source and closes the account.
 func (r *request) settle() {
 	r.account.Add(ledger.Conns, -1)
 	r.account.Close()
 }
 
-// RejectRequest implements uct.ConnRequestOwner. That the client has gone meanwhile is
-// none of the caller's business.
+// RejectRequest implements uct.ConnRequestOwner. It returns no error if the client has gone in
+// the meantime.
 func (r *request) RejectRequest() error {
 	if err := r.take(); err != nil {
 		return err
@@ -148,13 +153,15 @@ func (r *request) RejectRequest() error {
 	return nil
 }
 
-// turnAway tells the client that it is rejected.
+// turnAway rejects the client and closes the ID.
 func (r *request) turnAway() {
 	r.id.Reject(rejection)
 	r.id.Close()
 }
 
-// refuse turns a client away whom the application does not get to see.
+// refuse rejects a client without showing the request to the application, or after the request
+// had to make room for another. It counts the refusal and logs it once a minute at most for
+// each reason.
 func (r *request) refuse(reason ledger.Reason, why string) {
 	if r.account.Refuse(reason) {
 		r.l.m.w.Log().Diag("rejecting a client of the RDMA connection manager; there may be more, which are not logged",
@@ -164,7 +171,7 @@ func (r *request) refuse(reason ledger.Reason, why string) {
 	r.settle()
 }
 
-// unusable drops a client that cannot be answered over its device.
+// unusable drops a request that cannot be answered over its device, without a rejection.
 func (r *request) unusable(err error) {
 	if r.account.Refuse(ledger.Connections) {
 		r.l.m.w.Log().Diag("dropping a client of the RDMA connection manager; there may be more, which are not logged",
@@ -173,13 +180,14 @@ func (r *request) unusable(err error) {
 	r.drop()
 }
 
-// drop closes the ID: for the client nobody was there.
+// drop closes the ID without a rejection by the application: to the client it looks as if
+// there were no listener.
 func (r *request) drop() {
 	r.id.Close()
 	r.settle()
 }
 
-// dropRequests ends the requests of a listener that is closed.
+// dropRequests drops all waiting requests of a listener that is closed.
 func (l *listener) dropRequests() {
 	l.mu.Lock()
 	pending := l.pending.Drain()
@@ -226,11 +234,12 @@ func (m *manager) Accept(r *uct.ConnRequest, p uct.AcceptParams) (uct.ConnEndpoi
 	return ep, nil
 }
 
-// accept answers. The kernel says in one way that the client has gone and that the answer
-// cannot be, and so does C (uct_rdmacm_cm_ep_send_priv_data).
+// accept answers the request. The kernel returns the same error if the client has gone and if
+// the answer cannot be sent, and C UCX does not distinguish them either
+// (uct_rdmacm_cm_ep_send_priv_data).
 func (ep *endpoint) accept(q *request, private []byte) error {
 	m := ep.m
-	ep.id.Context = ep // the kernel has told nothing of it, so nobody reads it
+	ep.id.Context = ep // the kernel has reported no event of the ID, so nothing reads Context yet
 	if m != q.l.m {
 		if err := ep.id.Migrate(m.ch); err != nil {
 			if errors.Is(err, ucs.ErrCanceled) {

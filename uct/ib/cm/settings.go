@@ -40,7 +40,8 @@ func init() {
 	})
 }
 
-// checkSettings says which values are wrong. One that no device supports is not.
+// checkSettings returns an error if a value is wrong. A value that no device supports is not
+// wrong.
 func checkSettings(cfg *config.Set) error {
 	_, err := loadOptions(cfg)
 	if errors.Is(err, ucs.ErrUnsupported) {
@@ -49,17 +50,17 @@ func checkSettings(cfg *config.Set) error {
 	return err
 }
 
-// maxTimeout is what the kernel's milliseconds have room for, and longer than anybody waits.
+// maxTimeout fits into the kernel's count of milliseconds, and is longer than any useful wait.
 const (
 	maxTimeout     = 24 * time.Hour
 	defaultTimeout = 10 * time.Second
 )
 
-// options are the settings, checked and filled in.
+// options are the settings after checks, with defaults filled in.
 type options struct {
 	failure log.Level
 	reuse   bool
-	source  netip.Addr // not valid: what the routes say
+	source  netip.Addr // not valid: the routing table decides
 	timeout time.Duration
 }
 
