@@ -37,9 +37,9 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 	}
 	w := ep.w
 	if p != nil && !p.plainStreamRecv() || !w.owner.acquireFast() {
-		return ep.w.stream.streamRecv(ep, buf, p)
+		return w.stream.streamRecv(ep, buf, p)
 	}
-	n, r, err = ep.w.stream.beginStreamRecv(ep, buf, p)
+	n, r, err = ep.beginStreamRecv(buf, p)
 	w.owner.release()
 	return n, r, err
 }
@@ -65,24 +65,24 @@ func (ss *streamState) streamRecv(ep *Endpoint, buf []byte, p *RequestParams) (n
 		}
 		return n, r, err
 	}
-	n, r, err = ss.beginStreamRecv(ep, buf, p)
+	n, r, err = ep.beginStreamRecv(buf, p)
 	w.owner.release()
 	return n, r, err
 }
 
 func startStreamRecv(c *call) (r *Request, err error) {
-	c.info.Length, r, err = c.ep.w.stream.beginStreamRecv(c.ep, c.buf, c.p)
+	c.info.Length, r, err = c.ep.beginStreamRecv(c.buf, c.p)
 	return r, err
 }
 
-func (ss *streamState) beginStreamRecv(ep *Endpoint, buf []byte, p *RequestParams) (int, *Request, error) {
+func (ep *Endpoint) beginStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
 	w := ep.w
 	if !w.stream.on {
 		return 0, nil, w.lacks("StreamRecv", FeatureStream)
 	}
 	s := ep.stream
 	if s == nil || s.first == nil || s.recvs.head != nil || s.feeding || len(buf) == 0 || p != nil && !p.plainStreamRecv() {
-		return ep.w.stream.describeStreamRecv(ep, buf, p)
+		return w.stream.describeStreamRecv(ep, buf, p)
 	}
 	w.stats.StreamRecvs++
 	n := 0
