@@ -96,10 +96,10 @@ func (v *targetWorker) process() (p uct.Process) {
 	return p
 }
 
-// TestConfusedDeputyOver: an address that came over tcp leads to a process of this machine only
+// TestConfusedDeputyAddress: an address that came over tcp leads to a process of this machine only
 // where the kernel says that the connection is that process's. Whoever connects could
 // have us read and write the memory of any process of our user.
-func TestConfusedDeputyOver(t *testing.T) {
+func TestConfusedDeputyAddress(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
 	peer := newTarget(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
 	if !strings.Contains(laneNames(v.ep), "cma") {

@@ -70,8 +70,8 @@ func TestMigratedPeerMode(t *testing.T) {
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
-// TestMigratedPeerToken: a worker with a token takes no migrated peer that has not proved that he has
-// the address, also where peers that it knows need no proof.
+// TestMigratedPeerToken: a worker with a token accepts a migrated peer only if the peer has proved
+// that it has the worker's address, even where known peers need no proof.
 func TestMigratedPeerToken(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try", "TOKEN", "known")
 	v.log.Allow("request without the token refused")

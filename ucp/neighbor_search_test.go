@@ -93,8 +93,8 @@ func TestKeptBack(t *testing.T) {
 	}
 }
 
-// TestDeferredUnresolved: to where no way was found there is no lane, and who is gone meanwhile is
-// not answered.
+// TestDeferredUnresolved: no lane leads to an address that could not be resolved, and a requester
+// that is gone when the search ends gets no reply.
 func TestDeferredUnresolved(t *testing.T) {
 	v, s, addr := newSeeking(t)
 	by := newLocated("192.0.2.66:4000", false)

@@ -63,7 +63,7 @@ type killedPair struct {
 	closes *pendingOperation
 }
 
-// pendingOperation is an operation toward one who is going to die, or from there.
+// pendingOperation is an operation toward a process that is about to be killed, or from it.
 type pendingOperation struct {
 	what string
 	req  *ucp.Request

@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMultiUntold: what ends between somebody's last look and his sleep keeps him awake,
-// whoever has brought it about.
+// TestMultiUntold: an operation that ends between a goroutine's last check and its sleep keeps the
+// goroutine awake, whichever goroutine ended the operation.
 func TestMultiUntold(t *testing.T) {
 	sleeps := []struct {
 		name string
