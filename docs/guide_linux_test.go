@@ -21,7 +21,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The programs of guide.md. Text between "snippet" and "end" is in the document as it is here.
+// The programs of guide.md. Text between "snippet" and "end" is copied into the document.
 
 // snippet open
 // open makes a worker that any goroutine may call, and that answers its peers also while none does.
@@ -168,14 +168,14 @@ func exchange(ctx context.Context, w *ucp.Worker, tell func([]byte) error, hear 
 
 // end
 
-// connected are two workers with an endpoint to each other.
+// connected is two workers with an endpoint to each other.
 type connected struct {
 	contexts  [2]*ucp.Context
 	workers   [2]*ucp.Worker
 	endpoints [2]*ucp.Endpoint
 }
 
-// connect makes them, each in its goroutine as in two processes.
+// connect makes two connected workers, each in its own goroutine, like two processes.
 func connect(ctx context.Context, features ucp.Features) (*connected, error) {
 	p := new(connected)
 	ways := [2]chan []byte{make(chan []byte, 1), make(chan []byte, 1)}
@@ -198,7 +198,7 @@ func connect(ctx context.Context, features ucp.Features) (*connected, error) {
 	return p, errors.Join(failed[:]...)
 }
 
-// close ends both in good order, at the same time.
+// close shuts down both workers at the same time.
 func (p *connected) close(ctx context.Context) error {
 	var ended [2]error
 	var group sync.WaitGroup
@@ -355,7 +355,7 @@ func Example_reconnect() {
 		log.Fatal(err)
 	}
 	at := l.Addr()
-	l.Close() // nobody listens any more
+	l.Close() // no listener any more
 	found := make(chan error)
 	go func() {
 		ep, err := connectAgain(ctx, w, at)

@@ -8,10 +8,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestActiveMessageRefused checks what a C peer gets that sends active messages to a
-// worker of ours, which is not made for them: a small one is dropped, as C drops
-// those without a handler; of a large one, which waits for us to fetch it, the sender
-// is told. Both leave the connection as it was.
+// TestActiveMessageRefused: a C peer sends active messages to a Go worker without that feature. A
+// small one is dropped, as C drops those without a handler. The send of a large one, which would be
+// fetched, fails. Neither affects the connection.
 func TestActiveMessageRefused(t *testing.T) {
 	c := buildC(t)
 	deaf := buildGo(t)

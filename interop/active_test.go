@@ -18,18 +18,17 @@ const amID, answerID = 5, 6
 // replyEP is the endpoint number that reply endpoints get.
 const replyEP = 1
 
-// handler is what a peer does with the active messages of an id.
+// handler sets what a peer does with active messages of an id.
 func (p *peer) handler(id int, does string) error { return p.do("handle", id, does) }
 
-// activeSend starts to send a message on an endpoint, with a header of some bytes.
+// activeSend starts to send a message on an endpoint, with a header of this length.
 func (p *peer) activeSend(ep, id, header int, m message, layout, flags string) (int, error) {
 	n := p.request()
 	return n, p.do("am", n, ep, id, header, m.size, m.seed, layout, flags)
 }
 
-// activeNext takes the oldest active message that came in hand, which must be m with a
-// header of some bytes, and says whether its data is at the sender, and whether it
-// may be answered.
+// activeNext takes the oldest active message into hand, which must be m with a header of this
+// length, and returns whether its data is still at the sender, and whether it can be answered.
 func (p *peer) activeNext(id, header int, m message) (offered, reply bool, err error) {
 	values, err := p.command("amnext", replyEP, m.seed, operationLimit.Milliseconds())
 	if err != nil {
@@ -46,7 +45,7 @@ func (p *peer) activeNext(id, header int, m message) (offered, reply bool, err e
 	return offered, reply, err
 }
 
-// activeData checks the data of the message in hand and gives it up.
+// activeData checks the data of the message in hand and releases it.
 func (p *peer) activeData(m message) error {
 	values, err := p.command("amdata", m.seed, operationLimit.Milliseconds())
 	if err != nil {
@@ -55,7 +54,7 @@ func (p *peer) activeData(m message) error {
 	return p.sameData("data of an active message", values, m)
 }
 
-// sameData checks a result of data that came.
+// sameData checks a result with received data.
 func (p *peer) sameData(what string, values []string, m message) error {
 	got, err := parseResult(values)
 	switch {
@@ -105,12 +104,12 @@ func active(flags, layout string) operationFunc {
 	}
 }
 
-// activeCopied changes the header when the call has returned.
+// activeCopied overwrites the header after the call has returned.
 func activeCopied(from, to *peer, msgs *messages, size int) error {
 	if size != 8 && size != 65536 {
 		return errNothingToDo
 	}
-	if majorMinor(from.name) == "1.13" { // it does not send anything
+	if majorMinor(from.name) == "1.13" { // 1.13 does not send anything
 		s, err := from.activeSend(ep, amID, 8, msgs.next(size), "contig", "copy")
 		return errors.Join(err, from.finish(s))
 	}
@@ -152,7 +151,7 @@ func activeHeaders(from, to *peer, msgs *messages, size int) error {
 	return nil
 }
 
-// activeAnswer answers a message of each kind on the endpoint that comes with it.
+// activeAnswer answers a message of each kind on the reply endpoint.
 func activeAnswer(from, to *peer, msgs *messages, size int) error {
 	if err := errors.Join(to.handler(amID, "receive"), from.handler(answerID, "receive")); err != nil {
 		return err
@@ -184,8 +183,7 @@ func activeAnswer(from, to *peer, msgs *messages, size int) error {
 	return nil
 }
 
-// kept sends messages to a handler that keeps them all, and lets look at them one by
-// one.
+// kept sends messages to a handler that keeps them all, and calls look for each.
 func kept(from, to *peer, msgs *messages, count, size int, flags string, look func(m message) error) error {
 	if err := to.handler(amID, "keep"); err != nil {
 		return err
@@ -216,8 +214,7 @@ func kept(from, to *peer, msgs *messages, count, size int, flags string, look fu
 	return nil
 }
 
-// activeKept has data stay where it came: it is read there, received elsewhere, or
-// given up.
+// activeKept keeps data where it arrived: it is read in place, copied elsewhere, or released.
 func activeKept(from, to *peer, msgs *messages, size int) error {
 	turn := 0
 	return kept(from, to, msgs, 6, size, "eager", func(m message) error {
@@ -232,8 +229,7 @@ func activeKept(from, to *peer, msgs *messages, size int) error {
 	})
 }
 
-// activeKeptOffers leaves offers unanswered for a while: the data is fetched then, or
-// given up.
+// activeKeptOffers keeps offers for a while: then the data is fetched or the offer released.
 func activeKeptOffers(from, to *peer, msgs *messages, size int) error {
 	turn := 0
 	return kept(from, to, msgs, 3, size, "rndv", func(m message) error {
@@ -245,8 +241,8 @@ func activeKeptOffers(from, to *peer, msgs *messages, size int) error {
 	})
 }
 
-// activeRefused offers data to handlers that do not take it: the sender is told what
-// they say. Data that comes at once is no matter for that.
+// activeRefused offers data to handlers that refuse it: the send fails with their status. It does
+// not affect eager data.
 func activeRefused(from, to *peer, msgs *messages, size int) error {
 	for _, c := range []struct {
 		does, flags string
@@ -281,8 +277,8 @@ func activeRefused(from, to *peer, msgs *messages, size int) error {
 	return nil
 }
 
-// activeBurst has short messages and offers in flight together: they come in the
-// order of sending.
+// activeBurst has short messages and offers in flight together: they arrive in the order of
+// sending.
 func activeBurst(from, to *peer, msgs *messages, size int) error {
 	if err := to.handler(amID, "receive"); err != nil {
 		return err

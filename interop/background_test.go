@@ -13,9 +13,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestBackground: a process with a worker that progresses in the background answers C while it
-// does nothing with UCX: puts and the flush behind them, gets, and synchronous sends; also when
-// its own endpoint is shut down.
+// TestBackground: a worker with background progress serves C while its process makes no call of
+// UCX: puts and flushes, gets, and synchronous sends, also after its own endpoint was shut down.
 func TestBackground(t *testing.T) {
 	where, err := serve(func() error { return nil })
 	if err != nil {
@@ -28,7 +27,7 @@ func TestBackground(t *testing.T) {
 	}
 	for _, theirs := range buildC(t) {
 		for _, over := range []route{{name: "tcp", tls: "tcp", both: true, devices: device}, posix} {
-			for _, ours := range []bool{false, true} { // has an endpoint of its own
+			for _, ours := range []bool{false, true} { // with an endpoint of its own
 				t.Run(fmt.Sprintf("%s/%s/%t", theirs.name, over.name, ours), func(t *testing.T) {
 					if err := answersAlone(where, theirs, over, ours); err != nil {
 						t.Fatal(err)
@@ -39,7 +38,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// answersAlone has a peer work with a worker of this process that nobody waits on.
+// answersAlone lets a peer work with a worker of this process that no goroutine waits on.
 func answersAlone(where *place, theirs program, over route, shutdown bool) error {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {

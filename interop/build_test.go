@@ -14,24 +14,23 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// A program is a peer to start: where it is and what it needs.
+// A program is a peer to start: its path and what it needs.
 type program struct {
-	name string // "Go", or release and place of a C installation
+	name string // "Go", or the release and prefix of a C installation
 	path string // the peer
 	tool string // ucx_perftest
 	env  []string
 	ours bool
-	dir  string // of all of C's, if they were built elsewhere
+	dir  string // with all programs of C, if built elsewhere
 
-	crowd, partner string // of ours
-	example        string // of C's: ucp_client_server
+	crowd, partner string // of Go
+	example        string // of C: ucp_client_server
 }
 
 // distribution is the prefix of the C UCX that comes with the system.
 const distribution = "/usr"
 
-// prefixes lists the C installations to test: the distribution's if there is
-// one, and those of CPEERS.
+// prefixes lists the C installations to test: the distribution's, if any, and those of CPEERS.
 func prefixes() []string {
 	var list []string
 	if _, err := os.Stat(filepath.Join(distribution, "include/ucp/api/ucp.h")); err == nil {
@@ -45,8 +44,8 @@ func prefixes() []string {
 	return list
 }
 
-// workshop is where the programs are made that tests share, by the first that needs them:
-// to make them for each test took a sixth of the time of all.
+// workshop is the folder of the programs that tests share, built by the first test that needs them:
+// building them for each test took a sixth of the total time.
 var workshop struct {
 	sync.Mutex
 	folder string // until TestMain removes it
@@ -54,7 +53,7 @@ var workshop struct {
 	ours   program
 }
 
-// workshopFolder returns the folder, for who holds the lock.
+// workshopFolder returns the folder. The caller holds the lock.
 func workshopFolder(t *testing.T) string {
 	t.Helper()
 	if workshop.folder == "" {
@@ -115,7 +114,7 @@ func compileC(t *testing.T, dir string) []program {
 	return programs
 }
 
-// compiler is the command that builds a program for the C UCX at a prefix.
+// compiler returns the command that builds a program for the C UCX at a prefix.
 func compiler(prefix, out string, sources ...string) *exec.Cmd {
 	lib := filepath.Join(prefix, "lib")
 	args := []string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(prefix, "include")}
@@ -123,7 +122,7 @@ func compiler(prefix, out string, sources ...string) *exec.Cmd {
 	return exec.Command("gcc", append(args, "-o", out, "-L"+lib, "-Wl,-rpath,"+lib, "-lucp", "-lucs")...)
 }
 
-// buildGo returns our programs.
+// buildGo builds the Go programs.
 func buildGo(t *testing.T) program {
 	t.Helper()
 	if k := readKit(t, kitDir); k != nil {
@@ -142,7 +141,7 @@ func buildGo(t *testing.T) program {
 	return workshop.ours
 }
 
-// compileGo builds programs of ours into a folder.
+// compileGo builds Go programs into a folder.
 func compileGo(t *testing.T, dir string, packages ...string) {
 	t.Helper()
 	run(t, exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", dir}, packages...)...))

@@ -12,26 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lineRoundTrip measures how long a cache line takes from CPU 0 to CPU 1 and
-// back, the best of several tries. On a virtual machine it changes with where
-// the host puts the two, and results follow it.
+// lineRoundTrip measures the round trip of a cache line between CPU 0 and CPU 1, the best of
+// several tries. On a virtual machine it depends on where the host runs the two, and so do other
+// results.
 func lineRoundTrip() (time.Duration, error) {
 	const tries, trips = 20, 2000
 	var line struct {
 		_    [64]byte
-		turn atomic.Uint64 // odd: the other side's
+		turn atomic.Uint64 // odd: the other side's turn
 		_    [64]byte
 	}
 	side := func(cpu int, run func()) <-chan error {
 		pinned := make(chan error, 1)
 		go func() {
-			// Bound to a thread, and the thread to a CPU, for good: the thread
-			// ends with the goroutine.
+			// The thread is bound to the CPU and never unlocked: it ends with the goroutine.
 			runtime.LockOSThread()
 			var set unix.CPUSet
 			set.Set(cpu)
 			err := unix.SchedSetaffinity(0, &set)
-			run() // even if it is not pinned: the other side counts on it
+			run() // even if not bound: the other side waits for it
 			pinned <- err
 		}()
 		return pinned

@@ -15,22 +15,21 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// cancelSettings are the defaults, and messages that go at once whatever their length, most
-// in fragments.
+// cancelSettings are the defaults, and eager messages of any length, mostly in fragments.
 var cancelSettings = []setting{
 	{name: "defaults"},
 	{name: "eager", both: []string{"UCX_RNDV_THRESH=inf"}},
 }
 
-// otherThresholds are the sizes from which C UCX uses another protocol, as ucx_info -u t -e
-// prints them for the routes of these tests: of 1.13 (72 and 215159 over rc, 81 and 114818 over
-// ud) and of 1.22.
+// otherThresholds are the sizes at which C UCX changes to another protocol, as ucx_info -u t -e
+// prints them for the routes of these tests: for 1.13 (72 and 215159 over rc, 81 and 114818 over
+// ud) and for 1.22.
 var otherThresholds = []int{
 	72, 81, 93, 627, 1863, 5029, 6031, 8185, 8249, 8256, 16484, 20553, 114_818, 215_159, 238_622, 256 << 10, 273_827,
 }
 
-// aroundThresholds are sizes around those from which a peer of ours, or C, uses another protocol,
-// and some between them, in an order that differs by the number.
+// aroundThresholds returns sizes around the protocol thresholds of Go and of C, and some between
+// them, in a random order that depends on the number.
 func aroundThresholds(of *peer, number uint64) ([]int, error) {
 	words, err := of.command("thresholds", ep)
 	if err != nil {
@@ -59,16 +58,16 @@ func aroundThresholds(of *peer, number uint64) ([]int, error) {
 	return sizes, nil
 }
 
-// TestCancelArrival: a receive that is canceled while its message arrives either has the
-// message, or the next receive of the same tag gets it, and nothing comes twice; so one whose
-// context ends. In both directions, as what we do must not differ from what C does.
+// TestCancelArrival: a receive is canceled, or its context ends, while its message arrives. Either
+// it has the message, or the next receive of the same tag gets it, and no message comes twice. It
+// runs in both directions, as Go must behave as C does.
 func TestCancelArrival(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	if where.apart(t) {
-		t.Parallel() // the peers sleep much
+		t.Parallel() // the peers mostly sleep
 	}
 	rounds := 24
 	if needtest.Full {
@@ -85,8 +84,8 @@ func TestCancelArrival(t *testing.T) {
 	}
 }
 
-// givenUp has receives of either side canceled while their messages arrive, and those of our side
-// given up by their contexts.
+// givenUp cancels receives of both sides while their messages arrive, and ends the contexts of
+// receives on the Go side.
 func givenUp(t *testing.T, where *place, ours, theirs program, s setting, over route, rounds int, number uint64) {
 	t.Helper()
 	p, err := newPair(where, ours, theirs, s, over)
@@ -121,7 +120,7 @@ func givenUp(t *testing.T, where *place, ours, theirs program, s setting, over r
 	}
 }
 
-// cancelRounds cancels receives at some moment after the send was asked for, and returns how
+// cancelRounds cancels receives at random moments after the send was requested, and returns how
 // many were canceled.
 func cancelRounds(from, to *peer, msgs *messages, sizes []int, rounds int, dice *rand.Rand) (canceled int, err error) {
 	for k := range rounds {
@@ -137,7 +136,7 @@ func cancelRounds(from, to *peer, msgs *messages, sizes []int, rounds int, dice 
 	return canceled, to.nothingWaits()
 }
 
-// nothingWaits looks for a message that nobody has sent.
+// nothingWaits checks that no message is left.
 func (p *peer) nothingWaits() error {
 	switch seen, err := p.command("probe", 0, 0, "keep", 1); {
 	case err == nil:
@@ -158,7 +157,7 @@ func cancelRound(from, to *peer, m message, dice *rand.Rand) (canceled bool, err
 	if dice.IntN(4) == 0 {
 		send[len(send)-1] = "sync"
 	}
-	// Both are told at about the same time, in either order.
+	// Both commands are sent at about the same time, in either order.
 	first, second := func() error { return from.tell(send...) }, func() error { return to.tell("cancel", r) }
 	if dice.IntN(8) == 0 {
 		first, second = second, first
@@ -195,7 +194,7 @@ func cancelRound(from, to *peer, m message, dice *rand.Rand) (canceled bool, err
 	return canceled, from.finish(s)
 }
 
-// spin lets a moment pass.
+// spin waits for a short moment.
 func spin(n int) {
 	for range n {
 		runtime.Gosched()

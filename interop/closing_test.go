@@ -14,20 +14,20 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A script is a list of commands that a peer carries out one right behind the other.
+// A script is a list of commands that a peer runs one after the other without delay.
 type script struct {
 	*peer
 	lines   [][]any
 	answers []func(values []string, err error) error
 }
 
-// add adds a command, and what to do with its answer; nil expects ok.
+// add adds a command and a function for its answer; with nil, the answer must be ok.
 func (s *script) add(heed func(values []string, err error) error, words ...any) {
 	s.lines = append(s.lines, words)
 	s.answers = append(s.answers, heed)
 }
 
-// tell sends all of it at once.
+// tell sends all commands at once.
 func (s *script) tell() error {
 	var text strings.Builder
 	for _, words := range s.lines {
@@ -39,7 +39,7 @@ func (s *script) tell() error {
 	return nil
 }
 
-// heed reads all answers.
+// heed reads and handles all answers.
 func (s *script) heed() (first error) {
 	for k, words := range s.lines {
 		values, err := s.answer(words...)
@@ -53,11 +53,11 @@ func (s *script) heed() (first error) {
 	return first
 }
 
-// leaving is what one side does behind the last message.
+// leaving is what one side does after the last message.
 type leaving struct {
 	how   string        // flush or force
-	after time.Duration // behind the message
-	told  bool          // not before its error handler is called
+	after time.Duration // after the message
+	told  bool          // waits until its error handler was called
 }
 
 func (l leaving) String() string {
@@ -70,9 +70,9 @@ func (l leaving) String() string {
 // ending is the end of some connections.
 type ending struct {
 	client, server leaving
-	last           string // who sends the last message: client, server or nobody
-	size           int    // of it
-	at             int    // how many connections at once, 0 for one
+	last           string // the sender of the last message: client, server or nobody
+	size           int    // of the last message
+	at             int    // number of simultaneous connections, 0 for one
 }
 
 func (e ending) String() string {
@@ -83,14 +83,14 @@ func (e ending) String() string {
 	return s
 }
 
-// forced reports whether a side closes with force.
+// forced reports whether a side forces its close.
 func (e ending) forced() bool { return e.client.how == "force" || e.server.how == "force" }
 
-// parted is how a connection ended at one side.
+// parted is how a connection ended on one side.
 type parted struct {
 	status, handler ucs.Status
-	lost            bool  // the last message, for who is to send or to receive it
-	before, after   int64 // the time of day around the call of the close
+	lost            bool  // the last message, on either side
+	before, after   int64 // times before and after the call of close
 }
 
 func (p parted) String() string {
@@ -101,7 +101,8 @@ func (p parted) String() string {
 	return s
 }
 
-// end makes connections and ends them that way. It returns the client's and the server's ends.
+// end makes connections and ends them in the given way. It returns how they ended at the client and
+// the server.
 func (d *dialing) end(e ending) (client, server []parted, err error) {
 	n := max(e.at, 1)
 	for i := range n {
@@ -123,7 +124,7 @@ func (d *dialing) end(e ending) (client, server []parted, err error) {
 	return client, server, errors.Join(c.heed(), s.heed())
 }
 
-// open makes a connection, and has a message cross it each way.
+// open makes a connection, and exchanges a message in each direction.
 func (d *dialing) open(ep int) error {
 	if err := d.connectAs(ep); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (d *dialing) open(ep int) error {
 	return cross(d.server, d.client, &d.msgs, 8)
 }
 
-// leave is what one side does.
+// leave adds the commands of one side.
 func (s *script) leave(l leaving, ends []parted, last []message, sends, receives bool) {
 	var posted []int
 	for i, m := range last {
@@ -150,8 +151,8 @@ func (s *script) leave(l leaving, ends []parted, last []message, sends, receives
 		}
 		posted = append(posted, n)
 	}
-	// A close waits for what was sent before. That of C by socket address does not wait for data
-	// that the other side fetches, and 1.13 aborts then, also toward C.
+	// A close waits for earlier sends. C's close by socket address does not wait for data that the
+	// other side fetches; 1.13 aborts then, also with C.
 	waits := receives || s.isC() && last[0].size > 8
 	for i, n := range posted {
 		if !waits {
@@ -221,12 +222,12 @@ func resultOf(values []string, err error) (result, error) {
 	return parseResult(values)
 }
 
-// partingTime is how long an end of ours leaves it to the other side to close, and may close
-// behind the other side without being told of a failure.
+// partingTime is how long a Go endpoint waits for the other side to close, and how much later it
+// may close without a failure.
 const partingTime = 50 * time.Millisecond
 
-// judge says what is wrong with the end of a connection, and whether a side closed so long
-// behind the other one that its handler may be called.
+// judge returns what is wrong with the end of a connection, and whether a side closed so late that
+// its error handler may be called.
 func (e ending) judge(client, server parted, c, s *peer) (late bool, err error) {
 	for _, side := range []struct {
 		name        string
@@ -240,11 +241,11 @@ func (e ending) judge(client, server parted, c, s *peer) (late bool, err error) 
 		isLate := side.mine.after-side.other.before > int64(partingTime)
 		late = late || isLate
 		switch {
-		case side.others.how == "force": // anything may be lost by that
+		case side.others.how == "force": // anything may be lost
 		case side.mine.lost:
 			err = fmt.Errorf("%s: %v", side.name, side.mine)
 		case side.how.how == "force" || side.mine.status == ucs.OK && side.mine.handler == ucs.OK:
-		case side.how.told && (side.mine.status == ucs.OK || side.peer.isC()): // which says so again
+		case side.how.told && (side.mine.status == ucs.OK || side.peer.isC()): // reports it again
 		case isLate && side.mine.handler != ucs.OK:
 		default:
 			err = fmt.Errorf("%s: %v, %v behind the other side's close", side.name, side.mine, time.Duration(side.mine.after-side.other.before))
@@ -256,8 +257,8 @@ func (e ending) judge(client, server parted, c, s *peer) (late bool, err error) 
 	return late, nil
 }
 
-// closeOrders are the ways to end a connection of which each is different. The first are of
-// two sides that close behind the last message at about the same time, in either order.
+// closeOrders returns the ways to end a connection. In the first list both sides close after the
+// last message at about the same time, in either order.
 func closeOrders() (together, others []ending) {
 	flush := func(after time.Duration) leaving { return leaving{how: "flush", after: after} }
 	told, force := leaving{how: "flush", told: true}, leaving{how: "force"}
@@ -285,8 +286,7 @@ func closeOrders() (together, others []ending) {
 	return together, append(others, ending{client: flush(0), server: flush(0), last: "nobody"})
 }
 
-// allEndings are all ways to end a connection, and count times by both sides at about the same
-// time.
+// allEndings returns all ways to end a connection, count of them with simultaneous closes.
 func allEndings(count int) (list []ending) {
 	together, list := closeOrders()
 	for k := range count {
@@ -295,7 +295,7 @@ func allEndings(count int) (list []ending) {
 	return list
 }
 
-// closings ends a connection in each of some ways, one after the other.
+// closings ends one connection after the other, each in one of the ways.
 func (d *dialing) closings(t *testing.T, list []ending) error {
 	late := 0
 	for _, e := range list {
@@ -324,7 +324,7 @@ func (d *dialing) closings(t *testing.T, list []ending) error {
 	return errors.Join(d.server.do("unlisten"), d.client.exit(), d.server.exit())
 }
 
-// noEnds checks that a peer of ours has no endpoint left, or soon has none.
+// noEnds checks that a Go peer has no endpoint left, or soon has none.
 func (p *peer) noEnds() error {
 	for end := time.Now().Add(operationLimit); ; {
 		values, err := p.command("ends")
@@ -340,11 +340,11 @@ func (p *peer) noEnds() error {
 	}
 }
 
-// TestClosings: both sides of a connection by socket address close it behind the last message,
-// in either order. Both closes succeed and no error handler is called, but that of a side that
-// closes long behind the other one; the last message arrives, and no endpoint of ours is left.
+// TestClosings: both sides of a connection by socket address close it after the last message, in
+// either order. Both closes succeed and no error handler is called, except on a side that closes
+// much later than the other. The last message arrives, and no Go endpoint is left.
 func TestClosings(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	count := 12
 	if needtest.Full {
 		count = 100

@@ -11,10 +11,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Receives of ours that wait, with contexts that end soon. What was given up is received by a
-// later one, and nobody writes to a buffer behind the call.
+// Blocking receives of the Go side with contexts that end soon. A later receive gets the message,
+// and no buffer is written after its call has returned.
 
-// deadlines are rounds of each kind of receive, with the other side as the sender.
+// deadlines runs rounds of each kind of receive, with the other side as the sender.
 func (p *pair) deadlines(t *testing.T, sizes []int, rounds int, dice *rand.Rand) {
 	t.Helper()
 	for _, kind := range []struct {
@@ -45,8 +45,8 @@ func (p *pair) deadlines(t *testing.T, sizes []int, rounds int, dice *rand.Rand)
 	}
 }
 
-// soon is a deadline in microseconds, which a message may need or not; that of the last try is
-// that of any operation.
+// soon returns a deadline in microseconds, which may be too early for the message; that of the last
+// try is the limit of any operation.
 func soon(try int, dice *rand.Rand) int64 {
 	if try > 200 {
 		return operationLimit.Microseconds()
@@ -54,7 +54,7 @@ func soon(try int, dice *rand.Rand) int64 {
 	return int64(dice.IntN(1 << dice.IntN(6+min(try/4, 10))))
 }
 
-// by reads what a receive with a deadline has got.
+// by parses the result of a receive with a deadline.
 func (p *peer) by(words ...any) (result, error) {
 	values, err := p.command(words...)
 	if err != nil {
@@ -94,9 +94,9 @@ func (p *pair) tagBy(m message, dice *rand.Rand) (givenUp, parts int, err error)
 	}
 }
 
-// streamBy receives as many bytes of the stream as a message has, in pieces.
+// streamBy receives as many bytes of a stream as the message has, in pieces.
 func (p *pair) streamBy(m message, dice *rand.Rand) (givenUp, parts int, err error) {
-	m.size = max(m.size, 1) // C 1.13 does not take less
+	m.size = max(m.size, 1) // C 1.13 accepts no less
 	send := []any{"ssend", p.theirs.request(), ep, m.size, m.part(0), "contig"}
 	if err := p.theirs.tell(send...); err != nil {
 		return 0, 0, err
@@ -131,7 +131,8 @@ func (p *pair) streamBy(m message, dice *rand.Rand) (givenUp, parts int, err err
 	return givenUp, parts, p.theirs.finish(send[1].(int))
 }
 
-// activeBy receives the data of an active message, which is waited for whatever the context.
+// activeBy receives the data of an active message, which waits for the data even if the context
+// ends.
 func (p *pair) activeBy(m message, dice *rand.Rand) (givenUp, parts int, err error) {
 	if err := p.ours.handler(amID, "keep"); err != nil {
 		return 0, 0, err

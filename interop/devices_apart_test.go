@@ -10,12 +10,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestDevicesApart: UCX_CM_USE_ALL_DEVICES is y on one side and n on the other, of which one is C.
-// From 1.16 on the data of C tell what it has, and our side does the same. Those of 1.13 do not: as a
-// client with n it aborts, also where C serves, and one with y waits for ever, as our client does
-// for its server with n. That is not tried.
+// TestDevicesApart: UCX_CM_USE_ALL_DEVICES is y on one side and n on the other, one of which is C.
+// Since 1.16 the connection data of C say which form they have, and Go's do, too. Those of 1.13 do
+// not: its client with n aborts, even with a C server, and its client with y waits for ever, as a
+// Go client does for a 1.13 server with n. Those cases are not tested.
 func TestDevicesApart(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	const one = "UCX_CM_USE_ALL_DEVICES=n"
 	where := newPlace()
 	defer where.close()
@@ -29,14 +29,14 @@ func TestDevicesApart(t *testing.T) {
 			name         string
 			ours, theirs program
 			weServe      bool
-			talks, tells bool // with this release; 1.13 has none
+			talks, tells bool // with this release; 1.13 has neither
 			status       ucs.Status
 		}{
 			{"server of ours all, client one", ours, theirOne, true, true, false, ucs.OK},
 			{"server of ours one, client all", ourOne, theirs, true, true, false, ucs.OK},
 			{"client of ours all, server one", ours, theirOne, false, true, false, ucs.OK},
-			// C reads data without indices as if there were some, and rejects; 1.13 goes on, and we
-			// are told behind the answer.
+			// C parses data without indices as if it had them, and rejects the client. 1.13
+			// continues, and the Go client gets an error after the answer.
 			{"client of ours one, server all", ourOne, theirs, false, false, true, ucs.ErrRejected},
 		} {
 			old := theirs.shortRings()
@@ -61,7 +61,7 @@ func TestDevicesApart(t *testing.T) {
 	}
 }
 
-// apart connects the two, of which the client is told a status unless they talk.
+// apart connects the two. Unless they should talk, the client must get the status want.
 func (d *dialing) apart(talks bool, want ucs.Status) error {
 	if err := d.dial(ep, "plain"); err != nil {
 		return err

@@ -11,14 +11,14 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// Devices with addresses of both families, on two machines. Between the two of IPv4 there is a
-// way or not: then connections by the other addresses cannot move there.
+// Devices with addresses of both families, on two machines. With the stray address IPv4 does not
+// connect them, so connections by other addresses cannot move to IPv4.
 const (
 	firstHost6, secondHost6 = "fd00:18::1", "fd00:18::2"
 	strayHost, strayAddress = "198.19.0.2", "198.19.0.2/24"
 )
 
-// newDualPlaces makes two linked places with both families.
+// newDualPlaces makes two linked places with both address families.
 func newDualPlaces(stray bool) (here, there *place, err error) {
 	if here, there, err = newLinkedPlaces(); err != nil {
 		return nil, nil, err
@@ -37,8 +37,8 @@ func newDualPlaces(stray bool) (here, there *place, err error) {
 	return here, there, nil
 }
 
-// TestDualStack connects by socket address of either family, where the devices have both and
-// workers name IPv4: C takes part in IPv6 where that is its family.
+// TestDualStack connects by socket address of either family between devices that have both, while
+// workers publish IPv4. C takes part in IPv6 if it prefers that family.
 func TestDualStack(t *testing.T) {
 	ours := buildGo(t)
 	peers := append([]program{ours}, buildC(t)...)
@@ -84,7 +84,7 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-// TestLinkLocal is TestDualStack by addresses of the link alone, which C has none of.
+// TestLinkLocal is TestDualStack with link-local addresses, which C does not support.
 func TestLinkLocal(t *testing.T) {
 	ours := buildGo(t)
 	here, there, err := newDualPlaces(true)
@@ -120,19 +120,19 @@ func TestLinkLocal(t *testing.T) {
 	}
 }
 
-// TestSecondFamily has workers reach each other by their addresses, of which ours has a device
-// with both families and prefers IPv4, and the other side a device without IPv4, without IPv6,
-// or with both, of which IPv4 leads nowhere. We ask first, or the other side does: that takes
-// an address which lists both. (C finds the end that our question has made without.)
+// TestSecondFamily connects by worker addresses. The Go device has both families and prefers IPv4;
+// the other device lacks IPv4, or IPv6, or has both but no route over IPv4. The Go side connects
+// first, or the other side does, which needs an address that lists both families. (C finds the
+// endpoint that Go's request has made even without.)
 func TestSecondFamily(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	ours := buildGo(t)
 	peers := append([]program{ours}, buildC(t)...)
 	for _, way := range []struct {
 		name   string
 		there  []string // changes of the other side's addresses
-		second bool     // the two do not meet in the first family
-		both   bool     // the other side has both
+		second bool     // no connection by the first family
+		both   bool     // the other side has both families
 	}{
 		{"IPv6 only", []string{"addr del " + secondAddress + " dev " + secondDevice}, true, false},
 		{"IPv4 only", []string{"addr del " + secondHost6 + "/64 dev " + secondDevice}, false, false},
@@ -157,7 +157,7 @@ func TestSecondFamily(t *testing.T) {
 				weAsk  bool
 				listed string
 			}{{"we ask", true, "n"}, {"we ask, listed", true, "y"}, {"we are asked, listed", false, "y"}, {"we are asked", false, "n"}} {
-				// Where to ask us is not known without, and both can ask only if both know.
+				// Without the list, the other side does not know Go's address, and cannot connect.
 				known := !way.second || test.listed == "y"
 				if !known && (!test.weAsk || way.both) || !way.second && test.listed == "n" {
 					continue
@@ -182,8 +182,8 @@ func TestSecondFamily(t *testing.T) {
 	}
 }
 
-// TestSecondFamilyLoopback is TestSecondFamily on one lo, where the other side prefers IPv6. To
-// ask us takes an address that lists both if that side is C, which has one alone.
+// TestSecondFamilyLoopback is TestSecondFamily on one lo, where the other side prefers IPv6. C,
+// which has one family only, needs an address that lists both to connect to Go.
 func TestSecondFamilyLoopback(t *testing.T) {
 	where, err := newNamespace()
 	if err != nil {
@@ -215,8 +215,8 @@ func TestSecondFamilyLoopback(t *testing.T) {
 	}
 }
 
-// TestSecondaryAddress connects by socket address to and from an address of our device that is
-// not its first one, of IPv4: workers do not name it.
+// TestSecondaryAddress connects by socket address to and from a second IPv4 address of the Go
+// device, which workers do not publish.
 func TestSecondaryAddress(t *testing.T) {
 	const secondary = "198.18.0.11"
 	here, there, err := newLinkedPlaces()

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// The table as a text.
+// The table as text.
 
 const endingsFile = "testdata/endings.txt"
 
-// endingColumns are the columns of the text.
+// endingColumns returns the columns of the text.
 func endingColumns(releases []string) []string {
 	list := []string{"GG"}
 	for _, r := range releases {
@@ -102,7 +102,7 @@ func (e *endings) write(path string) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// writeAligned aligns the first column: the others would get wide by few of their values.
+// writeAligned aligns the first column only; some values would make others too wide.
 func writeAligned(b *strings.Builder, rows [][]string) {
 	width := 0
 	for _, row := range rows {
@@ -123,7 +123,7 @@ func writeAligned(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// readEndings reads the table; there may be none yet.
+// readEndings reads the table, which may not exist yet.
 func readEndings(path string) (*endings, error) {
 	e := &endings{rows: make(map[string]map[string]outcomeSet)}
 	text, err := os.ReadFile(path)
@@ -179,7 +179,7 @@ func readEndings(path string) (*endings, error) {
 	return e, nil
 }
 
-// splitColumns cuts a line at its bars; those within a word separate values.
+// splitColumns splits a line at the bars between columns; those within a word separate values.
 func splitColumns(line string) []string {
 	parts := strings.Split(line+" ", " | ")
 	for i := range parts {

@@ -10,25 +10,25 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// endingOp is an operation of the table. Side a starts it; b is toward whom.
+// endingOp is an operation of the table. Side a starts it toward side b.
 type endingOp struct {
 	name     string
 	size     int
 	phases   []string
-	cancels  bool // there is something to cancel
-	outlives bool // it is worth a look what becomes of it when one side dies
+	cancels  bool // can be canceled
+	outlives bool // the table includes the death of a side
 
-	prepare func(s *scene) error                 // before all, may be nil
+	prepare func(s *scene) error                 // before everything, may be nil
 	start   func(s *scene) error                 // at a
-	receive func(s *scene) error                 // at b; nil if it does nothing
+	receive func(s *scene) error                 // at b; nil if b does nothing
 	arrived func(s *scene) error                 // waits until b has seen it
 	seen    func(s *scene) (string, bool, error) // what b has got, and whether that is final
 	onEp    bool                                 // b needs its endpoint to receive
 }
 
-// The phases of operations that somebody receives, in their order: the peer has not looked;
-// it has the message, or an offer of it, but no receive; it has a receive, and has not looked;
-// it fetches, and the sender does not look; both have ended.
+// The phases of operations that are received, in order: the peer has made no progress; it has the
+// message, or an offer of it, but no receive; it has a receive, and has made no progress; it
+// fetches, while the sender makes no progress; both have completed.
 var (
 	allPhases = []string{"unseen", "arrived", "matched"}
 	offered   = []string{"unseen", "arrived", "fetching", "done"}
@@ -77,7 +77,7 @@ var endingOps = []endingOp{
 	},
 }
 
-// pending are what is said of operations that have not ended.
+// pending values of operations that have not completed.
 const (
 	waits   = "waits"
 	nothing = "none"
@@ -128,7 +128,7 @@ func amEnding(name string, size int, flags string, phases []string) endingOp {
 		},
 		receive: func(s *scene) error {
 			if s.hand == "" {
-				return nil // when it comes
+				return nil // posted when the message comes
 			}
 			return take(s)
 		},
@@ -215,7 +215,7 @@ func memoryEnding(name string, size int, phases []string, start func(s *scene) e
 	}
 }
 
-// filledWord is what a word of memory holds at first.
+// filledWord is the initial value of a word of memory.
 const filledWord uint64 = 0xa5a5a5a5a5a5a5a5
 
 func startPut(s *scene) error {
@@ -235,7 +235,7 @@ func startAtomic(how string) func(s *scene) error {
 	}
 }
 
-// startFlush flushes a put.
+// startFlush starts a put and its flush.
 func startFlush(s *scene) error {
 	if err := startPut(s); err != nil {
 		return err
@@ -244,13 +244,13 @@ func startFlush(s *scene) error {
 	return s.a.do("flush", s.request, s.ep)
 }
 
-// lookAtReceive tells how the receive at b is.
+// lookAtReceive returns the state of the receive at b.
 func lookAtReceive(s *scene) (string, bool, error) { return s.b.look(s.got, s.m.seed, true) }
 
-// lookAtSend tells how the send of b is.
+// lookAtSend returns the state of the send at b.
 func lookAtSend(s *scene) (string, bool, error) { return s.b.look(s.got, 0, false) }
 
-// look tells how a request is; of a receive that has succeeded whether its message is whole.
+// look returns the state of a request; for a successful receive, whether its message is correct.
 func (p *peer) look(request int, seed uint64, isReceive bool) (string, bool, error) {
 	values, err := p.command("wait", request, seed, 0)
 	switch {
@@ -265,7 +265,7 @@ func (p *peer) look(request int, seed uint64, isReceive bool) (string, bool, err
 	return statusName(r.status), true, err
 }
 
-// verdict reads the result of a receive.
+// verdict parses the result of a receive.
 func verdict(values []string) (string, bool, error) {
 	r, err := parseResult(values)
 	switch {

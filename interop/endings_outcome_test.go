@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// What is seen of one cell of the table.
+// The outcome of one cell of the table.
 
-// outcomeFields are what is seen of a cell.
+// outcomeFields are the fields of an outcome.
 var outcomeFields = [...]string{"op", "close", "got", "heard", "peer heard", "then"}
 
-// absent is said of what there is not: a close where a process dies.
+// absent is the value of a field that does not apply, such as a close in a process that dies.
 const absent = "-"
 
-// endingOutcome is what was seen in one run of a cell.
+// endingOutcome is the outcome of one run of a cell.
 type endingOutcome [len(outcomeFields)]string
 
-// outcomeSet is what was seen in several: of each field each value.
+// outcomeSet is the outcomes of several runs: all values of each field.
 type outcomeSet [len(outcomeFields)][]string
 
 func (s *outcomeSet) add(o endingOutcome) {
@@ -33,12 +33,12 @@ func (s *outcomeSet) add(o endingOutcome) {
 
 func (s outcomeSet) empty() bool { return len(s[0]) == 0 }
 
-// crashed says that a process has ended by itself, at times.
+// crashed reports whether a process has crashed in some run.
 func (s outcomeSet) crashed() bool {
 	return slices.ContainsFunc(s[0], func(v string) bool { return strings.HasPrefix(v, "crash") })
 }
 
-// unsure says that something seems to wait for ever, or came out in several ways.
+// unsure reports whether something seems to wait for ever, or varies between runs.
 func (s outcomeSet) unsure() bool {
 	for _, values := range s {
 		for _, v := range values {
@@ -57,7 +57,7 @@ func (s outcomeSet) clone() (c outcomeSet) {
 	return c
 }
 
-// with adds what another set has, but for what waits.
+// with adds the values of another set, except those that are waiting.
 func (s *outcomeSet) with(other outcomeSet) {
 	for i, values := range other {
 		for _, v := range values {
@@ -96,7 +96,7 @@ func parseOutcomes(text string) (s outcomeSet, err error) {
 	return s, nil
 }
 
-// beyond returns the fields with values that another set has not.
+// beyond returns the fields with values that the other set lacks.
 func (s outcomeSet) beyond(other outcomeSet) (fields []int) {
 	for i, values := range s {
 		if slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(other[i], v) }) {

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// endingReason is why some of our cells differ from those of C with C.
+// endingReason is a reason why some cells with Go differ from those of C with C.
 type endingReason struct {
 	name string
-	of   *regexp.Regexp // of differences, as unexplained says them
+	of   *regexp.Regexp // matches differences in the form that unexplained prints
 	text string
 }
 
-// failures are what is said of an operation that has failed, one or several.
+// failures matches the words for one or several failed operations.
 const failures = `((waits>)?(reset|timeout|canceled|unconnected|unreachable|io|noelem|failed|rejected)\|?)+`
 
-// A difference is "LINK OPERATION PHASE HOW WHO, COLUMN, FIELD: OURS, C THEIRS". The first
-// reason that fits is its reason: those of single operations come before those about words.
+// A difference is "LINK OPERATION PHASE HOW WHO, COLUMN, FIELD: OURS, C THEIRS". The first reason
+// that matches applies: those for single operations come before those for words.
 var endingReasons = []endingReason{
 	{"abort", regexp.MustCompile(`: \S*crash|, C \S*crash`),
 		`C aborts, with C or with us: 1.13 where a worker is destroyed that has a rendezvous, a get or a fetching atomic
@@ -66,7 +66,7 @@ var endingReasons = []endingReason{
 		operations, and ends well.`},
 }
 
-// TestEndingReasons: each difference of the text has a reason, and each reason a difference.
+// TestEndingReasons: each recorded difference has a reason, and each reason a difference.
 func TestEndingReasons(t *testing.T) {
 	table, err := readEndings(endingsFile)
 	if err != nil {

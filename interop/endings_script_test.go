@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// stage is two processes that play cells one after the other, each between workers of its own.
+// stage is two processes that run cells one after the other, each cell between new workers.
 type stage struct {
 	where   *place
 	link    link
 	pairing pairing
-	pair    *pair // nil if the last have been given up
+	pair    *pair // nil after a failure
 	msgs    messages
 }
 
-// endingEnv asks often whether the peer lives, where nothing else tells, and C not to explain its
-// crashes, which takes seconds.
+// endingEnv makes keepalive probes frequent, which detect a dead peer where nothing else does, and
+// stops C from analyzing its crashes, which takes seconds.
 var endingEnv = []string{"UCX_KEEPALIVE_INTERVAL=20ms", "UCX_HANDLE_ERRORS=none"}
 
-// scene is one cell on a stage.
+// scene is the run of one cell on a stage.
 type scene struct {
 	cell endingCell
 	a, b *peer
-	ep   int // of both; also the number of memory and key
+	ep   int // on both sides; also the number of memory and key
 	m    message
 
-	request   int  // the operation
-	isReceive bool // which wait has to know
-	closing   int  // the close, if closes
+	request   int  // of the operation
+	isReceive bool // as wait has to know
+	closing   int  // of the close, if closes
 	closes    bool
-	got       int // the receive at b
+	got       int // number of the receive's request at b
 	posted    bool
-	hand      string // what has come to the handler at b: here or offered
+	hand      string // state of the message at b's handler: here or offered
 	addr      uint64 // of memory at b
 	mapped    bool
 }
@@ -46,10 +46,10 @@ func (s *stage) start() error {
 	return err
 }
 
-// give gives up the processes, whose state is unknown.
+// give kills the processes, as their state is unknown.
 func (s *stage) give() {
 	if s.pair != nil {
-		_ = s.pair.abort() // what they have said last was in the errors
+		_ = s.pair.abort() // the errors have included their last output
 		s.pair = nil
 	}
 }
@@ -59,8 +59,8 @@ func (s *stage) leave() {
 	s.give()
 }
 
-// play plays cells of the same phase and end, all between the same workers, and returns what
-// was seen. The expected outcomes, which may be empty, say what is waited for.
+// play runs cells of the same phase and end, all between the same workers, and returns the
+// outcomes. The expected outcomes, which may be empty, determine how long it waits.
 func (s *stage) play(cells []endingCell, expected []outcomeSet) ([]endingOutcome, error) {
 	seen := make([]endingOutcome, len(cells))
 	if s.pair == nil {
@@ -81,7 +81,7 @@ func (s *stage) play(cells []endingCell, expected []outcomeSet) ([]endingOutcome
 		if err = act.tidy(); err == nil {
 			return seen, nil
 		}
-		// The cell has its outcome. C may abort with its worker when something is under way.
+		// The outcome is complete. C may abort with its worker while an operation is in progress.
 		if _, crashed := s.crashed(act); crashed != nil && !crashed.ours || act.untold {
 			err = nil
 		}
@@ -103,7 +103,7 @@ func (s *stage) play(cells []endingCell, expected []outcomeSet) ([]endingOutcome
 	return seen, err
 }
 
-// crashed tells which of the processes has ended by itself.
+// crashed returns the process that has exited by itself, if any.
 func (s *stage) crashed(x *act) (name string, crashed *crash) {
 	for _, side := range []struct {
 		name string
@@ -116,13 +116,13 @@ func (s *stage) crashed(x *act) (name string, crashed *crash) {
 		select {
 		case <-side.peer.process.ended:
 			return side.name, &crash{side: side.name, ours: side.program.ours}
-		case <-time.After(50 * time.Millisecond): // its pipe may be closed before it is waited for
+		case <-time.After(50 * time.Millisecond): // the pipe may be closed before Wait has returned
 		}
 	}
 	return "", nil
 }
 
-// act is the cells that are played together.
+// act is a set of cells that are run together.
 type act struct {
 	*stage
 	a, b          *peer
@@ -130,9 +130,9 @@ type act struct {
 	how, phase    string
 	scenes        []*scene
 	held          *peer
-	untold        bool     // the closer has to answer
-	retired       [2]bool  // a's worker has gone; b's
-	asked         []any    // what it has to answer
+	untold        bool     // the closer's answer is outstanding
+	retired       [2]bool  // workers closed: a's, b's
+	asked         []any    // the command to answer
 	ending        []string // its answer, nil before
 }
 
@@ -145,7 +145,7 @@ func (x *act) each(fn func(s *scene) error) error {
 	return nil
 }
 
-// run plays and watches.
+// run runs the script and its watches.
 func (x *act) run(expected []outcomeSet, seen []endingOutcome) error {
 	if err := x.connect(); err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -190,7 +190,7 @@ func (x *act) run(expected []outcomeSet, seen []endingOutcome) error {
 	return x.watch(expected, seen)
 }
 
-// connect makes workers, and endpoints that work.
+// connect makes workers and endpoints, and checks that they work.
 func (x *act) connect() error {
 	for _, p := range []*peer{x.a, x.b} {
 		if err := p.do("use", 1); err != nil {
@@ -246,7 +246,7 @@ func (x *act) connect() error {
 	return nil
 }
 
-// hold lets a peer make no progress until it gets a command.
+// hold stops a peer's progress until its next command.
 func (x *act) hold(p *peer) func() error {
 	return func() error {
 		x.held = p
@@ -254,7 +254,8 @@ func (x *act) hold(p *peer) func() error {
 	}
 }
 
-// end lets the closer end what it has. A shutdown takes its time, and is answered later.
+// end makes the closer end its endpoint, worker, operation or process. A shutdown is answered
+// later.
 func (x *act) end() error {
 	p := x.closer
 	switch x.how {
@@ -296,17 +297,17 @@ func (x *act) answered() error {
 	return err
 }
 
-// resume lets the peer go on that is held, and look.
+// resume lets the held peer progress once.
 func (x *act) resume() error {
 	p := x.held
 	if p == nil || p == x.closer {
-		return nil // it had a command
+		return nil // a command has resumed it
 	}
 	x.held = nil
 	return p.do("progress", 1)
 }
 
-// receive posts the receive of b, if b can.
+// receive posts the receive of b, if b still can.
 func (x *act) receive() error {
 	over := x.ending != nil || x.untold || x.how == "killed" && x.processEnded(x.b)
 	closed := x.closer == x.b && over && x.how != "cancel"
@@ -332,7 +333,7 @@ func (x *act) processEnded(p *peer) bool {
 	}
 }
 
-// finish waits until the operation has ended at both sides.
+// finish waits until the operation has completed on both sides.
 func (x *act) finish() error {
 	return x.each(func(s *scene) error {
 		for end := time.Now().Add(operationLimit); ; {
@@ -353,7 +354,7 @@ func (x *act) finish() error {
 	})
 }
 
-// tidy leaves the processes as they were.
+// tidy closes the workers, and removes the memory of the cells.
 func (x *act) tidy() error {
 	if x.untold {
 		return fmt.Errorf("%s does not end", x.closer.name)

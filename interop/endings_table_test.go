@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// endings is the table: of each link, of each cell, of each column what was seen.
+// endings is the table of outcomes, for each link, cell and column.
 type endings struct {
 	writing sync.Mutex // one write at a time
 	mu      sync.Mutex
@@ -36,20 +36,20 @@ func (e *endings) set(link, cell, column string, s outcomeSet) {
 	e.rows[row][column] = s
 }
 
-// compare compares what was seen with what is recorded, or with what C is recorded to do.
+// compare compares an outcome with the recorded ones, or with those recorded for C.
 func (e *endings) compare(link, cell, column string, seen outcomeSet) error {
 	recorded := e.at(link, cell, column)
 	if recorded.empty() {
-		return nil // no such release when the text was made
+		return nil // the release is not in the table
 	}
 	for _, i := range seen.beyond(recorded) {
 		theirs := e.at(link, cell, counterpart(column, e.releases()))
 		value := seen[i][0]
 		if slices.Contains(theirs[i], value) || isFailure(value) && slices.ContainsFunc(recorded[i], isFailure) {
-			continue // which error is found first depends on the moment
+			continue // it varies which error is detected first
 		}
 		if slices.Contains(recorded[i], waits) && value != nothing && value != absent {
-			continue // it has ended, which is no worse
+			continue // it has ended, which is not worse
 		}
 		return fmt.Errorf("%s %s, %s: %s is %s, the text has %s; all: %v, recorded %v",
 			link, cell, column, outcomeFields[i], seen[i][0], strings.Join(recorded[i], "|"), seen, recorded)
@@ -57,13 +57,13 @@ func (e *endings) compare(link, cell, column string, seen outcomeSet) error {
 	return nil
 }
 
-// isFailure says that a word is for a failed operation.
+// isFailure reports whether a word means a failed operation.
 func isFailure(word string) bool { return failure.MatchString(word) }
 
 var failure = regexp.MustCompile(`^` + failures + `$`)
 
-// counterpart is the column of C with C that a column is compared with: of its own release,
-// and where there is no C the newest.
+// counterpart is the column of C with C to compare a column with: that of its release, or of the
+// newest one if C takes no part.
 func counterpart(column string, releases []string) string {
 	_, release, found := strings.Cut(column, " ")
 	if !found && len(releases) > 0 {
@@ -72,7 +72,7 @@ func counterpart(column string, releases []string) string {
 	return "CC " + release
 }
 
-// releases are those of C in the table, in their order.
+// releases returns the releases of C in the table, sorted.
 func (e *endings) releases() (list []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,8 +87,8 @@ func (e *endings) releases() (list []string) {
 	return list
 }
 
-// unexplained lists the differences from C without a reason, and the reasons without a
-// difference. Those of the text are looked at, whatever was run.
+// unexplained lists differences from C without a reason, and reasons without a difference. It uses
+// the recorded table, not the outcomes of this run.
 func (e *endings) unexplained() (flaws []string) {
 	used := make(map[*endingReason]bool)
 	e.each(func(link, cell, column string, field int, what string) {
@@ -107,8 +107,8 @@ func (e *endings) unexplained() (flaws []string) {
 	return flaws
 }
 
-// unsure says that a cell seems to wait for ever, differs from run to run, or from C without a
-// reason: where the machine is slow, that may be for lack of patience.
+// unsure reports whether a cell seems to wait for ever, varies between runs, or differs from C
+// without a reason. On a slow machine the cause may be that the test did not wait long enough.
 func (e *endings) unsure(link, cell, column string) bool {
 	seen := e.at(link, cell, column)
 	if seen.unsure() {
@@ -133,7 +133,7 @@ func (e *endings) each(fn func(link, cell, column string, field int, what string
 	}
 }
 
-// differences calls fn for those of one column.
+// differences calls fn for each difference in one column.
 func (e *endings) differences(link, cell, column string, releases []string, fn func(field int, what string)) {
 	seen, theirs := e.at(link, cell, column), e.at(link, cell, counterpart(column, releases))
 	if theirs.empty() {
@@ -141,7 +141,7 @@ func (e *endings) differences(link, cell, column string, releases []string, fn f
 	}
 	for _, i := range seen.beyond(theirs) {
 		if i > 0 && (theirs.crashed() || seen.crashed()) {
-			continue // the rest says nothing
+			continue // the other fields mean nothing
 		}
 		fn(i, fmt.Sprintf("%s %s, %s, %s: %s, C %s", link, cell, column, outcomeFields[i],
 			strings.Join(seen[i], "|"), strings.Join(theirs[i], "|")))

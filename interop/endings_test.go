@@ -15,15 +15,15 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// How endpoints end, beside C: an operation is brought to some phase, then one of the two
-// sides ends what it has, and both tell what they see. The same script runs with C at both
-// ends, with C at either end, and with C at neither; testdata/endings.txt has the outcomes of
-// all, and where ours differ from those of C with C, the reason.
+// How endpoints end, compared with C: an operation is brought to a phase, then one of the two sides
+// closes or exits, and both report what they observe. The same script runs with C on both sides, on
+// either side, and on neither. testdata/endings.txt has all outcomes and, where those with Go
+// differ from C with C, the reason.
 
 var (
 	updateEndings = flag.Bool("update", false, "TestEndings: write testdata/endings.txt anew; needs FULL_TESTS")
 	endingRounds  = flag.Int("ending-rounds", 3, "TestEndings: with -update, how often each cell is run")
-	endingWaits   = flag.Bool("ending-waits", false, "TestEndings: with -update, only cells in which something waits for ever or differs from run to run, and with patience")
+	endingWaits   = flag.Bool("ending-waits", false, "TestEndings: with -update, only cells in which something waits for ever or differs from run to run, and with long timeouts")
 	endingMerge   = flag.Bool("ending-merge", false, "TestEndings: with -update, what is recorded stays, and what comes out besides is added")
 	endingCells   = flag.String("endings", "", "TestEndings: regular expression: only cells that match, such as ^tcp tag2M")
 )
@@ -33,15 +33,15 @@ type link struct {
 	name string
 	over route
 	mode string
-	dial bool // by socket address, the side of the operation as the client
+	dial bool // by socket address, with the operation's side as the client
 
-	// Which cells differ from those of other links.
+	// The operations of this link, which may differ from those of others.
 	operations *regexp.Regexp
 }
 
 var (
 	anyEnding   = regexp.MustCompile(``)
-	largeEnding = regexp.MustCompile(`M$|^flush$`) // what goes without copies, and other ways
+	largeEnding = regexp.MustCompile(`M$|^flush$`) // those without copies, which differ over cma
 	someEnding  = regexp.MustCompile(`^(tag8|tag2M|sync8|am2M|put1M|fetch|tagrecv)$`)
 )
 
@@ -57,22 +57,22 @@ var links = []link{
 	{"cma@", dialingRoutes[3], "peer", true, largeEnding},
 }
 
-// tcpAlone lets neither side choose.
+// tcpAlone restricts both sides to tcp.
 var tcpAlone = route{name: "tcp", tls: "tcp", both: true, devices: "lo"}
 
-// endingCell is what happens in one script.
+// endingCell is the script of one cell.
 type endingCell struct {
 	op    *endingOp
 	phase string
 	how   string // flush, force, worker, shutdown, cancel, killed
-	who   string // who ends: the side of the operation, "self", or its "peer"
+	who   string // which side ends: that of the operation, "self", or its "peer"
 }
 
 func (c endingCell) String() string {
 	return strings.Join([]string{c.op.name, c.phase, c.how, c.who}, " ")
 }
 
-// cells are all that mean something over a link.
+// cells returns all cells that make sense over a link.
 func (l link) cells() (list []endingCell) {
 	for k := range endingOps {
 		op := &endingOps[k]
@@ -84,7 +84,7 @@ func (l link) cells() (list []endingCell) {
 				for _, who := range []string{"self", "peer"} {
 					switch {
 					case how == "cancel" && (who == "peer" || phase == "done" || !op.cancels),
-						how == "force" && l.mode == "none", // C does not do it
+						how == "force" && l.mode == "none", // C does not support it
 						how == "killed" && (l.mode == "none" || phase == "done" || !op.outlives):
 						continue
 					}
@@ -96,9 +96,9 @@ func (l link) cells() (list []endingCell) {
 	return list
 }
 
-// A pairing is the programs at the two sides.
+// A pairing is the programs on the two sides.
 type pairing struct {
-	name string // GG, CC, GC, CG: that of the operation first
+	name string // GG, CC, GC, CG: the operation's side first
 	a, b program
 }
 
@@ -106,7 +106,7 @@ func pairings(ours, theirs program) []pairing {
 	return []pairing{{"CC", theirs, theirs}, {"GC", ours, theirs}, {"CG", theirs, ours}}
 }
 
-// works says whether programs connect by a link.
+// works reports whether the programs can connect by a link.
 func (l link) works(p pairing) bool {
 	if !l.dial {
 		return true
@@ -119,9 +119,9 @@ func (l link) works(p pairing) bool {
 	return true
 }
 
-// TestEndings runs the cells of the table with this machine's C, and compares.
+// TestEndings runs the cells of the table with this machine's C UCX, and compares the outcomes.
 func TestEndings(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	c := buildC(t)
 	ours := buildGo(t)
 	if *updateEndings && !needtest.Full {
@@ -149,7 +149,7 @@ func TestEndings(t *testing.T) {
 				t.Run(l.name+"/"+column, func(t *testing.T) {
 					t.Parallel()
 					runEndings(t, table, l, p, wanted)
-					if *updateEndings { // what there is, as all takes long
+					if *updateEndings { // saved after each column, as all take long
 						if err := table.write(endingsFile); err != nil {
 							t.Error(err)
 						}
@@ -160,7 +160,7 @@ func TestEndings(t *testing.T) {
 	})
 }
 
-// endingColumn names the column of the text: GG, or the pairing and the release.
+// endingColumn returns the column of the text: GG, or the pairing and the release.
 func endingColumn(p pairing) string {
 	for _, q := range []program{p.a, p.b} {
 		if !q.ours {
@@ -171,14 +171,14 @@ func endingColumn(p pairing) string {
 	return p.name
 }
 
-// runEndings runs the cells of a link with two programs.
+// runEndings runs the cells of a link between two programs.
 func runEndings(t *testing.T, table *endings, l link, p pairing, wanted *regexp.Regexp) {
 	where := newPlace()
 	defer where.close()
 	column := endingColumn(p)
 	stage := &stage{where: where, link: l, pairing: p}
 	defer stage.leave()
-	var killed [][]endingCell // those that one death serves
+	var killed [][]endingCell // cells that share one killed process
 	var groups [][]endingCell
 	for k, c := range l.cells() {
 		key := l.name + " " + c.String()
@@ -189,7 +189,7 @@ func runEndings(t *testing.T, table *endings, l link, p pairing, wanted *regexp.
 			groups = append(groups, []endingCell{c})
 			continue
 		}
-		// C aborts in the midst of a get of one that dies: no other operation is to suffer.
+		// C aborts during a get from a process that dies, which must not affect other operations.
 		i := slices.IndexFunc(killed, func(g []endingCell) bool {
 			return g[0].phase == c.phase && g[0].who == c.who && g[0].op.name != "get1M" && c.op.name != "get1M"
 		})
@@ -256,9 +256,9 @@ func runEndings(t *testing.T, table *endings, l link, p pairing, wanted *regexp.
 	t.Logf("%d cells in %v", count, time.Since(started).Round(time.Millisecond))
 }
 
-// compareEndings plays cells until they have come out as recorded, and returns how many have
-// not. What has come out otherwise may be one more outcome of a race: once is not enough. C with
-// C is told of, but is no failure.
+// compareEndings runs cells until the outcomes are as recorded, and returns how many are not. A
+// different outcome may be another result of a race, so each is tried several times. Differences of
+// C with C are logged and are no failures.
 func compareEndings(t *testing.T, table *endings, l link, g []endingCell, column string,
 	play func(expected []outcomeSet) bool, sets []outcomeSet) (failures int) {
 	expected := make([]outcomeSet, len(g))
@@ -266,12 +266,12 @@ func compareEndings(t *testing.T, table *endings, l link, g []endingCell, column
 		expected[i] = table.at(l.name, c.String(), column)
 	}
 	if !slices.ContainsFunc(expected, func(s outcomeSet) bool { return !s.empty() }) {
-		return 0 // no such release when the text was made
+		return 0 // the release is not in the table
 	}
 	for try := range endingTries {
 		clear(sets)
 		if !play(expected) {
-			return 0 // it has been said
+			return 0 // already reported
 		}
 		failures = 0
 		for i, c := range g {
@@ -295,22 +295,22 @@ func compareEndings(t *testing.T, table *endings, l link, g []endingCell, column
 	return failures
 }
 
-// endingTries is how often a cell may be played.
+// endingTries is how often a cell is run at most.
 const endingTries = 3
 
-// inShortRun chooses the cells that are run unless all are wanted: of each operation, phase
-// and end some, over each link others; none of C with C.
+// inShortRun selects the cells of the short form: some of each operation, phase and end, different
+// ones for each link, and none of C with C.
 func inShortRun(l link, p pairing, k int) bool {
 	i := slices.IndexFunc(links, func(other link) bool { return other.name == l.name })
 	return p.name != "CC" && (k+i+len(endingColumn(p)))%shortRun == 0
 }
 
-// shortRun: of as many cells one.
+// shortRun: one of this many cells is run.
 const shortRun = 32
 
-// crash is the end of a process that nobody has asked for.
+// crash is the unexpected exit of a process.
 type crash struct {
-	side string // A, that of the operation, or B
+	side string // A, the operation's side, or B
 	ours bool
 	err  error
 }

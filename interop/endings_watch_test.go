@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// What is seen of the ends that a script makes.
+// How the outcomes of a script are observed.
 
 // A watch follows one field of an outcome.
 type watch struct {
 	field    int
 	side     *peer
 	poll     func() (string, bool, error)
-	recorded []string // what the text has
-	must     bool     // which is that it ends
+	recorded []string // recorded values
+	must     bool     // the recorded values all say that it ends
 	value    string
 	ended    bool
 	outcome  *endingOutcome
 }
 
-// What is waited for where an outcome is not known, or does not end.
+// How long to wait for outcomes that are unknown, or do not end.
 const (
-	endingQuiet    = 120 * time.Millisecond // the text is made: nothing happens for so long
-	endingPatience = time.Second            // it seemed not to end
-	endingMaybe    = 50 * time.Millisecond  // it may end, or not
-	endingStill    = 5 * time.Millisecond   // it does not end
+	endingQuiet    = 120 * time.Millisecond // with -update: time without an event
+	endingPatience = time.Second            // with -ending-waits
+	endingMaybe    = 50 * time.Millisecond  // may end or not
+	endingStill    = 5 * time.Millisecond   // does not end
 )
 
-// watch fills in the outcomes.
+// watch observes the outcomes.
 func (x *act) watch(expected []outcomeSet, seen []endingOutcome) error {
 	var list []*watch
 	for i, s := range x.scenes {
@@ -67,7 +67,7 @@ func (x *act) watch(expected []outcomeSet, seen []endingOutcome) error {
 	for _, w := range list {
 		w.outcome[w.field] = w.value
 	}
-	// The other side closes as well.
+	// Then the other side closes, too.
 	var pending []*watch
 	for _, w := range list {
 		if !w.ended && w.field < 3 {
@@ -101,7 +101,7 @@ func (x *act) watch(expected []outcomeSet, seen []endingOutcome) error {
 
 func (x *act) alive(p *peer) bool { return x.how != "killed" || p != x.closer }
 
-// lookAtAnswer looks whether the closer has answered.
+// lookAtAnswer checks whether the closer has answered.
 func (x *act) lookAtAnswer() (string, bool, error) {
 	if x.untold {
 		if len(x.closer.replies) == 0 && !x.processEnded(x.closer) {
@@ -117,7 +117,7 @@ func (x *act) lookAtAnswer() (string, bool, error) {
 	return statusNames[0], true, nil
 }
 
-// heard tells what the error handler of an endpoint was told.
+// The error that the handler of an endpoint got, absent if it was not called.
 func (p *peer) heard(ep int) (string, bool, error) {
 	values, err := p.command("failure", ep)
 	if err != nil {
@@ -130,7 +130,7 @@ func (p *peer) heard(ep int) (string, bool, error) {
 	return statusName(r.status), true, nil
 }
 
-// settle polls until all has ended that is expected to, and nothing more happens.
+// settle polls until everything that should end has ended, and nothing more happens.
 func (x *act) settle(list []*watch, behind bool) error {
 	quiet := endingStill
 	for _, w := range list {
@@ -191,8 +191,8 @@ func (x *act) settle(list []*watch, behind bool) error {
 	}
 }
 
-// ends says whether what is recorded has ended for certain, and whether it may have: before the
-// other side's close, or behind it.
+// ends reports whether the recorded values say that something must end, and whether it may end,
+// before the other side's close or after it.
 func ends(recorded []string, behind bool) (must, may bool) {
 	must = len(recorded) > 0
 	for _, v := range recorded {
@@ -209,5 +209,5 @@ func ends(recorded []string, behind bool) (must, may bool) {
 	return must, may
 }
 
-// endingLimit is for what the text says ends. C with C has less, as it often ends otherwise.
+// endingLimit limits the wait for a recorded end. It is shorter for C with C, which often differs.
 const endingLimit = 30 * time.Second

@@ -16,28 +16,27 @@ import (
 	"time"
 )
 
-// A place may be on another machine. There a test serves it: it starts what it is asked
-// to, with a connection for standard input and output. Here a relay stands in for each
-// such program, which is the test program itself. When the relay ends so does the
-// program, and the other way round.
+// A place may be on another machine. A test there starts the programs, with a connection for
+// standard input and output. On this machine, a relay stands in for each such program; it is this
+// test program itself. When the relay exits, so does the program, and the other way round.
 
-// farPort is where the other machine waits for programs to start.
-const farPort = "4791" // of TCP: that of RoCE is of UDP
+// farPort is the port at which the other machine waits for programs to start.
+const farPort = "4791" // of TCP; RoCE has the number in UDP
 
-// farProgram is a program to start; none is the end of all.
+// farProgram is a program to start. One without arguments ends the other test.
 type farProgram struct{ Args, Env []string }
 
-// The environment of a relay says where to go, and what to start there.
+// The environment of a relay names the other machine, and the program to start there.
 const relayTo, relayProgram = "UCX_RELAY_TO", "UCX_RELAY_PROGRAM"
 
-// newFarPlace is the place on the machine at an address.
+// newFarPlace returns the place on the machine at an address.
 func newFarPlace(host string) *place {
 	p := onMachine()
 	p.far = net.JoinHostPort(host, farPort)
 	return p
 }
 
-// relayed makes a command one that runs on the other machine.
+// relayed changes a command to run on the other machine.
 func (p *place) relayed(cmd *exec.Cmd) error {
 	if p.far == "" {
 		return nil
@@ -60,12 +59,12 @@ func relay() error {
 	if err != nil {
 		return err
 	}
-	go io.Copy(c, os.Stdin) // whose end is nobody's
+	go io.Copy(c, os.Stdin) // does not end with the connection
 	_, err = io.Copy(os.Stdout, c)
 	return err
 }
 
-// dialFar connects to the other machine, which may still be starting, and says what to
+// dialFar connects to the other machine, which may still be booting, and sends the program to
 // start.
 func dialFar(to, program string) (*net.TCPConn, error) {
 	for end := time.Now().Add(replyLimit); ; time.Sleep(50 * time.Millisecond) {
@@ -80,7 +79,7 @@ func dialFar(to, program string) (*net.TCPConn, error) {
 	}
 }
 
-// endFar tells the other machine that nothing more is to be started.
+// endFar tells the other machine that no more programs will be started.
 func (p *place) endFar(t *testing.T) {
 	c, err := dialFar(p.far, "{}")
 	if err != nil {
@@ -89,7 +88,7 @@ func (p *place) endFar(t *testing.T) {
 	c.Close()
 }
 
-// serveFar starts what the other machine asks for, until it has nothing more.
+// serveFar starts programs for the other machine until that one sends the end.
 func serveFar(t *testing.T, host string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, farPort))
@@ -124,8 +123,8 @@ func serveFar(t *testing.T, host string) {
 	}
 }
 
-// farRun runs a program with a connection until one of them ends; an error is one of the
-// program, unless it was the connection.
+// farRun runs a program with a connection until one of them ends. It returns an error of the
+// program, unless the connection ended first.
 func farRun(program farProgram, in *bufio.Reader, c *net.TCPConn) error {
 	defer c.Close()
 	cmd := exec.Command(program.Args[0], program.Args[1:]...)
@@ -138,7 +137,7 @@ func farRun(program farProgram, in *bufio.Reader, c *net.TCPConn) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	var given atomic.Bool // up by the other machine
+	var given atomic.Bool // the other machine has ended the connection
 	go func() {
 		io.Copy(stdin, in)
 		given.Store(true)
@@ -150,7 +149,7 @@ func farRun(program farProgram, in *bufio.Reader, c *net.TCPConn) error {
 	return fmt.Errorf("%s: %w", cmd.Path, err)
 }
 
-// opposite is the place of the other side.
+// opposite returns the place of the other side.
 func (p *place) opposite() *place {
 	if p.other != nil {
 		return p.other

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// setting is a group of columns.
+// setting is the settings of a group of columns.
 type setting struct {
 	name   string
 	both   []string // environment of both sides
@@ -46,8 +46,8 @@ type group struct {
 	routes []route
 }
 
-// networkGroups are all settings, the defaults on each device and the others on
-// all together, or on each, too, if all is wanted.
+// networkGroups returns all settings, the defaults on each device and the others on all devices
+// together, or also on each device in the long form.
 func networkGroups(where *place) []group {
 	var networks []route
 	for _, d := range where.devices() {
@@ -63,8 +63,8 @@ func networkGroups(where *place) []group {
 	return list
 }
 
-// sharedGroups are what can differ within a machine. What posix does with a
-// setting sysv does, too.
+// sharedGroups returns the settings that matter within a machine. What a setting changes in posix
+// it changes in sysv, too.
 func sharedGroups(theirs program) []group {
 	two := []route{posix, posixCMA}
 	return []group{
@@ -76,19 +76,18 @@ func sharedGroups(theirs program) []group {
 	}
 }
 
-// The largest takes half of a column's time and goes no other way than the one
-// before it.
+// The largest size takes half of a column's time and uses the same protocol as the one before it.
 var (
 	allSizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
 	smaller  = allSizes[:len(allSizes)-1]
 	largest  = smaller[len(smaller)-1] // of settings other than the defaults
 )
 
-// TestMatrix runs every operation with every peer, setting and route, in both
-// directions; with ourselves, for whom there are suites of their own, by the defaults, unless
-// all is wanted. Shared memory has most columns, and is in two parts.
+// TestMatrix runs every operation with every peer, setting and route, in both directions; with
+// another Go peer, which other suites cover, only the defaults, except in the long form. Shared
+// memory has the most columns and is in two parts.
 func TestMatrix(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	c := buildC(t)
 	ours := buildGo(t)
 	for _, theirs := range append([]program{ours}, c...) {
@@ -123,8 +122,7 @@ func TestMatrix(t *testing.T) {
 
 var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings and routes, as TestMatrix")
 
-// TestControl runs C UCX against itself: a failure here is one of the driver, of
-// the C peer, or of C UCX.
+// TestControl runs C UCX against itself: a failure is in the driver, the C peer or C UCX.
 func TestControl(t *testing.T) {
 	where := newPlace()
 	defer where.close()
@@ -140,8 +138,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// runMatrix runs the operations and prints the matrix. Unless all is wanted, each column takes
-// every other combination of operation, size and direction, and the next one the others.
+// runMatrix runs the operations and prints the matrix. Except in the long form, each column runs
+// half of the combinations of operation, size and direction, and the next column the other half.
 func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group, sizes []int) {
 	if testing.Short() {
 		groups, sizes = groups[:1], []int{8, 16384, 1 << 20}
@@ -153,7 +151,7 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 			sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int) bool { return size > largest })
 		}
 		if theirs.ours && g.theirs != nil {
-			continue // what C does differently
+			continue // C differs here
 		}
 		for _, over := range g.routes {
 			t.Run(g.name+"/"+over.name, func(t *testing.T) {
@@ -166,11 +164,10 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 	m.print(os.Stdout)
 }
 
-// maxFailures ends a column: what fails may fail by a hang, and hangs take time.
+// maxFailures ends a column: failures may be hangs, which take time.
 const maxFailures = 4
 
-// runner fills one column of a matrix, with one pair of processes as long as
-// nothing fails.
+// runner fills one column of a matrix, with one pair of processes until a failure.
 type runner struct {
 	t            *testing.T
 	where        *place
@@ -180,8 +177,8 @@ type runner struct {
 	matrix       *matrix
 	operations   []operation // nil for all
 
-	// half leaves out every other combination of operation, size and direction; the next
-	// column the other ones.
+	// half skips every other combination of operation, size and direction; the next column skips
+	// the others.
 	half bool
 
 	pair     *pair
@@ -239,8 +236,8 @@ func (r *runner) one(op operation, size int, weSend bool) {
 	r.record(at, size, expected.judge(from.name, r.try(op, size, weSend)))
 }
 
-// try runs an operation. After a failure the peers' state is unknown, so the
-// next one gets a new pair.
+// try runs an operation. After a failure the peers' state is unknown, so the next operation gets a
+// new pair.
 func (r *runner) try(op operation, size int, weSend bool) error {
 	if r.pair == nil {
 		var err error

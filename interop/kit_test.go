@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// A kit is what the tests of RDMA take along to a machine that can build nothing, as
-// scripts/test-rxe does: the programs, and what they load of C UCX. There it lies in the
-// folder kit beside the test program:
+// A kit contains what the tests of RDMA need on a machine that cannot build anything, as in
+// scripts/test-rxe: the programs, and the libraries of C UCX. There it is in the folder kit beside
+// the test program:
 //
 //	kit/go     gopeer, ucx_perftest, ucx_info, partner
 //	kit/c0     cpeer, ucx_perftest, ucx_info, ucp_client_server, ucp_hello_world of the
@@ -24,10 +24,10 @@ import (
 //	kit/lib    the libraries that all of them share
 const kitDir = "kit"
 
-// kitModules are the modules that a kit has of each C installation, where it has them.
+// kitModules are the modules of a C installation that a kit includes, if they exist.
 var kitModules = []string{"libuct_ib.so.0", "libuct_rdmacm.so.0", "libuct_cma.so.0"}
 
-// TestKit makes the kit, in the folder that KIT names.
+// TestKit makes the kit in the folder that KIT names.
 func TestKit(t *testing.T) {
 	dir := os.Getenv("KIT")
 	if dir == "" {
@@ -43,7 +43,7 @@ func TestKit(t *testing.T) {
 	for i, p := range c {
 		packC(t, p, prefixes()[i], dir, filepath.Join(dir, fmt.Sprintf("c%d", i)))
 	}
-	// What is packed can be read, and runs with its own libraries.
+	// The kit must be readable, and its programs must run with its libraries.
 	packed := readKit(t, dir)
 	if len(packed.c) != len(c) {
 		t.Errorf("%d programs of %d", len(packed.c), len(c))
@@ -106,8 +106,8 @@ func packC(t *testing.T, p program, prefix, dir, into string) {
 	}
 }
 
-// addLibraries adds the libraries that a program or module needs, under the names by which
-// it loads them. Each machine has a libc of its own, which has to fit its loader.
+// addLibraries adds the libraries that a program or module needs, under the names that it loads.
+// libc is left out: each machine has its own, which matches its loader.
 func addLibraries(t *testing.T, p program, path string, needed map[string]string) {
 	t.Helper()
 	for line := range strings.Lines(output(t, "env", slices.Concat(p.env, []string{"ldd", path})...)) {
@@ -122,7 +122,7 @@ func addLibraries(t *testing.T, p program, path string, needed map[string]string
 	}
 }
 
-// copyFile copies a program or library without what only debuggers read.
+// copyFile copies a program or library without debugging information.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	output(t, "strip", "--strip-unneeded", "-o", to, from)
@@ -154,13 +154,13 @@ func put(t *testing.T, path string, text []byte) {
 	}
 }
 
-// kit is what readKit finds.
+// kit is the content of a kit, as readKit finds it.
 type kit struct {
 	ours program
 	c    []program
 }
 
-// readKit reads the kit in a folder; nil if there is none.
+// readKit reads the kit in a folder. It returns nil if there is none.
 func readKit(t *testing.T, dir string) *kit {
 	t.Helper()
 	if _, err := os.Stat(dir); err != nil {

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownMemory gives a place that has namespaces of its own shared memory of its
-// own, too.
+// ownMemory gives a place with its own namespaces its own shared memory, too.
 func (p *place) ownMemory() (err error) {
 	if !p.own {
 		return errors.New("no namespace of our own")
@@ -33,7 +32,7 @@ func (p *place) ownMemory() (err error) {
 	return err
 }
 
-// apart gives the place shared memory of its own if it can have it, and reports whether.
+// apart gives the place its own shared memory if possible, and reports whether it has it.
 func (p *place) apart(t *testing.T) bool {
 	t.Helper()
 	err := p.ownMemory()
@@ -43,8 +42,8 @@ func (p *place) apart(t *testing.T) bool {
 	return err == nil
 }
 
-// sharedMemory lists the shared memory in the place that outlives processes:
-// files and System V segments.
+// sharedMemory lists the shared memory in the place that outlives processes: files and System V
+// segments.
 func (p *place) sharedMemory(t *testing.T) (list []string) {
 	t.Helper()
 	var err error
@@ -68,8 +67,8 @@ func (p *place) sharedMemory(t *testing.T) (list []string) {
 	return list
 }
 
-// nothingLeft checks that the place has no other shared memory than before. The
-// kernel may take a moment to clear away after a process.
+// nothingLeft checks that the place has no more shared memory than before. The kernel may take a
+// moment to clean up after a process.
 func (p *place) nothingLeft(t *testing.T, before []string) {
 	t.Helper()
 	var left []string
@@ -82,7 +81,7 @@ func (p *place) nothingLeft(t *testing.T, before []string) {
 	t.Errorf("left behind: %v", left)
 }
 
-// reclaim starts a process that clears away the files of those that were killed.
+// reclaim starts a process that removes the files of killed processes.
 func reclaim(t *testing.T, where *place, ours program) {
 	t.Helper()
 	p, err := startPeer(where, ours.path, posixFiles.env(true))

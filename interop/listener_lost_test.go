@@ -12,16 +12,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestListenerLost lets the other side of a connection by socket address die at each
-// step: ours is told, ends what it has begun, and goes on. A server of ours takes the
-// next client.
+// TestListenerLost kills the other side of a connection by socket address at each step. The Go side
+// gets an error, its operations end, and it keeps working. A Go server accepts the next client.
 func TestListenerLost(t *testing.T) {
 	eachDialing(t, dialingRoutes[:1], func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		loseDialed(t, where, ours, theirs, weServe, over, nil, often)
 	})
 }
 
-// dialedSteps are when the other side of a connection by socket address may die.
+// dialedSteps are the moments at which the other side is killed.
 var dialedSteps = map[string]func(d *dialing) error{
 	"before the answer":      (*dialing).lostBefore,
 	"behind the answer":      (*dialing).lostUnused,
@@ -29,7 +28,7 @@ var dialedSteps = map[string]func(d *dialing) error{
 	"stopped, while closing": (*dialing).lostClosing,
 }
 
-// loseDialed lets the other side die at some steps, nil for all.
+// loseDialed kills the other side at some steps, or at all if steps is nil.
 func loseDialed(t *testing.T, where *place, ours, theirs program, weServe bool, over route, steps []string, env ...string) {
 	for name, step := range dialedSteps {
 		if steps != nil && !slices.Contains(steps, name) {
@@ -61,7 +60,7 @@ func loseDialed(t *testing.T, where *place, ours, theirs program, weServe bool, 
 	}
 }
 
-// again is a whole connection of another client.
+// again runs a whole connection of another client.
 func (d *dialing) again() error {
 	if err := d.connect(); err != nil {
 		return err
@@ -72,7 +71,7 @@ func (d *dialing) again() error {
 	return d.part(d.client, d.server)
 }
 
-// closeOurs closes our endpoint after a failure.
+// closeOurs closes the Go endpoint after a failure.
 func (d *dialing) closeOurs() error {
 	n := d.ours.request()
 	if err := d.ours.do("close", n, ep, "flush"); err != nil {
@@ -82,7 +81,7 @@ func (d *dialing) closeOurs() error {
 	return err
 }
 
-// lostBefore: the client has called, and nobody has answered.
+// lostBefore kills it after the client's request, before the answer.
 func (d *dialing) lostBefore() error {
 	if err := d.dial(ep, "plain"); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (d *dialing) lostBefore() error {
 	}
 	d.theirs.process.kill()
 	if d.server == d.ours {
-		// Who accepts may be told then and there.
+		// accept itself may return the error.
 		var gone commandError
 		if err := d.accept(ep); errors.As(err, &gone) {
 			return nil
@@ -103,7 +102,7 @@ func (d *dialing) lostBefore() error {
 	return errors.Join(d.ours.lost(ep), d.closeOurs())
 }
 
-// lostUnused: nothing was sent yet.
+// lostUnused kills it before anything was sent.
 func (d *dialing) lostUnused() error {
 	if err := d.connect(); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (d *dialing) lostUnused() error {
 	return errors.Join(d.ours.lost(ep), d.closeOurs())
 }
 
-// begin starts what cannot end without the other side.
+// begin starts operations that need the other side to complete.
 func (d *dialing) begin() (requests []int, err error) {
 	for _, size := range []int{8, 4 << 20} {
 		n, err := d.ours.send(ep, d.msgs.next(size), "contig", "sync")
@@ -129,7 +128,7 @@ func (d *dialing) begin() (requests []int, err error) {
 	return append(requests, n, m), d.ours.do("srecv", m, ep, 100, "contig", "all")
 }
 
-// lostAmid: messages, a stream and an answer are on the way.
+// lostAmid kills it with messages, a stream and an answer in progress.
 func (d *dialing) lostAmid() error {
 	if err := d.connect(); err != nil {
 		return err
@@ -150,7 +149,7 @@ func (d *dialing) lostAmid() error {
 		if err != nil {
 			return err
 		}
-		// The bytes of a stream may have left.
+		// The bytes of a stream may have been sent.
 		if isStreamSend := i == 2; got.status == ucs.OK && !isStreamSend {
 			return fmt.Errorf("operation %d toward a lost peer: success", i)
 		}
@@ -158,7 +157,7 @@ func (d *dialing) lostAmid() error {
 	return d.closeOurs()
 }
 
-// lostClosing: the other side stands still while we close, and dies.
+// lostClosing stops the other side, closes, and kills it during the close.
 func (d *dialing) lostClosing() error {
 	if err := d.connect(); err != nil {
 		return err
@@ -186,7 +185,7 @@ func (d *dialing) lostClosing() error {
 	return nil
 }
 
-// TestNobodyListens: who connects to nobody is told so.
+// TestNobodyListens: connecting without a listener reports an error.
 func TestNobodyListens(t *testing.T) {
 	eachDialing(t, dialingRoutes[:1], func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		nobodyListens(t, where, ours, theirs, weServe, over)

@@ -12,19 +12,19 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// clientID is what the workers of these tests tell servers.
+// clientID is the client id of the workers in these tests.
 const clientID = "77"
 
-// dialing is a pair of which one listens and the other connects to it.
+// dialing is a pair, one of which listens and the other connects to it.
 type dialing struct {
 	*pair
 	server, client *peer
 	mode           string
-	host           netip.Addr     // on which the server is to listen
-	addr           netip.AddrPort // where it listens
+	host           netip.Addr     // address to listen at
+	addr           netip.AddrPort // where the server listens
 }
 
-// startDialing starts the two and lets one listen.
+// startDialing starts both peers and makes one listen.
 func startDialing(where *place, ours, theirs program, weServe bool, s setting, over route) (*dialing, error) {
 	s.both = append(slices.Clone(s.both), "PEER_CLIENT_ID="+clientID)
 	p, err := startApart(where, where.opposite(), ours, theirs, s, over, over)
@@ -52,10 +52,10 @@ func (d *dialing) listen() error {
 	return err
 }
 
-// dial lets the client begin to connect.
+// dial makes the client start connecting.
 func (d *dialing) dial(ep int, how string) error { return d.client.do("dial", ep, d.mode, d.addr, how) }
 
-// called takes the client that has come in the server's hand, and returns its address.
+// called waits for a client, which the server then has in hand, and returns its address.
 func (d *dialing) called(id uint64) (from string, err error) {
 	values, err := d.server.command("client", operationLimit.Milliseconds())
 	if err != nil {
@@ -67,13 +67,13 @@ func (d *dialing) called(id uint64) (from string, err error) {
 	return values[0], nil
 }
 
-// accept lets the server accept the client in hand.
+// accept makes the server accept the client in hand.
 func (d *dialing) accept(ep int) error { return d.server.do("accept", ep, d.mode) }
 
-// connect is all of it, for the endpoint that operations use.
+// connect makes the whole connection, for the endpoint that operations use.
 func (d *dialing) connect() error { return d.connectAs(ep) }
 
-// connectAs is connect where both sides have other connections.
+// connectAs is connect for one of several endpoints.
 func (d *dialing) connectAs(ep int) error {
 	if err := d.dial(ep, "plain"); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *dialing) connectAs(ep int) error {
 	return d.accept(ep)
 }
 
-// talk carries out some operations in both directions.
+// talk runs some operations in both directions.
 func (d *dialing) talk(sizes ...int) error {
 	for _, size := range sizes {
 		for _, op := range []struct {
@@ -111,7 +111,7 @@ func (d *dialing) talk(sizes ...int) error {
 	return nil
 }
 
-// sockets checks the addresses that both tell.
+// sockets checks the addresses that both sides report.
 func (d *dialing) sockets(from string) error {
 	client, err := d.client.command("sockets", ep)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *dialing) sockets(from string) error {
 	return nil
 }
 
-// part lets one side close and then the other, and ends both.
+// part makes one side close and then the other, and ends both processes.
 func (d *dialing) part(first, second *peer) error {
 	for i, side := range []*peer{first, second} {
 		n := side.request()
@@ -139,8 +139,7 @@ func (d *dialing) part(first, second *peer) error {
 		if err != nil {
 			return err
 		}
-		// C that is in mode none and closes behind the other may say that it was late,
-		// also to C.
+		// In mode none a second close by C may report that it was late, even to C.
 		if got.status != ucs.OK && (i == 0 || d.mode == "none" && !side.isC()) {
 			return side.statusError("close", got.status)
 		}
@@ -153,7 +152,7 @@ func (d *dialing) part(first, second *peer) error {
 	return errors.Join(d.server.do("unlisten"), first.exit(), second.exit())
 }
 
-// Routes with the network, over which connections are made, whatever goes over them.
+// Routes that include the network, which makes the connection for all of them.
 var dialingRoutes = []route{
 	{name: "lo", tls: "tcp", both: true, devices: "lo"},
 	{name: "posix", tls: "tcp,posix", both: true, devices: "lo"},
@@ -162,9 +161,9 @@ var dialingRoutes = []route{
 	allTransports,
 }
 
-// dials says whether a release connects by itself, or to us, over a route and in a mode.
-// Where there is shared memory for the connection 1.13 fails as a client, and in mode none
-// as a server, also toward itself.
+// dials reports whether a release can connect to itself, or to Go, over a route and in a mode. If
+// the connection could use shared memory, 1.13 fails as a client, and in mode none also as a
+// server, even with itself.
 func (p program) dials(mode string, weServe bool, over route) bool {
 	if majorMinor(p.name) != "1.13" || over.name == dialingRoutes[0].name {
 		return true
@@ -190,7 +189,7 @@ func eachDialing(t *testing.T, routes []route, run func(t *testing.T, where *pla
 	}
 }
 
-// eachInPeerMode is eachDialing in error mode peer, by the shortest and by all ways.
+// eachInPeerMode is eachDialing in error mode peer, over the first route and over all transports.
 func eachInPeerMode(t *testing.T, run func(d *dialing) error) {
 	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		if !theirs.dials("peer", weServe, over) {
@@ -207,11 +206,11 @@ func eachInPeerMode(t *testing.T, run func(d *dialing) error) {
 	})
 }
 
-// TestListener connects by socket address: the server learns who the client is, takes
-// it on a worker of its choice, all kinds of operations work, both know the addresses,
-// and either closes first.
+// TestListener connects by socket address: the server learns the client's id, accepts it on a
+// worker of its choice, all kinds of operations work, both sides know the addresses, and either
+// closes first.
 func TestListener(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	eachDialing(t, dialingRoutes, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		for _, mode := range []string{"none", "peer"} {
 			if !theirs.dials(mode, weServe, over) {
@@ -237,7 +236,7 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// whole is a connection from its beginning to its end, with messages of some sizes.
+// whole runs a connection from beginning to end, with messages of these sizes.
 func (d *dialing) whole(otherWorker bool, sizes ...int) error {
 	if err := d.dial(ep, "id"); err != nil {
 		return err
@@ -260,13 +259,13 @@ func (d *dialing) whole(otherWorker bool, sizes ...int) error {
 	if err := d.sockets(from); err != nil {
 		return err
 	}
-	if otherWorker { // for which the client closes, for the others the server
+	if otherWorker { // the client closes first, otherwise the server
 		return d.part(d.client, d.server)
 	}
 	return d.part(d.server, d.client)
 }
 
-// TestRejected: a client that is rejected is told so, and may come again.
+// TestRejected: a rejected client gets the status, and may connect again.
 func TestRejected(t *testing.T) {
 	eachInPeerMode(t, func(d *dialing) error { return d.rejected() })
 }
@@ -305,9 +304,9 @@ func (d *dialing) rejected() error {
 	return d.part(d.client, d.server)
 }
 
-// TestManyClients connects a hundred times at once.
+// TestManyClients connects a hundred clients at once.
 func TestManyClients(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	eachInPeerMode(t, func(d *dialing) error { return d.many(100) })
 }
 
@@ -371,8 +370,8 @@ func (d *dialing) many(count int) error {
 	return errors.Join(d.server.do("unlisten"), d.client.exit(), d.server.exit())
 }
 
-// TestReleasesApart: each release of C connects to us and we to it, as TestListener
-// shows, also where two of them refuse each other with their defaults.
+// TestReleasesApart: each release of C connects to Go and Go to it, as in TestListener, even where
+// the releases refuse each other with their defaults.
 func TestReleasesApart(t *testing.T) {
 	where := newPlace()
 	defer where.close()

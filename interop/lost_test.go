@@ -13,8 +13,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A lostCase is what may happen to a peer. Each gets a fresh pair in peer error
-// mode; ours stays, theirs suffers.
+// A lostCase is a way to lose a peer. Each case has a new pair in error mode peer; the Go side
+// stays, the other one is killed or stopped.
 type lostCase struct {
 	name string
 	run  func(t *testing.T, p *pair)
@@ -32,19 +32,18 @@ var lostCases = []lostCase{
 	{name: "stopped while we close, and killed", run: killedClosing},
 }
 
-// often lets the keepalive find out soon what nothing else tells.
+// often makes the keepalive detect soon what nothing else reports.
 const often = "UCX_KEEPALIVE_INTERVAL=50ms"
 
-// TestLostPeer checks that the operations toward a peer that dies end with a
-// status, and that those toward a peer that merely stands still do not. When
-// both are gone, nothing of their shared memory is left.
+// TestLostPeer checks that operations toward a killed peer end with an error, and those toward a
+// stopped peer do not end. When both processes have exited, none of their shared memory is left.
 func TestLostPeer(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	if where.apart(t) {
-		t.Parallel() // the peers sleep much
+		t.Parallel() // the peers mostly sleep
 	}
 	before := where.sharedMemory(t)
 	for _, theirs := range append([]program{ours}, c...) {
@@ -85,8 +84,8 @@ func lose(t *testing.T, where *place, ours, theirs program, over route, test los
 	test.run(t, p)
 }
 
-// waiting are sends that cannot end without the peer: a small synchronous one
-// and a rendezvous.
+// waiting starts sends that cannot complete without the peer: a small synchronous one and a
+// rendezvous.
 func waiting(t *testing.T, p *pair) (requests []int, sent []message) {
 	t.Helper()
 	for _, size := range []int{8, 4 << 20} {
@@ -100,22 +99,22 @@ func waiting(t *testing.T, p *pair) (requests []int, sent []message) {
 	return requests, sent
 }
 
-// killed: everything toward the peer ends.
+// killed: all operations toward the peer end.
 func killed(t *testing.T, p *pair) {
 	requests, _ := waiting(t, p)
 	p.theirs.process.kill()
 	expectFailure(t, p, requests)
 }
 
-// expectFailure checks that requests end with a status, that the error handler
-// runs, and that our process goes on.
+// expectFailure checks that requests end with an error, that the error handler is called, and that
+// the Go process keeps working.
 func expectFailure(t *testing.T, p *pair, requests []int) {
 	t.Helper()
 	expectEnded(t, p, requests)
 	closeAndExit(t, p, "flush")
 }
 
-// expectEnded checks that requests end with a status, and that the error handler runs.
+// expectEnded checks that requests end with an error, and that the error handler is called.
 func expectEnded(t *testing.T, p *pair, requests []int) {
 	t.Helper()
 	for _, n := range requests {
@@ -130,14 +129,14 @@ func expectEnded(t *testing.T, p *pair, requests []int) {
 	expectLost(t, p)
 }
 
-// killedBefore: what is started toward a dead peer ends.
+// killedBefore: operations started toward a dead peer end.
 func killedBefore(t *testing.T, p *pair) {
 	p.theirs.process.kill()
 	requests, _ := waiting(t, p)
 	expectFailure(t, p, requests)
 }
 
-// killedAmid: some of many large messages in both directions are through.
+// killedAmid kills the peer when some of many large messages in both directions are complete.
 func killedAmid(t *testing.T, p *pair) {
 	const count = 6
 	size := 16 << 20
@@ -172,7 +171,7 @@ func killedAmid(t *testing.T, p *pair) {
 	}
 	p.theirs.process.kill()
 	expectLost(t, p)
-	// Receives of messages that never came belong to nobody.
+	// Receives of messages that will never come belong to no endpoint.
 	for _, n := range receives[1:] {
 		if err := p.ours.do("cancel", n); err != nil {
 			t.Fatal(err)
@@ -186,8 +185,7 @@ func killedAmid(t *testing.T, p *pair) {
 	closeAndExit(t, p, "flush")
 }
 
-// killedQueued: the peer has stopped taking messages, which wait for room, and
-// then it dies.
+// killedQueued stops the peer, so that messages wait for room, and then kills it.
 func killedQueued(t *testing.T, p *pair) {
 	const count, size = 100, 256 << 10
 	signal(t, p.theirs, syscall.SIGSTOP)
@@ -217,7 +215,7 @@ func killedQueued(t *testing.T, p *pair) {
 	closeAndExit(t, p, "flush")
 }
 
-// killedAsleep: the peer dies while we sleep on the event descriptor.
+// killedAsleep kills the peer while the Go side sleeps on the event descriptor.
 func killedAsleep(t *testing.T, p *pair) {
 	requests, _ := waiting(t, p)
 	n := requests[len(requests)-1]
@@ -236,7 +234,7 @@ func killedAsleep(t *testing.T, p *pair) {
 	expectFailure(t, p, requests[:len(requests)-1])
 }
 
-// killedClosing: a close that waits for the peer to answer, which never does, ends.
+// killedClosing: a close that waits for a peer that will never answer ends.
 func killedClosing(t *testing.T, p *pair) {
 	const size = 100_000
 	g, err := open(p.ours, p.theirs, 0, memorySize(size), 0, own)
@@ -263,7 +261,7 @@ func killedClosing(t *testing.T, p *pair) {
 	}
 }
 
-// expectLost waits until our side knows that the peer is lost.
+// expectLost waits until the Go side has detected the loss of the peer.
 func expectLost(t *testing.T, p *pair) {
 	t.Helper()
 	if err := p.ours.lost(ep); err != nil {
@@ -271,13 +269,13 @@ func expectLost(t *testing.T, p *pair) {
 	}
 }
 
-// lost waits until a peer knows that the one behind an endpoint is lost.
+// lost waits until a peer has detected that an endpoint's peer is lost.
 func (p *peer) lost(ep int) error {
 	_, err := p.failure(ep)
 	return err
 }
 
-// failure waits until the error handler of an endpoint is told something.
+// failure waits until the error handler of an endpoint is called.
 func (p *peer) failure(ep int) (ucs.Status, error) {
 	for end := time.Now().Add(operationLimit); ; {
 		values, err := p.command("failure", ep)
@@ -296,7 +294,7 @@ func (p *peer) failure(ep int) (ucs.Status, error) {
 	}
 }
 
-// stopped: nothing times out, and all goes on when the peer does.
+// stopped: nothing fails while the peer is stopped, and everything continues with it.
 func stopped(t *testing.T, p *pair) {
 	signal(t, p.theirs, syscall.SIGSTOP)
 	requests, sent := waiting(t, p)
@@ -320,7 +318,7 @@ func stopped(t *testing.T, p *pair) {
 	}
 }
 
-// stoppedForced: a forced close ends everything without the peer.
+// stoppedForced: a forced close ends all operations without the peer.
 func stoppedForced(t *testing.T, p *pair) {
 	signal(t, p.theirs, syscall.SIGSTOP)
 	requests, _ := waiting(t, p)
@@ -345,8 +343,8 @@ func stoppedForced(t *testing.T, p *pair) {
 	}
 }
 
-// TestLongWait: what waits for long makes us ask the peer in error mode none as well,
-// whatever it knows of such questions, and all goes on after that.
+// TestLongWait: a long wait makes the Go side probe the peer in error mode none, too, whether or
+// not the peer knows these probes, and everything continues afterwards.
 func TestLongWait(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)
@@ -389,7 +387,7 @@ func TestLongWait(t *testing.T) {
 	}
 }
 
-// closeAndExit closes the endpoint of our side and ends our process.
+// closeAndExit closes the Go endpoint and ends the Go process.
 func closeAndExit(t *testing.T, p *pair, mode string) {
 	t.Helper()
 	n := p.ours.request()
@@ -411,10 +409,10 @@ func signal(t *testing.T, p *peer, s syscall.Signal) {
 	}
 }
 
-// TestUnplugged cuts the cable between two peers. Nothing tells either of them,
-// so the time limits of the connection must.
+// TestUnplugged cuts the cable between two peers. Nothing reports that to either of them, so the
+// timeouts of the connection must detect it.
 func TestUnplugged(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	c := buildC(t)
 	ours := buildGo(t)
 	limits := setting{mode: "peer", both: []string{

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestMapped checks that a receiver of ours has the sender's memory mapped when
-// UCX has allocated it: the data was copied once. It keeps it for the next
-// message, and no longer than the endpoint.
+// TestMapped checks that a Go receiver maps the sender's memory if UCX has allocated it, so that
+// the data is copied once. The mapping stays for the next message, and no longer than the endpoint.
 func TestMapped(t *testing.T) {
 	ours := buildGo(t)
 	where := newPlace()
@@ -47,8 +46,7 @@ func TestMapped(t *testing.T) {
 	}
 }
 
-// sharedMappings counts the shared mappings of a peer that have at least size
-// bytes.
+// sharedMappings counts the shared mappings of a peer with at least size bytes.
 func sharedMappings(t *testing.T, p *peer, size uint64) int {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.process.cmd.Process.Pid))

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// outcome is what is known of one cell of the matrix.
+// outcome is the state of one cell of the matrix.
 type outcome string
 
 const (
@@ -28,15 +28,15 @@ type row struct{ operation, direction string }
 // column is a combination of settings and device.
 type column struct{ group, name string }
 
-// matrix is the outcomes with one peer. Rows, sizes and columns appear in the
-// order in which they were first seen.
+// matrix contains the outcomes with one peer. Rows, sizes and columns are in the order of their
+// first appearance.
 type matrix struct {
 	title   string
 	rows    []row
 	columns []column
 	sizes   map[row][]int
 	cells   map[cell]outcome
-	reasons []string // of the failures, in the order in which they happened
+	reasons []string // of the failures, in order
 }
 
 type cell struct {
@@ -73,11 +73,11 @@ func (m *matrix) fail(t *testing.T, at row, size int, c column, err error) {
 	t.Error(reason)
 }
 
-// sparse says that neighbours share what they try, as neither kind of long form is wanted.
+// sparse makes neighboring columns share their combinations, unless a long form was requested.
 var sparse = !needtest.Full && !rdmaLong
 
-// everyOther reports whether the sum of the numbers of a combination is even: of neighbours
-// that try alike combinations each takes half of them.
+// everyOther reports whether the sum of the numbers of a combination is even: of two neighbors with
+// similar combinations, each runs one half.
 func everyOther(numbers ...int) bool {
 	sum := 0
 	for _, n := range numbers {
@@ -86,12 +86,12 @@ func everyOther(numbers ...int) bool {
 	return sum%2 == 0
 }
 
-// noSize is the size of rows that have none.
+// noSize is the size of rows without sizes.
 const noSize = -1
 
-// print writes the matrix: a line for each row, or several where the outcome
-// depends on the size; then why things failed, and the counts. Not every column has
-// run every size. It is written in one piece, as others may print theirs.
+// print writes the matrix: one line for each row, or several if the outcome depends on the size,
+// then the reasons of failures and the counts. Not every column has run every size. It is written
+// at once, as other tests may print theirs.
 func (m *matrix) print(to io.Writer) {
 	w := new(strings.Builder)
 	const label = 44
@@ -118,7 +118,7 @@ func (m *matrix) print(to io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
-	// Again, where a reader of the last lines finds them.
+	// Repeated here, where a reader of the last lines finds them.
 	for _, reason := range m.reasons {
 		fmt.Fprintln(w, reason)
 	}
@@ -137,7 +137,7 @@ func (m *matrix) width(c column) int {
 	return max(len(c.name), len(failed), (len(c.group)+in-1)/in)
 }
 
-// line is some sizes of a row that have come out the same, wherever they were run.
+// line is sizes of a row with equal outcomes, wherever they were run.
 type line struct {
 	sizes    []int
 	outcomes map[column]outcome
@@ -161,7 +161,7 @@ func (m *matrix) alike(r row) []line {
 	return lines
 }
 
-// fits reports whether a size has come out as those of a line.
+// fits reports whether a size has the outcomes of a line.
 func (m *matrix) fits(l line, r row, size int) bool {
 	for _, c := range m.columns {
 		have, more := l.outcomes[c], m.cells[cell{r, c, size}]
@@ -172,7 +172,7 @@ func (m *matrix) fits(l line, r row, size int) bool {
 	return true
 }
 
-// span names sizes that follow each other.
+// span names consecutive sizes.
 func span(sizes []int) string {
 	first, last := sizes[0], sizes[len(sizes)-1]
 	switch {
@@ -184,7 +184,7 @@ func span(sizes []int) string {
 	return sizeName(first) + ".." + sizeName(last)
 }
 
-// sizeName prints a number of bytes the way people say it.
+// sizeName returns a number of bytes as people write it.
 func sizeName(size int) string {
 	switch {
 	case size >= 1<<20 && size%(1<<20) == 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// tag is a message tag; it prints as the peers' commands want it.
+// tag is a message tag, which prints in the form of the peers' commands.
 type tag uint64
 
 func (t tag) String() string { return fmt.Sprintf("0x%x", uint64(t)) }
@@ -23,7 +23,7 @@ type message struct {
 	seed uint64
 }
 
-// messages makes messages that differ from all made before them.
+// messages makes messages that all differ.
 type messages struct{ made uint64 }
 
 func (m *messages) next(size int) message {
@@ -31,7 +31,7 @@ func (m *messages) next(size int) message {
 	return message{tag: tag(m.made)<<32 | 0xabcd, size: size, seed: m.made}
 }
 
-// received waits for a receive of m and compares what came with it.
+// received waits for a receive of m and compares the result with m.
 func (p *peer) received(request int, m message) error {
 	got, err := p.wait(request, m.seed)
 	switch {
@@ -49,13 +49,13 @@ func (p *peer) received(request int, m message) error {
 	return nil
 }
 
-// Outcomes of an operation that are no failures.
+// Outcomes of an operation that are not failures.
 var (
 	errUnable      = errors.New("the C peer cannot do it, which is known")
 	errNothingToDo = errors.New("nothing to do at this size")
 )
 
-// statusError is a failure that a peer has reported.
+// statusError returns a failure that a peer has reported.
 func (p *peer) statusError(what string, status ucs.Status) error {
 	return &refusal{who: p.name, what: what, status: status}
 }

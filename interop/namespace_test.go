@@ -18,15 +18,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// inside is the place for programs that each get namespaces of their own, and
-// with them a view of /proc if they are to have one.
+// inside returns the place for programs that each get their own namespaces, and their own /proc if
+// ownProc is true.
 func (p *place) inside(namespaces uintptr, ownProc bool) *place {
 	q := *p
 	q.namespaces, q.ownProc = namespaces, ownProc
 	return &q
 }
 
-// separate changes a command for the user and the namespaces of the place.
+// separate adds the user and the namespaces of the place to a command.
 func (p *place) separate(cmd *exec.Cmd) {
 	if p.user != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.user, Gid: p.user}}
@@ -35,7 +35,7 @@ func (p *place) separate(cmd *exec.Cmd) {
 		return
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: p.namespaces}
-	if p.namespaces&unix.CLONE_NEWUSER != 0 { // in which it is root
+	if p.namespaces&unix.CLONE_NEWUSER != 0 { // root in the namespace
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
@@ -47,8 +47,8 @@ func (p *place) separate(cmd *exec.Cmd) {
 	}
 }
 
-// newContainer makes a place like a container: with PIDs, IPC, network and
-// /dev/shm of its own, which all programs in it share.
+// newContainer makes a place like a container: its own PIDs, IPC, network and /dev/shm, shared by
+// all programs in it.
 func newContainer() (*place, error) {
 	p, err := newNamespace()
 	if err != nil {
@@ -61,12 +61,12 @@ func newContainer() (*place, error) {
 	return p, nil
 }
 
-// enclose gives a namespace PIDs and shared memory of its own.
+// enclose gives a namespace its own PIDs and shared memory.
 func (p *place) enclose() (err error) {
 	if err := p.ownMemory(); err != nil {
 		return err
 	}
-	// The first process of a PID namespace, as long as which it lives.
+	// The first process of a PID namespace, which lives as long as that process.
 	first := exec.Command("sleep", "infinity")
 	first.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	p.do(func() {
@@ -77,7 +77,7 @@ func (p *place) enclose() (err error) {
 	}
 	p.ending = append(p.ending, func() {
 		_ = first.Process.Kill()
-		_ = first.Wait() // says no more than that it was killed
+		_ = first.Wait() // the error is only that it was killed
 	})
 	p.do(func() {
 		var fd int
@@ -86,7 +86,7 @@ func (p *place) enclose() (err error) {
 			return
 		}
 		defer unix.Close(fd)
-		// For the children of this thread.
+		// It applies to children of this thread.
 		if err = unix.Setns(fd, unix.CLONE_NEWPID); err != nil {
 			return
 		}
@@ -98,8 +98,8 @@ func (p *place) enclose() (err error) {
 	return err
 }
 
-// separations are what may lie between two processes of one machine. Best is
-// the transport that messages must travel by when both are of this module.
+// separations are the ways to separate two processes of one machine. best is the transport that
+// messages must use if both are Go.
 var separations = []struct {
 	name  string
 	best  string
@@ -120,8 +120,8 @@ var separations = []struct {
 	}},
 }
 
-// beside makes a place whose programs see each other, and one like it whose
-// programs are separated from those.
+// beside makes a place whose programs see each other, and one whose programs are separated from
+// those.
 func beside(namespaces uintptr, ownProc bool) func() (*place, *place, error) {
 	return func() (*place, *place, error) {
 		p, err := newNamespace()
@@ -137,7 +137,7 @@ func beside(namespaces uintptr, ownProc bool) func() (*place, *place, error) {
 	}
 }
 
-// probe runs a program in the place, to see whether that can be.
+// probe runs a program in the place to check that this is possible.
 func (p *place) probe() (err error) {
 	cmd := exec.Command("true")
 	p.separate(cmd)
@@ -145,7 +145,7 @@ func (p *place) probe() (err error) {
 	return err
 }
 
-// withUsers gives each program in two places a user namespace of its own.
+// withUsers gives each program in two places its own user namespace.
 func withUsers(build func() (here, there *place, err error)) func() (*place, *place, error) {
 	return func() (*place, *place, error) {
 		here, there, err := build()
@@ -190,10 +190,10 @@ func newLinkedContainers() (*place, *place, error) {
 	return here, there, nil
 }
 
-// TestSeparated connects processes that have all transports and do not share all
-// namespaces. They must find what works between them.
+// TestSeparated connects processes that enable all transports but do not share all namespaces. They
+// must choose a transport that works between them.
 func TestSeparated(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to make namespaces")
 	}
@@ -229,10 +229,10 @@ func TestSeparated(t *testing.T) {
 	}
 }
 
-// TestOtherSource connects with processes that listen at an address of one device and
-// whose connections come from that of another, as C UCX does which does not bind them.
+// TestOtherSource connects with processes that listen at an address of one device and connect from
+// that of another, as C UCX does when it does not bind its connections.
 func TestOtherSource(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to make namespaces")
 	}
@@ -251,7 +251,8 @@ func TestOtherSource(t *testing.T) {
 		err = there.useDevice("ucx2")
 	}
 	if err == nil {
-		// Releases that look for a route from the device find one, which is not taken.
+		// Releases that check for a route from the device find this one, which has a lower
+		// priority.
 		err = there.ip("route add 198.18.0.0/24 dev ucx2 metric 1000")
 	}
 	if err != nil {
@@ -262,7 +263,7 @@ func TestOtherSource(t *testing.T) {
 		t.Run(theirs.name, func(t *testing.T) {
 			over := network(device{firstDevice, firstDevice})
 			back := route{name: "ucx2", tls: "tcp", both: true, devices: "ucx2"}
-			rounds := 5 // whoever is first
+			rounds := 5 // either side may be first
 			if testing.Short() {
 				rounds = 2
 			}
@@ -273,7 +274,7 @@ func TestOtherSource(t *testing.T) {
 	}
 }
 
-// separated lets two peers exchange some messages.
+// separated exchanges some messages between two peers.
 func separated(t *testing.T, here, there *place, ours, theirs program, best string) {
 	exchangeApart(t, here, there, ours, theirs, allTransports, allTransports, best)
 }
@@ -281,7 +282,7 @@ func separated(t *testing.T, here, there *place, ours, theirs program, best stri
 func exchangeApart(t *testing.T, here, there *place, ours, theirs program, over, back route, best string) {
 	p, err := newPairApart(here, there, ours, theirs, setting{}, over, back)
 	if err != nil && !theirs.ours {
-		// It may be C's own choice that does not work.
+		// C's own choice may be what fails.
 		q, control := newPairApart(here, there, theirs, theirs, setting{}, over, back)
 		if control != nil {
 			t.Skipf("C cannot talk to itself: %v", control)
@@ -324,7 +325,7 @@ func exchangeApart(t *testing.T, here, there *place, ours, theirs program, over,
 	}
 }
 
-// woken lets our side sleep until a message of the other comes.
+// woken checks that a message wakes the sleeping Go side.
 func woken(t *testing.T, p *pair) error {
 	m := p.msgs.next(100)
 	s, err := p.ours.send(ep, m, "contig", "sync")

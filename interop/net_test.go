@@ -19,8 +19,8 @@ import (
 	"github.com/ucx-go/ucx/ucpnet"
 )
 
-// exampleOf builds C's example of a server and its client into dir, "" if the installation
-// does not have it. It says whether the server of this release answers.
+// exampleOf builds C's example of a server and a client in dir. It returns "" if the installation
+// lacks it, and whether this release's server answers.
 func exampleOf(t *testing.T, prefix, dir string) (path string, answers bool) {
 	t.Helper()
 	const name = "ucp_client_server"
@@ -37,8 +37,8 @@ const (
 	streamSize   = 100000
 )
 
-// converse is what the example does: the client sends messages, the server of a release that
-// answers does so with one.
+// converse does what the example does: the client sends messages, and the server answers with one
+// if its release does.
 func converse(c net.Conn, client, answers bool) error {
 	c.SetDeadline(time.Now().Add(30 * time.Second))
 	there := func() error {
@@ -65,7 +65,7 @@ func converse(c net.Conn, client, answers bool) error {
 	return back()
 }
 
-// TestNet has package ucpnet talk with C's example over streams.
+// TestNet runs package ucpnet against C's example over streams.
 func TestNet(t *testing.T) {
 	for _, prefix := range prefixes() {
 		t.Run(prefix, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestNet(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() {
-					cmd.Process.Kill() // it serves for ever
+					cmd.Process.Kill() // it never exits
 					cmd.Wait()
 				}()
 				port := ""
@@ -140,7 +140,7 @@ func TestNet(t *testing.T) {
 				if err := converse(c, true, answers); err != nil {
 					t.Fatal(err)
 				}
-				if !answers { // and ends the connection
+				if !answers { // but closes the connection
 					if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 						t.Errorf("after C has closed: Read = %d, %v", n, err)
 					}

@@ -12,31 +12,30 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The operations here are one-sided: from accesses memory of to, whose program
-// does nothing but make progress.
+// The operations here are one-sided: from accesses memory of to, which only makes progress.
 
-// region is memory of one peer that the other has opened, under the same number
-// at both.
+// region is memory of one peer with a key that the other has unpacked, under the same number on
+// both sides.
 type region struct {
 	from, to *peer
 	number   int
 	addr     uint64
 }
 
-// How memory is mapped: that of the program, or allocated by UCX, which others on
-// the machine can reach without its help.
+// How memory is mapped: allocated by the program, or by UCX, so that processes on the machine can
+// access it directly.
 const (
 	own       = "own"
 	allocated = "new"
 )
 
-// on makes an operation of one that accesses memory of some kind.
+// on makes an operation of one that accesses a kind of memory.
 func on(kind string, run func(from, to *peer, msgs *messages, size int, kind string) error) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error { return run(from, to, msgs, size, kind) }
 }
 
-// open has to map memory, filled with the message that seed selects or with
-// filler bytes if it is 0, and from unpack its key.
+// open makes to map memory, filled with the message of seed, or with filler bytes if seed is 0, and
+// from unpack its key.
 func open(from, to *peer, number, size int, seed uint64, kind string) (*region, error) {
 	values, err := to.command("map", number, size, seed, kind)
 	if err != nil {
@@ -55,7 +54,7 @@ func open(from, to *peer, number, size int, seed uint64, kind string) (*region, 
 	return g, nil
 }
 
-// close gives back key and memory.
+// close releases the key and the memory.
 func (g *region) close() error {
 	return errors.Join(g.from.do("release", g.number), g.to.do("unmap", g.number))
 }
@@ -104,7 +103,7 @@ func (p *peer) flush(what any) error {
 	return p.finish(n)
 }
 
-// memorySize is the size of a mapping for a message: nothing cannot be mapped.
+// memorySize returns the size of a mapping for a message: an empty mapping is not possible.
 func memorySize(size int) int { return max(size, 1) }
 
 // putting writes a message and flushes.
@@ -128,8 +127,7 @@ func putting(from, to *peer, msgs *messages, size int, kind string) (err error) 
 	return g.check(m)
 }
 
-// closeUnless closes a region after a success: after a failure the processes are
-// given up.
+// closeUnless closes a region after a success; after a failure the processes are killed.
 func closeUnless(failed error, g *region) error {
 	if failed != nil {
 		return nil
@@ -202,8 +200,8 @@ func accesses(from, to *peer, msgs *messages, size int, kind string) (err error)
 	return nil
 }
 
-// atomically does every atomic operation on words of both sizes and checks the
-// word, its neighbors and the result.
+// atomically runs every atomic operation on words of both sizes and checks the word, its neighbors
+// and the result.
 func atomically(from, to *peer, _ *messages, size int, kind string) (err error) {
 	if size != 8 {
 		return errNothingToDo
@@ -278,11 +276,11 @@ func atomically(from, to *peer, _ *messages, size int, kind string) (err error) 
 	return nil
 }
 
-// forgets says that C does a fetching bitwise operation on shared memory with the
-// old value in place of the operand: and and or leave the word, xor clears it. So do
-// 1.13.1 and 1.22.0 on amd64 with C as the target, over posix and sysv, words of 4
-// and of 8 bytes; the instructions of uct_sm_ep_atomic32_fetch and
-// uct_sm_ep_atomic64_fetch in 1.22.0 say the same, their source does not.
+// forgets reports whether C runs a fetching bitwise operation on shared memory with the old value
+// as the operand: and and or then do not change the word, xor clears it. 1.13.1 and 1.22.0 on amd64
+// do so with C as the target, over posix and sysv, for words of 4 and 8 bytes; the instructions of
+// uct_sm_ep_atomic32_fetch and uct_sm_ep_atomic64_fetch in 1.22.0 confirm it, their source does
+// not.
 func (p *peer) forgets(op string) bool {
 	return p.isC() && (op == "and" || op == "or" || op == "xor")
 }
@@ -299,8 +297,8 @@ func (p *peer) wordIs(off, size int, want uint64) error {
 	return nil
 }
 
-// fenced puts a message and, behind a fence, changes a word: when the word is
-// seen, the message is there.
+// fenced puts a message and, after a fence, changes a word: when the word has changed, the message
+// is there.
 func fenced(from, to *peer, msgs *messages, size int, kind string) (err error) {
 	m := msgs.next(memorySize(size))
 	g, err := open(from, to, 0, m.size, 0, kind)
@@ -355,9 +353,9 @@ func fenced(from, to *peer, msgs *messages, size int, kind string) (err error) {
 		}
 	}
 	if kind == allocated && strings.HasPrefix(from.name, "C 1.13") {
-		// C 1.13.1 with UCX_PROTO_ENABLE=y puts 8 KiB and more into such memory by
-		// messages, changes the word directly, and its fence does not wait for the
-		// messages. The data must be right behind a flush.
+		// C 1.13.1 with UCX_PROTO_ENABLE=y puts 8 KiB and more into such memory by messages, but
+		// changes the word directly, and its fence does not wait for the messages. The data must be
+		// correct after a flush.
 		if err := from.flush("worker"); err != nil {
 			return err
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ep is the endpoint number the operations use on both sides.
+// ep is the endpoint number that the operations use on both sides.
 const ep = 0
 
-// operation is one row of the matrix: what two connected peers do. from sends.
+// operation is one row of the matrix, between two connected peers. from sends.
 type operation struct {
 	name string
 	run  operationFunc
 }
 
-// operationFunc carries it out with messages of a size.
+// operationFunc runs an operation with messages of a size.
 type operationFunc = func(from, to *peer, msgs *messages, size int) error
 
 var operations = []operation{
@@ -60,7 +60,7 @@ var operations = []operation{
 	{"stream burst", withBytes(streamBurst)},
 }
 
-// named are the operations of some names.
+// named returns the operations with these names.
 func named(names ...string) (list []operation) {
 	for _, op := range operations {
 		if slices.Contains(names, op.name) {
@@ -70,7 +70,7 @@ func named(names ...string) (list []operation) {
 	return list
 }
 
-// sharedOperations are those that go another way within a machine only.
+// sharedOperations use another protocol within a machine only.
 var sharedOperations = []operation{
 	{"put alloc", on(allocated, putting)},
 	{"get alloc", on(allocated, getting)},
@@ -84,12 +84,12 @@ var sharedOperations = []operation{
 	{"both alloc", late(allocated, allocated)},
 }
 
-// expected sends to a receive that is posted already.
+// expected sends to a receive that was posted before.
 func expected(sendLayout, recvLayout, mode string) operationFunc {
 	return expectedOver(ep, sendLayout, recvLayout, mode)
 }
 
-// expectedOver is expected over another endpoint than the first.
+// expectedOver is expected over a given endpoint.
 func expectedOver(ep int, sendLayout, recvLayout, mode string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		m := msgs.next(size)
@@ -105,7 +105,7 @@ func expectedOver(ep int, sendLayout, recvLayout, mode string) operationFunc {
 	}
 }
 
-// both waits for the receive of a message and for its send.
+// both waits for the receive of a message and for its send, in that order.
 func both(from *peer, s int, to *peer, r int, m message) error {
 	if err := to.received(r, m); err != nil {
 		return err
@@ -113,8 +113,8 @@ func both(from *peer, s int, to *peer, r int, m message) error {
 	return from.finish(s)
 }
 
-// late posts the receive when the message, or its announcement, is there. The
-// buffer is larger than the message.
+// late posts the receive after the message, or its announcement, has arrived. The buffer is larger
+// than the message.
 func late(sendLayout, recvLayout string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		m := msgs.next(size)
@@ -133,7 +133,7 @@ func late(sendLayout, recvLayout string) operationFunc {
 	}
 }
 
-// arrived probes for a message.
+// arrived probes for a message until it has arrived.
 func arrived(to *peer, m message, how string) error {
 	seen, err := to.probe(m.tag, how)
 	if err != nil {
@@ -169,8 +169,8 @@ func unexpectedSync(from, to *peer, msgs *messages, size int) error {
 	return both(from, s, to, r, m)
 }
 
-// probed takes a message out of the unexpected queue and receives it, while a
-// receive for the same tag is posted and gets the message after it.
+// probed takes a message out of the unexpected queue and receives it, while an earlier receive for
+// the same tag is posted, which gets the next message.
 func probed(from, to *peer, msgs *messages, size int) error {
 	first, second := msgs.next(size), msgs.next(size)
 	second.tag = first.tag
@@ -196,8 +196,8 @@ func probed(from, to *peer, msgs *messages, size int) error {
 	return errors.Join(both(from, s1, to, r1, first), both(from, s2, to, r2, second))
 }
 
-// truncated receives into half a buffer: the receiver sees it, the sender does
-// not, expected and unexpected alike, and the next message is whole.
+// truncated receives into half a buffer: the receive fails, the send succeeds, whether expected or
+// unexpected, and the next message is whole.
 func truncated(from, to *peer, msgs *messages, size int) error {
 	if size == 0 {
 		return errNothingToDo // no byte to cut off
@@ -238,8 +238,7 @@ func truncated(from, to *peer, msgs *messages, size int) error {
 	return expected("contig", "contig", "async")(from, to, msgs, size)
 }
 
-// wildcard receives by a mask that leaves the sender's part of the tag open,
-// then by an empty mask.
+// wildcard receives by a mask without the sender's part of the tag, then by an empty mask.
 func wildcard(from, to *peer, msgs *messages, size int) error {
 	for _, mask := range []tag{0xffff, 0} {
 		m := msgs.next(size)
@@ -258,8 +257,8 @@ func wildcard(from, to *peer, msgs *messages, size int) error {
 	return nil
 }
 
-// burst has several messages of one tag in flight, some of another size, half of
-// the receives posted in time: they match in the order of sending.
+// burst has several messages with one tag in flight, of two sizes, and half of the receives posted
+// before: they match in the order of sending.
 func burst(from, to *peer, msgs *messages, size int) error {
 	const most = 12
 	count := most
@@ -303,7 +302,7 @@ func burst(from, to *peer, msgs *messages, size int) error {
 	return nil
 }
 
-// exchange sends in both directions at once.
+// exchange sends in both directions at the same time.
 func exchange(from, to *peer, msgs *messages, size int) error {
 	there, back := msgs.next(size), msgs.next(size)
 	r1, err := to.recv(there.tag, fullMask, size, "contig")

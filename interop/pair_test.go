@@ -12,12 +12,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// pair is two connected peers. The first plays the role of this module.
+// pair is two connected peers. The first one is in the role of this module.
 type pair struct {
 	ours, theirs *peer
 	msgs         messages
-	slow         bool    // what it is connected by
-	toDie        *region // memory of theirs, in TestRDMADeath
+	slow         bool    // the connection is slow
+	toDie        *region // memory of the peer that TestRDMADeath kills
 }
 
 // newPair starts two peers with a setting and connects them over a route.
@@ -25,7 +25,7 @@ func newPair(where *place, ours, theirs program, s setting, over route) (*pair, 
 	return newPairApart(where, where.opposite(), ours, theirs, s, over, over)
 }
 
-// newPairApart is newPair with a place and a route for each of the two.
+// newPairApart is newPair with a place and a route for each of the peers.
 func newPairApart(here, there *place, ours, theirs program, s setting, over, back route) (*pair, error) {
 	p, err := startApart(here, there, ours, theirs, s, over, back)
 	if err != nil {
@@ -55,7 +55,7 @@ func startApart(here, there *place, ours, theirs program, s setting, over, back 
 	return p, nil
 }
 
-// addresses returns the workers' addresses, ours first.
+// addresses returns the workers' addresses, that of the Go side first.
 func (p *pair) addresses() (ours, theirs string, err error) {
 	if ours, err = p.ours.address(); err != nil {
 		return "", "", err
@@ -76,8 +76,8 @@ func (p *pair) connect(errorMode string) error {
 	return p.theirs.do("connect", ep, errorMode, a)
 }
 
-// close flushes and closes both endpoints and ends both processes. In peer error
-// mode the side that closes last may learn first that the other has gone.
+// close flushes and closes both endpoints and ends both processes. In error mode peer, the side
+// that closes last may get the failure of the other first.
 func (p *pair) close(errorMode string) error {
 	for _, side := range []*peer{p.ours, p.theirs} {
 		n := side.request()
@@ -105,7 +105,7 @@ func (p *pair) close(errorMode string) error {
 	return errors.Join(p.ours.exit(), p.theirs.exit())
 }
 
-// abort kills both processes and returns what they said last, as an error.
+// abort kills both processes and returns the end of their output as an error.
 func (p *pair) abort() error {
 	p.ours.kill()
 	p.theirs.kill()
@@ -118,14 +118,14 @@ func (p *pair) abort() error {
 	return errors.Join(said...)
 }
 
-// report tells what the programs of a failed test said last, and ends them.
+// report logs the end of the programs' output if the test has failed, and ends them.
 func (p *pair) report(t *testing.T) {
 	if said := p.abort(); t.Failed() && said != nil {
 		t.Log(said)
 	}
 }
 
-// meet is a first exchange of messages.
+// meet exchanges first messages.
 func (p *pair) meet(t *testing.T) {
 	t.Helper()
 	if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {

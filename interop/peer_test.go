@@ -16,26 +16,25 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Guards against a hang; they say nothing about speed.
+// Limits for hangs, not for speed.
 const (
-	operationLimit = 60 * time.Second // for an operation, kept by the peer
-	replyLimit     = 90 * time.Second // for any reply, kept by the driver
+	operationLimit = 60 * time.Second // for an operation, applied by the peer
+	replyLimit     = 90 * time.Second // for any reply, applied by the driver
 	exitLimit      = 30 * time.Second
 )
 
-// requestNumbers is how many requests a peer can hold.
+// requestNumbers is the number of requests that a peer can hold.
 const requestNumbers = 256
 
 var errTimeout = errors.New("timeout")
 
-// peer is a process that carries out operations on command; see the package
-// comment.
+// peer is a process that runs operations on command; see the package comment.
 type peer struct {
-	name    string // implementation and version, as the peer gives them
+	name    string // implementation and version, as the peer reports them
 	process *process
 	stdin   io.WriteCloser
 	replies chan string // closed at the end of output
-	last    int         // request number used last
+	last    int         // last request number used
 }
 
 // startPeer starts a peer program and waits until it is ready.
@@ -76,7 +75,7 @@ func startPeer(where *place, program string, env []string) (*peer, error) {
 	return p, nil
 }
 
-// cleanEnv is the environment without settings of UCX.
+// cleanEnv returns the environment without settings of UCX.
 func cleanEnv() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -109,7 +108,7 @@ func (p *peer) command(words ...any) ([]string, error) {
 	return p.answer(words...)
 }
 
-// tell sends a command. Its answer has to be read before the next.
+// tell sends a command. The answer must be read before the next command.
 func (p *peer) tell(words ...any) error {
 	if _, err := fmt.Fprintln(p.stdin, words...); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
@@ -139,7 +138,7 @@ func (p *peer) answer(words ...any) ([]string, error) {
 	return nil, fmt.Errorf("%s: %s: %w", p.name, line, err)
 }
 
-// commandError is what a peer says of a command that it cannot carry out.
+// commandError is a peer's message about a command that has failed.
 type commandError string
 
 func (e commandError) Error() string { return string(e) }
@@ -162,7 +161,7 @@ func (p *peer) address() (string, error) {
 	return values[0], nil
 }
 
-// request numbers the next request.
+// request returns the number for the next request.
 func (p *peer) request() int {
 	p.last = (p.last + 1) % requestNumbers
 	return p.last
@@ -180,8 +179,8 @@ func (p *peer) recv(tag, mask tag, size int, layout string) (int, error) {
 	return n, p.do("recv", n, tag, mask, size, layout)
 }
 
-// probe waits until a message with the tag has arrived unexpectedly and returns
-// what is known of it; how is "keep" or "take".
+// probe waits until a message with the tag has arrived unexpectedly and returns its description;
+// how is "keep" or "take".
 func (p *peer) probe(t tag, how string) (result, error) {
 	values, err := p.command("probe", t, fullMask, how, operationLimit.Milliseconds())
 	if err != nil {
@@ -190,7 +189,7 @@ func (p *peer) probe(t tag, how string) (result, error) {
 	return parseResult(append([]string{"0"}, values...))
 }
 
-// mrecv starts to receive the message taken last.
+// mrecv starts to receive the message that probe has taken.
 func (p *peer) mrecv(size int, layout string) (int, error) {
 	n := p.request()
 	return n, p.do("mrecv", n, size, layout)
@@ -209,7 +208,7 @@ func (p *peer) waitFor(request int, seed uint64, limit time.Duration) (result, e
 	return parseResult(values)
 }
 
-// finish waits for a request that must succeed and is no receive.
+// finish waits for a request that must succeed and is not a receive.
 func (p *peer) finish(request int) error {
 	r, err := p.wait(request, 0)
 	if err == nil && r.status != ucs.OK {
@@ -218,10 +217,10 @@ func (p *peer) finish(request int) error {
 	return err
 }
 
-// isC tells C UCX from this module.
+// isC reports whether the peer is C UCX.
 func (p *peer) isC() bool { return strings.HasPrefix(p.name, "C ") }
 
-// exit ends the peer in an orderly way.
+// exit ends the peer normally.
 func (p *peer) exit() error {
 	if err := p.do("exit"); err != nil {
 		return err
@@ -230,15 +229,15 @@ func (p *peer) exit() error {
 	return p.process.wait(exitLimit)
 }
 
-// kill ends the peer at once. It may have ended already.
+// kill kills the peer, which may have exited already.
 func (p *peer) kill() {
 	p.process.kill()
 	p.stdin.Close()
-	for range p.replies { // the reader must not be stuck
+	for range p.replies { // so that the reading goroutine ends
 	}
 }
 
-// result is what a peer tells about a finished request or a probed message.
+// result is a peer's description of a completed request or a probed message.
 type result struct {
 	status  ucs.Status
 	tag     tag
@@ -246,7 +245,7 @@ type result struct {
 	verdict string // for receives: "same" or what is wrong with the data
 }
 
-// parseResult reads STATUS [TAG LENGTH [VERDICT]].
+// parseResult parses STATUS [TAG LENGTH [VERDICT]].
 func parseResult(values []string) (result, error) {
 	var r result
 	bad := fmt.Errorf("malformed result %q", values)

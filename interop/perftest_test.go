@@ -18,15 +18,15 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// perftestRuns is what the real ucx_perftest of each C installation does with
-// ours. The counts are for data, not for timing.
+// perftestRuns are the runs of each C installation's ucx_perftest with Go's. The counts are for
+// checking data, not for timing.
 var perftestRuns = []perfCount{{8, 1000}, {65536, 200}, {4 << 20, 20}}
 
 type perfCount struct{ size, iterations int }
 
 type perfTest struct {
 	name  string
-	words bool // of 8 bytes only
+	words bool // with 8 bytes only
 }
 
 var perftests = []perfTest{
@@ -36,9 +36,9 @@ var perftests = []perfTest{
 	{"ucp_add", true}, {"ucp_fadd", true}, {"ucp_swap", true}, {"ucp_cswap", true},
 }
 
-// TestPerftest runs the C tool against ours, in both roles.
+// TestPerftest runs the C tool against Go's, in both roles.
 func TestPerftest(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	c := buildC(t)
 	ours := buildGo(t)
 	for _, theirs := range c {
@@ -58,10 +58,10 @@ func runPerftest(t *testing.T, ours, theirs program) {
 	devices := where.devices()
 	routes, runs := []route{lo}, perftestRuns
 	if last := devices[len(devices)-1]; len(devices) > 1 {
-		routes = append(routes, network(last)) // all of them together
+		routes = append(routes, network(last)) // all devices together
 	}
 	routes = append(routes, posix, sysv, posixCMA, allTransports)
-	if !needtest.Full { // these use all that the others do
+	if !needtest.Full { // these include what the others use
 		routes = []route{network(devices[len(devices)-1]), posixCMA, allTransports}
 	}
 	if testing.Short() {
@@ -73,9 +73,9 @@ func runPerftest(t *testing.T, ours, theirs program) {
 	m.print(os.Stdout)
 }
 
-// perfColumn runs the two programs with each other in both roles, test by test. Unless all is
-// wanted, it is every other combination of test, count and role, and for the next column the
-// others.
+// perfColumn runs the two programs with each other in both roles, test by test. Except in the long
+// form, it runs half of the combinations of test, count and role, and the next column the other
+// half.
 func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, over route, tests []perfTest, runs []perfCount) {
 	failures, in := 0, column{"defaults", over.name}
 	first := len(m.columns)
@@ -121,10 +121,10 @@ type perfRun struct {
 	size           int
 	iterations     int
 	warmup         int
-	threads        int // of each side, if several
+	threads        int // on each side, if several
 	serverEnv      []string
 	clientEnv      []string
-	cpus           [2]string // of server and client, "" for any
+	cpus           [2]string // of server and client, "" for any CPU
 	options        []string  // of both sides
 }
 
@@ -140,7 +140,7 @@ func (r perfRun) start(where *place, p program, cpu string, env []string, stdout
 	return where.start(cmd)
 }
 
-// arguments are those of the side that decides.
+// arguments returns those of the side that decides, the client.
 func (r perfRun) arguments() []string {
 	args := []string{"-t", r.test, "-s", strconv.Itoa(r.size),
 		"-n", strconv.Itoa(r.iterations), "-w", strconv.Itoa(r.warmup), "-f"}
@@ -183,7 +183,7 @@ func (r perfRun) run(where *place) (perfResult, error) {
 	return parsePerf(stdout.String(), r.iterations, r.threads)
 }
 
-// runAlone runs the client with itself as its peer.
+// runAlone runs the client as its own peer.
 func (r perfRun) runAlone(where *place) (perfResult, error) {
 	var stdout bytes.Buffer
 	p, err := r.start(where, r.client, r.cpus[1], r.clientEnv, &stdout, append([]string{"-l"}, r.arguments()...)...)
@@ -196,7 +196,7 @@ func (r perfRun) runAlone(where *place) (perfResult, error) {
 	return parsePerf(stdout.String(), r.iterations, r.threads)
 }
 
-// runCrowd runs the crowd of as many goroutines as there are threads.
+// runCrowd runs the program crowd with as many goroutines as threads.
 func (r perfRun) runCrowd(where *place) (perfResult, error) {
 	var stdout bytes.Buffer
 	p := r.client
@@ -214,7 +214,7 @@ func (r perfRun) runCrowd(where *place) (perfResult, error) {
 	return got, err
 }
 
-// perfResult is the last line of ucx_perftest, or of crowd.
+// perfResult is the last line of ucx_perftest or crowd.
 type perfResult struct {
 	typical   float64 // latency, microseconds, 50th percentile
 	mean      float64 // latency, microseconds, over all iterations
@@ -223,9 +223,8 @@ type perfResult struct {
 	rate      float64 // messages per second
 }
 
-// parsePerf reads the last line: iterations, then latency (percentile, recent,
-// overall), bandwidth (recent, overall) and rate (recent, overall). Several threads
-// have the overall values only.
+// parsePerf parses the last line: iterations, then latency (percentile, recent, overall), bandwidth
+// (recent, overall) and rate (recent, overall). Several threads have only the overall values.
 func parsePerf(output string, iterations, threads int) (perfResult, error) {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	fields := strings.Fields(lines[len(lines)-1])
@@ -251,8 +250,8 @@ func parsePerf(output string, iterations, threads int) (perfResult, error) {
 	return perfResult{typical: values[1], mean: values[3], bandwidth: values[5], rate: values[7]}, nil
 }
 
-// listening waits until a program in the network of the process listens on a TCP
-// port. Connecting to find out would be taken for the client.
+// listening waits until a program in the process's network listens at a TCP port. A test connection
+// would be taken for the client.
 func (p *process) listening(port string) error {
 	for end := time.Now().Add(exitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		select {
@@ -270,7 +269,7 @@ func (p *process) listening(port string) error {
 	return errors.New("the server does not listen")
 }
 
-// hasListener looks for a listening socket in a table of /proc/net.
+// hasListener reports whether a table of /proc/net has a listening socket at the port.
 func hasListener(table, port string) bool {
 	const listen = "0A" // TCP_LISTEN
 	for line := range strings.Lines(table) {

@@ -12,9 +12,8 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// TestPerftestThreads runs the C tool against ours, in both roles, with several
-// threads on each side. There are more of them than CPUs, and C's never give way:
-// the counts are small.
+// TestPerftestThreads runs the C tool against Go's, in both roles, with several threads on each
+// side. There are more threads than CPUs, and C's never yield, so the counts are small.
 func TestPerftestThreads(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)
@@ -53,8 +52,7 @@ func TestPerftestThreads(t *testing.T) {
 	}
 }
 
-// needThreads skips the test where C's tool was built without OpenMP, from which
-// it has its threads.
+// needThreads skips the test if C's tool was built without OpenMP, which it needs for threads.
 func needThreads(t *testing.T, p program) {
 	t.Helper()
 	cmd := exec.Command(p.tool, "-l", "-t", "tag_lat", "-T", "2", "-n", "1", "-w", "0", "-f")

@@ -17,25 +17,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is where processes run: a network with a loopback device and, if there
-// is one, a device that looks like an Ethernet card. As root it is a namespace of
-// its own, so that the result does not depend on the devices of the machine.
+// place is where processes run: a network with a loopback device and, if possible, a device that
+// looks like an Ethernet card. For root it is a separate namespace, so that the result does not
+// depend on the machine's devices.
 //
-// A namespace belongs to a thread, and a child process inherits it from the
-// thread that starts it. So one goroutine, locked to its thread, starts all.
+// A namespace belongs to a thread, and a child process inherits that of the thread that starts it.
+// So one goroutine, locked to its thread, starts all processes.
 type place struct {
 	calls chan<- func()
-	own   bool   // its network and mounts are not the machine's
+	own   bool   // network and mounts are not the machine's
 	eth   string // name of the second device, empty if there is none
-	why   string // why there is none
+	why   string // why it is missing
 
-	namespaces uintptr // which each program gets for itself, as flags of clone
-	ownProc    bool    // and a view of /proc with them
+	namespaces uintptr // that each program gets for itself, as flags of clone
+	ownProc    bool    // each program also has its own /proc
 
-	user   uint32   // as whom programs run, 0 for the user of the test
-	far    string   // where a test on another machine starts the programs
-	other  *place   // of the other side, if not the same
-	ending []func() // what close does, last first
+	user   uint32   // user of the programs, 0 for that of the test
+	far    string   // address of the machine where a test starts the programs
+	other  *place   // place of the other side, if another one
+	ending []func() // calls of close, last one first
 }
 
 // Addresses from the range that RFC 2544 sets aside for tests.
@@ -44,8 +44,8 @@ const (
 	secondDevice, secondHost, secondAddress = "ucx1", "198.18.0.2", secondHost + "/24"
 )
 
-// newPlace prepares the network: a namespace with a pair of devices, one of them
-// with an address, or else what the machine has. It is given up by close.
+// newPlace prepares the network: a namespace with a pair of devices, one of them with an address,
+// or else the machine's network. It is removed by close.
 func newPlace() *place {
 	p, err := newNamespace()
 	if err == nil {
@@ -68,8 +68,7 @@ func newPlace() *place {
 	return p
 }
 
-// newLinkedPlaces makes two namespaces, each with a device, and a cable between
-// these.
+// newLinkedPlaces makes two namespaces, each with a device, and a cable between the two.
 func newLinkedPlaces() (first, second *place, err error) {
 	if first, err = newNamespace(); err != nil {
 		return nil, nil, err
@@ -98,8 +97,8 @@ func newLinkedPlaces() (first, second *place, err error) {
 	return first, second, nil
 }
 
-// useDevice waits until a device is up, which takes a moment after the command,
-// and makes it the second device of the place.
+// useDevice waits until a device is up, which may take a moment, and makes it the second device of
+// the place.
 func (p *place) useDevice(name string) error {
 	var state []byte
 	for end := time.Now().Add(exitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -116,8 +115,8 @@ func (p *place) useDevice(name string) error {
 	return fmt.Errorf("device %s is %q", name, state)
 }
 
-// newNamespace makes a place with nothing but a loopback device, and a view of
-// /sys to go with it: UCX lists the devices there.
+// newNamespace makes a place with only a loopback device, and a /sys of its own, where UCX lists
+// devices.
 func newNamespace() (*place, error) {
 	p, err := serve(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
@@ -142,12 +141,12 @@ func newNamespace() (*place, error) {
 	return p, nil
 }
 
-// serve makes a place of a thread that prepare has been run on.
+// serve makes a place of a thread, after calling prepare on it.
 func serve(prepare func() error) (*place, error) {
 	calls, ready := make(chan func()), make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, and the
-		// namespace with the thread and the last process in it.
+		// Never unlocked: the thread ends with the goroutine, and the namespace ends with the
+		// thread and the last process in it.
 		runtime.LockOSThread()
 		err := prepare()
 		ready <- err
@@ -174,7 +173,7 @@ func (p *place) do(f func()) {
 	<-done
 }
 
-// close gives the place up.
+// close removes the place.
 func (p *place) close() {
 	for _, end := range slices.Backward(p.ending) {
 		end()
@@ -182,7 +181,7 @@ func (p *place) close() {
 	close(p.calls)
 }
 
-// ip runs commands of the ip tool.
+// ip runs commands of the ip tool in the place.
 func (p *place) ip(commands ...string) (err error) {
 	p.do(func() {
 		for _, command := range commands {
@@ -206,9 +205,8 @@ func (p *place) start(cmd *exec.Cmd) (started *process, err error) {
 	return started, err
 }
 
-// freePort returns a TCP port that nobody uses in the place, on any address: the
-// server will listen on all of them, and connections of earlier processes may
-// still occupy a port of one device.
+// freePort returns a TCP port that is unused at every address of the place: the server will listen
+// at all of them, and earlier connections may still occupy a port of one device.
 func (p *place) freePort() (port string, err error) {
 	p.do(func() {
 		var l net.Listener
@@ -221,10 +219,10 @@ func (p *place) freePort() (port string, err error) {
 	return port, err
 }
 
-// device is a choice of UCX_NET_DEVICES.
+// device is a value of UCX_NET_DEVICES, with a name.
 type device struct{ name, list string }
 
-// devices lists the choices the place offers.
+// devices lists the values that the place offers.
 func (p *place) devices() []device {
 	list := []device{{"lo", "lo"}}
 	if p.eth != "" {
@@ -233,8 +231,8 @@ func (p *place) devices() []device {
 	return list
 }
 
-// machineDevice returns the first device of the machine that is up, is not the
-// loopback device and has an IPv4 address; or why there is none.
+// machineDevice returns the first device of the machine that is up, not the loopback device, and
+// has an IPv4 address, or the reason why there is none.
 func machineDevice() (name, why string) {
 	devices, err := net.Interfaces()
 	if err != nil {

@@ -11,10 +11,9 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// TestFreePort leaves few ports to choose from and occupies all but one of them
-// on the second device, as connections of earlier processes do for a minute
-// after their end. A server that listens on every address can only have the
-// remaining one.
+// TestFreePort leaves few ports to choose from and occupies all but one of them on the second
+// device, as earlier connections do for a minute after their end. A server that listens at every
+// address can only get the remaining one.
 func TestFreePort(t *testing.T) {
 	p := newPlace()
 	defer p.close()

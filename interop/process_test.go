@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// process is a running program. The end of what it prints, and nobody else
-// reads, is kept for failure messages.
+// process is a running program. The end of its output that is not read elsewhere is kept for error
+// messages.
 type process struct {
 	cmd    *exec.Cmd
 	output *tail
@@ -22,15 +22,15 @@ type process struct {
 	err    error
 }
 
-// startProcess starts cmd and collects its end. The caller's goroutine decides
-// the network namespace: see place.
+// startProcess starts cmd and collects its output. The goroutine that calls it determines the
+// network namespace: see place.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, output: new(tail), ended: make(chan struct{})}
 	cmd.Stderr = p.output
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.output
 	}
-	// A child that inherited our pipes must not keep Wait from returning.
+	// A child that has inherited the pipes must not keep Wait from returning.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -42,8 +42,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// wait returns how the program ended, or an error if it goes on for longer than
-// limit; it is killed then.
+// wait returns how the program has exited, or kills it after limit and returns an error.
 func (p *process) wait(limit time.Duration) error {
 	select {
 	case <-p.ended:
@@ -57,13 +56,13 @@ func (p *process) wait(limit time.Duration) error {
 	return nil
 }
 
-// kill ends the program and waits until it is gone.
+// kill kills the program and waits until it has exited.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails only if the program has ended already
+	_ = p.cmd.Process.Kill() // fails only if the program has exited already
 	<-p.ended
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that are written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte // guarded by mu
@@ -87,7 +86,7 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// asleep waits until no thread of the program runs any more.
+// asleep waits until no thread of the program is running.
 func (p *process) asleep(t *testing.T) {
 	t.Helper()
 	quiet := 0

@@ -16,29 +16,29 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// exampleNames are those that tests run.
+// exampleNames are the examples that tests run.
 var exampleNames = []string{"ucp_client_server", "ucp_hello_world"}
 
-// example is one of the programs that come with C UCX, of one release.
+// example is one of C UCX's example programs, of one release.
 type example struct {
 	program
 	where   *place
-	partner string // our counterpart
+	partner string // the Go counterpart
 	over    route
 }
 
-// overLo is how the examples go where nothing else is said.
+// overLo is the default route of the examples.
 var overLo = route{name: "lo", tls: "tcp", both: true, devices: "lo"}
 
-// examples builds one of C's programs for every installation that has its source, and
-// our counterpart.
+// examples builds one of C's examples for every installation that has its source, and the Go
+// counterpart.
 func examples(t *testing.T, where *place, name string) []example {
 	t.Helper()
 	dir := t.TempDir()
 	partner := buildGo(t).partner
 	var list []example
 	for i, p := range buildC(t) {
-		if p.dir != "" { // it was built elsewhere
+		if p.dir != "" { // built elsewhere
 			p.path = filepath.Join(p.dir, name)
 			if _, err := os.Stat(p.path); err != nil {
 				continue
@@ -58,8 +58,8 @@ func examples(t *testing.T, where *place, name string) []example {
 	return list
 }
 
-// buildExample builds one of C's programs of an installation, and returns its source; nil if
-// the installation does not have it.
+// buildExample builds one of C's examples of an installation, and returns its source, nil if the
+// installation lacks it.
 func buildExample(t *testing.T, prefix, name, out string) (text []byte) {
 	t.Helper()
 	source := filepath.Join(prefix, "share/ucx/examples", name+".c")
@@ -71,7 +71,7 @@ func buildExample(t *testing.T, prefix, name, out string) (text []byte) {
 		return nil
 	}
 	cmd := compiler(prefix, out, source)
-	// They are not written for our warnings.
+	// They do not compile without warnings.
 	cmd.Args = append(slices.DeleteFunc(cmd.Args, func(s string) bool { return s == "-Werror" }), "-w", "-std=gnu11")
 	run(t, cmd)
 	return text
@@ -95,7 +95,7 @@ func (e example) start(t *testing.T, path string, args ...string) *process {
 	return p
 }
 
-// says waits until the program has printed words so many times, and returns what it has.
+// says waits until the program has printed words this many times, and returns its output.
 func (p *process) says(t *testing.T, words string, times int) string {
 	t.Helper()
 	for end := time.Now().Add(operationLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -115,7 +115,7 @@ func (p *process) says(t *testing.T, words string, times int) string {
 	return ""
 }
 
-// listens starts our counterpart as a server and returns its port.
+// listens starts the Go counterpart as a server and returns its port.
 func (e example) listens(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	p := e.start(t, e.partner, args...)
@@ -127,8 +127,8 @@ func (e example) listens(t *testing.T, args ...string) (*process, string) {
 	return p, port
 }
 
-// TestHelloWorld talks to ucp_hello_world, as its server and as its client, in all of
-// its ways to wait, and lets it die in all of its ways to do so.
+// TestHelloWorld talks to ucp_hello_world, as its server and as its client, with all of its ways to
+// wait and to fail.
 func TestHelloWorld(t *testing.T) {
 	where := newPlace()
 	defer where.close()
@@ -158,7 +158,7 @@ type helloWay struct {
 	size  int
 }
 
-// helloWorld talks to the program as its server and its client.
+// helloWorld talks to the program as its server and as its client.
 func (e example) helloWorld(t *testing.T, ways []helloWay) {
 	for _, m := range ways {
 		name := fmt.Sprintf("%s/%s %d/", e.name, m.flags, m.size)
@@ -185,8 +185,8 @@ func (e example) helloWorld(t *testing.T, ways []helloWay) {
 	}
 }
 
-// helloServer starts the program as a server, and returns where it listens. It says so
-// to a buffer that nobody sees before it ends, so that we look for its socket.
+// helloServer starts the program as a server, and returns where it listens. The program's output is
+// buffered until it exits, so its socket is searched for.
 func (e example) helloServer(t *testing.T, flags ...string) (program *process, at string) {
 	t.Helper()
 	port, err := e.where.freePort()
@@ -211,8 +211,8 @@ func (e example) helloServer(t *testing.T, flags ...string) (program *process, a
 	return nil, ""
 }
 
-// TestClientServer talks to ucp_client_server, as its server and as its client, in all
-// of its ways, with small and with large messages, in one piece and in several.
+// TestClientServer talks to ucp_client_server, as its server and as its client, with all its kinds
+// of messages, small and large, in one piece and in several.
 func TestClientServer(t *testing.T) {
 	where := newPlace()
 	defer where.close()
@@ -224,20 +224,20 @@ func TestClientServer(t *testing.T) {
 // clientSize is the number of pieces of a message, and their length.
 type clientSize struct{ pieces, length string }
 
-// clientServer talks to the program as its server and its client.
+// clientServer talks to the program as its server and as its client.
 func (e example) clientServer(t *testing.T, sizes []clientSize) {
 	us, it := e.over.host(true), e.over.host(false)
 	fin := "fin"
 	if majorMinor(e.name) == "1.13" {
 		fin = "plain" // its server does not answer
 	}
-	half := e.over.rdma && sparse // each way one role
+	half := e.over.rdma && sparse // one role for each kind
 	for i, way := range []string{"stream", "tag", "am"} {
 		for _, size := range sizes {
 			name := fmt.Sprintf("%s/%s/%sx%s/", e.name, way, size.pieces, size.length)
 			iterations := "3"
 			if way == "am" && majorMinor(e.name) == "1.13" {
-				iterations = "1" // it counts messages that come together as one, also with itself
+				iterations = "1" // it counts messages that arrive together as one, even with itself
 			}
 			theirs := []string{"-c", way, "-i", iterations, "-v", size.pieces, "-s", size.length}
 			ours := []string{iterations, size.pieces, size.length, fin}
@@ -253,7 +253,7 @@ func (e example) clientServer(t *testing.T, sizes []clientSize) {
 				}
 				program := e.start(t, e.path, append(theirs, "-l", it.String(), "-p", port)...)
 				program.says(t, "server is listening", 1)
-				for range 2 { // it takes one client after the other
+				for range 2 { // it serves one client after the other
 					p := e.start(t, e.partner, append([]string{way, "connect", it.String() + ":" + port}, ours...)...)
 					if err := p.wait(operationLimit); err != nil {
 						t.Fatal(err)
@@ -273,7 +273,7 @@ func (e example) clientServer(t *testing.T, sizes []clientSize) {
 	}
 }
 
-// letters is the end of a text of ucp_hello_world, as far as we keep what it prints.
+// letters returns the end of ucp_hello_world's text, as far as its output is kept.
 func letters(size int) string {
 	b := make([]byte, min(size-1, tailSize/2))
 	for i := range b {

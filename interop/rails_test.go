@@ -19,8 +19,8 @@ const (
 	secondRail, secondRailAddress = "ucx3", "198.19.0.2/24"
 )
 
-// TestRails: two machines with two cables between them, in networks of their own.
-// Large messages go over both, whoever has opened which connection.
+// TestRails: two machines with two cables between them, each cable a network. Large messages use
+// both, whichever side has opened which connection.
 func TestRails(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)
@@ -51,18 +51,18 @@ func TestRails(t *testing.T) {
 	}
 }
 
-// TestOneSidedRails: only the other side makes an endpoint, over two cables or from a
-// device that is not the one it listens at; then our side makes one, too. What is sent,
-// read and written in between arrives.
+// TestOneSidedRails: first only the other side makes an endpoint, over two cables or from another
+// device than it listens at; then the Go side makes one, too. All messages, gets and puts in
+// between work.
 func TestOneSidedRails(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	c := buildC(t)
 	ours := buildGo(t)
 	here, there := newRails(t)
 	for _, way := range []struct {
 		name       string
 		over, back string
-		both       bool // our side can make an endpoint
+		both       bool // the Go side can make an endpoint
 	}{
 		{"two cables", firstDevice + "," + firstRail, secondDevice + "," + secondRail, true},
 		{"one is known", firstDevice + "," + firstRail, secondRail, true},
@@ -71,7 +71,7 @@ func TestOneSidedRails(t *testing.T) {
 		over, back := network(device{way.name, way.over}), network(device{way.name, way.back})
 		for _, theirs := range append([]program{ours}, c...) {
 			if !way.both && majorMinor(theirs.name) != "1.13" {
-				continue // others do not connect where no route leads from their device
+				continue // others need a route from their device
 			}
 			for _, mode := range []string{"none", "peer"} {
 				t.Run(way.name+"/"+theirs.name+"/"+mode, func(t *testing.T) {
@@ -89,7 +89,8 @@ func TestOneSidedRails(t *testing.T) {
 	}
 }
 
-// answered has the other side do what needs answers of ours, which has no endpoint yet.
+// answered makes the other side run operations that need answers of the Go side, which has no
+// endpoint yet.
 func (p *pair) answered(mode string, both bool) error {
 	a, b, err := p.addresses()
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *pair) answered(mode string, both bool) error {
 			}
 		}
 		if p.theirs.isC() && mode == "peer" {
-			return nil // 1.22.0 has no software puts and gets there
+			return nil // 1.22.0 has no software puts and gets in this mode
 		}
 		for name, access := range map[string]operationFunc{
 			"put": on(own, putting), "get": on(own, getting)} {

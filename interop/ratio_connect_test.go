@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// runClients lets one client after the other come to a server, each a process of its own,
-// and returns how long half of them take at most, from their start to their end: to connect,
-// and for a message there and one back. For C that is its example ucp_client_server, for us
-// the partner that talks to it elsewhere.
+// runClients runs clients one after the other, each a new process with a server of its own, and
+// returns the median of their times from start to exit, which include the connection and a message
+// in each direction. C's program is its example ucp_client_server; Go's is partner, which other
+// tests run against that example.
 func (r perfRun) runClients(where *place) (perfResult, error) {
 	var server *process
 	defer func() {
@@ -28,7 +28,7 @@ func (r perfRun) runClients(where *place) (perfResult, error) {
 		p := r.client
 		p.tool = p.partner
 		at := "127.0.0.1:" + port
-		serve := []string{"stream", "serve", at, "1", "1", "8", "fin"} // one client, and ends
+		serve := []string{"stream", "serve", at, "1", "1", "8", "fin"} // for one client
 		connect := []string{"stream", "connect", at, "1", "1", "8", "fin"}
 		if !p.ours {
 			p.tool = p.example
@@ -51,7 +51,7 @@ func (r perfRun) runClients(where *place) (perfResult, error) {
 		if err != nil {
 			return perfResult{}, fmt.Errorf("client: %w\nserver:\n%s", err, server.output)
 		}
-		server.kill() // C's serves for ever
+		server.kill() // C's never exits
 	}
 	return perfResult{typical: quantile(took, 0.5)}, nil
 }

@@ -27,19 +27,18 @@ type ratioCase struct {
 	measure    measure
 	target     string // the ratio to reach
 
-	// Of some cases. against says that our tool is the reference too, with its own
-	// options.
+	// For some cases. With against, the reference is also the Go tool, with its own options.
 	threads   int
 	options   []string
 	against   bool
 	reference []string // options
-	oneCPU    bool     // both sides on the same
-	crowd     int      // goroutines of crowd, instead of a test of the tool
-	connects  bool     // a process for each connection, likewise
-	than      *measure // of the reference, if it is another
+	oneCPU    bool     // both sides on the same CPU
+	crowd     int      // goroutines of the program crowd, in place of a test of the tool
+	connects  bool     // a new process for each connection, in place of a test
+	than      *measure // measure of the reference, if different
 }
 
-// ratioCases are what is measured. For latency less is better, for the others more.
+// ratioCases are the cases. Lower latency is better; of the other measures, higher is.
 var ratioCases = []ratioCase{
 	{name: "tcp tag_lat 8 B", tls: "tcp", test: "tag_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 0.90"},
 	{name: "tcp tag_bw 8 B", tls: "tcp", test: "tag_bw", size: 8, iterations: 200000, measure: rate, target: "≥ 4.00"},
@@ -85,8 +84,8 @@ var ratioCases = []ratioCase{
 	{name: "tcp stream_bw 1 MiB", tls: "tcp", test: "stream_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 2.50"},
 	{name: "tcp connect", tls: "tcp", connects: true, iterations: 20, measure: latency, target: "≤ 0.50"},
 
-	// One worker for all goroutines of a side, against C's worker for each thread; and
-	// what the mode costs a goroutine that is alone with it.
+	// One worker for all goroutines of a side, against one C worker for each thread; and the cost
+	// of mode multi for a single goroutine.
 	{name: "2 goroutines 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 500000, measure: rate, target: "≥ 2.00",
 		threads: 2, options: []string{"-M", "multi", "--shared"}, reference: []string{"-M", "multi"}},
 	{name: "4 goroutines 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 200000, measure: rate, target: "≥ 2.00",
@@ -98,8 +97,8 @@ var ratioCases = []ratioCase{
 	{name: "multi tag_bw 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 2000000, measure: rate, target: "≥ 0.90",
 		against: true, options: []string{"-M", "multi"}, reference: []string{"-M", "single"}},
 
-	// Waiting in calls, against polling with a CPU for each side, and against sleeping
-	// where both share one.
+	// Blocking calls, against polling with a CPU for each side, and against sleeping with both
+	// sides on one CPU.
 	{name: "waits tag_lat 8 B", tls: "posix", test: "tag_lat", size: 8, iterations: 200000, measure: latency, target: "≤ 1.50",
 		against: true, options: []string{"-E", "block"}, reference: []string{"-E", "poll"}},
 	{name: "waits, 1 CPU", tls: "posix", test: "tag_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 2.00",
@@ -110,7 +109,7 @@ var ratioCases = []ratioCase{
 		against: true, options: []string{"-over", "ucp"}, reference: []string{"-over", "ucp"}},
 }
 
-// measure is what is taken from the output of the tool.
+// measure is a value in the output of the tool.
 type measure struct {
 	unit  string
 	value func(perfResult) float64
@@ -119,7 +118,7 @@ type measure struct {
 var (
 	latency = measure{"µs", func(r perfResult) float64 {
 		if r.typical < 1 {
-			return r.mean // the clock's grain is 5 ns of the median; several threads have none
+			return r.mean // the median has a resolution of 5 ns; several threads have none
 		}
 		return r.typical
 	}}
@@ -134,10 +133,9 @@ const uctPosix = "posix, no UCP"
 
 var ratios = flag.String("ratios", "", "TestRatio: regular expression, only cases whose names match")
 
-// TestRatio measures our ucx_perftest and C's by turns, each between two
-// processes of its own kind on this machine, and prints medians,
-// quartiles and ratios, with what changed since the youngest record. It asserts
-// nothing about them. The reference is the first installation of CPEERS, or the
+// TestRatio measures Go's ucx_perftest and C's alternately, each between two processes of its kind
+// on this machine, and prints medians, quartiles and ratios, with the change since the latest
+// record. It asserts nothing about them. The reference is the first installation of CPEERS, or the
 // distribution's.
 func TestRatio(t *testing.T) {
 	if *rounds == 0 {
@@ -178,7 +176,7 @@ func TestRatio(t *testing.T) {
 		other := k.other(reference, ours)
 		for round := range *rounds {
 			for turn := range samples {
-				i := (turn + round) % 2 // nobody is always first
+				i := (turn + round) % 2 // neither is always first
 				p, options, m := other, k.reference, k.measure
 				if k.than != nil {
 					m = *k.than
@@ -217,8 +215,8 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// other is what our tool is compared with: the reference, or itself with the options that
-// its name tells.
+// other returns the program to compare the Go tool with: the reference, or the Go tool itself,
+// named after its options.
 func (k ratioCase) other(reference, ours program) program {
 	if !k.against {
 		return reference
@@ -261,7 +259,7 @@ func (k ratioCase) run(where *place, p program, options []string) (perfResult, e
 	return r.run(where)
 }
 
-// perf is what is run.
+// perf returns the run of a case.
 func (k ratioCase) perf(p program, options []string) perfRun {
 	env := []string{"UCX_TLS=" + k.tls}
 	switch k.tls {
@@ -271,7 +269,7 @@ func (k ratioCase) perf(p program, options []string) perfRun {
 		env, options = nil, append([]string{"-d", "memory", "-x", "posix"}, options...)
 	}
 	if k.than != nil {
-		env = append(env, "GOMAXPROCS=1") // how late the last are where each process has a CPU
+		env = append(env, "GOMAXPROCS=1") // tail latency with one CPU for each process
 	}
 	r := perfRun{server: p, client: p, test: k.test, size: k.size, threads: k.threads, iterations: k.iterations, warmup: k.iterations / 10,
 		serverEnv: env, clientEnv: env, cpus: [2]string{"0", "1"}, options: options}
@@ -284,7 +282,7 @@ func (k ratioCase) perf(p program, options []string) perfRun {
 	return r
 }
 
-// summary prints median and quartiles.
+// summary formats median and quartiles.
 func summary(samples []float64) string {
 	return fmt.Sprintf("%.4g (%.4g–%.4g)", quantile(samples, 0.5), quantile(samples, 0.25), quantile(samples, 0.75))
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TestRDMAKilledAsking kills the peer that asks for a connection, when so many of its packets
-// have come to our device: before its request, between that and its acknowledgement of our
-// answer, or when it is connected. What we have made for it is given up, once, whether we
-// have an endpoint of our own by then or not, and the next peer finds us as if nothing had been.
+// TestRDMAKilledAsking kills a peer that requests a connection after the Go side's device has
+// received a number of its packets: before its request, between that and its acknowledgement of the
+// answer, or when connected. The Go side releases everything made for the peer, once, whether it
+// has an endpoint of its own or not, and the next peer connects as usual.
 func TestRDMAKilledAsking(t *testing.T) {
 	onVeth(t)
 	short := map[string]int{reliable: 3, datagram: 2}
@@ -64,7 +64,7 @@ func TestRDMAKilledAsking(t *testing.T) {
 	})
 }
 
-// killedAsking has the other side connect, and our side as well if both do.
+// killedAsking makes the other side connect, and the Go side as well if both is true.
 func (p *pair) killedAsking(t *testing.T, device string, step int, both bool) {
 	t.Helper()
 	a, b, err := p.addresses()
@@ -113,18 +113,18 @@ func (p *pair) killedAsking(t *testing.T, device string, step int, both bool) {
 	}
 }
 
-// queuePairs is how many the process of a peer has.
+// queuePairs returns the number of queue pairs of a peer's process.
 func (p *peer) queuePairs(t *testing.T) int {
 	t.Helper()
 	list := command(t, "rdma resource show qp")
 	return strings.Count(list, fmt.Sprintf(" pid %d ", p.process.cmd.Process.Pid))
 }
 
-// wantQueuePairs waits until a peer of ours has no more than that.
+// wantQueuePairs waits until a Go peer has no more than that.
 func (p *peer) wantQueuePairs(t *testing.T, most int) {
 	t.Helper()
 	if p.isC() {
-		return // C keeps them until its worker ends
+		return // C keeps them until its worker closes
 	}
 	for end := time.Now().Add(operationLimit); p.queuePairs(t) > most; {
 		if time.Now().After(end) {

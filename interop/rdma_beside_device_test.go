@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestRDMABeside has both sides choose among RDMA devices and what else the machine has:
+// TestRDMABeside lets both sides choose among RDMA devices and other transports of the machine:
 // reliable connections and TCP, all networks with all devices, and all of C's defaults.
 func TestRDMABeside(t *testing.T) {
 	onVeth(t)
@@ -31,8 +31,8 @@ func TestRDMABeside(t *testing.T) {
 	})
 }
 
-// TestRDMALinkLocal uses the first GID of each device, one of IPv6. With it C 1.13 takes
-// datagrams as it is, without what forRDMA has it told.
+// TestRDMALinkLocal uses the first GID of each device, one of IPv6. C 1.13 then accepts datagrams
+// without the setting of forRDMA.
 func TestRDMALinkLocal(t *testing.T) {
 	onVeth(t)
 	first := setting{name: "link-local", both: []string{"UCX_IB_GID_INDEX=0"}}
@@ -42,7 +42,7 @@ func TestRDMALinkLocal(t *testing.T) {
 	}
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
 		if !rdmaLong && majorMinor(theirs.name) != "1.13" {
-			return // no other than the settings of the matrix
+			return // only with the settings of the matrix
 		}
 		for _, p := range []*program{&ours, &theirs} {
 			p.env = slices.DeleteFunc(slices.Clone(p.env), func(v string) bool { return strings.HasPrefix(v, "UCX_UD_VERBS_ETH_DGID_CHECK=") })
@@ -51,8 +51,8 @@ func TestRDMALinkLocal(t *testing.T) {
 	})
 }
 
-// runFew runs few operations, each with a size of one packet and one of several, in the long form
-// one of each kind. With ours on both sides it does so in the long form only.
+// runFew runs a few operations, each with a size of one packet and of several; in the long form one
+// of each kind. Go with Go runs in the long form only.
 func runFew(t *testing.T, where *place, ours, theirs program, s setting, routes []route) {
 	t.Helper()
 	list := []string{"send sync", "put", "am answer"}

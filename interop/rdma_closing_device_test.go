@@ -12,22 +12,22 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A close over RDMA devices while messages are under way that the peer receives later.
+// Closing over RDMA devices while there are messages that the peer receives later.
 
-// closingSizes are one of each size class: short, copied, fragments, and, unless it is switched
-// off, a rendezvous.
+// closingSizes has a size of each class: short, copied, fragmented and, unless disabled,
+// rendezvous.
 var closingSizes = []int{8, 2000, 8000, 30_000, 1 << 20}
 
-// lateMessage is a message that is received when its sender has been closed.
+// lateMessage is a message that is received after its sender has closed.
 type lateMessage struct {
 	message
 	request int
 	active  bool
 }
 
-// closesBefore has one side send messages of all kinds and close its endpoint, and then the other
-// receive. All messages arrive, all ends with success, and a close of ours waits for that; C's is
-// over before.
+// closesBefore sends messages of all kinds from one side and closes its endpoint, and then receives
+// them at the other. All messages arrive and all requests succeed. A close of the Go side waits for
+// that; C's may end before.
 func (p *pair) closesBefore(from, to *peer) error {
 	var list []lateMessage
 	if err := to.handler(amID, "keep"); err != nil {
@@ -93,7 +93,7 @@ func (p *pair) closesBefore(from, to *peer) error {
 	return from.unfailed()
 }
 
-// activeLate receives an active message that has come, or was offered.
+// activeLate receives an active message that has arrived or was offered.
 func (p *peer) activeLate(m message) error {
 	offered, _, err := p.activeNext(amID, 8, m)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *peer) activeLate(m message) error {
 	return p.activeData(m)
 }
 
-// unfailed checks that an error handler was told nothing.
+// unfailed checks that the error handler was not called.
 func (p *peer) unfailed() error {
 	values, err := p.command("failure", ep)
 	if err != nil {
@@ -117,15 +117,15 @@ func (p *peer) unfailed() error {
 	return nil
 }
 
-// closingSettings are the error modes, and messages that go at once.
+// closingSettings are the error modes, and eager messages.
 var closingSettings = []setting{
 	{name: "none"},
 	{name: "peer", mode: "peer"},
 	{name: "peer, eager", mode: "peer", both: []string{"UCX_RNDV_THRESH=inf"}},
 }
 
-// TestRDMAClosing: what was sent before a close arrives, whoever receives it and when, and the
-// closes of both sides succeed; by the address of a worker.
+// TestRDMAClosing connects by worker addresses: everything sent before a close arrives, whichever
+// side receives it and however late, and the closes of both sides succeed.
 func TestRDMAClosing(t *testing.T) {
 	overRDMA(t, true, func(t *testing.T, where *place, ours, theirs program) {
 		for _, over := range rdmaRoutes(t, reliable, datagram) {
@@ -180,7 +180,7 @@ func (p *pair) closesBehind(t *testing.T, side *peer) {
 	}
 }
 
-// TestRDMADialedClosing is the same over a connection by socket address.
+// TestRDMADialedClosing is the same for connections by socket address.
 func TestRDMADialedClosing(t *testing.T) {
 	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		if over.tls != reliable && over.tls != datagram {
@@ -221,8 +221,8 @@ func TestRDMADialedClosing(t *testing.T) {
 	})
 }
 
-// TestRDMAShutdown: a shutdown whose context ends says how many operations the peer has not
-// answered, those end with Canceled, and what has arrived can still be received.
+// TestRDMAShutdown: a shutdown whose context ends reports how many operations the peer has not
+// answered. Those end with ErrCanceled, and messages that have arrived can still be received.
 func TestRDMAShutdown(t *testing.T) {
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
 		if !ours.ours {

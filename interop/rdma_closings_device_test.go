@@ -4,18 +4,18 @@ package interop
 
 import "testing"
 
-// rdmaEndings are ways to end a connection over RDMA devices, and how the devices are set for them.
+// rdmaEndings are ways to end a connection over RDMA devices, with settings of the devices.
 type rdmaEndings struct {
 	name string
 	env  []string
 	list []ending
 }
 
-// rdmaClosings are the ways to end a connection, count times by both sides at about the same time.
-// Where a side closes with force, nobody acknowledges what the other has sent and is flushing
-// behind. That one waits for its device, whatever the connection manager says (of C UCX
-// ucp_ep_cm_remote_disconnect_progress, wireup_cm.c), and soft-RoCE goes on for ever with the seven
-// retries that are the default, until a keepalive ends it. So there are six for those.
+// rdmaClosings returns the ways to end a connection, count of them with simultaneous closes. After
+// a forced close the other side's flush gets no acknowledgements. It waits for its device, whatever
+// the connection manager reports (of C UCX ucp_ep_cm_remote_disconnect_progress, wireup_cm.c), and
+// with the default of seven retries soft-RoCE never gives up until a keepalive fails the endpoint.
+// So forced closes have six.
 func rdmaClosings(count int) (orderly, forced rdmaEndings) {
 	soon := "UCX_RC_VERBS_TIMEOUT=1s"
 	orderly = rdmaEndings{name: "orderly", env: []string{soon}}
@@ -30,7 +30,7 @@ func rdmaClosings(count int) (orderly, forced rdmaEndings) {
 	return orderly, forced
 }
 
-// shared are those that remain of a list where roles and transports share it.
+// shared returns the part of a list for a role and a transport, if these share it.
 func shared(list []ending, weServe bool, over route) (half []ending) {
 	role, transport := 0, 0
 	if weServe {
@@ -47,9 +47,9 @@ func shared(list []ending, weServe bool, over route) (half []ending) {
 	return half
 }
 
-// TestRDMAClosings: both sides of a connection by socket address close it behind the last
-// message, in either order, as TestClosings does without devices. In the short form the two
-// roles share the orderly ways, and so do the transports.
+// TestRDMAClosings: both sides of a connection by socket address close it after the last message,
+// in either order, as in TestClosings. In the short form the two roles, and the transports, share
+// the orderly ways.
 func TestRDMAClosings(t *testing.T) {
 	count := 6
 	if rdmaLong {

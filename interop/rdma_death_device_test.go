@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A death is a peer that is killed over RDMA devices, of which no kernel tells: what was under
-// way, how the peer died, and by which settings that is found out.
+// A death is the killing of a peer over RDMA devices, where no kernel reports it: the operations in
+// progress, whether the peer was stopped before, and the settings by which it is detected.
 type death struct {
-	way     string // under way: a key of beforeDeath
-	stopped bool   // the peer stands still before it is killed
-	asks    bool   // by the keepalive; else by what is sent behind it
-	retries int    // of the device; 7 are for ever on soft-RoCE
+	way     string // operations in progress: a key of beforeDeath
+	stopped bool   // the peer is stopped before it is killed
+	asks    bool   // detected by the keepalive, else by a later send
+	retries int    // of the device; with 7, soft-RoCE never gives up
 	short   []string
 }
 
@@ -34,12 +34,12 @@ func (d death) String() string {
 	return strings.Join(words, ", ")
 }
 
-// deaths are all there are, with the routes over which the short form tries them.
+// deaths lists all deaths, with the routes that the short form tests.
 func deaths() (list []death) {
 	for _, d := range []death{
 		{retries: 6},
 		{retries: 6, asks: true},
-		{retries: 7, asks: true}, // as by default
+		{retries: 7, asks: true}, // the default
 	} {
 		for _, d.way = range []string{"idle", "put", "tag", "am"} {
 			for _, d.stopped = range []bool{false, true} {
@@ -60,8 +60,8 @@ func deaths() (list []death) {
 // asksEvery is UCX_KEEPALIVE_INTERVAL.
 const asksEvery = 500 * time.Millisecond
 
-// tries is the time between the retries of the device, by the silence after which datagrams take a
-// peer for dead.
+// tries is the time between two retries of the device, given the silence after which datagrams take
+// a peer for dead.
 func tries(silence time.Duration) time.Duration { return silence / 12 }
 
 func (d death) env(silence time.Duration) []string {
@@ -75,9 +75,9 @@ func (d death) env(silence time.Duration) []string {
 	}
 }
 
-// bound is how long the settings have it last until a dead peer is found, and much more, as the
-// machine may have other things to do. A device may take four times as long as it is told (IBA,
-// local ACK timeout), and the keepalive looks three times.
+// bound is a generous limit for detecting a dead peer with these settings, as the machine may be
+// busy. A device may take four times its configured timeout (IBA, local ACK timeout), and the
+// keepalive checks three times.
 func (d death) bound(over route, silence time.Duration) time.Duration {
 	limit := silence
 	if over.tls == reliable {
@@ -89,7 +89,7 @@ func (d death) bound(over route, silence time.Duration) time.Duration {
 	return 12 * limit
 }
 
-// beforeDeath starts what is to be under way, and returns its requests.
+// beforeDeath starts the operations in progress, and returns their requests.
 var beforeDeath = map[string]func(p *pair) ([]int, error){
 	"idle": func(*pair) ([]int, error) { return nil, nil },
 	"put": func(p *pair) ([]int, error) {
@@ -124,10 +124,10 @@ var beforeDeath = map[string]func(p *pair) ([]int, error){
 
 const dyingSize = 4 << 20
 
-// TestRDMADeath: a peer that is killed is found within the time that the settings say, whatever is
-// under way: by the keepalive, or, where that is off, by the retries of the device or the
-// silence of datagrams once something is sent. Each operation ends, once; the long form shows
-// what C UCX does as the survivor.
+// TestRDMADeath: a killed peer is detected within the configured time, whatever operations are in
+// progress: by the keepalive or, if that is off, by the device's retries or the silence of
+// datagrams after the next send. Each operation ends, once. The long form also prints what C UCX
+// does as the survivor.
 func TestRDMADeath(t *testing.T) {
 	onVeth(t)
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
@@ -136,7 +136,7 @@ func TestRDMADeath(t *testing.T) {
 		}
 		silence := meetingTakes(t, where, ours, theirs)
 		for _, over := range rdmaRoutes(t, reliable, datagram) {
-			// A try is shorter here than where the network is busy.
+			// Retries are more frequent here than on busy networks.
 			over.more = nil
 			for _, d := range deaths() {
 				if !rdmaLong && !slices.Contains(d.short, over.tls) {
@@ -155,8 +155,8 @@ func TestRDMADeath(t *testing.T) {
 	})
 }
 
-// survived kills the second of two programs, and says when the first has found out. If it has
-// to, what it was doing has ended with that.
+// survived kills the second of two programs, and returns when the first has detected that. If must
+// is true, it has to detect it, and its operations have to end.
 func (d death) survived(t *testing.T, where *place, stays, dies program, over route, silence time.Duration, must bool) string {
 	t.Helper()
 	p, err := newPair(where, stays, dies, setting{mode: "peer", both: d.env(silence)}, over)
@@ -181,7 +181,7 @@ func (d death) survived(t *testing.T, where *place, stays, dies program, over ro
 	before := retriesExceeded(t)
 	p.theirs.process.kill()
 	start := time.Now()
-	if !d.asks { // nothing else tells of what is not on the device
+	if !d.asks { // only output on the device detects it
 		n, err := p.ours.send(ep, p.msgs.next(8), "contig", "sync")
 		if err != nil {
 			t.Fatal(err)
@@ -217,11 +217,11 @@ func (d death) survived(t *testing.T, where *place, stays, dies program, over ro
 	switch now := retriesExceeded(t); {
 	case over.tls == reliable && d.retries < 7 && !d.asks && status == ucs.ErrEndpointTimeout && now == before:
 		t.Error("the device has given nothing up")
-	case status != ucs.ErrEndpointTimeout && status != ucs.ErrConnectionReset && status != ucs.ErrIO: // by what the dying device answered
+	case status != ucs.ErrEndpointTimeout && status != ucs.ErrConnectionReset && status != ucs.ErrIO: // as answered by the dying device
 		t.Errorf("the endpoint has failed with %v", status)
 	}
 	for _, n := range requests {
-		if _, err := p.ours.wait(n, 0); err != nil { // what had left before may be done
+		if _, err := p.ours.wait(n, 0); err != nil { // operations already sent may succeed
 			t.Fatal(err)
 		}
 	}

@@ -17,15 +17,15 @@ func TestRDMAMatrix(t *testing.T) {
 	})
 }
 
-// listenerShort is what the short form of TestRDMAListener tries over each route.
+// listenerShort is the cases of TestRDMAListener's short form, by route.
 var listenerShort = map[string][]string{
 	"rc_verbs": {"peer/listener's worker"},
 	datagram:   {"peer/other worker"},
 	anyIB:      {"none/listener's worker"},
 }
 
-// TestRDMAListener is TestListener over RDMA devices: by their connection manager, whose
-// device the route chooses.
+// TestRDMAListener is TestListener over RDMA devices: with their connection manager, whose device
+// the route selects.
 func TestRDMAListener(t *testing.T) {
 	sizes := []int{8, 100_000}
 	if rdmaLong {
@@ -44,7 +44,7 @@ func TestRDMAListener(t *testing.T) {
 	})
 }
 
-// listens has a client connect to a listener, and all of it.
+// listens runs a whole connection of a client to a listener.
 func listens(t *testing.T, where *place, ours, theirs program, weServe bool, over route, mode, worker string, sizes ...int) {
 	t.Helper()
 	d, err := startDialing(where, ours, theirs, weServe, setting{mode: mode}, over)
@@ -57,8 +57,8 @@ func listens(t *testing.T, where *place, ours, theirs program, weServe bool, ove
 	}
 }
 
-// TestRDMADialing is what else may become of a client over RDMA devices: rejected, one of
-// many, one whom nobody hears.
+// TestRDMADialing covers other cases of clients over RDMA devices: rejected, one of many, or
+// without a listener.
 func TestRDMADialing(t *testing.T) {
 	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		if over.tls != anyIB && !rdmaLong {
@@ -87,15 +87,15 @@ func TestRDMADialing(t *testing.T) {
 	})
 }
 
-// TestRDMAPlainUser runs us as a user without rights, who may lock 8 MiB of memory: that is
-// enough for a worker of ours with all transports, while C pins more than that for each.
+// TestRDMAPlainUser runs the Go side as a user without privileges, with a limit of 8 MiB of locked
+// memory. That suffices for a Go worker with all transports, while C pins more for each.
 func TestRDMAPlainUser(t *testing.T) {
 	onVeth(t)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &was); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: was.Max}); err != nil { // for what we start
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: was.Max}); err != nil { // for the programs
 		t.Fatal(err)
 	}
 	defer unix.Setrlimit(unix.RLIMIT_MEMLOCK, &was)

@@ -19,7 +19,7 @@ import (
 // rdmaFault is what a network does to packets.
 type rdmaFault struct {
 	name, netem string
-	long        bool // of the long form only
+	long        bool // in the long form only
 }
 
 var rdmaFaults = []rdmaFault{
@@ -30,11 +30,10 @@ var rdmaFaults = []rdmaFault{
 	{"corrupt", "corrupt 5%", true},
 }
 
-// faultOperations are one of each kind, with many packets under way in both directions
-// where there are several.
+// faultOperations are operations of each kind, some of them with many packets in both directions.
 var faultOperations = []string{"send sync", "burst", "exchange", "put", "puts and gets", "atomics", "am answer", "am burst", "stream burst"}
 
-// faultEnv lets a queue pair send again soon what was lost; the default is a second.
+// faultEnv makes a queue pair retransmit soon; the default is a second.
 var faultEnv = []string{"UCX_RC_VERBS_TIMEOUT=20ms"}
 
 func onVeth(t *testing.T) {
@@ -55,10 +54,10 @@ func command(t *testing.T, line string) string {
 	return string(out)
 }
 
-// spoil has the network between the two sides do something to packets until the test ends.
+// spoil disturbs the packets between the two sides until the test ends.
 func spoil(t *testing.T, netem string) {
 	t.Helper()
-	exec.Command("insmod", "/modules/sch_netem.ko").Run() // loaded already, if this is not the first time
+	exec.Command("insmod", "/modules/sch_netem.ko").Run() // fails if it is loaded already
 	for _, dev := range []string{"veth0", "veth1"} {
 		command(t, "tc qdisc add dev "+dev+" root netem "+netem)
 		t.Cleanup(func() { command(t, "tc qdisc del dev "+dev+" root") })
@@ -67,8 +66,8 @@ func spoil(t *testing.T, netem string) {
 
 var dropped = regexp.MustCompile(`\(dropped [1-9]`)
 
-// TestRDMAFaults has the network lose, repeat, reorder and spoil packets, from the first
-// packet of a connection to its last. Nothing of what is sent is lost or comes twice.
+// TestRDMAFaults makes the network lose, duplicate, reorder and corrupt packets, during the whole
+// life of a connection. No message is lost or duplicated.
 func TestRDMAFaults(t *testing.T) {
 	onVeth(t)
 	list := named(faultOperations...)
@@ -103,10 +102,9 @@ func TestRDMAFaults(t *testing.T) {
 	})
 }
 
-// TestRDMALinkDown takes the link down under a connection and up again. What was under
-// way then comes, or its endpoint is told that it is lost: a reliable queue pair with
-// something outstanding is, one of datagrams is not. The workers go on in either case,
-// with an endpoint that is new.
+// TestRDMALinkDown takes the link down during a connection, and up again. Operations in progress
+// then complete, or their endpoint fails: a reliable queue pair with outstanding work fails,
+// datagrams do not. In either case the workers keep working with a new endpoint.
 func TestRDMALinkDown(t *testing.T) {
 	onVeth(t)
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
@@ -205,8 +203,8 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 	}
 }
 
-// meetingTakes is four times as long as two programs need to meet on this machine, or longer: C needs
-// seconds for its tables where there is much else to do, and answers nothing meanwhile.
+// meetingTakes returns at least four times the time that two programs need to connect on this
+// machine: on a busy machine C needs seconds for its tables, and answers nothing meanwhile.
 func meetingTakes(t *testing.T, where *place, ours, theirs program) time.Duration {
 	t.Helper()
 	over := rdmaRoute(t, anyIB)
@@ -223,15 +221,15 @@ func meetingTakes(t *testing.T, where *place, ours, theirs program) time.Duratio
 	return max(3*time.Second, 4*time.Since(start))
 }
 
-// soonLost lets the keepalive, the queue pairs and the datagrams find out soon, as measured by
-// how long two programs take to meet.
+// soonLost returns settings for fast detection by keepalive, queue pairs and datagrams, relative to
+// the time that two programs need to connect.
 func soonLost(t *testing.T, where *place, ours, theirs program) []string {
 	t.Helper()
-	patience := meetingTakes(t, where, ours, theirs)
-	return []string{often, fmt.Sprintf("UCX_UD_VERBS_TIMEOUT=%dms", patience.Milliseconds()), "UCX_RC_VERBS_TIMEOUT=500ms"}
+	meeting := meetingTakes(t, where, ours, theirs)
+	return []string{often, fmt.Sprintf("UCX_UD_VERBS_TIMEOUT=%dms", meeting.Milliseconds()), "UCX_RC_VERBS_TIMEOUT=500ms"}
 }
 
-// lostShort is what the short form of TestRDMALost tries over each route.
+// lostShort is the cases of TestRDMALost's short form, by route.
 var lostShort = map[string][]string{
 	reliable: {"killed amid transfers"},
 	datagram: {"stopped and continued", "killed with messages queued", "killed while we sleep"},
@@ -249,7 +247,7 @@ func TestRDMALost(t *testing.T) {
 				}
 				test.env = slices.Concat(test.env, soon)
 				if test.name == "killed while we sleep" && !ours.ours {
-					continue // C does not
+					continue // C does not sleep so
 				}
 				t.Run(over.name+"/"+test.name, func(t *testing.T) { lose(t, where, ours, theirs, over, test) })
 			}
@@ -269,7 +267,7 @@ func TestRDMADialedLost(t *testing.T) {
 	})
 }
 
-// nodeOf is the file by which a device is opened.
+// nodeOf returns the device node of a device.
 func nodeOf(t *testing.T, device string) string {
 	t.Helper()
 	classes, err := filepath.Glob("/sys/class/infiniband_verbs/uverbs*")
@@ -282,13 +280,13 @@ func nodeOf(t *testing.T, device string) string {
 	return ""
 }
 
-// TestRDMARemoved deletes the device of our side under a connection. Linux waits for who
-// has it open, and soft-RoCE tells them nothing: all goes on until they end.
+// TestRDMARemoved deletes the Go side's device during a connection. Linux waits until no process
+// has it open, and soft-RoCE does not notify those: everything continues until they exit.
 func TestRDMARemoved(t *testing.T) {
 	onVeth(t)
 	overRDMA(t, true, func(t *testing.T, where *place, ours, theirs program) {
 		if !theirs.ours && !rdmaLong {
-			return // a long wait, and the same for all
+			return // a long wait with the same result
 		}
 		p, err := newPair(where, ours, theirs, setting{mode: "peer", both: soonLost(t, where, ours, theirs)}, rdmaRoute(t, anyIB))
 		if err != nil {

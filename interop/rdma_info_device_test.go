@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// TestRDMAInfo compares what ucx_info of ours and of C say of RDMA devices: -d line by line,
-// but for the differences that are listed here, the lanes of -e, the resources of -p, and how
-// long the address of -w is. What is printed is what both sides choose lanes and protocols by.
+// TestRDMAInfo compares what ucx_info prints about RDMA devices in Go and in C: -d line by line,
+// except for the listed differences, the lanes of -e, the resources of -p, and the length of the
+// address of -w. Both sides choose lanes and protocols by these values.
 func TestRDMAInfo(t *testing.T) {
 	onVeth(t)
 	c, ours := forRDMA(buildC(t)), buildGo(t)
@@ -35,10 +35,10 @@ func TestRDMAInfo(t *testing.T) {
 	}
 }
 
-// infoDifference is a line of -d that is another one with us, and why.
+// infoDifference is a line of -d that differs between C and Go, and why.
 type infoDifference struct {
 	release string // of C; "": all
-	c, ours string // "": there is none
+	c, ours string // "": no such line
 	why     string
 }
 
@@ -71,8 +71,8 @@ var (
 	blanks     = regexp.MustCompile(` +`)
 )
 
-// devicesOf is the lines about domains of RDMA devices, without blanks. The domains are
-// ordered by name: C has them as the kernel lists them, the oldest device first.
+// devicesOf returns the lines about domains of RDMA devices, with single blanks. It sorts the
+// domains by name, as C lists them in the kernel's order, the oldest device first.
 func devicesOf(lines []string) []string {
 	var domain []string
 	var domains [][]string
@@ -101,10 +101,9 @@ func devicesOf(lines []string) []string {
 	return slices.Concat(domains...)
 }
 
-// sameLanes compares the lanes to a worker's own address over two devices. C does not print
-// the lanes of one-sided access, 1.22 none for data in messages where there is one such lane,
-// 1.13 no longest messages; and 1.22 gives lanes of a kind their numbers the other way
-// round.
+// sameLanes compares the lanes to a worker's own address over two devices. C does not print the
+// lanes of one-sided access. 1.22 omits a single lane for message data, and numbers lanes of a kind
+// in reverse order. 1.13 omits the longest messages.
 func sameLanes(t *testing.T, ours, theirs program, tls, features string) {
 	env := []string{"UCX_TLS=" + tls, "UCX_NET_DEVICES=rxe0:1,rxe1:1"}
 	got, want := lanesOf(info(t, ours, env, "-e", "-u", features)), lanesOf(info(t, theirs, env, "-e", "-u", features))
@@ -120,8 +119,8 @@ var (
 	laneNumbers   = regexp.MustCompile(`(rma_bw|amo)#\d+`)
 )
 
-// lanesOf is the lines about lanes. The devices, which are alike, go by the order in which
-// they come.
+// lanesOf returns the lines about lanes, with devices, which are alike, numbered in order of
+// appearance.
 func lanesOf(lines []string) (list []string) {
 	names := make(map[string]string)
 	number := func(device string) string {
@@ -141,13 +140,13 @@ func lanesOf(lines []string) (list []string) {
 	return list
 }
 
-// sameContext compares what there is over two devices, as contexts and workers tell.
+// sameContext compares the resources of contexts and workers over two devices.
 func sameContext(t *testing.T, ours, theirs program, tls string) {
 	env := []string{"UCX_TLS=" + tls, "UCX_NET_DEVICES=rxe0:1,rxe1:1"}
 	args := []string{"-p", "-w", "-u", "tra"}
 	announced := 0
 	if majorMinor(theirs.name) == "1.22" {
-		announced = 2 // bytes of its release, which we do not announce
+		announced = 2 // bytes for the release, which Go does not announce
 	}
 	got, want := resourcesOf(info(t, ours, env, args...), 0), resourcesOf(info(t, theirs, env, args...), announced)
 	if len(want) < 3 {
@@ -161,9 +160,9 @@ var (
 	addressLength  = regexp.MustCompile(`address: (\d+) bytes`)
 )
 
-// resourcesOf is the lines about domains and resources of RDMA devices and about the worker's
-// address, which has so many bytes of its own. The numbers are those of the order in which all
-// there is was loaded, and of what we have not; we tell of what is not used as well.
+// resourcesOf returns the lines about domains and resources of RDMA devices, and the length of the
+// worker's address less own bytes. Numbers are removed, as C also counts components that Go lacks;
+// Go also lists unused resources.
 func resourcesOf(lines []string, own int) (list []string) {
 	for _, l := range lines {
 		if m := addressLength.FindStringSubmatch(l); m != nil {
@@ -178,7 +177,7 @@ func resourcesOf(lines []string, own int) (list []string) {
 	return list
 }
 
-// same compares lines.
+// same compares lists of lines.
 func same(t *testing.T, got, want []string) {
 	t.Helper()
 	if slices.Equal(got, want) {
@@ -198,7 +197,7 @@ func same(t *testing.T, got, want []string) {
 	t.Logf("all of ours:\n%s\nof C:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-// info runs ucx_info, which lies beside ucx_perftest.
+// info runs the ucx_info that is in the folder of ucx_perftest.
 func info(t *testing.T, p program, env []string, args ...string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestRDMALinger: peers that have connected at once, and then have only the keepalive to say to
-// each other, are both there when the time is over that connections linger which one of them has
-// closed meanwhile. In the long form, as it takes that time.
+// TestRDMALinger: two peers connect simultaneously, so that one closes its surplus connection, and
+// then exchange only keepalive probes. Both must still be connected after the time that closed
+// connections linger. It runs in the long form, as it takes that time.
 func TestRDMALinger(t *testing.T) {
 	if !rdmaLong {
 		t.Skip("takes minutes: make test-rxe-long")

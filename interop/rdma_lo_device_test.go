@@ -4,8 +4,8 @@ package interop
 
 import "testing"
 
-// TestRDMALo runs some of the matrix on one device, which is on lo in the virtual machine:
-// what a device sends to itself never leaves it.
+// TestRDMALo runs a part of the matrix on one device, which is on lo in the virtual machine:
+// packets to itself never leave it.
 func TestRDMALo(t *testing.T) {
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
 		groups := []group{{settings[0], rdmaRoutes(t, rdmaTransports...)}}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRDMAMachines runs some of the matrix between two machines, and connections by socket
-// address: this test runs in both, and the second only starts what the first asks for.
+// TestRDMAMachines runs a part of the matrix between two machines, and connections by socket
+// address. It runs on both; on the second it only starts programs for the first.
 func TestRDMAMachines(t *testing.T) {
 	if os.Getenv("VM_NET") != "nic" {
 		t.Skip("VM_NET is not nic: make test-rxe runs this in two virtual machines")

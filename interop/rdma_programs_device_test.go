@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// perftestShort is what the short form of TestRDMAPerftest runs over each transport.
+// perftestShort is the tests of TestRDMAPerftest's short form, by transport.
 var perftestShort = map[string][]perfTest{
 	reliable: {{"tag_lat", false}, {"ucp_put_lat", false}, {"ucp_get", false}, {"ucp_fadd", true}},
 	datagram: {{"tag_bw", false}, {"ucp_am_lat", false}, {"stream_lat", false}},
 }
 
-// TestRDMAPerftest runs ucx_perftest of each with that of the other, in both roles, over
-// RDMA devices. The counts are for data, not for timing.
+// TestRDMAPerftest runs ucx_perftest of Go with that of C, in both roles, over RDMA devices. The
+// counts are for checking data, not for timing.
 func TestRDMAPerftest(t *testing.T) {
 	runs, names := []perfCount{{8, 100}}, []string{reliable, datagram}
 	if rdmaLong {
@@ -36,9 +36,9 @@ func TestRDMAPerftest(t *testing.T) {
 	})
 }
 
-// TestRDMAHelloWorld talks to ucp_hello_world over RDMA devices, by addresses of workers. It
-// polls: where C sleeps over soft-RoCE it may do so for ever, also toward C, for what has
-// come while it armed (uct_rc_iface_event_arm, uct_ud_iface_event_arm).
+// TestRDMAHelloWorld talks to ucp_hello_world over RDMA devices, by worker addresses. It polls:
+// when C sleeps over soft-RoCE, even with C, it may miss for ever what arrived while it was arming
+// (uct_rc_iface_event_arm, uct_ud_iface_event_arm).
 func TestRDMAHelloWorld(t *testing.T) {
 	eachRDMAExample(t, "ucp_hello_world", rdmaRoute(t, anyIB), func(t *testing.T, e example) {
 		ways := []helloWay{{"-b", 100_000}}
@@ -61,7 +61,7 @@ func TestRDMAClientServer(t *testing.T) {
 	})
 }
 
-// eachRDMAExample runs a test with one of C's programs of each installation.
+// eachRDMAExample runs a test with one of C's examples of each installation.
 func eachRDMAExample(t *testing.T, name string, over route, run func(t *testing.T, e example)) {
 	t.Helper()
 	where := onMachine()

@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// railWay is which devices each side uses.
+// railWay is the devices of each side.
 type railWay struct {
 	name, ours, theirs string
 	short              bool
 }
 
-// railWays: both have both, which lead to each other crosswise and to themselves, or one of
-// them has one only.
+// railWays: both sides have both devices, which reach each other and themselves, or one side has
+// only one.
 var railWays = []railWay{
 	{"two to two", "rxe0:1,rxe1:1", "rxe0:1,rxe1:1", true},
 	{"two to one", "rxe0:1,rxe1:1", "rxe1:1", false},
 	{"one to two", "rxe0:1", "rxe0:1,rxe1:1", false},
 }
 
-// railRoutes are those over two devices: C's default is two rails, of reliable connections.
+// railRoutes returns routes over these devices. C's default is two rails of reliable connections.
 func railRoutes(w railWay, transports ...string) (list []route) {
 	for _, tls := range transports {
 		r := route{name: tls, tls: tls, both: true, devices: w.ours, across: w.theirs, rdma: true, more: []string{unhurried}}
@@ -36,9 +36,9 @@ func railRoutes(w railWay, transports ...string) (list []route) {
 	return list
 }
 
-// TestRDMARails: both sides have two devices, and lanes over both of them. The lanes are
-// connected pairwise, so both have to choose the same. What is long goes over both, by either
-// scheme, whoever sends.
+// TestRDMARails: both sides have two devices, and lanes over both. The lanes are connected
+// pairwise, so both sides must choose the same ones. Long messages use both devices, with either
+// scheme and in both directions.
 func TestRDMARails(t *testing.T) {
 	onVeth(t)
 	schemes := []setting{
@@ -86,9 +86,9 @@ func TestRDMARails(t *testing.T) {
 	})
 }
 
-// TestRDMAOneSidedRails is TestOneSidedRails over RDMA devices: only the other side makes an
-// endpoint, so that we answer a request whose sender has two devices, or does not know one of
-// ours. Then our side makes one, too.
+// TestRDMAOneSidedRails is TestOneSidedRails over RDMA devices: first only the other side makes an
+// endpoint, so the Go side answers a request whose sender has two devices, or does not know one of
+// Go's. Then the Go side makes one, too.
 func TestRDMAOneSidedRails(t *testing.T) {
 	onVeth(t)
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
@@ -120,7 +120,7 @@ func TestRDMAOneSidedRails(t *testing.T) {
 	})
 }
 
-// bothRails checks that our lanes are over both devices, and that what is long goes over both.
+// bothRails checks that the lanes of the Go side, and long messages, use both devices.
 func bothRails(where *place, ours, theirs program, s setting, over route) error {
 	p, err := newPair(where, ours, theirs, s, over)
 	if err != nil {
@@ -136,7 +136,7 @@ func bothRails(where *place, ours, theirs program, s setting, over route) error 
 	return err
 }
 
-// overBoth is that of a pair.
+// overBoth does that for a pair.
 func (p *pair) overBoth(eager bool) error {
 	lanes, err := p.ours.command("transports", ep)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *pair) overBoth(eager bool) error {
 			return err
 		}
 		for k, d := range devices {
-			// A packet is of 4096 bytes at most, and 1024 with the usual MTU of Ethernet.
+			// A packet has at most 4096 bytes, or 1024 with the usual MTU of Ethernet.
 			if n := after[k] - before[k]; n < size/4096/3 && (weSend || !eager) {
 				return errors.New("next to nothing went over " + d)
 			}
@@ -176,7 +176,7 @@ func (p *pair) overBoth(eager bool) error {
 	return nil
 }
 
-// receivedAll is received of several devices.
+// receivedAll calls received for several devices.
 func receivedAll(devices []string) (list []int, err error) {
 	for _, d := range devices {
 		n, err := received(d)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// rdmaRatios are what is compared with C over RDMA devices.
+// rdmaRatios are the cases that are compared with C over RDMA devices.
 var rdmaRatios = []ratioCase{
 	{name: "rc tag_lat 8 B", tls: reliable, test: "tag_lat", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
 	{name: "rc am_lat 8 B", tls: reliable, test: "ucp_am_lat", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
@@ -25,17 +25,17 @@ var rdmaRatios = []ratioCase{
 	{name: "ud tag_bw 64 KiB", tls: datagram, test: "tag_bw", size: 64 << 10, iterations: 100, measure: bandwidth, target: "≥ 0.95"},
 }
 
-// What bounds a row: the table has ten of them, in a machine that runs for an hour.
+// Limits for a row: the table has ten, and the virtual machine runs for an hour at most.
 const (
 	rowTime      = 4 * time.Minute
 	fewestRounds = 3
 )
 
-// TestRDMARatio measures our ucx_perftest and C's by turns over RDMA devices, each between
-// two processes of its own kind, and prints medians, quartiles and ratios. It asserts
-// nothing about them. RXE_ROUNDS says how often, and RXE_RATIOS names cases; the reference
-// is that of TestRatio. Where the machine has much else to do a row takes fewer rounds, so
-// that the table comes to its end: it says how many.
+// TestRDMARatio measures Go's ucx_perftest and C's alternately over RDMA devices, each between two
+// processes of its kind, and prints medians, quartiles and ratios, without asserting anything.
+// RXE_ROUNDS sets the number of rounds, RXE_RATIOS selects cases; the reference is that of
+// TestRatio. On a busy machine a row runs fewer rounds, so that the table is completed, and prints
+// how many.
 func TestRDMARatio(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("RXE_ROUNDS"))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestRDMARatio(t *testing.T) {
 				break
 			}
 			for turn := range samples {
-				i := (turn + round) % 2 // nobody is always first
+				i := (turn + round) % 2 // neither is always first
 				r := perfRun{server: programs[i], client: programs[i], test: k.test, size: k.size,
 					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: over.env(false), clientEnv: over.env(true)}
 				got, err := r.run(where)

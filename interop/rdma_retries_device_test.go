@@ -11,10 +11,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestRDMARetries: what is sent to a process that was killed ends by the retries of the device
-// alone, in the time that UCX_RC_VERBS_TIMEOUT and RETRY_COUNT say, as the keepalive is off. Soft-RoCE
-// goes on for ever with 7 retries, which devices of hardware do not: there the keepalive does it
-// (TestRDMALost).
+// TestRDMARetries: with keepalive off, operations toward a killed process fail by the device's
+// retries alone, in the time that UCX_RC_VERBS_TIMEOUT and RETRY_COUNT set. With 7 retries
+// soft-RoCE never gives up, which hardware does; for that there is the keepalive (TestRDMALost).
 func TestRDMARetries(t *testing.T) {
 	onVeth(t)
 	limits := []string{"UCX_KEEPALIVE_INTERVAL=inf", "UCX_RC_VERBS_RETRY_COUNT=6", "UCX_RC_VERBS_TIMEOUT=250ms"}
@@ -42,7 +41,7 @@ func TestRDMARetries(t *testing.T) {
 	})
 }
 
-// retriesExceeded is how often our device has sent something as often as it may.
+// retriesExceeded returns how often the Go side's device has used up all retries.
 func retriesExceeded(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/sys/class/infiniband/rxe0/ports/1/hw_counters/retry_exceeded_err")

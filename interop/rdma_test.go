@@ -10,16 +10,15 @@ import (
 	"github.com/ucx-go/ucx/internal/rdmatest"
 )
 
-// Over RDMA devices the operations are those of the networks. The two sides have a
-// device each where there are two that reach each other, which is so in the virtual
-// machine (scripts/vm): rxe0 and rxe1 on the ends of a veth pair. On lo, and on a machine
-// with a device of its own, they share one.
+// Over RDMA devices the operations are those of the networks. The two sides have a device each if
+// two devices reach each other, as in the virtual machine (scripts/vm): rxe0 and rxe1 on the two
+// ends of a veth pair. On lo, and on a machine with one device, they share it.
 
-// rdmaSide is what a side uses: its value of UCX_NET_DEVICES, and the address of the
-// network device below.
+// rdmaSide is the device of a side: its value of UCX_NET_DEVICES, and the address of the network
+// device below.
 type rdmaSide struct{ device, host string }
 
-// rdmaSides are those of our side and of the other.
+// rdmaSides returns those of the Go side and of the other.
 func rdmaSides(t *testing.T) (ours, theirs rdmaSide) {
 	t.Helper()
 	name := rdmatest.Device(t) + ":1"
@@ -28,14 +27,14 @@ func rdmaSides(t *testing.T) (ours, theirs rdmaSide) {
 		return rdmaSide{"rxe0:1", "10.9.0.1"}, rdmaSide{"rxe1:1", "10.9.0.2"}
 	case "lo":
 		return rdmaSide{name, "127.0.0.1"}, rdmaSide{name, "127.0.0.1"}
-	case "nic": // the first machine has the tests
+	case "nic": // the first machine runs the tests
 		return rdmaSide{name, "10.9.0.1"}, rdmaSide{name, "10.9.0.2"}
 	}
 	return rdmaSide{name, ""}, rdmaSide{name, ""}
 }
 
-// The transports of RDMA as their users name them: rc_v is rc_verbs, with ud_verbs to find
-// each other; ib is all there is.
+// The transports of RDMA by the names that users write: rc_v is rc_verbs, with ud_verbs for wireup;
+// ib is all of them.
 const (
 	reliable = "rc_v"
 	datagram = "ud_v"
@@ -44,17 +43,17 @@ const (
 
 var rdmaTransports = []string{reliable, datagram, anyIB}
 
-// rdmaRoute is a route over RDMA devices by the transports that tls names, which hold
-// for both sides: in one machine they would find a shorter way.
+// rdmaRoute is a route over RDMA devices with the transports of tls on both sides; otherwise, on
+// one machine, they would choose a faster one.
 func rdmaRoute(t *testing.T, tls string) route {
 	t.Helper()
 	ours, theirs := rdmaSides(t)
 	return route{name: tls, tls: tls, both: true, devices: ours.device, across: theirs.device, rdma: true, more: []string{unhurried}}
 }
 
-// unhurried lets soft-RoCE be slow. Its timer runs from the request on, however many packets of
-// the answer come, and begins anew what is under way: with a second, our six retries are gone
-// when a machine with other things to do needs that long for some reads.
+// unhurried allows soft-RoCE to be slow. Its timer runs from a request to the end of the answer,
+// whatever packets come meanwhile, and restarts the operation: with one second, all six retries
+// would be used up when a busy machine needs that long for some reads.
 const unhurried = "UCX_RC_VERBS_TIMEOUT=4s"
 
 func rdmaRoutes(t *testing.T, names ...string) (list []route) {
@@ -68,7 +67,7 @@ func rdmaRoutes(t *testing.T, names ...string) (list []route) {
 // rdmaLong asks for the long form of tests: make test-rxe-long.
 var rdmaLong = os.Getenv("RXE_LONG") != ""
 
-// Settings that make a difference over RDMA devices, beside the defaults.
+// Settings that matter over RDMA devices, besides the defaults.
 var rdmaSettings = []setting{
 	{name: "error mode peer", mode: "peer"},
 	{name: "rndv=0", both: []string{"UCX_RNDV_THRESH=0"}},
@@ -77,7 +76,7 @@ var rdmaSettings = []setting{
 	{name: "rndv get", both: []string{"UCX_RNDV_THRESH=0", "UCX_RNDV_SCHEME=get_zcopy"}},
 	{name: "address v2", theirs: []string{"UCX_ADDRESS_VERSION=v2"}},
 	{name: "both address v2", both: []string{"UCX_ADDRESS_VERSION=v2"}},
-	// The first GID is one of IPv6, link-local.
+	// The first GID is a link-local one of IPv6.
 	{name: "IPv6", both: []string{"UCX_IB_GID_INDEX=0"}},
 	{name: "MTU 1024", both: []string{"UCX_RC_VERBS_PATH_MTU=1024", "UCX_UD_VERBS_PATH_MTU=1024"}},
 	{name: "short queues", both: []string{
@@ -85,8 +84,8 @@ var rdmaSettings = []setting{
 		"UCX_UD_VERBS_TX_QUEUE_LEN=2", "UCX_UD_VERBS_MAX_WINDOW=4"}},
 }
 
-// rdmaGroups are the columns: reliable connections and datagrams with the defaults, and with
-// C all there is in error mode peer; in the long form all with all.
+// rdmaGroups returns the columns: reliable connections and datagrams with the defaults, and with C
+// all transports in error mode peer. In the long form each route has all settings.
 func rdmaGroups(t *testing.T, theirs program) []group {
 	t.Helper()
 	routes := rdmaRoutes(t, rdmaTransports...)
@@ -104,7 +103,7 @@ func rdmaGroups(t *testing.T, theirs program) []group {
 	return groups
 }
 
-// rdmaSizes are of one packet, several, and a rendezvous.
+// rdmaSizes are sizes of one packet, of several, and for a rendezvous.
 func rdmaSizes() []int {
 	if rdmaLong {
 		return smaller
@@ -112,12 +111,11 @@ func rdmaSizes() []int {
 	return []int{8, 8192, 1 << 17}
 }
 
-// oneOfEach are operations of each kind, for places where the way matters more than what
-// goes there.
+// oneOfEach are operations of each kind, for tests of a route rather than of operations.
 var oneOfEach = []string{"send sync", "iov sync", "burst", "put", "get", "atomics", "am answer", "am kept rndv", "stream pieces"}
 
-// runSome runs those in both directions, with one size and one with which most of them
-// are rendezvous.
+// runSome runs oneOfEach in both directions, with one size and one for which most of them use
+// rendezvous.
 func runSome(t *testing.T, where *place, ours, theirs program, groups []group, size int) {
 	t.Helper()
 	m := newMatrix(ours.name + " with " + theirs.name)
@@ -133,18 +131,16 @@ func runSome(t *testing.T, where *place, ours, theirs program, groups []group, s
 	m.print(os.Stdout)
 }
 
-// onMachine is a place that is the machine itself: RDMA devices of soft-RoCE are in no
-// other namespace.
+// onMachine is the place of the machine itself: soft-RoCE devices are in no other namespace.
 func onMachine() *place {
-	p, _ := serve(func() error { return nil }) // which does not fail
+	p, _ := serve(func() error { return nil }) // cannot fail
 	return p
 }
 
-// forRDMA are programs with the environment that they need over RDMA. 1.13 takes the
-// packets of datagrams over IPv4 for others', unless it is told not to look
-// (uct_ud_iface_check_grh, ud_iface.h). 1.22 in its fence reads memory by a key that
-// nobody has made where the device has none for that, which ends the connection
-// (uct_rc_verbs_ep_flush_remote, rc_verbs_ep.c), unless its fence is the weak one.
+// forRDMA adds the environment that programs need over RDMA. 1.13 drops datagrams over IPv4 as
+// those of other receivers, unless that check is off (uct_ud_iface_check_grh, ud_iface.h). The
+// fence of 1.22 reads memory with a key that does not exist on this device, which ends the
+// connection (uct_rc_verbs_ep_flush_remote, rc_verbs_ep.c), unless the fence is weak.
 func forRDMA(list []program) []program {
 	list = slices.Clone(list)
 	for i, p := range list {
@@ -158,15 +154,14 @@ func forRDMA(list []program) []program {
 	return list
 }
 
-// eachRDMA runs a test with us and each C UCX. In the long form it also runs it with us
-// alone, for which the devices have suites of their own, and with C and C: what fails there
-// is no matter of ours.
+// eachRDMA runs a test with Go and each C UCX. The long form adds Go with Go, which the suites of
+// the devices cover, too, and C with C, whose failures are not those of this module.
 func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs program)) {
 	t.Helper()
 	overRDMA(t, rdmaLong, run)
 }
 
-// overRDMA is eachRDMA, and says whether us alone is among them if there is a C UCX.
+// overRDMA is eachRDMA, with Go and Go if alone is true, or if there is no C UCX.
 func overRDMA(t *testing.T, alone bool, run func(t *testing.T, where *place, ours, theirs program)) {
 	t.Helper()
 	c := forRDMA(buildC(t))
@@ -194,13 +189,12 @@ func overRDMA(t *testing.T, alone bool, run func(t *testing.T, where *place, our
 	}
 }
 
-// rdmaDialingRoutes are those that the RDMA connection manager alone finds: without it there
-// is nothing that listens.
+// rdmaDialingRoutes are the routes that connect by the RDMA connection manager alone.
 func rdmaDialingRoutes(t *testing.T) []route {
 	t.Helper()
 	ours, theirs := rdmaSides(t)
-	// With rc_verbs alone nobody has to be found by datagrams; with rc_v 1.22 agrees on lanes of
-	// all devices by those, and wants as many as it can have.
+	// With rc_verbs alone no datagrams are needed for wireup. With rc_v, 1.22 uses them to agree on
+	// lanes over all devices, as many as possible.
 	list := rdmaRoutes(t, "rc_verbs", reliable, datagram, anyIB)
 	for i := range list {
 		list[i].hosts = [2]string{ours.host, theirs.host}
@@ -209,14 +203,13 @@ func rdmaDialingRoutes(t *testing.T) []route {
 	return list
 }
 
-// eachRDMADialing runs a test with each two programs, in both roles.
+// eachRDMADialing runs a test with every two programs, in both roles.
 func eachRDMADialing(t *testing.T, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
 	t.Helper()
 	overRDMADialing(t, rdmaLong, run)
 }
 
-// overRDMADialing is eachRDMADialing, and says whether us alone is among them if there is a C
-// UCX.
+// overRDMADialing is eachRDMADialing, with Go and Go if alone is true, or if there is no C UCX.
 func overRDMADialing(t *testing.T, alone bool, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
 	t.Helper()
 	routes := rdmaDialingRoutes(t)

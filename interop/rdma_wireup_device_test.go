@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// received is how many packets a device has received.
+// received returns how many packets a device has received.
 func received(device string) (n int, err error) {
 	path := "/sys/class/infiniband/" + device + "/ports/1/hw_counters/rcvd_pkts"
 	text, err := os.ReadFile(path)
@@ -21,7 +21,7 @@ func received(device string) (n int, err error) {
 	return n, err
 }
 
-// killAt kills a peer when so many more packets have come to its device, and then tells the
+// killAt kills a peer after its device has received this many more packets, and then sends to the
 // channel.
 func killAt(p *peer, device string, packets int) (<-chan error, error) {
 	before, err := received(device)
@@ -48,9 +48,9 @@ func killAt(p *peer, device string, packets int) (<-chan error, error) {
 	return killed, nil
 }
 
-// TestRDMAKilledInWireup kills the peer when so many packets of ours have come to its device: before
-// it has answered the first, when datagrams connect, when the lanes are agreed on, when they
-// are connected. Whatever we have begun ends, and our process goes on.
+// TestRDMAKilledInWireup kills the peer after its device has received a number of packets: before
+// it answers the first one, while datagrams connect, while lanes are agreed on, and once they are
+// connected. All operations of the Go side end, and its process keeps working.
 func TestRDMAKilledInWireup(t *testing.T) {
 	onVeth(t)
 	short := map[string][]int{reliable: {1, 3, 5}, datagram: {2}}

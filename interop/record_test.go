@@ -17,16 +17,14 @@ import (
 	"time"
 )
 
-// What TestRatio measured stays in the tree: a file of testdata/bench for each run
-// that was worth keeping, a row for each case. The next run is compared with the
-// youngest row of its kind, which is the same case on the same model of CPU,
-// against the same C UCX, with cache lines that travel about as fast. A change is
-// printed, not judged: a figure that moved by itself is measured again before
-// anybody believes it.
+// Results of TestRatio are kept in the tree: each file of testdata/bench is a recorded run, with a
+// row for each case. The next run is compared with the latest row of the same case, CPU model and C
+// UCX, with a similar round trip of a cache line. Changes are printed, not judged: an unexplained
+// change should be measured again before it is believed.
 
 const recordDir = "../testdata/bench"
 
-var record = flag.Bool("record", false, "TestRatio: keep what was measured in a new file of testdata/bench")
+var record = flag.Bool("record", false, "keep what was measured: TestRatio in a new file of testdata/bench, TestInstructions in instructions.txt there")
 
 // recordHead is the first line of each file.
 const recordHead = "# date\tcommit\tcpu\tC UCX\tline ns\tcase\tunit\trounds\tC\tGo\tGo/C"
@@ -34,8 +32,8 @@ const recordHead = "# date\tcommit\tcpu\tC UCX\tline ns\tcase\tunit\trounds\tC\t
 // measurement is what one case gave, in medians.
 type measurement struct {
 	date      string // 2006-01-02
-	commit    string // with a + when the tree was changed
-	cpu       string // model, and how many
+	commit    string // with + if the tree was modified
+	cpu       string // model and number
 	reference string
 	line      time.Duration // round trip of a cache line between two CPUs
 	name      string
@@ -75,14 +73,14 @@ func parseRow(text string) (r measurement, err error) {
 	return r, err
 }
 
-// readRecords returns the rows of all files, the youngest first.
+// readRecords returns the rows of all files, the latest first.
 func readRecords(files fs.FS) ([]measurement, error) {
 	names, err := fs.Glob(files, "*.tsv")
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
-	slices.Reverse(names) // they begin with the date, and later runs of a day have a number behind
+	slices.Reverse(names) // names begin with the date; later runs of a day have a number after it
 	var rows []measurement
 	for _, name := range names {
 		text, err := fs.ReadFile(files, name)
@@ -104,12 +102,11 @@ func readRecords(files fs.FS) ([]measurement, error) {
 	return rows, nil
 }
 
-// near reports whether a cache line goes from one CPU to the other within one
-// part of the machine. On virtual machines that changes without notice, and
-// everything in shared memory with it.
+// near reports whether a cache line moves between the CPUs within one part of the machine. On
+// virtual machines that changes without notice, and affects everything in shared memory.
 func near(line time.Duration) bool { return line < 200*time.Nanosecond }
 
-// before returns the youngest row of the same kind.
+// before returns the latest row of the same kind.
 func (r measurement) before(rows []measurement) (measurement, bool) {
 	i := slices.IndexFunc(rows, func(o measurement) bool {
 		return o.name == r.name && o.unit == r.unit && o.cpu == r.cpu && o.reference == r.reference && near(o.line) == near(r.line)
@@ -120,7 +117,7 @@ func (r measurement) before(rows []measurement) (measurement, bool) {
 	return rows[i], true
 }
 
-// change says how far the ratio is from what is recorded.
+// change describes how far the ratio is from the recorded one.
 func (r measurement) change(rows []measurement) string {
 	old, ok := r.before(rows)
 	if !ok {
@@ -134,7 +131,7 @@ func thisRun(reference string, rounds int) measurement {
 	return measurement{date: time.Now().UTC().Format(time.DateOnly), commit: commit(), cpu: cpuModel(), reference: reference, rounds: rounds}
 }
 
-// commit is the state of the tree, "unknown" where git does not tell.
+// commit returns the commit of the tree, "unknown" without git.
 func commit() string {
 	out, err := exec.Command("git", "rev-parse", "--short=10", "HEAD").Output()
 	if err != nil {
@@ -147,7 +144,7 @@ func commit() string {
 	return name
 }
 
-// cpuModel is what the kernel calls the CPUs, and how many there are.
+// cpuModel returns the kernel's name of the CPUs, and their number.
 func cpuModel() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -166,7 +163,7 @@ func cpuModel() string {
 	return fmt.Sprintf("%d × %s", n, model)
 }
 
-// keep writes rows to a new file.
+// keep writes rows to a new file and returns its name.
 func keep(dir string, rows []measurement) (string, error) {
 	if len(rows) == 0 {
 		return "", nil

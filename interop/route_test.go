@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// route is how the two peers of a pair are to reach each other.
+// route is how the two peers of a pair reach each other.
 type route struct {
 	name    string
-	tls     string // UCX_TLS of our side, and of the other if both is set
+	tls     string // UCX_TLS of the Go side, and of the other if both is set
 	both    bool
-	devices string    // UCX_NET_DEVICES of both
-	across  string    // and of the other side, if it has a device of its own
-	more    []string  // further environment of both
+	devices string    // UCX_NET_DEVICES of both sides
+	across  string    // that of the other side, if it has a device of its own
+	more    []string  // additional environment of both sides
 	rdma    bool      // over RDMA devices
-	hosts   [2]string // where our side listens, and the other, if not on loopback
+	hosts   [2]string // addresses to listen at, of Go and the other side, if not loopback
 }
 
-// host is the address on which one of the two sides listens.
+// host returns the address at which a side listens.
 func (r route) host(ourSide bool) netip.Addr {
 	host := r.hosts[1]
 	if ourSide {
@@ -31,22 +31,22 @@ func (r route) host(ourSide bool) netip.Addr {
 	return netip.MustParseAddr(host)
 }
 
-// network is a route over network devices. The other side has all its transports
-// and must choose the common one.
+// network returns a route over network devices. The other side enables all its transports and must
+// choose the common one.
 func network(d device) route { return route{name: d.name, tls: "tcp", devices: d.list} }
 
-// Routes within a machine. Cma carries no messages by itself. The last lets both
-// sides choose among all they have.
+// Routes within a machine. cma carries no messages by itself. With the last one, both sides choose
+// among all their transports.
 var (
 	posix         = route{name: "posix", tls: "posix", both: true}
 	sysv          = route{name: "sysv", tls: "sysv", both: true}
 	posixCMA      = route{name: "cma", tls: "posix,cma", both: true}
-	tcpCMA        = route{name: "tcp+cma", tls: "tcp,cma", both: true, devices: "lo"} // wireup goes over the network
+	tcpCMA        = route{name: "tcp+cma", tls: "tcp,cma", both: true, devices: "lo"} // wireup over the network
 	selfShared    = route{name: "self+shm", tls: "self,shm", both: true}
 	allTransports = route{name: "all"}
 )
 
-// posixFiles is posix with shared memory that has names in /dev/shm.
+// posixFiles is posix with shared memory in files of /dev/shm.
 var posixFiles = route{name: "posix files", tls: "posix", both: true, more: []string{"UCX_POSIX_USE_PROC_LINK=n"}}
 
 var sharedRoutes = []route{posix, sysv, posixCMA, tcpCMA, selfShared, allTransports}
@@ -54,10 +54,10 @@ var sharedRoutes = []route{posix, sysv, posixCMA, tcpCMA, selfShared, allTranspo
 // lo is the network of the loopback device.
 var lo = network(device{"lo", "lo"})
 
-// isNetwork says that all goes over network devices.
+// isNetwork reports whether all transports use network devices.
 func (r route) isNetwork() bool { return r.rdma || strings.HasPrefix(r.tls, "tcp") }
 
-// env is the environment of one of the two sides.
+// env returns the environment of one of the two sides.
 func (r route) env(ourSide bool) []string {
 	var env []string
 	if r.tls != "" && (ourSide || r.both) {
@@ -72,11 +72,11 @@ func (r route) env(ourSide bool) []string {
 	return append(env, r.more...)
 }
 
-// announce is what C needs in peer error mode: its shared memory does not handle
-// failures of peers unless asked to.
+// announce is needed by C in error mode peer: its shared memory handles failures of peers only on
+// request.
 var announce = []string{"UCX_POSIX_ERROR_HANDLING=y", "UCX_SYSV_ERROR_HANDLING=y"}
 
-// errorEnv is the environment of both sides for an error handling mode.
+// errorEnv returns the environment of both sides for an error handling mode.
 func (r route) errorEnv(mode string) []string {
 	if mode != "peer" || !r.both || r.rdma {
 		return nil
@@ -93,8 +93,8 @@ func majorMinor(name string) string {
 	return release
 }
 
-// envToward is the environment that a program needs to talk to another. Ours must be
-// told of C releases whose shared-memory rings are short.
+// envToward returns the environment that a program needs to talk to another one. Go must know about
+// C releases with short rings in shared memory.
 func (p program) envToward(other program) []string {
 	if p.ours && other.shortRings() {
 		return append([]string{"UCX_PEER_RELEASE=1.13"}, p.env...)
@@ -102,7 +102,7 @@ func (p program) envToward(other program) []string {
 	return p.env
 }
 
-// shortRings tells the releases of C that UCX_PEER_RELEASE=1.13 is for.
+// shortRings reports whether a release of C needs UCX_PEER_RELEASE=1.13.
 func (p program) shortRings() bool {
 	switch majorMinor(p.name) {
 	case "1.13", "1.14", "1.15":
@@ -111,8 +111,7 @@ func (p program) shortRings() bool {
 	return false
 }
 
-// otherEngine is the setting that makes C use the protocol engine that is not
-// its default.
+// otherEngine is the setting that makes C use its protocol engine that is not the default.
 func (p program) otherEngine() setting {
 	if p.shortRings() {
 		return setting{name: "proto=y", theirs: []string{"UCX_PROTO_ENABLE=y"}}

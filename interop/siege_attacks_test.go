@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/proto"
 )
 
-// siegeTarget is what an attacker knows: all of it is public.
+// siegeTarget is what an attacker knows, all of which is public.
 type siegeTarget struct {
 	Addr   string          // of the server's listener
 	UUID   uint64          // of the server's worker
@@ -21,8 +21,8 @@ type siegeTarget struct {
 	TCP    proto.IfaceAttr // as workers publish it
 }
 
-// attack is a way to do harm. It goes on until the context ends; what the server does
-// to it is no failure. amount says how much of it a short test does.
+// attack is a way to harm the server. It runs until the context ends; refusals by the server are no
+// failures. amount is how much of it a short test does.
 type attack struct {
 	name   string
 	amount int
@@ -46,12 +46,12 @@ var attacks = []attack{
 	{"garbage", 500, garbage},
 }
 
-// again is false when an attack has done enough.
+// again reports whether an attack should continue.
 func again(ctx context.Context, k, amount int) bool {
 	return ctx.Err() == nil && (amount < 0 || k < amount)
 }
 
-// acceptedStranger makes a connection with an endpoint of the server's.
+// acceptedStranger returns a connection with an endpoint at the server.
 func acceptedStranger(t *siegeTarget, from netip.Addr) (*stranger, error) {
 	claim := freshClaim(from)
 	s, err := knock(t.Addr, from, claim, 0)
@@ -65,7 +65,7 @@ func acceptedStranger(t *siegeTarget, from netip.Addr) (*stranger, error) {
 	return s, nil
 }
 
-// batches writes what make returns, many at once, until the server has enough of it.
+// batches writes what make returns, many at a time, until the server closes the connection.
 func (s *stranger) batches(ctx context.Context, amount int, make func(k int) []byte) error {
 	var b []byte
 	for k := 0; again(ctx, k, amount); k++ {
@@ -73,7 +73,7 @@ func (s *stranger) batches(ctx context.Context, amount int, make func(k int) []b
 		if len(b) < 32<<10 && k != amount-1 {
 			continue
 		}
-		s.SetWriteDeadline(time.Now().Add(2 * time.Second)) // it may have stopped to read us
+		s.SetWriteDeadline(time.Now().Add(2 * time.Second)) // the server may have stopped reading
 		if _, err := s.Write(b); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func wireupFlood(ctx context.Context, t *siegeTarget, from netip.Addr, amount in
 	})
 }
 
-// crowd keeps as many connections open as it gets, and begins each with say.
+// crowd keeps as many connections open as possible, each made by open.
 func crowd(ctx context.Context, amount int, open func() (*stranger, error)) error {
 	var all []*stranger
 	defer func() {
@@ -186,7 +186,7 @@ func smallHoarders(ctx context.Context, t *siegeTarget, from netip.Addr, amount 
 	})
 }
 
-// sameBucket chooses tags that a fixed multiplicative hash puts into one place.
+// sameBucket chooses tags that a fixed multiplicative hash would put into one bucket.
 func sameBucket(ctx context.Context, t *siegeTarget, from netip.Addr, amount int) error {
 	s, err := knock(t.Addr, from, freshClaim(from), 0)
 	if err != nil {
@@ -195,7 +195,7 @@ func sameBucket(ctx context.Context, t *siegeTarget, from netip.Addr, amount int
 	defer s.Close()
 	const inverse = 0xF1DE83E19937733D // of 0x9E3779B97F4A7C15 modulo 2^64
 	return s.batches(ctx, amount, func(k int) []byte {
-		tag := uint64(k) * inverse // the product is k: its upper bits are none
+		tag := uint64(k) * inverse // the product is k, whose upper bits are 0
 		return tcpFrame(byte(proto.IDEagerOnly), proto.EagerOnly{Tag: proto.Tag(tag)}.Append(nil))
 	})
 }
@@ -262,7 +262,7 @@ func garbage(ctx context.Context, t *siegeTarget, from netip.Addr, amount int) e
 		for i := range b {
 			b[i] = byte(rand.Uint32())
 		}
-		if k%2 == 0 { // what at least looks like a message
+		if k%2 == 0 { // half of them look like a message
 			b = tcpFrame(byte(rand.IntN(int(proto.IDLast))), b)
 		}
 		s.Write(b)

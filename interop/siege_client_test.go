@@ -16,7 +16,7 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// siegeOrders is what a client or an attacker is told, by its environment.
+// siegeOrders is the orders of a client or an attacker, in its environment.
 type siegeOrders struct {
 	Server siegeReady
 	Number ucp.Tag // of the client, and of its word in the server's memory
@@ -35,16 +35,16 @@ func orders() (o siegeOrders, err error) {
 	return o, err
 }
 
-// siegeReport is how a client has fared.
+// siegeReport is the result of a client.
 type siegeReport struct {
 	Operations    int
-	P50, P99, Max time.Duration // of an operation
+	P50, P99, Max time.Duration // times of an operation
 }
 
-// siegeMe is what a client tells of itself at first.
+// siegeMe is the first message of a client to the test.
 type siegeMe struct{ UUID uint64 }
 
-// siegeClient is a good client: it looks at every byte that comes back.
+// siegeClient is a good client: it checks every byte of every answer.
 func siegeClient() error {
 	o, err := orders()
 	if err != nil {
@@ -75,7 +75,7 @@ func siegeClient() error {
 	if err := ep.TagSendWait(ctx, siegeHello|o.Number, own); err != nil {
 		return err
 	}
-	if err := s.round(ctx); err != nil { // the server knows us now
+	if err := s.round(ctx); err != nil { // now the server knows the client
 		return fmt.Errorf("the first round: %w", err)
 	}
 	if err := answer(siegeMe{UUID: w.Attr().UID}); err != nil {
@@ -95,22 +95,22 @@ func siegeClient() error {
 	return answer(s.report())
 }
 
-// siegeLeast is how many operations a client does whatever it is told: an attack may be
-// over before a slow machine has let it do one.
+// siegeLeast is the minimum number of operations of a client: an attack may be over before a slow
+// machine has done one.
 const siegeLeast = 10
 
-// siegeVisitor is a client at work.
+// siegeVisitor is a client in operation.
 type siegeVisitor struct {
 	w       *ucp.Worker
 	ep      *ucp.Endpoint
 	key     *ucp.Rkey
 	number  ucp.Tag
-	word    uint64 // the beginning of its part of the server's memory
+	word    uint64 // address of its part of the server's memory
 	counted uint64
 	took    []time.Duration
 }
 
-// round is one of each operation.
+// round does one operation of each kind.
 func (s *siegeVisitor) round(ctx context.Context) error {
 	for _, op := range []func(context.Context) error{s.echo, s.access, s.count} {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -125,7 +125,7 @@ func (s *siegeVisitor) round(ctx context.Context) error {
 	return nil
 }
 
-// random is a message.
+// random returns a random message.
 func random(most int) []byte {
 	b := make([]byte, 1+rand.IntN(most))
 	for i := range b {
@@ -134,7 +134,7 @@ func random(most int) []byte {
 	return b
 }
 
-// echo sends a message and compares what comes back.
+// echo sends a message and compares the answer.
 func (s *siegeVisitor) echo(ctx context.Context) error {
 	most := 4 << 10
 	if rand.IntN(8) == 0 {
@@ -155,7 +155,7 @@ func (s *siegeVisitor) echo(ctx context.Context) error {
 	return nil
 }
 
-// access writes memory of the server's and reads it again.
+// access writes the server's memory and reads it back.
 func (s *siegeVisitor) access(ctx context.Context) error {
 	want := random(2048)
 	if err := s.ep.PutWait(ctx, want, s.word+8, s.key); err != nil {
@@ -171,7 +171,7 @@ func (s *siegeVisitor) access(ctx context.Context) error {
 	return nil
 }
 
-// count counts in a word of the server's.
+// count adds to a word in the server's memory.
 func (s *siegeVisitor) count(ctx context.Context) error {
 	old, err := ucp.FetchAddWait[uint64](ctx, s.ep, s.word, s.key, 1)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// The siege's processes are the test program itself, told by its environment what to
-// be: who stands on the other side of a network must be another process. So is the relay
-// of a program on another machine.
+// The processes of the siege are the test program itself, with their role in the environment: a
+// peer in another network must be another process. The same holds for the relay of a program on
+// another machine.
 const siegeRole = "UCX_SIEGE_ROLE"
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// commands are lines on standard input; the channel is closed at the end of it. wake
-// is called after each.
+// commands returns the lines of standard input; the channel is closed at its end. wake is called
+// after each line.
 func commands(wake func()) <-chan string {
 	lines := make(chan string, 1)
 	go func() {
@@ -58,8 +58,7 @@ func answer(v any) error {
 	return err
 }
 
-// siegeWorker makes the context and the worker of a client or the server; end closes
-// both.
+// siegeWorker makes the context and the worker of a client or the server. end closes both.
 func siegeWorker() (c *ucp.Context, w *ucp.Worker, end func(), err error) {
 	c, err = ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO64 | ucp.FeatureWakeup}, nil)
 	if err != nil {

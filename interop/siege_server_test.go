@@ -16,11 +16,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Tags of the siege. The rest of a tag is the sender's.
+// Tags of the siege. The low bits are the sender's number.
 const (
 	siegeHello ucp.Tag = 1 << 56 // a client's worker address
-	siegeEcho  ucp.Tag = 2 << 56 // is sent back to the client that the tag names
-	siegeDrop          = 3 << 56 // is received and forgotten
+	siegeEcho  ucp.Tag = 2 << 56 // is echoed to the client that the tag names
+	siegeDrop          = 3 << 56 // is received and dropped
 	siegeKeep          = 4 << 56 // is never received
 	siegeKind  ucp.Tag = 0xff << 56
 )
@@ -31,21 +31,20 @@ const siegeMemory = 64 << 10
 // siegeLongest is the longest message of a client.
 const siegeLongest = 256 << 10
 
-// siegeReady is what a server tells of itself.
+// siegeReady is a server's description of itself.
 type siegeReady struct {
 	Address, Key []byte
 	Memory       uint64
 	UUID         uint64
 }
 
-// siegeStats is how a server is.
+// siegeStats is the resource use of a server.
 type siegeStats struct {
 	RSS, Heap, Files, Goroutines int
 	Stats                        ucp.Stats
 }
 
-// siegeServe is a server for whoever comes: it sends messages back, and has memory
-// that may be read, written and counted in.
+// siegeServe serves all clients: it echoes messages, and has memory for puts, gets and atomics.
 func siegeServe() error {
 	c, w, end, err := siegeWorker()
 	if err != nil {
@@ -101,14 +100,14 @@ type siegeServer struct {
 	err     error
 }
 
-// receive posts a receive again and again.
+// receive posts a receive, and posts it again whenever it has completed.
 func (s *siegeServer) receive(kind ucp.Tag, buf []byte, handle func([]byte, ucp.Tag)) {
 	_, err := s.w.TagRecv(kind, siegeKind, buf, &ucp.RequestParams{
 		Flags: ucp.OpNoImmediate,
 		OnTagRecv: func(r *ucp.Request, err error, info ucp.TagRecvInfo, _ any) {
 			switch {
 			case errors.Is(err, ucs.ErrCanceled):
-				return // the worker is being closed
+				return // the worker closes
 			case err == nil:
 				handle(buf[:info.Length], info.SenderTag&^siegeKind)
 			}
@@ -125,22 +124,22 @@ func (s *siegeServer) receive(kind ucp.Tag, buf []byte, handle func([]byte, ucp.
 func (s *siegeServer) hello(addr []byte, client ucp.Tag) {
 	ep, err := s.w.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer})
 	if err != nil {
-		return // whoever says hello may say anything
+		return // attackers send arbitrary addresses
 	}
 	s.clients[client] = ep
 }
 
-// echo sends a message back.
+// echo sends a message back to its client.
 func (s *siegeServer) echo(b []byte, client ucp.Tag) {
 	ep := s.clients[client]
 	if ep == nil {
 		return
 	}
-	// If it fails the client is told by the end of its connection.
+	// On failure the client detects the end of its connection.
 	_, _ = ep.TagSend(siegeEcho|client, bytes.Clone(b), &ucp.RequestParams{OnSend: func(r *ucp.Request, _ error, _ any) { r.Free() }})
 }
 
-// stats tells what the process holds when the collector has been.
+// stats returns the resource use after a garbage collection.
 func (s *siegeServer) stats() siegeStats {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
@@ -149,7 +148,7 @@ func (s *siegeServer) stats() siegeStats {
 	return siegeStats{RSS: residentSet(), Heap: int(m.HeapAlloc), Files: len(files), Goroutines: runtime.NumGoroutine(), Stats: s.w.Stats()}
 }
 
-// residentSet is the memory of this process, in bytes.
+// residentSet returns the resident memory of this process, in bytes.
 func residentSet() int {
 	text, _ := os.ReadFile("/proc/self/statm")
 	if f := strings.Fields(string(text)); len(f) > 1 {

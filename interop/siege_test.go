@@ -17,12 +17,11 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// TestSiege attacks a server in every way, one by one and all at once, while a good
-// client from another address looks at each byte. It notices nothing, and when the
-// attackers have gone the server holds what it held before.
+// TestSiege attacks a server in every way, one by one and all at once, while a good client at
+// another address checks each byte. The client must be unaffected, and after the attacks the server
+// holds no more than before.
 //
-// SIEGE=10m is the long form: all attacks go on for as long, and the log says how the
-// server is meanwhile.
+// SIEGE=10m is the long form: all attacks run for that time, and the state of the server is logged.
 func TestSiege(t *testing.T) {
 	here, there, err := newLinkedPlaces()
 	if err != nil {
@@ -49,12 +48,12 @@ func TestSiege(t *testing.T) {
 	t.Run("all at once", func(t *testing.T) { besiege(t, here, there, attacks, 0) })
 }
 
-// siegeAddresses is how many addresses the attackers have together.
+// siegeAddresses is the number of addresses of all attackers.
 const siegeAddresses = 4
 
 func siegeAddress(k int) string { return fmt.Sprintf("198.18.0.%d", 100+k%siegeAddresses) }
 
-// besiege starts a server and a client and attacks, for some time if that is not 0.
+// besiege starts a server and a client and runs attacks, for the duration if that is not 0.
 func besiege(t *testing.T, here, there *place, list []attack, duration time.Duration) {
 	serverPort, err := here.freePort()
 	if err != nil {
@@ -101,7 +100,7 @@ func besiege(t *testing.T, here, there *place, list []attack, duration time.Dura
 		}
 	}
 	for end := time.Now().Add(duration); time.Now().Before(end); look() {
-		time.Sleep(min(10*time.Second, time.Until(end))) // between two samples of a long run
+		time.Sleep(min(10*time.Second, time.Until(end))) // between two samples in a long run
 	}
 	for k, band := range bands {
 		if err := band.wait(duration + 3*time.Minute); err != nil {
@@ -120,7 +119,7 @@ func besiege(t *testing.T, here, there *place, list []attack, duration time.Dura
 	}
 	after := server.stats(t)
 	for end := time.Now().Add(exitLimit); !siegeOver(before, after) && time.Now().Before(end); after = server.stats(t) {
-		time.Sleep(10 * time.Millisecond) // the ends of connections are noticed when they are
+		time.Sleep(10 * time.Millisecond) // ends of connections are detected with delay
 	}
 	t.Logf("good client: %+v; server: %v, at worst %v, %v afterwards", report, before, worst, after)
 	if !siegeOver(before, after) {
@@ -132,17 +131,16 @@ func besiege(t *testing.T, here, there *place, list []attack, duration time.Dura
 	}
 }
 
-// siegeKept is how much the server keeps of messages that nobody receives. They stay
-// when their senders have gone.
+// siegeKept bounds the memory for messages that are never received. They stay when their senders
+// have disconnected.
 const siegeKept = 64 << 20
 
-// siegeOver reports whether a server is back to what it was. Some of the heap is kept
-// for the next peak.
+// siegeOver reports whether a server uses as little as before. Some of the heap stays reserved.
 func siegeOver(before, after siegeStats) bool {
 	return after.Files <= before.Files && after.Goroutines <= before.Goroutines && after.Heap < before.Heap+2*siegeKept
 }
 
-// String tells what a server holds.
+// String describes the resource use of a server.
 func (s siegeStats) String() string {
 	return fmt.Sprintf("%d MiB, heap %d MiB, %d descriptors, %d goroutines", s.RSS>>20, s.Heap>>20, s.Files, s.Goroutines)
 }
@@ -154,7 +152,7 @@ type actor struct {
 	out *bufio.Reader
 }
 
-// startActor starts this program in a role.
+// startActor starts this program in a role of the siege.
 func startActor(t *testing.T, where *place, role string, o siegeOrders, env ...string) *actor {
 	t.Helper()
 	b, err := json.Marshal(o)
@@ -183,7 +181,7 @@ func startActor(t *testing.T, where *place, role string, o siegeOrders, env ...s
 	return a
 }
 
-// tell asks for a line.
+// tell asks the actor for a line.
 func (a *actor) tell() error {
 	_, err := fmt.Fprintln(a.in)
 	return err
@@ -202,7 +200,7 @@ func (a *actor) hear(t *testing.T, v any) {
 	}
 }
 
-// stats asks a server how it is.
+// stats asks a server for its resource use.
 func (a *actor) stats(t *testing.T) (s siegeStats) {
 	t.Helper()
 	if err := a.tell(); err != nil {
@@ -212,7 +210,7 @@ func (a *actor) stats(t *testing.T) (s siegeStats) {
 	return s
 }
 
-// siegeAttack is an attacker. It goes on whatever the server does to it.
+// siegeAttack is an attacker. It continues whatever the server does.
 func siegeAttack() error {
 	o, err := orders()
 	if err != nil {
@@ -233,7 +231,7 @@ func siegeAttack() error {
 			if o.Amount >= 0 || ctx.Err() != nil {
 				return nil
 			}
-			if err != nil { // refused: not at once again
+			if err != nil { // refused: pause before the next try
 				select {
 				case <-ctx.Done():
 				case <-time.After(10 * time.Millisecond):

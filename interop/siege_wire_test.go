@@ -18,8 +18,8 @@ import (
 	"github.com/ucx-go/ucx/proto"
 )
 
-// What attackers say: the bytes of the TCP transport (src/uct/tcp/tcp.h) and of UCP,
-// written by hand, so that they are free to be wrong.
+// The bytes that attackers send: the TCP transport (src/uct/tcp/tcp.h) and UCP, written by hand, so
+// that they can be invalid.
 
 var le = binary.LittleEndian
 
@@ -39,7 +39,7 @@ func tcpSockaddr(a netip.AddrPort) []byte {
 	return b
 }
 
-// tcpFrame is a frame of the stream.
+// tcpFrame returns a frame of the stream.
 func tcpFrame(id byte, payload ...[]byte) []byte {
 	b := append(make([]byte, 0, 64), id, 0, 0, 0, 0)
 	for _, p := range payload {
@@ -49,24 +49,24 @@ func tcpFrame(id byte, payload ...[]byte) []byte {
 	return b
 }
 
-// tcpHello is how a connection begins: who is the sender, by its listener.
+// tcpHello returns the first bytes of a connection, which name the sender by its listener.
 func tcpHello(claim netip.AddrPort, sn uint64) []byte {
 	b := le.AppendUint64(nil, tcpMagic)
 	req := make([]byte, 13)
-	req[0] = 1 // a request
+	req[0] = 1 // connection request
 	le.PutUint64(req[5:], sn)
 	return append(b, tcpFrame(tcpCM, req, tcpSockaddr(claim))...)
 }
 
-// tcpPutHeader announces n bytes for an address.
+// tcpPutHeader announces a put of n bytes to an address.
 func tcpPutHeader(addr uint64, n int, sn uint32) []byte {
 	b := le.AppendUint64(nil, addr)
 	b = le.AppendUint64(b, uint64(n))
 	return tcpFrame(tcpPut, le.AppendUint32(b, sn))
 }
 
-// wireAddress is the address of a worker that does not exist: one device, reached at
-// a listener over tcp.
+// wireAddress returns the address of a worker that does not exist: one device, with a listener over
+// tcp.
 func wireAddress(uuid uint64, listener netip.AddrPort, attr proto.IfaceAttr) proto.WorkerAddress {
 	port := binary.BigEndian.AppendUint16(nil, listener.Port())
 	return proto.WorkerAddress{
@@ -81,10 +81,10 @@ func wireAddress(uuid uint64, listener netip.AddrPort, attr proto.IfaceAttr) pro
 	}
 }
 
-// tcpTransport is how addresses name the transport.
+// tcpTransport is the id of the transport in addresses.
 var tcpTransport = proto.TransportIDOf("tcp")
 
-// tcpAttr is what a worker address says of tcp.
+// tcpAttr returns the attributes of tcp in a worker address.
 func tcpAttr(address []byte) (proto.IfaceAttr, error) {
 	a, _, err := proto.ParseAddress(address, proto.FormWorker)
 	if err != nil {
@@ -100,25 +100,25 @@ func tcpAttr(address []byte) (proto.IfaceAttr, error) {
 	return proto.IfaceAttr{}, errors.New("no tcp in the address")
 }
 
-// stranger is a connection that somebody has made by hand.
+// stranger is a connection of an attacker.
 type stranger struct {
 	net.Conn
 	own  netip.AddrPort // the listener that it claims
 	peer proto.EndpointID
 }
 
-// dial connects from an address and says nothing.
+// dial connects from an address and sends nothing.
 func dial(target string, from netip.Addr) (*stranger, error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 5 * time.Second}
 	c, err := d.Dial("tcp", target)
 	if err != nil {
 		return nil, err
 	}
-	// Whoever does not answer must not hold up an attack.
+	// A server that does not answer must not block an attack.
 	return &stranger{Conn: c}, c.SetDeadline(time.Now().Add(time.Minute))
 }
 
-// knock connects and says hello.
+// knock connects and sends a connection request.
 func knock(target string, from netip.Addr, claim netip.AddrPort, sn uint64) (*stranger, error) {
 	s, err := dial(target, from)
 	if err != nil {
@@ -132,8 +132,8 @@ func knock(target string, from netip.Addr, claim netip.AddrPort, sn uint64) (*st
 	return s, nil
 }
 
-// freshClaim is a listener nobody has, at an address of ours, and never the same: the
-// server would take two of them for one peer's.
+// freshClaim returns a different listener each time, at an address of the attacker: the server
+// would take two equal ones for one peer.
 func freshClaim(from netip.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(from, uint16(1024+claims.Add(1)%60000))
 }
@@ -146,7 +146,7 @@ func (s *stranger) say(id proto.AMID, payload ...[]byte) error {
 	return err
 }
 
-// wireup asks for an endpoint and waits for its id.
+// wireup requests an endpoint and waits for its id.
 func (s *stranger) wireup(uuid uint64, addr proto.WorkerAddress) error {
 	addr.UUID = uuid
 	m := proto.Wireup{Type: proto.WireupRequest, SrcEp: proto.EndpointID(rand.Uint64() | 1), Address: addr}
@@ -177,7 +177,7 @@ func (s *stranger) wireup(uuid uint64, addr proto.WorkerAddress) error {
 	}
 }
 
-// hear reads a frame; it answers what asks to receive on this connection.
+// hear reads a frame. It acknowledges a request to receive on this connection.
 func (s *stranger) hear() (id byte, payload []byte, err error) {
 	for {
 		var h [tcpHeader]byte
@@ -195,7 +195,7 @@ func (s *stranger) hear() (id byte, payload []byte, err error) {
 		if h[0] != tcpCM {
 			return h[0], payload, nil
 		}
-		if n > 4 && le.Uint32(payload) == 1 { // a request: acknowledged
+		if n > 4 && le.Uint32(payload) == 1 { // a connection request: acknowledge it
 			if _, err := s.Write(tcpFrame(tcpCM, le.AppendUint32(nil, 2))); err != nil {
 				return 0, nil, err
 			}
@@ -203,8 +203,8 @@ func (s *stranger) hear() (id byte, payload []byte, err error) {
 	}
 }
 
-// refused reports whether an error is what a server does to who misbehaves: it closes
-// the connection, or takes none.
+// refused reports whether an error means that the server has closed, or not accepted, an attacker's
+// connection.
 func refused(err error) bool {
 	var ne net.Error
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) ||

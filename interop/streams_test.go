@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// The operations here are streams. Each reads all that it sends.
+// The operations here are streams. Each receives all that it sends.
 
-// part names the contents of a message from a byte on, as the peers' commands want it.
+// part names a message from an offset on, in the form of the peers' commands.
 func (m message) part(offset int) string { return fmt.Sprintf("%d+%d", m.seed, offset) }
 
 // streamSend starts to send size bytes of a message, from an offset on.
@@ -24,8 +24,8 @@ func (p *peer) streamRecv(ep, size int, layout, how string) (int, error) {
 	return n, p.do("srecv", n, ep, size, layout, how)
 }
 
-// streamed waits for a receive and returns how many bytes it got, which must be those
-// of m from offset on.
+// streamed waits for a receive and returns its number of bytes, which must be those of m from the
+// offset on.
 func (p *peer) streamed(request int, m message, offset int) (int, error) {
 	values, err := p.command("wait", request, m.part(offset), operationLimit.Milliseconds())
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *peer) streamed(request int, m message, offset int) (int, error) {
 	return p.piece(values, m, offset)
 }
 
-// piece reads a result of bytes of a stream.
+// piece checks a result with bytes of a stream.
 func (p *peer) piece(values []string, m message, offset int) (int, error) {
 	got, err := parseResult(values)
 	if err != nil {
@@ -43,12 +43,12 @@ func (p *peer) piece(values []string, m message, offset int) (int, error) {
 	if got.status.IsError() {
 		return 0, p.statusError("stream receive", got.status)
 	}
-	got.length = min(got.length, m.size-offset+1) // one too many is as bad as any
+	got.length = min(got.length, m.size-offset+1) // one byte too many is enough for an error
 	return got.length, p.sameData("stream", values, message{size: got.length})
 }
 
-// withBytes is an operation of streams that C does with 1.13 only where there are bytes:
-// that aborts when a message without any comes (stream_recv.c). We send none, and take them.
+// withBytes is a stream operation that C 1.13 runs only with at least one byte: it aborts on an
+// empty message (stream_recv.c). Go accepts those and sends none.
 func withBytes(run operationFunc) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		if size == 0 && from.isC() && to.isC() && (majorMinor(from.name) == "1.13" || majorMinor(to.name) == "1.13") {
@@ -58,7 +58,7 @@ func withBytes(run operationFunc) operationFunc {
 	}
 }
 
-// streamWhole receives all of a message, which is posted in time, or not.
+// streamWhole receives a whole message, with the receive posted before or after it arrives.
 func streamWhole(sendLayout, recvLayout string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		for _, late := range []bool{false, true} {
@@ -94,7 +94,7 @@ func streamWhole(sendLayout, recvLayout string) operationFunc {
 	}
 }
 
-// polled waits until a poll tells that an endpoint has bytes, and no other.
+// polled waits until a poll reports that an endpoint, and no other, has bytes.
 func (p *peer) polled(ep int) error {
 	values, err := p.command("spoll", operationLimit.Milliseconds())
 	if err == nil && (len(values) != 1 || values[0] != fmt.Sprint(ep)) {
@@ -103,7 +103,7 @@ func (p *peer) polled(ep int) error {
 	return err
 }
 
-// streamPieces receives what there is, in memory of another size than what was sent.
+// streamPieces receives what has arrived, into buffers of other sizes than those sent.
 func streamPieces(from, to *peer, msgs *messages, size int) error {
 	m := msgs.next(size)
 	s, err := from.streamSend(ep, m, 0, size, "contig")
@@ -128,10 +128,10 @@ func streamPieces(from, to *peer, msgs *messages, size int) error {
 	return from.finish(s)
 }
 
-// streamInPlace reads the bytes where they come, now and then by a receive.
+// streamInPlace reads the bytes in place, and some of them by a receive.
 func streamInPlace(from, to *peer, msgs *messages, size int) error {
 	if size > 1<<20 {
-		return errNothingToDo // a command for each packet takes long
+		return errNothingToDo // a command for each packet would take long
 	}
 	m := msgs.next(size)
 	s, err := from.streamSend(ep, m, 0, size, "iov3")
@@ -156,8 +156,8 @@ func streamInPlace(from, to *peer, msgs *messages, size int) error {
 	return from.finish(s)
 }
 
-// streamInPlace takes the next bytes of a stream where they are, which must be those of
-// m from offset on.
+// streamInPlace takes the next bytes of a stream in place, which must be those of m from the offset
+// on.
 func (p *peer) streamInPlace(ep int, m message, offset int) (int, error) {
 	values, err := p.command("sdata", ep, m.part(offset), operationLimit.Milliseconds())
 	if err != nil {
@@ -166,8 +166,8 @@ func (p *peer) streamInPlace(ep int, m message, offset int) (int, error) {
 	return p.piece(values, m, offset)
 }
 
-// streamBurst sends in pieces of many sizes, receives in others, some of them posted in
-// time, and has bytes on the way back meanwhile.
+// streamBurst sends in pieces of many sizes and receives in others, some of them posted in advance,
+// while bytes also flow in the other direction.
 func streamBurst(from, to *peer, msgs *messages, size int) error {
 	if size > 1<<20 {
 		return errNothingToDo

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTLSBeside: with C peers everything is as ever when our side offers encrypted
-// connections too, whose entry in its address they do not know.
+// TestTLSBeside: C peers work as usual when the Go side also offers TLS connections, whose entry in
+// its address they do not know.
 func TestTLSBeside(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)

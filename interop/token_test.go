@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// tokens is a setting of our side alone: the other is not to know of it.
+// tokens sets UCX_TOKEN for the Go side only: the other side does not know the setting.
 func (p program) tokens(mode string) program {
 	p.env = append(slices.Clone(p.env), "UCX_TOKEN="+mode)
 	return p
 }
 
-// TestTokenKnown: C peers whose endpoints we make are served by a worker with a token,
-// whose address they read and whose requests they answer; peers of this library always.
+// TestTokenKnown: a worker with a token serves C peers to which it has made endpoints, as it knows
+// their addresses and they answer its requests. It always serves Go peers that have the token.
 func TestTokenKnown(t *testing.T) {
-	t.Parallel() // the peers sleep much
+	t.Parallel() // the peers mostly sleep
 	c := buildC(t)
 	ours := buildGo(t)
 	where := newPlace()
@@ -38,9 +38,9 @@ func TestTokenKnown(t *testing.T) {
 	}
 }
 
-// TestTokenAsked: a C peer that asks a worker which wants its token proved loses its
-// connection, and the worker lives. One that the worker has asked first is served, and
-// so is one that asks where its endpoint is made and that is enough.
+// TestTokenAsked: a C peer whose request lacks the required token loses its connection, and the
+// worker keeps working. A C peer is served if the worker has sent its request first, or if mode
+// known suffices, as the worker has an endpoint to it.
 func TestTokenAsked(t *testing.T) {
 	c := buildC(t)
 	ours := buildGo(t)
@@ -70,7 +70,7 @@ func TestTokenAsked(t *testing.T) {
 	}
 }
 
-// theyAsk: what needs our id fails at the C peer.
+// theyAsk: an operation that needs the Go endpoint's id fails at the C peer.
 func theyAsk(t *testing.T, p *pair) {
 	n, err := p.theirs.send(ep, p.msgs.next(8), "contig", "sync")
 	if err != nil {
@@ -82,7 +82,7 @@ func theyAsk(t *testing.T, p *pair) {
 	}
 }
 
-// weAsk: by our request the C peer has the id and need not ask.
+// weAsk: the Go side's request gives the C peer the id, so it needs no request.
 func weAsk(t *testing.T, p *pair) {
 	exchange := expected("contig", "contig", "sync")
 	if err := exchange(p.ours, p.theirs, &p.msgs, 100); err != nil {
@@ -93,7 +93,7 @@ func weAsk(t *testing.T, p *pair) {
 	}
 }
 
-// theyMayAsk: the C peer's request is the first, and is answered.
+// theyMayAsk: the C peer's request comes first, and is answered.
 func theyMayAsk(t *testing.T, p *pair) {
 	exchange := expected("contig", "contig", "sync")
 	if err := exchange(p.theirs, p.ours, &p.msgs, 100); err != nil {

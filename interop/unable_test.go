@@ -12,25 +12,24 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What C UCX cannot do is known, cell by cell, and is no failure of ours. If it says
-// so anywhere else, something that we send or offer has made it, which is one.
+// Operations that C UCX cannot do are listed, cell by cell, and are no failures of this module. The
+// same error in any other cell means that Go has sent or offered something wrong, and is a failure.
 
-// inability is cells of the matrix in which C says that it does not do what it was
-// told to.
+// inability is cells of the matrix in which C reports that it does not support the operation.
 type inability struct {
-	release    string   // of the C that starts the operation
+	release    string   // of the C peer that starts the operation
 	sides      sides    // which of the two peers that is
 	setting    string   // of the columns, empty for all
 	routes     []string // nil for all
 	operations []string
-	smallest   int // size of the operation: less is done
+	smallest   int // minimum size: smaller ones work
 	status     ucs.Status
-	aborts     bool   // in place of a status: the process ends, or hangs, so that it is not tried
+	aborts     bool   // the process aborts or hangs, so it is not run
 	toward     string // release of the other side, empty for all
 }
 
-// sides tells the peer that a setting is for from the one in our place, which is C as
-// well in TestControl.
+// sides distinguishes the peer that a setting is for from the peer in the place of Go, which is C,
+// too, in TestControl.
 type sides uint8
 
 const (
@@ -44,40 +43,39 @@ var (
 )
 
 var inabilities = []inability{
-	// 1.13 has no flag for a header that is copied; its peer says so in place of it.
+	// 1.13 has no flag for a copied header; its peer reports that itself.
 	{"1.13", eitherSide, "", nil, []string{"am copy header"}, 0, ucs.ErrUnsupported, false, ""},
 
-	// 1.13 with its protocols has none for active messages that are to be offered, and
-	// aborts looking for one, also with C as the receiver (proto_reconfig.c).
+	// 1.13 with UCX_PROTO_ENABLE has no protocol for offered active messages, and aborts while
+	// looking for one, also with a C receiver (proto_reconfig.c).
 	{release: "1.13", sides: theirSide, setting: "proto=y", aborts: true,
 		operations: []string{"am rndv", "am answer", "am kept rndv", "am refused", "am burst"}},
 
-	// They take no header that is longer than the data where it is as long as it may be.
+	// They accept no header of the greatest length that is longer than the data.
 	{release: "1.13", sides: theirSide, setting: "proto=y", aborts: true, smallest: 200,
 		routes: []string{posix.name, posixCMA.name}, operations: []string{"am headers"}},
 
-	// 1.22 never sends what 1.13 wants in pieces, over RDMA: an offer that is received into
-	// memory that is not contiguous.
+	// Over RDMA, 1.22 never sends what 1.13 expects in pieces: an offer received into memory that
+	// is not contiguous.
 	{release: "1.22", toward: "1.13", sides: eitherSide, routes: rdmaTransports, aborts: true,
 		operations: []string{"am kept rndv"}},
 	{release: "1.22", toward: "1.13", sides: eitherSide, routes: rdmaTransports, aborts: true, smallest: 1 << 18,
 		operations: []string{"recv iov", "iov sync", "generic"}},
 
-	// 1.22 without its protocols has no one-sided access any more. Nothing is put or
-	// got by itself, by no protocol.
+	// 1.22 without UCX_PROTO_ENABLE has no one-sided access: no protocol does a put or a get.
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
 		[]string{"put", "get", "put alloc", "get alloc"}, 1, ucs.ErrUnsupported, false, ""},
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
 		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported, false, ""},
 
-	// 1.22 has no atomic operations by messages in error mode peer, and cancels them.
+	// 1.22 has no atomics by messages in error mode peer, and cancels them.
 	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes, rdmaTransports),
 		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled, false, ""},
 	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes, rdmaTransports),
-		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled, false, ""}, // they end with one
+		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled, false, ""}, // they end with an atomic
 }
 
-// unable finds what is expected of a cell: nil where C is to do it.
+// unable returns what is expected of a cell: nil if C must support it.
 func unable(list []inability, from, to program, theirs bool, setting, route, operation string, size int) *inability {
 	for i := range list {
 		u := &list[i]
@@ -89,7 +87,7 @@ func unable(list []inability, from, to program, theirs bool, setting, route, ope
 	return nil
 }
 
-// refusal is the status of an operation that failed, and who reported it.
+// refusal is the status of a failed operation, and the peer that reported it.
 type refusal struct {
 	who, what string
 	status    ucs.Status
@@ -98,9 +96,8 @@ type refusal struct {
 func (r *refusal) Error() string { return fmt.Sprintf("%s: %s: %v", r.who, r.what, r.status) }
 func (r *refusal) Unwrap() error { return r.status }
 
-// judge turns the result of an operation into an outcome: nil and errNothingToDo as
-// they are, errUnable where C refuses what it is expected to refuse, and else a
-// failure, also where it does what it was not expected to.
+// judge turns the result of an operation into an outcome: nil and errNothingToDo are unchanged, an
+// expected refusal of C is errUnable, and anything else is a failure, even an unexpected success.
 func (u *inability) judge(from string, err error) error {
 	var r *refusal
 	switch {
@@ -116,8 +113,8 @@ func (u *inability) judge(from string, err error) error {
 	return err
 }
 
-// TestJudge checks the reading of the list: nothing but the listed status, of the
-// listed cells, of the peer that starts the operation, is excused.
+// TestJudge checks that only the listed status is excused, in the listed cells, from the peer that
+// starts the operation.
 func TestJudge(t *testing.T) {
 	list := []inability{
 		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported, false, ""},

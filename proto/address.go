@@ -10,50 +10,51 @@ import (
 // AddressVersion is the layout of a packed address (UCX_ADDRESS_VERSION).
 type AddressVersion uint8
 
-// Layouts. The numbers are those on the wire.
+// Layouts of a packed address, with their numbers on the wire.
 const (
 	AddressV1 AddressVersion = 0
 	AddressV2 AddressVersion = 1
 )
 
-// String returns the name UCX_ADDRESS_VERSION takes.
+// String returns the version as a value of UCX_ADDRESS_VERSION: "v1" or "v2".
 func (v AddressVersion) String() string { return fmt.Sprintf("v%d", uint8(v)+1) }
 
-// AddressFlags select the optional parts in front of the devices. The bits are those of the
-// packed header.
+// AddressFlags say which optional fields a packed address has in front of its devices. The bits
+// are those of the packed header.
 type AddressFlags uint8
 
-// Address flags.
+// Flags of a packed address.
 const (
-	AddressHasName     AddressFlags = 1 << 0 // UCX_ADDRESS_DEBUG_INFO was on
+	AddressHasName     AddressFlags = 1 << 0 // has the worker's name (UCX_ADDRESS_DEBUG_INFO)
 	AddressHasUUID     AddressFlags = 1 << 1
 	AddressHasClientID AddressFlags = 1 << 2
-	AddressAMOnly      AddressFlags = 1 << 3 // trimmed to the AM lane
+	AddressAMOnly      AddressFlags = 1 << 3 // has only the interface of the active message lane
 )
 
-// AddressForm is the kind of message that contains an address. The bytes do not tell the
-// form: both sides know it.
+// AddressForm is the kind of message that contains an address. The packed bytes do not identify
+// the form; both sides know it from the message.
 type AddressForm uint8
 
-// Parts of a form.
+// Optional fields that the form of an address determines.
 const (
-	FormUUID     AddressForm = 1 << 0 // has a uuid even if an old header does not say so
-	FormName     AddressForm = 1 << 1 // has the worker's name if the header says so
-	FormRscIndex AddressForm = 1 << 2 // a resource index behind the attributes of each interface
+	FormUUID     AddressForm = 1 << 0 // has a UUID; before 1.12 packed without AddressHasUUID
+	FormName     AddressForm = 1 << 1 // has the worker's name if the header has AddressHasName
+	FormRscIndex AddressForm = 1 << 2 // has a resource index after the attributes of each interface
 )
 
-// Forms of the messages there are.
+// Address forms of the existing messages.
 const (
 	FormWorker = FormUUID | FormName
 	FormWireup = FormUUID | FormName | FormRscIndex
 
-	// FormCM is the private data of a connection as 1.13.1 sends it, and 1.22.0 with
-	// UCX_CM_USE_ALL_DEVICES=n; FormCMRsc is that of 1.22.0 with UCX_CM_USE_ALL_DEVICES=y.
+	// FormCM is an address in the private data of a connection manager's connection, as sent by
+	// 1.13.1 and by 1.22.0 with UCX_CM_USE_ALL_DEVICES=n. FormCMRsc is the form that 1.22.0
+	// sends with UCX_CM_USE_ALL_DEVICES=y.
 	FormCM    AddressForm = 0
 	FormCMRsc AddressForm = FormRscIndex
 
-	// FormCMBoth is private data that readers of both forms can read, with or without
-	// resource indices. It is only packed (AddressIface.append).
+	// FormCMBoth is private data that can be read both with and without resource indices. It
+	// is used only for packing (AddressIface.append).
 	FormCMBoth AddressForm = 1 << 3
 )
 
@@ -63,33 +64,33 @@ const (
 type WorkerAddress struct {
 	Version  AddressVersion
 	Flags    AddressFlags
-	UUID     uint64 // identifies the worker; its order breaks ties
+	UUID     uint64 // identifies the worker; comparing UUIDs settles simultaneous requests
 	ClientID uint64
 	Name     string
 
-	// Release is the minor release that the sender announces: 22 for 1.22. 0 means none:
-	// 1.15 or older, or an implementation that promises nothing. v1 announces it in a
-	// trailer behind the devices.
+	// Release is the minor release that the sender announces: 22 for 1.22. 0 means that it
+	// announces none: it is 1.15 or older, or an implementation that claims no release. v1
+	// announces the release in a trailer behind the devices.
 	Release int
 
 	Devices []AddressDevice
 
-	// Token is the sender's token, nil if it has none. On the wire it looks like a device
-	// with a transport that C does not know.
+	// Token is the sender's token, nil if it has none. On the wire a token looks like a
+	// device with a transport that C UCX does not know.
 	Token *Token
 }
 
 // AddressDevice is one device of a worker and the transports on it.
 type AddressDevice struct {
-	MD uint8 // the sender's index of the memory domain, the bit in key maps
+	MD uint8 // the sender's index of the memory domain, and its bit in Rkey.MDMap
 
 	// MDCaps are the two capability bits that releases up to 1.18 pack above the index
 	// (0x40 alloc, 0x20 register). No release reads them.
 	MDCaps uint8
 
-	NumPaths uint8  // parallel paths, at least 1
-	SysDev   uint8  // SysDevUnknown if not announced
-	Addr     []byte // the transport's
+	NumPaths uint8  // number of parallel network paths, at least 1
+	SysDev   uint8  // the sender's number of the system device, SysDevUnknown if not announced
+	Addr     []byte // device address, in the transport's format
 	Ifaces   []AddressIface
 }
 
@@ -97,25 +98,27 @@ type AddressDevice struct {
 type AddressIface struct {
 	Transport TransportID
 	Attr      IfaceAttr
-	RscIndex  uint8 // the sender's resource; meaningful in FormRscIndex
+	RscIndex  uint8 // the sender's index of the resource; only with FormRscIndex
 	Addr      []byte
 	EpAddrs   []AddressEp
 }
 
-// PackedBoth reports whether an interface address of n bytes was packed in FormCMBoth and
-// read without resource indices: it then begins with the length that other readers use.
+// PackedBoth reports whether f holds an interface address of n bytes that was packed in
+// FormCMBoth and read without resource indices. Then Addr has one more byte at its start: the
+// length that readers with resource indices use.
 func (f *AddressIface) PackedBoth(n int) bool {
 	return len(f.Addr) == n+1 && int(f.Addr[0]&maskIfaceLen) == n
 }
 
-// AddressEp is an endpoint that waits to be connected pairwise.
+// AddressEp is the address of a transport endpoint that the receiver connects with one transport
+// endpoint of its own.
 type AddressEp struct {
-	Lane uint8 // in a request the sender's lane, in a reply the receiver's
+	Lane uint8 // in a wireup request the lane of the sender, in a reply the lane of the receiver
 	Addr []byte
 }
 
-// Entry returns a transport and its device by its position in the list, nil if there is
-// none.
+// Entry returns the transport at position index of the address, counted as by Ifaces, and its
+// device. Both are nil if there is none.
 func (a *WorkerAddress) Entry(index int) (*AddressDevice, *AddressIface) {
 	if index < 0 {
 		return nil, nil
@@ -130,7 +133,7 @@ func (a *WorkerAddress) Entry(index int) (*AddressDevice, *AddressIface) {
 	return nil, nil
 }
 
-// index is the position of one of the address's transports.
+// index returns the position of transport f in the address, as Ifaces counts.
 func (a *WorkerAddress) index(f *AddressIface) (index int) {
 	a.Ifaces(func(n int, _ *AddressDevice, i *AddressIface) bool {
 		index = n
@@ -188,7 +191,7 @@ func (a *WorkerAddress) Clone() *WorkerAddress {
 	return &c
 }
 
-// HasEnds reports whether the address contains endpoints.
+// HasEnds reports whether the address contains endpoint addresses.
 func (a *WorkerAddress) HasEnds() (has bool) {
 	a.Ifaces(func(_ int, _ *AddressDevice, i *AddressIface) bool {
 		has = len(i.EpAddrs) > 0
@@ -197,7 +200,7 @@ func (a *WorkerAddress) HasEnds() (has bool) {
 	return has
 }
 
-// WithoutEnds returns a copy without endpoints.
+// WithoutEnds returns a copy without endpoint addresses.
 func (a *WorkerAddress) WithoutEnds() *WorkerAddress {
 	c := a.Clone()
 	for d := range c.Devices {
@@ -219,7 +222,7 @@ func (a *WorkerAddress) String() string {
 		fmt.Fprintf(&b, " name %q", a.Name)
 	}
 	if a.Token != nil {
-		b.WriteString(" token") // which is a secret
+		b.WriteString(" token") // its key is a secret
 	}
 	for i, d := range a.Devices {
 		for _, f := range d.Ifaces {
@@ -232,3 +235,26 @@ func (a *WorkerAddress) String() string {
 	}
 	return b.String()
 }
+
+// Flag bits of the length bytes (UCP_ADDRESS_FLAG_* in
+// src/ucp/wireup/address.c).
+const (
+	flagLast      = 0x80 // the last device, interface of a device, or endpoint of an interface
+	flagHasEp     = 0x40 // of an interface: endpoint addresses follow
+	flagNumPaths  = 0x40 // of a device: a number of paths follows
+	flagSysDev    = 0x20 // of a device: a system device follows
+	flagEmptyDev  = 0x80 // in the MD byte: the device has no interfaces
+	maskIfaceLen  = 0x3F
+	maskDeviceLen = 0x1F
+	maskMD        = 0x7F
+	maskLane      = 0x3F
+	mdCapsMask    = 0x60
+	noDevices     = 0xFF // in place of the first MD byte: the address has no devices
+)
+
+// Limits on one address. C UCX has the first two.
+const (
+	maxAddressIfaces  = MaxResources
+	maxIfaceEps       = MaxLanes
+	maxAddressDevices = MaxResources
+)

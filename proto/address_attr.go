@@ -9,10 +9,10 @@ import (
 
 // IfaceCaps are the capabilities of a transport as address v1 packs them
 // (UCP_ADDRESS_IFACE_FLAGS in src/ucp/wireup/address.h), at the bits they have
-// on the wire. The eight bits below are the priority.
+// on the wire. The lowest eight bits are the priority.
 type IfaceCaps uint32
 
-// Interface capabilities.
+// Capabilities of an interface in address v1.
 const (
 	CapAMBcopy        IfaceCaps = 1 << 8
 	CapPending        IfaceCaps = 1 << 9
@@ -28,8 +28,8 @@ const (
 	CapTagEagerBcopy  IfaceCaps = 1 << 19
 	CapTagRndvZcopy   IfaceCaps = 1 << 20
 	CapEventRecv      IfaceCaps = 1 << 21
-	CapAtomic32       IfaceCaps = 1 << 30 // all 32-bit atomic operations
-	CapAtomic64       IfaceCaps = 1 << 31 // all 64-bit atomic operations
+	CapAtomic32       IfaceCaps = 1 << 30 // supports all 32-bit atomic operations
+	CapAtomic64       IfaceCaps = 1 << 31 // supports all 64-bit atomic operations
 
 	capPriorityMask IfaceCaps = 0xFF
 )
@@ -38,10 +38,10 @@ const (
 // address (UCP_ADDR_IFACE_FLAG_*), at the bits of version 2.
 type PeerFlags uint16
 
-// Peer flags.
+// Capabilities of a peer's interface.
 const (
 	PeerConnectToIface PeerFlags = 1 << 0
-	PeerAMSync         PeerFlags = 1 << 1 // delivers active messages in progress
+	PeerAMSync         PeerFlags = 1 << 1 // calls active message handlers from progress
 	PeerCBAsync        PeerFlags = 1 << 2
 	PeerPut            PeerFlags = 1 << 3
 	PeerGet            PeerFlags = 1 << 4
@@ -55,7 +55,7 @@ const (
 // Has reports whether all bits of want are set.
 func (f PeerFlags) Has(want PeerFlags) bool { return f&want == want }
 
-// Peer returns the capabilities as the other side sees them.
+// Peer returns the capabilities as a peer sees them, in the bits of address v2.
 func (c IfaceCaps) Peer() PeerFlags {
 	var f PeerFlags
 	set := func(p PeerFlags, on bool) {
@@ -76,8 +76,8 @@ func (c IfaceCaps) Peer() PeerFlags {
 	return f
 }
 
-// IfaceAttr holds the performance and the capabilities of a transport, as published.
-// Parsing yields finite, non-negative times and a positive bandwidth, or fails.
+// IfaceAttr holds the performance and the capabilities of a transport, as an address announces
+// them. ParseAddress returns finite, non-negative times and a positive bandwidth, or an error.
 type IfaceAttr struct {
 	Overhead  float64 // seconds per message
 	Bandwidth float64 // bytes per second, for one process of the node
@@ -85,13 +85,15 @@ type IfaceAttr struct {
 	Priority  uint8
 
 	// SegSize is the longest active message that the transport accepts, header included. 0
-	// means not announced (v1), so a sender uses its own. v2 has a granularity of 64 bytes.
+	// means not announced (v1); a sender then uses its own limit. v2 has a granularity of
+	// 64 bytes.
 	SegSize int
 
-	// Caps is what v1 packs; a v2 address does not contain it.
+	// Caps are the capabilities in address v1. An address v2 does not contain them.
 	Caps IfaceCaps
 
-	// Flags is set by parsing. Packing v1 uses Caps instead; packing v2 uses Flags.
+	// Flags are the capabilities in address v2. ParseAddress sets them for both versions; packing
+	// v1 uses Caps instead.
 	Flags PeerFlags
 }
 
@@ -140,9 +142,9 @@ func (a *IfaceAttr) appendV2(b []byte) []byte {
 	return le.AppendUint16(b, uint16(a.Flags))
 }
 
-// check rejects what no transport can mean, so that nothing computed from a
-// peer's attributes divides by zero or compares with NaN. Releases up to 1.11
-// packed a negative bandwidth for shared devices; they are not supported.
+// check rejects values that no transport can have, so that computations with a peer's
+// attributes neither divide by zero nor compare with NaN. Releases up to 1.11 packed a negative
+// bandwidth for shared devices; they are not supported.
 func (a *IfaceAttr) check() error {
 	if !(a.Bandwidth > 0) || math.IsInf(a.Bandwidth, 0) {
 		return formatErrorf(ucs.ErrInvalidAddr, "address", "invalid bandwidth %g", a.Bandwidth)

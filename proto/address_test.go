@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -73,7 +74,7 @@ func TestAddressFields(t *testing.T) {
 			Caps:      caps, Flags: flags,
 		}},
 		{AddressV2, []byte{0xa1, 0xcb}, IfaceAttr{
-			Overhead:  2048 / nsecPerSec, // what fp8 makes of 50 us
+			Overhead:  2048 / nsecPerSec, // 50 us as fp8 rounds it
 			Bandwidth: 512 << 20,
 			Latency:   10752 / nsecPerSec,
 			SegSize:   8192,
@@ -84,7 +85,7 @@ func TestAddressFields(t *testing.T) {
 			if g.origin != origin+tc.version.String() {
 				continue
 			}
-			at := 1 + int(tc.version) // the header: 20, or 61 02
+			at := 1 + int(tc.version) // after the header, which is 20 or 61 02
 			want := WorkerAddress{
 				Version: tc.version, Flags: AddressHasUUID, UUID: le.Uint64(g.bytes[at:]), Release: 22,
 				Devices: []AddressDevice{{
@@ -148,7 +149,7 @@ func full() WorkerAddress {
 	}
 }
 
-// toV2 makes an address one of version 2, which carries other attributes.
+// toV2 changes an address to version 2, which has other attributes.
 func toV2(a *WorkerAddress) {
 	a.Version = AddressV2
 	eachIface(a, func(f *AddressIface) {
@@ -200,8 +201,8 @@ func eachIface(a *WorkerAddress, fn func(*AddressIface)) {
 	a.Ifaces(func(_ int, _ *AddressDevice, f *AddressIface) bool { fn(f); return true })
 }
 
-// TestAddressLast checks who carries the end mark: the last device, or the
-// pseudo device that announces a release.
+// TestAddressLast checks where the end mark is: at the last device, or at the pseudo device that
+// announces a release.
 func TestAddressLast(t *testing.T) {
 	dev := AddressDevice{SysDev: SysDevUnknown, Ifaces: []AddressIface{{Transport: TransportTCP, Attr: IfaceAttr{Bandwidth: 1}}}}
 	a := WorkerAddress{Devices: []AddressDevice{dev}}
@@ -297,8 +298,8 @@ func TestAddressRefuses(t *testing.T) {
 	}
 }
 
-// TestAddressOldUUID reads the header of releases before 1.12, whose flag for
-// the uuid did not exist.
+// TestAddressOldUUID checks that headers of releases before 1.12, which have no flag for the uuid,
+// are parsed.
 func TestAddressOldUUID(t *testing.T) {
 	b := append(le.AppendUint64([]byte{0}, 5), 0xFF)
 	if a := mustAddress(t, b, FormWorker); a.UUID != 5 || a.Flags != AddressHasUUID {
@@ -309,7 +310,8 @@ func TestAddressOldUUID(t *testing.T) {
 	}
 }
 
-// TestAddressV2Extended reads values that do not fit beside their flags.
+// TestAddressV2Extended checks that values that do not fit into the bits beside their flags are
+// parsed.
 func TestAddressV2Extended(t *testing.T) {
 	attr := []byte{0x0C, 1, 0x5A, 0, 0x80, 0, 0x8B, 0}
 	b := append([]byte{0x61, 0x02}, make([]byte, 8)...)
@@ -352,8 +354,8 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		f.Add(b, uint8(FormWorker))
 	}
-	f.Fuzz(func(t *testing.T, b []byte, form uint8) {
-		form &^= uint8(FormCMBoth) // which nobody reads
+	fuzztest.Run(f, func(t *testing.T, b []byte, form uint8) {
+		form &^= uint8(FormCMBoth) // a form that is only packed, never parsed
 		a, n, err := ParseAddress(b, AddressForm(form))
 		if err != nil {
 			return
@@ -370,7 +372,7 @@ func FuzzParseAddress(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Version == AddressV2 { // has numbers that are packed as others
+		if a.Version == AddressV2 { // some numbers are rounded when they are packed
 			if out2, err := again.Append(nil, AddressForm(form)); err != nil || !bytes.Equal(out, out2) {
 				t.Errorf("%v\n   %x\nis %x", err, out, out2)
 			}

@@ -21,11 +21,11 @@ var (
 	errAMFirstHdr    = amError("am first", "user header longer than the message")
 	errAMFirstLen    = amError("am first", "more payload than the message's length")
 	errAMMiddle      = amError("am middle", "shorter than its header and footer")
-	errAMMiddleRange = amError("am middle", "offset past the end of any memory")
+	errAMMiddleRange = amError("am middle", "offset exceeds the largest possible memory size")
 )
 
-// AMHeader starts a user active message and is in the RTS of one sent by rendezvous:
-// ucp_am_hdr_t.
+// AMHeader is the header of a user active message: ucp_am_hdr_t. A message sent by rendezvous
+// has it in its RTS.
 type AMHeader struct {
 	ID        uint16
 	Flags     uint16
@@ -51,7 +51,7 @@ func (h AMHeader) Put(dst []byte) int {
 // Append appends the packed header.
 func (h AMHeader) Append(b []byte) []byte { return le.AppendUint64(b, h.Word()) }
 
-// ParseAMSingle splits a whole message: header, payload, user header.
+// ParseAMSingle splits a message in one packet into header, payload and user header.
 func ParseAMSingle(b []byte) (h AMHeader, data, userHeader []byte, err error) {
 	if len(b) < AMHeaderSize {
 		return h, nil, nil, errAMSingle
@@ -64,9 +64,19 @@ func ParseAMSingle(b []byte) (h AMHeader, data, userHeader []byte, err error) {
 	return h, data, userHeader, nil
 }
 
+// ParseAMSinglePlain is ParseAMSingle for a message without a user header, and short enough to be
+// inlined. ok is false for other messages, and for malformed ones.
+func ParseAMSinglePlain(b []byte) (h AMHeader, data []byte, ok bool) {
+	if len(b) < AMHeaderSize {
+		return h, nil, false
+	}
+	h = AMHeaderFromWord(le.Uint64(b))
+	return h, b[AMHeaderSize:], h.HeaderLen == 0
+}
+
 // AMReplyFooter ends a message that the receiver may reply to: ucp_am_reply_ftr_t.
 type AMReplyFooter struct {
-	EpID EndpointID // the receiver's end
+	EpID EndpointID // the receiver's endpoint
 }
 
 // Put packs the footer at the start of dst and returns its size.
@@ -78,7 +88,7 @@ func (f AMReplyFooter) Put(dst []byte) int {
 // Append appends the packed footer.
 func (f AMReplyFooter) Append(b []byte) []byte { return le.AppendUint64(b, uint64(f.EpID)) }
 
-// ParseAMSingleReply splits a whole message with a reply footer.
+// ParseAMSingleReply splits a message in one packet that has a reply footer.
 func ParseAMSingleReply(b []byte) (h AMHeader, f AMReplyFooter, data, userHeader []byte, err error) {
 	if len(b) < AMHeaderSize+AMReplyFooterSize {
 		return h, f, nil, nil, errAMReply
@@ -96,7 +106,7 @@ func ParseAMSingleReply(b []byte) (h AMHeader, f AMReplyFooter, data, userHeader
 // AMFirstFooter ends the first fragment of a message: ucp_am_first_ftr_t.
 type AMFirstFooter struct {
 	MsgID    MessageID
-	EpID     EndpointID // the receiver's end, with or without AMFlagReply
+	EpID     EndpointID // the receiver's endpoint; present even without AMFlagReply
 	TotalLen int        // bytes of the whole payload, without the user header
 }
 
@@ -141,9 +151,9 @@ func ParseAMFirst(b []byte) (h AMHeader, f AMFirstFooter, data, userHeader []byt
 // AMMiddle frames a later fragment: the offset precedes the payload, in place of the
 // AMHeader, and the ids follow it (ucp_am_mid_hdr_t and ucp_am_mid_ftr_t).
 type AMMiddle struct {
-	Offset int // of the payload in the message
+	Offset int // offset of the payload in the message
 	MsgID  MessageID
-	EpID   EndpointID // the receiver's end
+	EpID   EndpointID // the receiver's endpoint
 }
 
 // PutHeader packs the part in front of the payload and returns its size.

@@ -1,9 +1,11 @@
 package proto
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -32,15 +34,15 @@ var amCodecs = map[string]recode{
 
 func TestAMGolden(t *testing.T) { checkGolden(t, "am.txt", amCodecs) }
 
-// TestAMMessage follows a message in fragments: the first knows the length, the
-// others their place.
+// TestAMMessage parses a captured message in fragments: the first has the length of the message,
+// the others their offsets.
 func TestAMMessage(t *testing.T) {
 	g := readGolden(t, "am.txt", "AM_FIRST", "AM_MIDDLE")
 	h, f, data, user, err := ParseAMFirst(g[0].bytes)
 	if err != nil || h != (AMHeader{ID: 7, HeaderLen: 6}) || string(user) != "header" || f.TotalLen != 20000 || len(data) != 8 {
 		t.Fatalf("%+v %+v %x %q %v", h, f, data, user, err)
 	}
-	// The first fragment of 8192 bytes held 8192-8-24-6 of payload.
+	// The first fragment of 8192 bytes had 8192-8-24-6 bytes of payload.
 	offset := 8192 - AMHeaderSize - AMFirstFooterSize - len(user)
 	for _, e := range g[1:] {
 		m, data, err := ParseAMMiddle(e.bytes)
@@ -126,20 +128,27 @@ func TestAMNoAllocs(t *testing.T) {
 
 func FuzzAMSingle(f *testing.F) {
 	seed(f, "am.txt", "AM_SINGLE")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_SINGLE"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
+		checkExact(t, b, amCodecs["AM_SINGLE"])
+		h, data, userHeader, err := ParseAMSingle(b)
+		plain, same, ok := ParseAMSinglePlain(b)
+		if ok != (err == nil && len(userHeader) == 0) || ok && (plain != h || !bytes.Equal(same, data)) {
+			t.Errorf("%v %x %v, the parser of all messages %v %x %x %v", plain, same, ok, h, data, userHeader, err)
+		}
+	})
 }
 
 func FuzzAMSingleReply(f *testing.F) {
 	seed(f, "am.txt", "AM_SINGLE_REPLY")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_SINGLE_REPLY"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_SINGLE_REPLY"]) })
 }
 
 func FuzzAMFirst(f *testing.F) {
 	seed(f, "am.txt", "AM_FIRST")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_FIRST"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_FIRST"]) })
 }
 
 func FuzzAMMiddle(f *testing.F) {
 	seed(f, "am.txt", "AM_MIDDLE")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_MIDDLE"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, amCodecs["AM_MIDDLE"]) })
 }

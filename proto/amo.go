@@ -2,8 +2,8 @@ package proto
 
 import "github.com/ucx-go/ucx/uct"
 
-// Sizes of atomic operations by active messages (src/ucp/rma/rma.h): a request
-// without its operands and a reply without its value.
+// Sizes in bytes of the messages of emulated atomic operations (src/ucp/rma/rma.h): a request
+// without its operands, and a reply without its value.
 const (
 	AtomicReqSize = 26
 	AtomicRepSize = 8
@@ -14,7 +14,7 @@ var (
 	errAtomicOp    = amError("atomic request", "unknown operation")
 	errAtomicSize  = amError("atomic request", "operand is neither 4 nor 8 bytes")
 	errAtomicAlign = amError("atomic request", "address is not aligned")
-	errAtomicReply = amError("atomic request", "swap without a request to answer")
+	errAtomicReply = amError("atomic request", "swap without a request id")
 	errAtomicRep   = amError("atomic reply", "shorter than its header and value")
 )
 
@@ -22,15 +22,15 @@ var (
 // its operands.
 type AtomicReq struct {
 	Address uint64
-	EpID    EndpointID   // the receiver's end
-	ReqID   RequestID    // the sender's request; 0: no result wanted, answered by a Cmpl
-	Size    uint8        // of the operand: 4 or 8 bytes
-	Op      uct.AtomicOp // swaps always have a reply
-	Value   uint64       // operand; the new value of Swap and CSwap
-	Compare uint64       // CSwap: the expected value
+	EpID    EndpointID   // the receiver's endpoint
+	ReqID   RequestID    // the sender's request; 0 if no result is wanted, answered by a Cmpl
+	Size    uint8        // size of the operand: 4 or 8 bytes
+	Op      uct.AtomicOp // the operation; Swap and CSwap need a ReqID
+	Value   uint64       // the operand; for Swap and CSwap the new value
+	Compare uint64       // for CSwap, the expected value
 }
 
-// Len is the size of the packed message.
+// Len returns the size of the packed message.
 func (h AtomicReq) Len() int {
 	if h.Op == uct.AtomicCSwap {
 		return AtomicReqSize + 2*int(h.Size)
@@ -59,8 +59,8 @@ func (h AtomicReq) Append(b []byte) []byte {
 	return append(b, buf[:h.Put(buf[:])]...)
 }
 
-// ParseAtomicReq reads a request whose operation, operand size and alignment are
-// valid. C ends the process on one that is not.
+// ParseAtomicReq reads a request and checks its operation, operand size and alignment. C UCX
+// ends the process on an invalid request.
 func ParseAtomicReq(b []byte) (h AtomicReq, err error) {
 	if len(b) < AtomicReqSize {
 		return h, errAtomic
@@ -90,11 +90,11 @@ func ParseAtomicReq(b []byte) (h AtomicReq, err error) {
 	return h, nil
 }
 
-// AtomicRep returns the previous value: ucp_rma_rep_hdr_t and the value. The requester
-// knows its size.
+// AtomicRep returns the previous value: ucp_rma_rep_hdr_t and the value, whose size the
+// requester knows.
 type AtomicRep struct {
 	ReqID RequestID
-	Size  uint8 // 4 or 8
+	Size  uint8 // size of the value: 4 or 8 bytes
 	Value uint64
 }
 
@@ -110,7 +110,7 @@ func (h AtomicRep) Append(b []byte) []byte {
 	return append(b, buf[:h.Put(buf[:])]...)
 }
 
-// ParseAtomicRep reads a reply; its size is that of the value behind the header.
+// ParseAtomicRep reads a reply. It derives Size from the length of b.
 func ParseAtomicRep(b []byte) (h AtomicRep, err error) {
 	switch len(b) {
 	case AtomicRepSize + 4:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -21,8 +22,8 @@ var amoCodecs = map[string]recode{
 
 func TestAtomicGolden(t *testing.T) { checkGolden(t, "amo.txt", amoCodecs) }
 
-// TestAtomicFields reads the operations of a known program: xor 5, compare 6 and
-// swap in 7, swap in 6, fetch and add 5.
+// TestAtomicFields checks the fields of the captured operations of a known program: xor 5, compare
+// 6 and swap in 7, swap in 6, fetch and add 5.
 func TestAtomicFields(t *testing.T) {
 	var ops []AtomicReq
 	for _, g := range readGolden(t, "amo.txt", "ATOMIC_REQ") {
@@ -92,7 +93,7 @@ func TestAtomicRefuses(t *testing.T) {
 
 func FuzzAtomicReq(f *testing.F) {
 	seed(f, "amo.txt", "ATOMIC_REQ")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		h, err := ParseAtomicReq(b)
 		if err != nil {
 			return
@@ -105,5 +106,5 @@ func FuzzAtomicReq(f *testing.F) {
 
 func FuzzAtomicRep(f *testing.F) {
 	seed(f, "amo.txt", "ATOMIC_REP")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, amoCodecs["ATOMIC_REP"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, amoCodecs["ATOMIC_REP"]) })
 }

@@ -8,25 +8,25 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// option is a protocol that may be chosen: where it is possible and what it
-// costs there.
+// option is a protocol that may be chosen, with the message lengths that it supports and its
+// cost.
 type option struct {
 	proto  Protocol
-	min    int // shorter messages do not need it, unless the user's threshold says so
-	floor  int // shorter messages it cannot carry
-	max    int // longest message it can carry; -1: none
-	why    string
+	min    int    // shorter messages use the protocol only if the user's threshold selects it
+	floor  int    // shortest message it can carry
+	max    int    // longest message it can carry; -1: none
+	why    string // why longer messages are rejected; empty: max is a plain limit
 	cost   uct.Linear
 	config string
 	group  group
 }
 
-// carries reports whether n bytes are within the limits.
+// carries reports whether the protocol can carry a message of n bytes.
 func (o *option) carries(n int) bool { return o.floor <= n && n <= o.max }
 
-// group is what a user threshold speaks about. When several thresholds are
-// passed the later group wins (short 0, bcopy 20, zcopy 30, rendezvous 60 in
-// C's cfg_priority).
+// group is the set of protocols that a user threshold applies to. If a message reaches several
+// thresholds, the later group wins (short 0, bcopy 20, zcopy 30, rendezvous 60 in C's
+// cfg_priority).
 type group uint8
 
 const (
@@ -39,21 +39,21 @@ const (
 
 var groupSettings = [numGroups]string{"", "UCX_BCOPY_THRESH", "UCX_ZCOPY_THRESH", "UCX_RNDV_THRESH"}
 
-// noThresholds leaves everything to the estimate.
+// noThresholds leaves all choices to the cost estimate.
 var noThresholds = [numGroups]Threshold{ThreshAuto, ThreshAuto, ThreshAuto, ThreshAuto}
 
-// choice is what to choose from, and how.
+// choice holds the options of a decision and the user's preferences.
 type choice struct {
 	options    []option
 	thresholds [numGroups]Threshold
-	allow      func(Protocol) bool // nil: any
+	allow      func(Protocol) bool // whether UCX_PROTOS permits a protocol; nil permits all
 }
 
-// allowed reports whether the user lets an option be chosen.
+// allowed reports whether the user allows an option (UCX_PROTOS).
 func (c *choice) allowed(o *option) bool { return c.allow == nil || c.allow(o.proto) }
 
-// table makes the table: in every range the cheapest of the options that the
-// limits and the user's thresholds leave.
+// table returns the decision table: for each range of message lengths, the cheapest option that
+// the limits of the options and the user's thresholds permit.
 func (c *choice) table() (t Table) {
 	n := 0
 	c.ranges(func(lo, hi int) {
@@ -65,15 +65,17 @@ func (c *choice) table() (t Table) {
 			t.upTo[n-1] = hi
 			return
 		}
-		// More changes than protocols and thresholds can make: the rest goes the
-		// way of the longest messages.
+		// The last range absorbs any ranges beyond maxRanges, and ends up with the
+		// protocol of the longest messages. Protocols and thresholds do not cause so
+		// many ranges.
 		n = min(n+1, maxRanges)
 		t.upTo[n-1], t.proto[n-1] = hi, proto
 	})
 	return t
 }
 
-// explain makes the same table with its reasons.
+// explain returns the same table as the method table, with the estimated times and the reason why
+// each other option was rejected.
 func (c *choice) explain(title string) TableInfo {
 	info := TableInfo{Title: title}
 	c.ranges(func(lo, hi int) {
@@ -87,12 +89,12 @@ func (c *choice) explain(title string) TableInfo {
 	return info
 }
 
-// maxCuts is room for the cuts of nine options and four thresholds: two per
-// option, one per pair of options and one per threshold.
+// maxCuts is the capacity reserved for the result of cutPoints. It is no bound: a longer result moves
+// to the heap. Nine options have at most 9 lengths of their own, 36 pairs and 3 thresholds.
 const maxCuts = 64
 
-// ranges calls fn for each range inside which neither limits, thresholds nor the
-// order of costs change, from 0 to MaxInt.
+// ranges splits the lengths from 0 to MaxInt into ranges within which neither a limit of an option
+// nor a threshold is crossed, and the order of the costs is the same. It calls fn for each range.
 func (c *choice) ranges(fn func(lo, hi int)) {
 	var buf [maxCuts]int
 	cuts := c.cutPoints(buf[:0])
@@ -105,7 +107,7 @@ func (c *choice) ranges(fn func(lo, hi int)) {
 	}
 }
 
-// cutPoints appends the first lengths of the ranges, ascending from 0.
+// cutPoints appends to cuts the first length of each range (see ranges), in ascending order from 0.
 func (c *choice) cutPoints(cuts []int) []int {
 	cuts = append(cuts, 0)
 	add := func(n int) {
@@ -128,8 +130,8 @@ func (c *choice) cutPoints(cuts []int) []int {
 		}
 		for j := range c.options[:i] {
 			b := &c.options[j]
-			// The length at which the costs meet. A quotient that is no length (of
-			// parallel costs: NaN or infinite) is no cut.
+			// The length at which the costs are equal. Parallel costs give NaN or
+			// infinity, which is no cut.
 			if n := (a.cost.C - b.cost.C) / (b.cost.M - a.cost.M); b.max >= 0 && n >= 1 && n < math.MaxInt/2 {
 				add(int(math.Ceil(n)))
 			}
@@ -139,8 +141,9 @@ func (c *choice) cutPoints(cuts []int) []int {
 	return slices.Compact(cuts)
 }
 
-// best returns the option for lo..hi, where one is the best throughout; -1 if
-// none is possible. wanted is the group whose threshold decided.
+// best returns the index of the best option for lengths lo to hi, -1 if no option is possible, and
+// the group that the user's thresholds select. The range must be one that the method ranges has
+// passed to fn, so that one option is the best for all of its lengths.
 func (c *choice) best(lo, hi int) (best int, wanted group) {
 	wanted = c.wanted(lo)
 	best = -1
@@ -152,8 +155,8 @@ func (c *choice) best(lo, hi int) (best int, wanted group) {
 	if best >= 0 {
 		return best, wanted
 	}
-	// Thresholds that leave no way are a wish, and so is a list of protocols; what is
-	// possible counts.
+	// Thresholds and the list of allowed protocols are preferences. If they leave no option,
+	// the thresholds are ignored first, then the list too.
 	for _, any := range [...]bool{false, true} {
 		for i := range c.options {
 			o := &c.options[i]
@@ -168,8 +171,8 @@ func (c *choice) best(lo, hi int) (best int, wanted group) {
 	return best, wanted
 }
 
-// wanted is the last group whose threshold is passed, if any of it can carry the
-// message: what the user asked for.
+// wanted returns the group that the user's thresholds select for n bytes: the last group whose
+// threshold n reaches, and that has an option for n bytes.
 func (c *choice) wanted(n int) group {
 	wanted := groupShort
 	for g := groupBcopy; g < numGroups; g++ {
@@ -180,7 +183,7 @@ func (c *choice) wanted(n int) group {
 	return wanted
 }
 
-// fits reports whether an option of a group can carry n bytes.
+// fits reports whether an allowed option of group g can carry n bytes.
 func (c *choice) fits(g group, n int) bool {
 	for i := range c.options {
 		if o := &c.options[i]; o.group == g && o.carries(n) && c.allowed(o) {
@@ -190,20 +193,21 @@ func (c *choice) fits(g group, n int) bool {
 	return false
 }
 
-// rejection is why an option is left out.
+// rejection is the reason why an option is not considered.
 type rejection uint8
 
 const (
 	accepted rejection = iota
 	tooLong
 	tooShort
-	unlisted // by the user
-	outvoted // by the threshold of a later group
+	unlisted // not in the user's list of protocols
+	outvoted // the threshold of a later group is reached
 	belowThreshold
 	tooSmall
 )
 
-// reject says whether an option is left out for n bytes.
+// reject returns the reason why option i is not considered for n bytes, or accepted. wanted is the
+// group that the user's thresholds select.
 func (c *choice) reject(i, n int, wanted group) rejection {
 	o := &c.options[i]
 	switch t := c.thresholds[o.group]; {
@@ -223,7 +227,8 @@ func (c *choice) reject(i, n int, wanted group) rejection {
 	return accepted
 }
 
-// explainRange tells the choice for lo..hi and what became of the others.
+// explainRange returns the chosen protocol for lengths lo to hi, and the reason why each other
+// option was rejected.
 func (c *choice) explainRange(lo, hi int) RangeInfo {
 	r := RangeInfo{Min: lo, Max: hi, Proto: ProtoNone, Config: "-"}
 	best, wanted := c.best(lo, hi)
@@ -253,23 +258,24 @@ func (c *choice) explainRange(lo, hi int) RangeInfo {
 				out.Reason = "limit " + strconv.Itoa(o.max) + " bytes"
 			}
 		case tooShort:
-			out.Reason = "from " + memUnits(o.floor) + " on"
+			out.Reason = "only for " + memUnits(o.floor) + " or more"
 		case unlisted:
 			out.Reason = "not in UCX_PROTOS"
 		case outvoted:
-			out.Reason = groupSettings[wanted] + " is passed"
+			out.Reason = groupSettings[wanted] + " is reached"
 		case belowThreshold:
 			out.Reason = "below " + groupSettings[o.group]
 		case tooSmall:
-			out.Reason = "not worth an offer below " + memUnits(o.min)
+			out.Reason = "rendezvous does not pay off below " + memUnits(o.min)
 		}
 		r.Others = append(r.Others, out)
 	}
 	return r
 }
 
-// cheaper compares two options in the middle of a range in which their order
-// does not change. The earlier option wins a draw.
+// cheaper reports whether option i costs less than option j for lengths lo to hi, a range in which
+// their order does not change. It compares the costs in the middle of the range. If they are equal
+// it returns false, so that best keeps the earlier option.
 func (c *choice) cheaper(i, j, lo, hi int) bool {
 	at := float64(lo)
 	if hi != math.MaxInt {
@@ -280,5 +286,74 @@ func (c *choice) cheaper(i, j, lo, hi int) bool {
 	return c.options[i].cost.At(at) < c.options[j].cost.At(at)
 }
 
-// usec prints a time.
+// usec formats a time in microseconds.
 func usec(t Seconds) string { return strconv.FormatFloat(float64(t)*1e6, 'f', 3, 64) + " us" }
+
+// Threshold is the message size from which the user wants a protocol. The zero value is the
+// size 0, which includes all messages, even empty ones.
+type Threshold int
+
+// Special thresholds.
+const (
+	ThreshAuto Threshold = -1          // the cost model decides
+	ThreshInf  Threshold = math.MaxInt // never, as long as another protocol is possible
+)
+
+// RndvScheme restricts how rendezvous data is transferred (UCX_RNDV_SCHEME).
+type RndvScheme uint8
+
+// Rendezvous schemes.
+const (
+	RndvSchemeAuto RndvScheme = iota
+	RndvSchemePut             // the sender writes into the receiver's memory
+	RndvSchemeAM              // the sender sends active messages
+	RndvSchemeGet             // the receiver reads the sender's memory
+	RndvSchemePtr             // the receiver maps the sender's memory and copies
+)
+
+// ProtoSettings are the user's settings for choosing protocols. DefaultProtoSettings returns the
+// initial values.
+type ProtoSettings struct {
+	BcopyThresh Threshold // UCX_BCOPY_THRESH: size from which messages are copied instead of short
+	ZcopyThresh Threshold // UCX_ZCOPY_THRESH: size from which messages are sent zero-copy
+	RndvThresh  Threshold // UCX_RNDV_THRESH for this peer: size from which rendezvous is used
+	RndvFast    Threshold // UCX_RNDV_SEND_NBR_THRESH: replaces a RndvThresh of auto for SendFast
+	RndvScheme  RndvScheme
+	CopyBW      float64 // UCX_BCOPY_BW in bytes per second; 0: a default
+
+	// RndvBias is the relative time by which a rendezvous may be slower than an eager
+	// message and still be chosen (UCX_RNDV_PERF_DIFF).
+	RndvBias float64
+
+	Spread Spread // how rendezvous data is spread over lanes
+
+	// Allow reports whether UCX_PROTOS permits a protocol; nil permits all. If none of the
+	// permitted protocols is possible, the others are used.
+	Allow func(Protocol) bool
+}
+
+// DefaultProtoSettings returns C's defaults.
+func DefaultProtoSettings() ProtoSettings {
+	return ProtoSettings{
+		BcopyThresh: ThreshAuto,
+		ZcopyThresh: ThreshAuto,
+		RndvThresh:  ThreshAuto,
+		RndvFast:    256 << 10,
+	}
+}
+
+// rndv returns the rendezvous threshold for sends in a mode.
+func (s *ProtoSettings) rndv(mode SendMode) Threshold {
+	if s.RndvThresh == ThreshAuto && mode&SendFast != 0 {
+		return s.RndvFast
+	}
+	return s.RndvThresh
+}
+
+// bias returns RndvBias limited to -1..1. NaN gives 0.
+func (s *ProtoSettings) bias() float64 {
+	if math.IsNaN(s.RndvBias) {
+		return 0
+	}
+	return min(max(s.RndvBias, -1), 1)
+}

@@ -6,14 +6,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// CMVersion is the layout of connection data (UCX_SA_DATA_VERSION). A server
-// answers in the client's.
+// CMVersion is the layout of CMData on the wire (UCX_SA_DATA_VERSION). A server answers in the
+// client's version.
 type CMVersion uint8
 
-// Layouts of connection data, with the numbers on the wire.
+// Layouts of CMData, with their numbers on the wire.
 const (
-	CMDataV1 CMVersion = 0 // default of 1.13.1
-	CMDataV2 CMVersion = 1 // default of 1.22.0
+	CMDataV1 CMVersion = 0 // default of release 1.13.1
+	CMDataV2 CMVersion = 1 // default of release 1.22.0
 )
 
 const (
@@ -27,12 +27,12 @@ const (
 	cmAddrModeCM = 2 // UCP_WIREUP_SA_DATA_CM_ADDR
 )
 
-// CMData is the private data that the two ends of a client/server connection
-// exchange while connecting: ucp_wireup_sockaddr_data_base_t,
-// ucp_wireup_sockaddr_data_v1_t (src/ucp/core/ucp_ep.h) and an address.
+// CMData is the private data that client and server exchange through the connection manager while
+// connecting: ucp_wireup_sockaddr_data_base_t, ucp_wireup_sockaddr_data_v1_t
+// (src/ucp/core/ucp_ep.h) and an address.
 type CMData struct {
 	Version CMVersion
-	EpID    EndpointID // the sender's end
+	EpID    EndpointID // the sender's endpoint
 	ErrMode ErrMode
 
 	// RscIndex says that the address contains resource indices. Releases from 1.14 on pack
@@ -40,8 +40,9 @@ type CMData struct {
 	// never does. No field says whether they are present.
 	RscIndex bool
 
-	// Both packs the address so that it can be read either way. A client with
-	// UCX_CM_USE_ALL_DEVICES=y sends this, as it does not know the server's release yet.
+	// Both makes Append pack the address so that it can be read with and without resource
+	// indices (FormCMBoth). A client with UCX_CM_USE_ALL_DEVICES=y sends this form, because it
+	// does not know the server's release yet.
 	Both bool
 
 	Address WorkerAddress
@@ -80,9 +81,10 @@ func (d *CMData) Append(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ParseCMData reads connection data of either version, with or without resource indices. Of
-// the two readings it returns the one that is valid and uses all of the data; if both are,
-// the one that its version's release sends by default. Byte slices in the result alias b.
+// ParseCMData reads CMData of either version, with or without resource indices. It parses b in both
+// ways, and returns the result that is valid and uses all of b. If both are valid, it returns the
+// one with resource indices for CMDataV2, and the one without for CMDataV1, because the releases
+// that default to these versions send those by default. Byte slices in the result alias b.
 func ParseCMData(b []byte) (d CMData, err error) {
 	if len(b) < cmBaseSize {
 		return d, cmError("shorter than its header")
@@ -136,10 +138,10 @@ func ParseCMData(b []byte) (d CMData, err error) {
 	return CMData{}, err
 }
 
-// AllDevices reports whether the sender has UCX_CM_USE_ALL_DEVICES=y, as far as its data
-// shows it. Resource indices are packed only with that setting. A sender that packs none
-// has it off, or is of 1.13, whose addresses have capabilities that releases from 1.19 on
-// omit.
+// AllDevices reports whether the sender has UCX_CM_USE_ALL_DEVICES=y; known is false if its
+// data does not show that. Resource indices are packed only with that setting. A sender that
+// packs none has the setting off, or is release 1.13, whose addresses contain MD capabilities
+// (MDCaps) that releases from 1.19 on omit.
 func (d *CMData) AllDevices() (all, known bool) {
 	switch {
 	case d.RscIndex:
@@ -150,10 +152,11 @@ func (d *CMData) AllDevices() (all, known bool) {
 	return false, !slices.ContainsFunc(d.Address.Devices, func(d AddressDevice) bool { return d.MDCaps != 0 })
 }
 
-// plausible tells the right reading from one that is off by a byte and still
-// ends where the data does; one in two dozen captured messages has one. A
-// resource index is small, and each endpoint has an address and a lane of its
-// own, which is not 0, the connection manager's.
+// plausible reports whether the address a was parsed with the right assumption about resource
+// indices (d.RscIndex). With the wrong assumption the parser is off by a byte, but for one in two
+// dozen captured messages it still succeeds and uses all of the data. With the right assumption
+// every resource index is small, and each endpoint has an address and a different lane other than
+// 0, the lane of the connection manager.
 func (d *CMData) plausible(a *WorkerAddress) bool {
 	var lanes uint64
 	ok := true

@@ -14,8 +14,8 @@ import (
 
 var bothAttr = IfaceAttr{Overhead: 0.5, Bandwidth: 1, Latency: 0.25, Priority: 9, Caps: CapAMBcopy | CapCBSync, Flags: PeerAMSync}
 
-// both is an address of two interfaces, as a client packs it that does not know of which
-// release the server is.
+// both returns an address of two interfaces, for a client that does not know which release the
+// server has.
 func both() WorkerAddress {
 	return WorkerAddress{Devices: []AddressDevice{{
 		MD: 3, SysDev: SysDevUnknown, NumPaths: 1,
@@ -26,7 +26,7 @@ func both() WorkerAddress {
 	}}}
 }
 
-// endsOf are the ends in an address, by transport.
+// endsOf returns the endpoint addresses in an address, by transport.
 func endsOf(a *WorkerAddress) map[TransportID][]AddressEp {
 	m := make(map[TransportID][]AddressEp)
 	a.Ifaces(func(_ int, _ *AddressDevice, f *AddressIface) bool {
@@ -36,14 +36,15 @@ func endsOf(a *WorkerAddress) map[TransportID][]AddressEp {
 	return m
 }
 
-// bothBytes is what that is packed as.
+// bothBytes are the bytes of that address in form FormCMBoth.
 const bothBytes = "00" + // no flags
 	"0380" + // memory domain 3; the last device, without an address of its own
-	"3412" + "ATTR" + "4342" + "4142" + "04656e643101" + "04656e643282" + // two bytes of address, or one more before them
+	// 2 bytes of address, or 1 more before them.
+	"3412" + "ATTR" + "4342" + "4142" + "04656e643101" + "04656e643282" +
 	"7856" + "ATTR" + "c1c0" + "04656e643383"
 
-// TestCMBothBytes: in the place of the resource index stands the length of an interface
-// address that is longer by one byte, the real length.
+// TestCMBothBytes checks the bytes of FormCMBoth: where a resource index would be, there is the
+// length of the interface address, and the length before that counts one byte more.
 func TestCMBothBytes(t *testing.T) {
 	a := both()
 	got, err := a.Append(nil, FormCMBoth)
@@ -56,8 +57,8 @@ func TestCMBothBytes(t *testing.T) {
 	}
 }
 
-// TestCMBothReadings: releases that expect resource indices and those that do not read the
-// same transports with the same ends.
+// TestCMBothReadings checks that releases that expect resource indices, and those that do not, read
+// the same transports with the same endpoint addresses.
 func TestCMBothReadings(t *testing.T) {
 	a := both()
 	b, err := a.Append(nil, FormCMBoth)
@@ -82,8 +83,8 @@ func TestCMBothReadings(t *testing.T) {
 	}
 }
 
-// TestCMBothData: connection data in that form is read as such without indices, in both
-// versions, so that the answer has none: its reader knows by the bytes what it is.
+// TestCMBothData checks that connection data in this form is parsed as data without resource
+// indices, in both versions. The answer then has none either, and its reader recognizes that.
 func TestCMBothData(t *testing.T) {
 	for _, v := range []CMVersion{CMDataV1, CMDataV2} {
 		want := CMData{Version: v, EpID: 0x1122334455667789, ErrMode: ErrModePeer, Both: true, Address: both()}
@@ -104,7 +105,8 @@ func TestCMBothData(t *testing.T) {
 	}
 }
 
-// TestCMBothRefuses: an interface address that leaves no room for one byte more.
+// TestCMBothRefuses checks that an interface address is refused if its length plus one does not
+// fit.
 func TestCMBothRefuses(t *testing.T) {
 	a := both()
 	for n, ok := range map[int]bool{0: true, 62: true, 63: false} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -104,7 +105,7 @@ func TestCMRefuses(t *testing.T) {
 
 func FuzzCMData(f *testing.F) {
 	seed(f, "cm.txt")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		d, err := ParseCMData(b)
 		if err != nil || d.Address.Version != AddressV1 {
 			return

@@ -10,9 +10,9 @@
 // in a parsed value alias the input.
 //
 // Decisions. SelectLanes scores the resources of two workers against each other and returns
-// the lanes of an endpoint; NewMessageTables and NewRndvTables turn the attributes of those
-// lanes into tables from message length to protocol. All are functions from plain attribute
-// structs, which package ucp fills, to plain values that print themselves: candidates,
+// the lanes of an endpoint; NewMessageTables, NewRndvTables and NewRMATables turn the attributes
+// of those lanes into tables from message length to protocol. All are functions from plain
+// attribute structs, which package ucp fills, to plain values that print themselves: candidates,
 // scores, and the reason why each of the others was rejected.
 //
 // The package knows no transport and no UCP object. It serves package ucp and tools that inspect

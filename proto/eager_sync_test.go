@@ -3,6 +3,7 @@ package proto
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -37,7 +38,7 @@ func TestStatusFromWire(t *testing.T) {
 		0:    ucs.OK,
 		0xF0: ucs.ErrCanceled,
 		0xB0: ucs.ErrEndpointTimeout,
-		1:    ucs.ErrIO, // in progress is no result
+		1:    ucs.ErrIO, // "in progress" is not a result
 		0x7F: ucs.ErrIO,
 		0x80: ucs.ErrIO, // below the reserved range
 		0x9C: -100,
@@ -72,17 +73,17 @@ func TestEagerSyncNoAllocs(t *testing.T) {
 
 func FuzzEagerSyncOnly(f *testing.F) {
 	seed(f, "tag.txt", "EAGER_SYNC_ONLY")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_SYNC_ONLY"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_SYNC_ONLY"]) })
 }
 
 func FuzzEagerSyncFirst(f *testing.F) {
 	seed(f, "tag.txt", "EAGER_SYNC_FIRST")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_SYNC_FIRST"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_SYNC_FIRST"]) })
 }
 
 func FuzzEagerSyncAck(f *testing.F) {
 	seed(f, "tag.txt", "EAGER_SYNC_ACK")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		h, err := ParseEagerSyncAck(b)
 		if err != nil {
 			return
@@ -95,7 +96,7 @@ func FuzzEagerSyncAck(f *testing.F) {
 
 func FuzzOffloadSyncAck(f *testing.F) {
 	f.Add(OffloadSyncAck{EpID: 1, Tag: 2}.Append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		h, err := ParseOffloadSyncAck(b)
 		if err != nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -88,13 +89,13 @@ func TestEagerRefuses(t *testing.T) {
 	checkTruncation(t, EagerMiddleSize, func(b []byte) error { _, _, err := ParseEagerMiddle(b); return err })
 }
 
-// put is a header that packs into a transmit buffer and appends.
+// put is a header that can be packed into a transmit buffer or appended.
 type put interface {
 	Put(dst []byte) int
 	Append(b []byte) []byte
 }
 
-// checkPut compares the two ways to pack a header.
+// checkPut checks that Put and Append pack the same bytes.
 func checkPut(t *testing.T, size int, h put) {
 	t.Helper()
 	buf := bytes.Repeat([]byte{0xEE}, size+1)
@@ -128,7 +129,7 @@ func TestEagerNoAllocs(t *testing.T) {
 		sink += EagerMiddle{1, 2}.Put(buf)
 		_, d, _ = ParseEagerMiddle(buf)
 		sink += len(d)
-		_, d, _ = ParseEagerFirst(buf[:4]) // refusing is free too
+		_, d, _ = ParseEagerFirst(buf[:4]) // refusing a message allocates nothing either
 		sink += len(d)
 		sink += len(EagerFirst{1, 100, 3}.Append(buf[:0]))
 	})
@@ -137,20 +138,20 @@ func TestEagerNoAllocs(t *testing.T) {
 
 func FuzzEagerOnly(f *testing.F) {
 	seed(f, "tag.txt", "EAGER_ONLY")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_ONLY"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_ONLY"]) })
 }
 
 func FuzzEagerFirst(f *testing.F) {
 	seed(f, "tag.txt", "EAGER_FIRST")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_FIRST"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_FIRST"]) })
 }
 
 func FuzzEagerMiddle(f *testing.F) {
 	seed(f, "tag.txt", "EAGER_MIDDLE")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_MIDDLE"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, tagCodecs["EAGER_MIDDLE"]) })
 }
 
-// checkExact requires that what is accepted is reproduced.
+// checkExact checks that a message that is accepted is packed again with the same bytes.
 func checkExact(t *testing.T, b []byte, f recode) {
 	out, err := f(b)
 	if err == nil && !bytes.Equal(out, b) {

@@ -3,9 +3,11 @@ package proto
 import (
 	"bytes"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
 )
 
-// TestEpClose: the message has one length, and the kinds that there are.
+// TestEpClose checks that only messages of the right length and of a known kind are accepted.
 func TestEpClose(t *testing.T) {
 	for _, k := range []EpCloseKind{EpReleased, EpRemoved} {
 		m := EpClose{Kind: k, EpID: 1, From: 2}
@@ -28,7 +30,8 @@ func TestEpClose(t *testing.T) {
 	}
 }
 
-// TestEndpointIDMark: ids of C UCX have no mark: pointers are even, others count from 1.
+// TestEndpointIDMark checks that ids of C UCX have no mark: pointers are even, other ids count from
+// 1.
 func TestEndpointIDMark(t *testing.T) {
 	for id, want := range map[EndpointID]bool{
 		EndpointIDMark<<56 | 1: true, EndpointIDMark<<56 | 2: false, 3: false, 0x7f7150653000: false, 0: false,
@@ -41,7 +44,7 @@ func TestEndpointIDMark(t *testing.T) {
 
 func FuzzEpClose(f *testing.F) {
 	f.Add(EpClose{Kind: EpReleased, EpID: 1, From: 2}.Append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		if m, err := ParseEpClose(b); err == nil && !bytes.Equal(m.Append(nil), b) {
 			t.Errorf("% x becomes % x", b, m.Append(nil))
 		}

@@ -20,8 +20,8 @@ func (e *FormatError) Error() string { return e.What + ": " + e.Reason }
 // Unwrap returns the status.
 func (e *FormatError) Unwrap() error { return e.Status }
 
-// amError makes an error of an active message. Hot parsers keep theirs in
-// package variables, so that refusing a message allocates nothing.
+// amError makes an error of an active message. Parsers on fast paths keep their errors in
+// package variables, so that rejecting a message does not allocate.
 func amError(what, reason string) error {
 	return &FormatError{What: what, Reason: reason, Status: ucs.ErrIO}
 }
@@ -30,3 +30,20 @@ func amError(what, reason string) error {
 func formatErrorf(s ucs.Status, what, format string, args ...any) error {
 	return &FormatError{What: what, Reason: fmt.Sprintf(format, args...), Status: s}
 }
+
+// lowestStatus is the last code reserved by ucs_status_t (UCS_ERR_LAST in
+// src/ucs/type/status.h).
+const lowestStatus ucs.Status = -100
+
+// StatusFromWire reads the status byte of an acknowledgement. A byte that cannot be the result
+// of an operation (a positive code or one below the reserved range) gives ErrIO.
+func StatusFromWire(b byte) ucs.Status {
+	s := ucs.Status(int8(b))
+	if s > ucs.OK || s < lowestStatus {
+		return ucs.ErrIO
+	}
+	return s
+}
+
+// StatusToWire returns the byte that represents s.
+func StatusToWire(s ucs.Status) byte { return byte(s) }

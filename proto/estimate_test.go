@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEstimateGrows: more bytes never take less, whatever transports and settings say.
+// TestEstimateGrows checks that a longer message never takes less time, whatever the transports and
+// settings.
 func TestEstimateGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -26,7 +27,8 @@ func TestEstimateGrows(t *testing.T) {
 	})
 }
 
-// TestEstimate: the time has the parts that the tables have.
+// TestEstimate checks that the estimate agrees with the tables for empty messages, and with the
+// bandwidth for long ones.
 func TestEstimate(t *testing.T) {
 	form := MessageForm{Only: 8, First: 24, Short: true}
 	in := tcpInput()

@@ -6,8 +6,8 @@ import (
 	"github.com/ucx-go/ucx/proto"
 )
 
-// Every message is a header that appends itself and a function that parses it. What
-// a peer sends is parsed or refused, never believed.
+// Every message has a header type that appends itself, and a function that parses it. A message of
+// a peer is parsed or refused.
 func ExampleParseEagerOnly() {
 	message := proto.EagerOnly{Tag: 0x1234}.Append(nil)
 	message = append(message, "hello"...)

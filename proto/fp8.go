@@ -14,19 +14,19 @@ type fp8Range struct {
 
 // The ranges of address v2 and of key distances (src/ucp/wireup/wireup.h).
 var (
-	fp8Latency   = fp8Range{1 << 4, 1 << 17}    // nanoseconds
-	fp8Overhead  = fp8Range{1, 1 << 12}         // nanoseconds
-	fp8Bandwidth = fp8Range{512 << 20, 4 << 40} // bytes per second
+	fp8Latency   = fp8Range{1 << 4, 1 << 17}    // in nanoseconds
+	fp8Overhead  = fp8Range{1, 1 << 12}         // in nanoseconds
+	fp8Bandwidth = fp8Range{512 << 20, 4 << 40} // in bytes per second
 )
 
 const (
-	fp8NaN       = 15 // exponent
+	fp8NaN       = 15 // exponent of NaN
 	doubleBias   = 1023
 	doubleMaxExp = 0x7ff
 )
 
-// pack truncates to four bits of mantissa. A number below the range becomes its
-// minimum; one at or above the top becomes half the top, as in C.
+// pack returns v in packed form, truncated to four bits of mantissa. 0 stays 0, another number
+// below the range becomes min, and a number of max or more becomes half of max, as in C.
 func (r fp8Range) pack(v float64) uint8 {
 	b := math.Float64bits(v)
 	exp := int(b >> 52 & doubleMaxExp)
@@ -46,14 +46,14 @@ func (r fp8Range) pack(v float64) uint8 {
 	return uint8(exp-(doubleBias-1)-minExp) | mant<<4
 }
 
-// packSeconds packs a time of a range of nanoseconds. What was unpacked comes out again:
-// no product of a division and a multiplication falls short of it.
+// packSeconds packs a time in seconds; the range is in nanoseconds. It rounds to 1/1024 ns, so that
+// a value that was unpacked and converted to seconds packs into the same byte again.
 func (r fp8Range) packSeconds(s float64) uint8 {
 	const steps = 1 << 10
 	return r.pack(math.Round(s*nsecPerSec*steps) / steps)
 }
 
-// unpack is the inverse of pack up to its rounding; exponent 15 gives NaN.
+// unpack is the inverse of pack except for the truncation; exponent 15 gives NaN.
 func (r fp8Range) unpack(b uint8) float64 {
 	e, m := b&15, b>>4
 	switch e {
@@ -65,7 +65,7 @@ func (r fp8Range) unpack(b uint8) float64 {
 	return (1 + float64(m)/16) * float64(r.min) * float64(uint64(1)<<(e-1))
 }
 
-// round is what a peer sees of v.
+// round returns the value that a peer receives for v.
 func (r fp8Range) round(v float64) float64 { return r.unpack(r.pack(v)) }
 
 const nsecPerSec = 1e9

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFP8 holds C's answers: UCS_FP8_PACK and UCS_FP8_UNPACK of
-// src/ucs/type/float8.h.
+// TestFP8 compares with the results of C: UCS_FP8_PACK and UCS_FP8_UNPACK of src/ucs/type/float8.h.
 func TestFP8(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -39,8 +38,8 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// TestFP8Rounding: a number in the range loses less than one part in 16, and
-// rounding twice is rounding once.
+// TestFP8Rounding checks that a number in the range changes by less than one part in 16, and that
+// rounding twice gives the same as rounding once.
 func TestFP8Rounding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, r := range []fp8Range{fp8Latency, fp8Overhead, fp8Bandwidth} {

@@ -65,11 +65,11 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// recode decodes a message and encodes what it understood.
+// recode parses a message and packs the result again.
 type recode func(b []byte) ([]byte, error)
 
-// checkGolden runs every message of a file through the recode of its name and
-// compares bytes. Each name must occur, and nothing else.
+// checkGolden passes every message of a file to the recode of its name and compares bytes. Each
+// name must occur, and no others.
 func checkGolden(t *testing.T, file string, codecs map[string]recode) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -94,8 +94,7 @@ func checkGolden(t *testing.T, file string, codecs map[string]recode) {
 	}
 }
 
-// seed gives a fuzz target captured messages and what is left of them at every
-// length.
+// seed gives a fuzz target captured messages, whole and cut to several lengths.
 func seed(f *testing.F, file string, names ...string) {
 	f.Helper()
 	for _, g := range readGolden(f, file, names...) {
@@ -106,8 +105,8 @@ func seed(f *testing.F, file string, names ...string) {
 	}
 }
 
-// checkTruncation feeds every prefix of a message to a parser that needs size
-// bytes, and checks refusals.
+// checkTruncation passes every prefix of a message to a parser that needs size bytes, and checks
+// that the parser refuses it.
 func checkTruncation(t *testing.T, size int, parse func([]byte) error) {
 	t.Helper()
 	whole := make([]byte, size)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/ucx-go/ucx/uct"
 )
 
 // LaneType is a purpose of a lane (ucp_lane_type_t).
@@ -14,18 +16,18 @@ const (
 	LaneAM        LaneType = iota // active messages
 	LaneAMBW                      // long eager messages
 	LaneRMA                       // remote memory access
-	LaneRMABW                     // long remote memory access, rendezvous
-	LaneRkeyPtr                   // pointers into the peer's memory
+	LaneRMABW                     // long remote memory access and rendezvous
+	LaneRkeyPtr                   // mapping of the peer's memory (rkey_ptr)
 	LaneAMO                       // atomic operations
 	LaneTag                       // tag matching in the device; never selected
 	LaneCM                        // the connection manager
-	LaneKeepalive                 // checks of the peer
+	LaneKeepalive                 // keepalive: checks that the peer is alive
 	numLaneTypes
 )
 
 var laneTypeNames = [numLaneTypes]string{"am", "am_bw", "rma", "rma_bw", "rkey_ptr", "amo", "tag", "cm", "keepalive"}
 
-// String returns the name ucx_info -e prints.
+// String returns the name that ucx_info -e prints.
 func (t LaneType) String() string {
 	if t < numLaneTypes {
 		return laneTypeNames[t]
@@ -33,7 +35,7 @@ func (t LaneType) String() string {
 	return fmt.Sprintf("lane type %d", uint8(t))
 }
 
-// fastPath types count against LaneLimits.FastPath.
+// fastPath reports whether lanes of the type count against LaneLimits.FastPath.
 func (t LaneType) fastPath() bool {
 	return t == LaneAM || t == LaneRMA || t == LaneAMO || t == LaneCM || t == LaneTag
 }
@@ -50,9 +52,9 @@ type Lane struct {
 	Local     int // index in LaneInput.Local; -1 for the connection manager
 	Name      string
 	MD        uint8
-	Remote    int // index of the address entry, in the order of WorkerAddress.Ifaces; -1 for the connection manager
+	Remote    int // index of the address entry (WorkerAddress.Ifaces); -1 for the connection manager
 	Peer      TransportID
-	Path      int // of the parallel paths of the device
+	Path      int // index among the parallel paths of the device
 	DstMD     uint8
 	DstSysDev uint8
 	SegSize   int // longest active message that the peer accepts; 0: not announced
@@ -70,8 +72,8 @@ type LaneConfig struct {
 	CM        uint8
 	Keepalive uint8
 
-	// Wireup is the lane of wireup requests and replies; it may differ from AM. If it is
-	// NullLane they use AM. Acks always use AM.
+	// Wireup is the lane of wireup requests and replies; it may differ from the lane AM. NullLane
+	// means that they use the lane AM. Wireup acks always use the lane AM.
 	Wireup uint8
 
 	AMBW, RMA, RMABW, AMO []uint8
@@ -81,8 +83,8 @@ type LaneConfig struct {
 	Paired uint64
 }
 
-// WithoutCM returns the configuration without the connection manager's lane; the numbers of
-// the other lanes are one less.
+// WithoutCM returns the configuration without the connection manager's lane. The numbers of the
+// other lanes are one less then.
 func (c *LaneConfig) WithoutCM() LaneConfig {
 	if c.CM != 0 {
 		return *c
@@ -105,7 +107,8 @@ func (c *LaneConfig) WithoutCM() LaneConfig {
 	}
 }
 
-// uses lists what a lane is used for.
+// uses lists the purposes of a lane, each with the rank of the lane if several lanes can have the
+// purpose, for example "rma#0 am".
 func (c *LaneConfig) uses(lane uint8) string {
 	var b strings.Builder
 	list := func(t LaneType, lanes []uint8) {
@@ -145,7 +148,7 @@ func (c *LaneConfig) LinesFrom(first int) []string {
 			out = append(out, fmt.Sprintf("lane[%d]: cm", first+i))
 			continue
 		}
-		seg := uint32(math.MaxUint32) // what C keeps for "not told"
+		seg := uint32(math.MaxUint32) // C's value for "not announced"
 		if l.SegSize > 0 {
 			seg = uint32(l.SegSize)
 		}
@@ -158,4 +161,29 @@ func (c *LaneConfig) LinesFrom(first int) []string {
 			l.DstMD, l.Peer.component(), l.DstSysDev, seg, c.uses(uint8(i))))
 	}
 	return out
+}
+
+// SelectAux chooses the lane for the wireup messages of an endpoint whose lanes must all be
+// connected pairwise first: a local resource and an entry of the peer's address that exchange
+// messages without a connection (ucp_wireup_select_aux_transport in src/ucp/wireup/select.c).
+// The result has only that lane. The error wraps ucs.ErrUnreachable.
+func SelectAux(in *LaneInput) (LaneConfig, LaneTrace, error) {
+	s := newSelector(in, false)
+	c := criteria{
+		lane: LaneAM, title: "auxiliary",
+		flags:     uct.IfaceAMBcopy | uct.IfacePending | uct.IfaceConnectToIface | s.errFlags(),
+		peer:      PeerAMSync | PeerConnectToIface | PeerCBAsync,
+		auxiliary: true,
+		score:     s.scorer.am,
+	}
+	p, ok := s.choose(c, s.scope())
+	if !ok {
+		c.peer &^= PeerCBAsync
+		p, ok = s.choose(c, s.scope())
+	}
+	if !ok {
+		return LaneConfig{}, s.trace, s.unreachable()
+	}
+	s.add(LaneAM, p)
+	return s.config(), s.trace, nil
 }

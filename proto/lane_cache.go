@@ -1,37 +1,38 @@
 package proto
 
-// LaneCache caches the last selection of lanes. The addresses of a worker's peers mostly
-// differ only in their locations, and the selection depends on these only by reachability:
-// the rest of an address need not be scored again. It is for one goroutine at a time; its
-// zero value is empty.
+// LaneCache caches the last selection of lanes. The addresses of a worker's peers mostly differ
+// only in their device and interface addresses, and these affect the selection only through
+// LaneInput.Reachable. If nothing else differs and all results of Reachable are the same, Select
+// returns the cached selection. One goroutine at a time may use a LaneCache. The zero value is
+// empty.
 type LaneCache struct {
 	filled  bool
 	key     laneKey
 	entries []laneEntry
-	asked   []askedRoute
+	asked   []reachResult
 
 	config LaneConfig
 	digest uint64
 }
 
-// laneKey is what a selection depends on but for the address.
+// laneKey holds everything that a selection depends on except the entries of the address.
 type laneKey struct {
 	features       Features
 	errMode        ErrMode
 	keepalive, cm  bool
 	messages       [2]bool
-	local          *LocalIface // the first
+	local          *LocalIface // first element of LaneInput.Local
 	numLocal       int
 	numEndpoints   int
 	ppn            int
 	scheme         RndvScheme
 	limits         LaneLimits
-	asks           bool
+	asks           bool // LaneInput.Reachable is not nil
 	addressVersion AddressVersion
-	announced      bool // a release
+	announced      bool // the address announces a release
 }
 
-// laneEntry is an entry of an address but for where it leads.
+// laneEntry is an entry of an address without its device and interface addresses.
 type laneEntry struct {
 	device         int
 	md, sys, paths uint8
@@ -39,9 +40,9 @@ type laneEntry struct {
 	attr           IfaceAttr
 }
 
-// askedRoute is what was said of the way from a resource to an entry, "" if there is
-// one.
-type askedRoute struct {
+// reachResult is a result of LaneInput.Reachable for a resource and an entry of the address. The
+// field why is the text of the error, "" if the entry is reachable.
+type reachResult struct {
 	local, remote int
 	why           string
 }
@@ -58,7 +59,7 @@ func (c *LaneCache) Select(in *LaneInput) (LaneConfig, uint64, error) {
 	if in.Reachable != nil {
 		noting.Reachable = func(local int, d *AddressDevice, f *AddressIface) error {
 			err := in.Reachable(local, d, f)
-			c.asked = append(c.asked, askedRoute{local, in.Remote.index(f), reason(err)})
+			c.asked = append(c.asked, reachResult{local, in.Remote.index(f), reason(err)})
 			return err
 		}
 	}
@@ -75,8 +76,8 @@ func (c *LaneCache) Select(in *LaneInput) (LaneConfig, uint64, error) {
 	return config, c.digest, nil
 }
 
-// maxCached is how many entries an address may have whose selection is remembered. Peers
-// can send longer ones.
+// maxCached is the largest number of entries of an address whose selection is cached. Peers can
+// send longer addresses.
 const maxCached = 32
 
 func reason(err error) string {
@@ -103,7 +104,7 @@ func entryOf(device int, d *AddressDevice, f *AddressIface) laneEntry {
 	return laneEntry{device, d.MD, d.SysDev, d.NumPaths, f.Transport, f.Attr}
 }
 
-// keep remembers what a selection depends on.
+// keep stores the input that the selection depends on, and marks the cache as filled.
 func (c *LaneCache) keep(in *LaneInput) {
 	c.filled, c.key, c.entries = true, keyOf(in), c.entries[:0]
 	for k := range in.Remote.Devices {
@@ -114,7 +115,7 @@ func (c *LaneCache) keep(in *LaneInput) {
 	}
 }
 
-// holds reports whether a selection would be the one that is remembered.
+// holds reports whether the cached selection is also the selection for the given input.
 func (c *LaneCache) holds(in *LaneInput) bool {
 	if !c.filled || c.key != keyOf(in) || in.Remote.NumIfaces() != len(c.entries) {
 		return false

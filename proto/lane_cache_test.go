@@ -8,12 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLaneCache: whatever changes between two selections, a cache gives the lanes of a
-// selection anew.
+// TestLaneCache checks that a cache returns the lanes that a new selection would return, whatever
+// has changed since the last one.
 func TestLaneCache(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawLaneInput(t)
-		closed := rapid.IntRange(0, 255).Draw(t, "unreachable") // by number
+		closed := rapid.IntRange(0, 255).Draw(t, "unreachable") // bits, by number modulo 8
 		in.Reachable = func(local int, _ *AddressDevice, f *AddressIface) error {
 			if closed>>((local+in.Remote.index(f))%8)&1 != 0 {
 				return errors.New("not from here")
@@ -77,8 +77,8 @@ func TestLaneCache(t *testing.T) {
 	})
 }
 
-// TestLaneCacheHits: peers that differ in where they are share a selection, others and
-// long addresses do not.
+// TestLaneCacheHits checks that peers share a selection if only their addresses differ, that other
+// peers do not, and that long addresses are not cached.
 func TestLaneCacheHits(t *testing.T) {
 	in := laneInput(capturedAddress(t, "1.22.0", "tcp", "lo", "v1"))
 	in.Reachable = func(int, *AddressDevice, *AddressIface) error { return nil }

@@ -47,8 +47,7 @@ func Caps(a *uct.IfaceAttr) IfaceCaps {
 	return c
 }
 
-// allAtomics reports whether an interface has all that UCP's atomics of one size
-// take.
+// allAtomics reports whether an interface has all operations that UCP's atomics of one size need.
 func allAtomics(o uct.AtomicOps) bool {
 	const post, fetch = 1<<uct.AtomicSwap - 1, 1<<(uct.AtomicCSwap+1) - 1
 	return o.Post&post == post && o.Fetch&fetch == fetch
@@ -57,7 +56,7 @@ func allAtomics(o uct.AtomicOps) bool {
 // Features are the features that the application uses, at the bits of ucp_feature.
 type Features uint32
 
-// Features.
+// Features of a UCP context (UCP_FEATURE_*).
 const (
 	FeatureTag      Features = 1 << 0
 	FeatureRMA      Features = 1 << 1
@@ -72,12 +71,12 @@ const (
 func (f Features) has(want Features) bool { return f&want == want }
 
 // LocalIface is one local resource, with the attributes of its transport as the caller has
-// adjusted them. The performance values are the published ones.
+// adjusted them. The performance values are those that the worker's own address announces.
 type LocalIface struct {
 	Transport TransportID
-	Device    int   // same number: same device
+	Device    int   // number of the device, which resources may share
 	MD        uint8 // number of the memory domain
-	Auxiliary bool  // serves only wireup and keepalive
+	Auxiliary bool  // the resource may be used only for wireup and keepalive
 
 	Attr   uct.IfaceAttr
 	Domain uct.MDAttr
@@ -85,8 +84,7 @@ type LocalIface struct {
 	name string
 }
 
-// Name returns "transport/device", which it caches: like a selection, it is for one
-// goroutine at a time.
+// Name returns "transport/device". It caches the name, so one goroutine at a time may call it.
 func (l *LocalIface) Name() string {
 	if l.name == "" {
 		l.name = l.Attr.Resource.String()
@@ -100,11 +98,11 @@ type LaneInput struct {
 	ErrMode   ErrMode
 	Keepalive bool // keepalive is on; it matters only with an error mode
 
-	// CM says that a connection manager makes the endpoint; its lane is lane 0.
+	// CM means that a connection manager connects the endpoint. The manager's lane is lane 0.
 	CM bool
 
-	// Messages says that there must be a lane for active messages, even if no feature needs
-	// one; MessagesOnly says that there must be no other lane.
+	// Messages requires a lane for active messages, even if no feature needs one. MessagesOnly
+	// requires that there is no other lane.
 	Messages, MessagesOnly bool
 
 	Local  []LocalIface
@@ -114,8 +112,8 @@ type LaneInput struct {
 	// address, nil if it can. It is called only for entries of the same transport.
 	Reachable func(local int, d *AddressDevice, f *AddressIface) error
 
-	NumEndpoints int // expected number of endpoints of the worker; 0: 1
-	PPN          int // expected number of processes on the node, which share bandwidth; 0: 1
+	NumEndpoints int // expected number of endpoints of the worker; 0 means 1
+	PPN          int // expected number of processes on the node, which share bandwidth; 0 means 1
 	RndvScheme   RndvScheme
 	Limits       LaneLimits
 }
@@ -130,8 +128,7 @@ func (in *LaneInput) Pairs(local int) bool {
 	return flags&uct.IfaceConnectToIface == 0
 }
 
-// Lane returns the lane from a local interface to an entry of the address, without a
-// purpose.
+// Lane returns the lane from a local interface to an entry of the address. It has no lane type yet.
 func (in *LaneInput) Lane(local, remote int) Lane {
 	l := &in.Local[local]
 	dev, f := in.Remote.Entry(remote)
@@ -144,26 +141,29 @@ func (in *LaneInput) Lane(local, remote int) Lane {
 // LaneLimits are settings and constants of the selection. The zero value means
 // DefaultLaneLimits.
 type LaneLimits struct {
-	Total    int     // all lanes
-	FastPath int     // lanes that short operations may use (RMA, AMO, AM)
-	Rndv     int     // lanes for long remote access (UCX_MAX_RNDV_LANES)
-	Eager    int     // lanes for long eager messages (UCX_MAX_EAGER_LANES)
-	RMA      int     // lanes for a put or get; 0: no zero-copy (UCX_MAX_RMA_LANES)
-	MaxRatio float64 // slower lanes are dropped (UCX_MULTI_LANE_MAX_RATIO)
+	Total    int // most lanes of an endpoint
+	FastPath int // most lanes that short operations may use (RMA, AMO, AM)
+	Rndv     int // most lanes for long remote access (UCX_MAX_RNDV_LANES)
+	Eager    int // most lanes for long eager messages (UCX_MAX_EAGER_LANES)
+	RMA      int // most lanes for one put or get; 0: no zero-copy (UCX_MAX_RMA_LANES)
 
-	// Slow keeps slower lanes, as releases before 1.16 do, which drop them only when they
-	// spread data (ucp_wireup_add_bw_lanes of v1.13.1): both sides then have the same
-	// number of lanes.
+	// MaxRatio is the factor by which a lane may be slower than the fastest lane. Slower lanes are
+	// dropped (UCX_MULTI_LANE_MAX_RATIO).
+	MaxRatio float64
+
+	// Slow keeps the lanes that MaxRatio would drop. Releases before 1.16 keep such lanes too, and
+	// drop them only when they spread data (ucp_wireup_add_bw_lanes of v1.13.1). Slow is set
+	// toward them, so that both sides have the same number of lanes.
 	Slow bool
 
-	// PathRatio is the part of a device's bandwidth that each lane over it uses; 0 divides
-	// the bandwidth by the number of the device's paths (UCX_MULTI_PATH_RATIO).
+	// PathRatio is the part of a device's bandwidth that each lane over the device uses; 0
+	// divides the bandwidth by the number of the device's paths (UCX_MULTI_PATH_RATIO).
 	PathRatio float64
 }
 
 // DefaultLaneLimits returns the limits that C UCX 1.22.0 applies toward a peer that
-// announces no release, such as this library: the selections of both sides must agree where
-// endpoints are connected pairwise.
+// announces no release, such as this library: if endpoints are connected pairwise, the
+// selections of both sides must agree.
 func DefaultLaneLimits() LaneLimits {
 	return LaneLimits{Total: 16, FastPath: 5, Rndv: 2, Eager: 1, RMA: 1, MaxRatio: laneMaxRatio}
 }

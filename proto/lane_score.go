@@ -11,8 +11,8 @@ type remote struct {
 	dev   *AddressDevice
 	iface *AddressIface
 
-	// device numbers the peer's devices. Those with the same known system device
-	// are one (ucp_address_get_remote_device_index).
+	// device is the number of the peer's device. Devices with the same known system device
+	// have the same number (ucp_address_get_remote_device_index).
 	device int
 }
 
@@ -50,7 +50,8 @@ func compareScores(a, b float64) int {
 	return -1
 }
 
-// comparePriority also looks at device priorities.
+// comparePriority compares scores, and if they count as equal, device priorities. The result is
+// positive if a is better, negative if b is better.
 func comparePriority(a float64, aPrio int, b float64, bPrio int) int {
 	if c := compareScores(a, b); c != 0 {
 		return c
@@ -58,13 +59,13 @@ func comparePriority(a float64, aPrio int, b float64, bPrio int) int {
 	return aPrio - bPrio
 }
 
-// paths are the uses of devices so far, for scores of further lanes.
+// paths are the device pairs that lanes use so far. The scores of further lanes depend on them.
 type paths []path
 
-// path is one of our devices and one of the peer's.
+// path is a local device and a device of the peer.
 type path struct{ local, remote int }
 
-// local counts the uses of a device of ours.
+// local counts the uses of a local device.
 func (p paths) local(device int) (n int) {
 	for i := range p {
 		if p[i].local == device {
@@ -74,7 +75,7 @@ func (p paths) local(device int) (n int) {
 	return n
 }
 
-// remote counts those of one of the peer's.
+// remote counts the uses of a device of the peer.
 func (p paths) remote(device int) (n int) {
 	for i := range p {
 		if p[i].remote == device {
@@ -84,23 +85,22 @@ func (p paths) remote(device int) (n int) {
 	return n
 }
 
-// scorer computes the scores of src/ucp/wireup/select.c. Higher is better.
-// Numbers that no transport can mean are made harmless, so that a score is
-// always positive and finite.
+// scorer computes the scores of src/ucp/wireup/select.c. Higher is better. It limits implausible
+// values, so that a score is always positive and finite.
 type scorer struct {
-	v2        bool // the peer sent an address v2: it sees rounded numbers
+	v2        bool // the peer has sent address v2, which contains rounded numbers
 	announced bool // the peer announces a release, which is 1.16 or later
 	endpoints float64
-	ppn       int // processes that share our bandwidth
+	ppn       int // processes that share the local bandwidth
 
-	pathRatio float64 // part of a device's bandwidth that a lane takes, 0: one of its paths
+	pathRatio float64 // part of a device's bandwidth that a lane uses; 0: that of one path
 }
 
 func newScorer(in *LaneInput) scorer {
 	return scorer{v2: in.Remote.Version == AddressV2, announced: in.Remote.Release > 0, endpoints: math.Max(1, float64(in.NumEndpoints)), ppn: in.PPN, pathRatio: in.Limits.orDefault().PathRatio}
 }
 
-// seconds makes a time harmless.
+// seconds limits a time to 0..1 s. NaN gives 0.
 func seconds(v float64) float64 {
 	if !(v > 0) {
 		return 0
@@ -108,7 +108,7 @@ func seconds(v float64) float64 {
 	return math.Min(v, 1)
 }
 
-// rate makes a bandwidth harmless.
+// rate limits a bandwidth to 1..1e18 bytes per second. NaN gives 1.
 func rate(v float64) float64 {
 	if !(v >= 1) {
 		return 1
@@ -116,11 +116,12 @@ func rate(v float64) float64 {
 	return math.Min(v, 1e18)
 }
 
-// inverse divides by a sum of times, which may all be zero.
+// inverse returns unit divided by t, a sum of times in seconds. The result is finite if t is 0.
 func inverse(unit, t float64) float64 { return unit / math.Max(t, 1e-12) }
 
-// latency is the mean of both sides' (ucp_wireup_tl_iface_latency). v1 carries
-// no growth, so the local one counts for both; with v2 both sides round alike.
+// latency returns the mean latency of both sides (ucp_wireup_tl_iface_latency). v1 does not
+// announce the growth per endpoint, so the local growth counts for both sides. With v2 the local
+// latency is rounded like the peer's.
 func (s scorer) latency(l *LocalIface, r remote) float64 {
 	theirs := seconds(r.iface.Attr.Latency)
 	growth := seconds(l.Attr.Perf.Latency.M) * s.endpoints
@@ -131,12 +132,12 @@ func (s scorer) latency(l *LocalIface, r remote) float64 {
 	return (seconds(l.Attr.Perf.Latency.C)+theirs)/2 + growth
 }
 
-// bandwidth is the smaller one (ucp_wireup_iface_score_bandwidth).
+// bandwidth returns the smaller bandwidth of both sides (ucp_wireup_iface_score_bandwidth).
 func (s scorer) bandwidth(l *LocalIface, r remote) float64 {
 	return math.Min(s.ours(l), rate(r.iface.Attr.Bandwidth))
 }
 
-// ours is the local bandwidth as the peer sees it.
+// ours returns the local bandwidth as the peer sees it.
 func (s scorer) ours(l *LocalIface) float64 {
 	b := rate(l.Attr.Perf.Bandwidth(s.ppn))
 	if s.v2 {
@@ -145,7 +146,7 @@ func (s scorer) ours(l *LocalIface) float64 {
 	return b
 }
 
-// available is the bandwidth left on partly used devices
+// available returns the bandwidth that is left on partly used devices
 // (ucp_wireup_iface_avail_bandwidth).
 func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 	const epsilon = 1e-3
@@ -161,13 +162,13 @@ func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 	return math.Min(ours, theirs) + epsilon*(ours+theirs)
 }
 
-// am rates lanes for active messages and wireup by latency from end to end.
+// am rates lanes for active messages and wireup by end-to-end latency.
 func (s scorer) am(l *LocalIface, r remote, _ paths) float64 {
 	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+seconds(r.iface.Attr.Overhead))
 }
 
-// keepalive rates by the same, and by how many endpoints a transport can keep busy: those
-// that share what they send with come after all others.
+// keepalive rates by end-to-end latency, and by the number of endpoints that can send at the same
+// time: transports whose endpoints share send resources come after all others.
 func (s scorer) keepalive(l *LocalIface, r remote, p paths) float64 {
 	score := s.am(l, r, p)
 	if n := l.Attr.MaxInflightEPs; n > 0 {
@@ -176,7 +177,7 @@ func (s scorer) keepalive(l *LocalIface, r remote, p paths) float64 {
 	return score
 }
 
-// rma rates by the time of 4 KiB.
+// rma rates by the time to transfer 4 KiB.
 func (s scorer) rma(l *LocalIface, r remote, _ paths) float64 {
 	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+4096/s.bandwidth(l, r))
 }
@@ -186,17 +187,19 @@ func (s scorer) amo(l *LocalIface, r remote, _ paths) float64 {
 	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead))
 }
 
-// rmaBW rates by the time of 256 KiB.
+// rmaBW rates by the time to transfer 256 KiB.
 func (s scorer) rmaBW(l *LocalIface, r remote, p paths) float64 {
 	const size = 262144
 	return inverse(1, size/s.available(l, r, p)+s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+s.registering(l, size))
 }
 
-// registering is the time in which memory gets ready for a device. C UCX looks it up in a
-// cache, and both sides have to come to the same lanes: so it counts here as if we had one,
-// whatever registering costs us. From 1.16 on it takes as long for every domain, toward a
-// peer without a release, which we are (ucp_wireup_mem_reg_cost); before that only domains of
-// InfiniBand had the cache, and the others their own cost.
+// registering returns the time to register size bytes of memory, in seconds, as C UCX estimates it.
+// Both sides must choose the same lanes, so the actual cost on this side does not matter. C UCX has
+// a registration cache: from 1.16 on, it counts the same lookup time for every domain toward a peer
+// that announces no release, such as this library (ucp_wireup_mem_reg_cost). Before 1.16 only
+// InfiniBand domains had the cache, and the others counted their registration cost (md_attr.reg_cost
+// in src/ucp/wireup/select.c). Of the domains that this library has, only those of InfiniBand cost
+// more than the lookup.
 func (s scorer) registering(l *LocalIface, size float64) float64 {
 	const lookup = 180e-9
 	if s.announced {

@@ -9,17 +9,18 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// minBcopy is the shortest active message a lane may be limited to
+// minBcopy is the least MaxBcopy, in bytes, that a lane for active messages may have
 // (UCP_MIN_BCOPY).
 const minBcopy = 64
 
 // SelectLanes chooses the lanes of an endpoint: which local resources are connected to
 // which entries of the peer's address, and for which purposes. It follows
-// src/ucp/wireup/select.c, because where endpoints are connected pairwise both sides must
-// choose the same lanes. The trace explains the choice, even if there is an error; the
-// error wraps ucs.ErrUnreachable.
+// src/ucp/wireup/select.c, because both sides must choose the same lanes if endpoints are
+// connected pairwise. The trace explains the choice, even if there is an error; the error wraps
+// ucs.ErrUnreachable.
 func SelectLanes(in *LaneInput) (LaneConfig, LaneTrace, error) {
-	// First with resources that scale to the number of endpoints, then with all.
+	// The first search uses only resources that scale to the number of endpoints, the second
+	// one all resources.
 	s := newSelector(in, true)
 	if s.scalable {
 		if err := s.search(); err == nil {
@@ -39,16 +40,16 @@ type selector struct {
 	limits  LaneLimits
 	scorer  scorer
 	remotes []remote
-	reach   []reached // by resource and entry
-	serves  []bool    // of one search: the entries that are of use for it
-	found   []pick    // of one search
+	reach   []reached // results of LaneInput.Reachable, by resource and entry
+	serves  []bool    // whether each entry is suitable in the current search
+	found   []pick    // reachable pairs of the current search
 
-	enabled  []bool // local resources to choose from
-	scalable bool   // some resource is enabled
+	enabled  []bool // by local resource, whether it may be chosen
+	scalable bool   // at least one resource is enabled
 
 	lanes   []Lane
-	pathSet []bool // lanes whose path is decided
-	needAM  bool   // something is emulated over active messages
+	pathSet []bool // by lane, whether its Path is decided
+	needAM  bool   // remote access or atomic operations are emulated over active messages
 	trace   LaneTrace
 }
 
@@ -67,7 +68,7 @@ func newSelector(in *LaneInput, onlyScalable bool) *selector {
 	return s
 }
 
-// search adds the lanes in the order that gives them their numbers.
+// search selects all lanes, in the order that determines their numbers.
 func (s *selector) search() error {
 	if s.in.CM {
 		s.add(LaneCM, pick{local: -1, remote: -1, path: -1})
@@ -87,7 +88,7 @@ func (s *selector) search() error {
 	return nil
 }
 
-// errFlags are what an error mode asks of every lane.
+// errFlags returns the flags that the error mode requires of every lane.
 func (s *selector) errFlags() uct.IfaceFlags {
 	if s.in.ErrMode == ErrModeNone {
 		return 0
@@ -95,7 +96,8 @@ func (s *selector) errFlags() uct.IfaceFlags {
 	return uct.IfaceErrHandlePeerFail
 }
 
-// wakeupEvents are what sleeping receivers ask of lanes that carry messages.
+// wakeupEvents returns the events that lanes for messages must support so that the worker can
+// sleep.
 func (s *selector) wakeupEvents() uct.EventFlags {
 	if s.in.Features.has(FeatureTag | FeatureWakeup) {
 		return uct.EventSendComp | uct.EventRecv
@@ -120,7 +122,7 @@ func (s *selector) addAMO() error {
 	if s.in.Features&(FeatureAtomic32|FeatureAtomic64) == 0 {
 		return nil
 	}
-	// A pairwise connected resource would need the peer to choose it as well.
+	// A resource with pairwise connections works only if the peer chooses it too.
 	s.addMemory(criteria{
 		lane: LaneAMO, title: "atomic operations on %s memory",
 		flags:    uct.IfacePending | s.errFlags(),
@@ -131,9 +133,9 @@ func (s *selector) addAMO() error {
 	return nil
 }
 
-// addMemory adds the best lane to registered memory and better ones to memory
-// that their domains allocate (ucp_wireup_add_memaccess_lanes). Without any,
-// the operations are emulated over active messages.
+// addMemory adds the best lane for access to registered memory, and then each better lane that can
+// access only memory allocated by its domain (ucp_wireup_add_memaccess_lanes). Without a lane for
+// registered memory, the operations are emulated over active messages.
 func (s *selector) addMemory(c criteria, usable func(*LocalIface) bool) {
 	title := c.title
 	from := s.scope()
@@ -144,7 +146,7 @@ func (s *selector) addMemory(c criteria, usable func(*LocalIface) bool) {
 	best := 0.0
 	if p, ok := s.choose(c, from); ok && s.add(c.lane, p) {
 		best = p.score
-		from.leaveMD(s, p)
+		from.excludeMD(s, p)
 	} else {
 		s.needAM = true
 	}
@@ -154,7 +156,7 @@ func (s *selector) addMemory(c criteria, usable func(*LocalIface) bool) {
 		if !ok || compareScores(p.score, best) <= 0 || !s.add(c.lane, p) {
 			return
 		}
-		from.leaveMD(s, p)
+		from.excludeMD(s, p)
 	}
 }
 
@@ -197,7 +199,7 @@ func (s *selector) addAM() error {
 	return nil
 }
 
-// unreachable makes an error of the last search.
+// unreachable returns the error of the last search, which has failed.
 func (s *selector) unreachable() error {
 	step := &s.trace.Steps[len(s.trace.Steps)-1]
 	var why []string
@@ -205,7 +207,7 @@ func (s *selector) unreachable() error {
 		why = append(why, step.Candidates[i].text(false))
 	}
 	if len(why) == 0 {
-		why = []string{"the peer's address has no transport in common with ours"}
+		why = []string{"the peer's address and this worker have no common transport"}
 	}
 	return fmt.Errorf("proto: no transport for %s: %s: %w", step.Title, strings.Join(why, "; "), ucs.ErrUnreachable)
 }
@@ -222,9 +224,9 @@ func (s *selector) addRkeyPtr() error {
 	return nil
 }
 
-// longAccess reports whether lanes for long remote access are of use
-// (ucp_wireup_is_rma_bw_needed). How many there are is a matter of rendezvous, toward peers
-// that announce no release (ucp_wireup_add_rma_bw_lanes).
+// longAccess reports whether the endpoint needs lanes for long remote access
+// (ucp_wireup_is_rma_bw_needed). Toward peers that announce no release, the rendezvous limit
+// determines the number of these lanes (ucp_wireup_add_rma_bw_lanes).
 func (s *selector) longAccess() bool {
 	var need Features
 	if s.limits.RMA > 0 {
@@ -236,8 +238,9 @@ func (s *selector) longAccess() bool {
 	return need != 0 && s.limits.Rndv > 0
 }
 
-// addRMABW adds lanes for rendezvous: those that read or write, or where one of it is
-// prescribed those that do that (ucp_wireup_init_rma_bw_criteria_iface_flags).
+// addRMABW adds lanes for rendezvous. A lane must support zero-copy reads or zero-copy writes, or
+// the one of them that the rendezvous scheme prescribes
+// (ucp_wireup_init_rma_bw_criteria_iface_flags).
 func (s *selector) addRMABW() error {
 	if !s.longAccess() {
 		return nil
@@ -247,7 +250,7 @@ func (s *selector) addRMABW() error {
 		flags: uct.IfacePending | s.errFlags(), events: s.wakeupEvents(),
 		any: uct.IfaceGetZcopy | uct.IfacePutZcopy, anyOf: PeerGet | PeerPut,
 		memory: memoryUser, score: s.scorer.rmaBW,
-		// A rendezvous that fails half-way must not leave the peer writing.
+		// After a rendezvous has failed, the peer must not be able to write any more.
 		invalidate: s.in.ErrMode != ErrModeNone && s.in.Features&(FeatureTag|FeatureAM) != 0,
 	}
 	switch s.in.RndvScheme {
@@ -270,7 +273,7 @@ func (s *selector) addAMBW() error {
 	}
 	n := max(s.limits.Eager, s.limits.Rndv)
 	if s.limits.Slow {
-		n = s.limits.Eager // with that of messages, which they count as the first
+		n = s.limits.Eager // releases before 1.16 count the AM lane as the first of these
 	}
 	s.addWide(criteria{
 		lane: LaneAMBW, title: "high-bw active messages",
@@ -298,9 +301,9 @@ func (s *selector) addKeepalive() error {
 	return nil
 }
 
-// addWide adds up to n lanes over different devices or paths, dropping those
-// much slower than the fastest (ucp_wireup_add_bw_lanes_pairwise and
-// ucp_wireup_add_fast_lanes_pairwise). It reports whether there is any.
+// addWide adds up to n lanes over different devices or paths, except lanes that are much slower
+// than the fastest (ucp_wireup_add_bw_lanes_pairwise and ucp_wireup_add_fast_lanes_pairwise). It
+// reports whether it added any.
 func (s *selector) addWide(c criteria, n int) bool {
 	from := s.scope()
 	var found []pick
@@ -330,7 +333,7 @@ func (s *selector) addWide(c criteria, n int) bool {
 	added := false
 	for _, p := range found {
 		if b := s.scorer.bandwidth(&s.in.Local[p.local], s.remotes[p.remote]); b < best/s.limits.MaxRatio && !s.limits.Slow {
-			s.outcome(fmt.Sprintf("%s dropped, %.2f MB/s against %.2f", s.in.Local[p.local].Name(), b/(1<<20), best/(1<<20)))
+			s.outcome(fmt.Sprintf("%s not used: %.2f MB/s, the fastest lane has %.2f MB/s", s.in.Local[p.local].Name(), b/(1<<20), best/(1<<20)))
 			continue
 		}
 		if !s.add(c.lane, p) {
@@ -341,8 +344,8 @@ func (s *selector) addWide(c criteria, n int) bool {
 	return added
 }
 
-// add gives a lane a type, making a new lane if there is none yet for the same
-// resource, entry and path. It reports false at the limit.
+// add adds type t to the lane of p. It makes a new lane if there is none yet for the same resource,
+// entry and path. It returns false if that would exceed the limit on lanes.
 func (s *selector) add(t LaneType, p pick) bool {
 	for i := range s.lanes {
 		l := &s.lanes[i]
@@ -374,7 +377,7 @@ func (s *selector) add(t LaneType, p pick) bool {
 	return true
 }
 
-// outcome notes what became of the last search.
+// outcome adds a text to the outcome of the last search.
 func (s *selector) outcome(text string) {
 	if n := len(s.trace.Steps); n > 0 {
 		if o := &s.trace.Steps[n-1].Outcome; *o != "" {
@@ -385,7 +388,7 @@ func (s *selector) outcome(text string) {
 	}
 }
 
-// config arranges the lanes by use.
+// config returns the selected lanes, with a list of the lanes for each purpose.
 func (s *selector) config() LaneConfig {
 	c := LaneConfig{Lanes: s.lanes, AM: NullLane, RkeyPtr: NullLane, CM: NullLane, Keepalive: NullLane}
 	sorted := func(t LaneType) (list []uint8) {
@@ -407,7 +410,7 @@ func (s *selector) config() LaneConfig {
 	}
 	c.AM, c.RkeyPtr, c.CM, c.Keepalive = first(LaneAM), first(LaneRkeyPtr), first(LaneCM), first(LaneKeepalive)
 	if c.Keepalive != NullLane {
-		// A pairwise connection with keepalive of its own needs no help.
+		// A pairwise connection whose transport has a keepalive needs no keepalive lane.
 		l := s.lanes[c.Keepalive].Local
 		if s.in.Local[l].Attr.Flags&uct.IfaceEpKeepalive != 0 && s.in.Pairs(l) {
 			c.Keepalive = NullLane
@@ -423,10 +426,10 @@ func (s *selector) config() LaneConfig {
 	return c
 }
 
-// wireupLane chooses the lane of wireup requests and replies
-// (ucp_wireup_select_wireup_msg_lane): the first that takes messages without a
-// connection and answers even while its owner computes, or else the last that
-// is able to connect pairwise, as tcp is.
+// wireupLane chooses the lane of wireup requests and replies (ucp_wireup_select_wireup_msg_lane):
+// the first lane that carries messages without a connection, and whose peer handles them even
+// while its application does not progress; else the last lane that can connect pairwise, as tcp
+// can.
 func (s *selector) wireupLane() uint8 {
 	c := criteria{flags: uct.IfaceAMBcopy | uct.IfacePending | s.errFlags(), peer: PeerAMSync, auxiliary: true}
 	if !s.in.CM {

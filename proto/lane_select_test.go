@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// capturedAddress is the worker address of a C process.
+// capturedAddress returns a captured worker address of a C process.
 func capturedAddress(tb testing.TB, release, tls, devices, version string) *WorkerAddress {
 	tb.Helper()
 	want := fmt.Sprintf("release %s UCX_TLS=%s UCX_NET_DEVICES=%s UCX_ADDRESS_VERSION=%s", release, tls, devices, version)
@@ -31,7 +31,7 @@ func capturedAddress(tb testing.TB, release, tls, devices, version string) *Work
 	return nil
 }
 
-// What ucx_info -d of 1.22.0 says of its transports.
+// Attributes of transports as ucx_info -d of 1.22.0 prints them.
 const (
 	tcpFlags = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy | uct.IfacePending | uct.IfacePutZcopy | uct.IfaceCBSync |
 		uct.IfaceConnectToIface | uct.IfaceConnectToEP | uct.IfaceErrHandlePeerFail | uct.IfaceEpCheck | uct.IfaceEpKeepalive
@@ -43,7 +43,7 @@ const (
 // anyAtomic is an interface with every atomic operation.
 var anyAtomic = uct.AtomicOps{Post: 1<<uct.AtomicSwap - 1, Fetch: 1<<(uct.AtomicCSwap+1) - 1}
 
-// mirror makes the local side of a process whose address this is.
+// mirror returns local interfaces like those of the process with this address.
 func mirror(a *WorkerAddress) []LocalIface {
 	var list []LocalIface
 	for i := range a.Devices {
@@ -78,8 +78,8 @@ func mirror(a *WorkerAddress) []LocalIface {
 	return list
 }
 
-// sameDevice is how interfaces of one host reach each other: by equal device
-// addresses.
+// sameDevice returns a reachability check as on one host: interfaces with equal device addresses
+// reach each other.
 func sameDevice(a *WorkerAddress) func(int, *AddressDevice, *AddressIface) error {
 	return func(local int, d *AddressDevice, _ *AddressIface) error {
 		own := remoteList(a)[local].dev
@@ -111,13 +111,13 @@ func uses(c *LaneConfig) string {
 	return strings.Join(s, "; ")
 }
 
-// TestSelectLanes holds the lanes ucx_info -e of 1.22.0 prints with the same
-// transports and features.
+// TestSelectLanes compares with the lanes that ucx_info -e of 1.22.0 prints for the same transports
+// and features.
 func TestSelectLanes(t *testing.T) {
 	all := FeatureTag | FeatureRMA | FeatureAtomic32 | FeatureAtomic64 | FeatureStream | FeatureAM
 	features := func(f Features) func(*LaneInput) { return func(in *LaneInput) { in.Features = f } }
 	errMode := func(in *LaneInput) { in.ErrMode, in.Keepalive = ErrModePeer, true }
-	slow := func(in *LaneInput) { // beside the other one
+	slow := func(in *LaneInput) { // compared with the other one
 		in.Local[1].Attr.Perf.BandwidthDedicated, in.Remote.Devices[1].Ifaces[0].Attr.Bandwidth = 1<<34, 1<<34
 	}
 	for _, tc := range []struct {
@@ -206,8 +206,8 @@ func TestSelectLanes(t *testing.T) {
 	}
 }
 
-// TestSelectLanesDropsSlow: a lane much slower than the fastest would only hold
-// a striped message up.
+// TestSelectLanesDropsSlow checks that a lane much slower than the fastest is not used, as it would
+// delay striped messages.
 func TestSelectLanesDropsSlow(t *testing.T) {
 	in := laneInput(capturedAddress(t, "1.22.0", "tcp", "all", "v1"))
 	in.Local[1].Attr.Perf.BandwidthDedicated *= 100
@@ -219,7 +219,7 @@ func TestSelectLanesDropsSlow(t *testing.T) {
 	if got, want := uses(&c), "0 tcp/1: rma_bw#0 am wireup"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if !strings.Contains(trace.String(), "tcp/0 dropped, 11.27 MB/s against 1191.37") {
+	if !strings.Contains(trace.String(), "tcp/0 not used: 11.27 MB/s, the fastest lane has 1191.37") {
 		t.Errorf("no word of it in\n%s", trace.String())
 	}
 }
@@ -231,14 +231,14 @@ func TestSelectLanesUnreachable(t *testing.T) {
 		edit func(in *LaneInput)
 		want string
 	}{
-		{"no transport in common", func(in *LaneInput) { in.Local[0].Transport = TransportPosix }, "no transport in common"},
+		{"no transport in common", func(in *LaneInput) { in.Local[0].Transport = TransportPosix }, "have no common transport"},
 		{"other network", func(in *LaneInput) {
 			in.Reachable = func(int, *AddressDevice, *AddressIface) error { return errors.New("no route") }
 		}, "tcp/0 -> addr[0] tcp: no route"},
 		{"no messages", func(in *LaneInput) { in.Local[0].Attr.Flags &^= uct.IfaceAMBcopy }, "no am bcopy"},
 		{"short messages", func(in *LaneInput) { in.Local[0].Attr.AM.MaxBcopy = 63 }, "no transport"},
 		{"peer without messages", func(in *LaneInput) { in.Remote.Devices[0].Ifaces[0].Attr.Flags = 0 }, "peer has no am sync callback"},
-		{"no failure handling", func(in *LaneInput) { in.ErrMode = ErrModePeer; in.Local[0].Attr.Flags &^= uct.IfaceErrHandlePeerFail }, "which ErrModePeer takes"},
+		{"no failure handling", func(in *LaneInput) { in.ErrMode = ErrModePeer; in.Local[0].Attr.Flags &^= uct.IfaceErrHandlePeerFail }, "ErrModePeer needs that"},
 		{"no wakeup", func(in *LaneInput) { in.Features |= FeatureWakeup; in.Local[0].Attr.Events = uct.EventRecv }, "no send completion event"},
 		{"no keepalive", func(in *LaneInput) {
 			in.ErrMode, in.Keepalive = ErrModePeer, true
@@ -295,7 +295,7 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-// TestTraceDigest: it is the same for the same reasons, and another for any other.
+// TestTraceDigest checks that the digests of traces are equal if and only if the traces are.
 func TestTraceDigest(t *testing.T) {
 	made := func(edit func(*LaneTrace)) uint64 {
 		_, trace, err := SelectLanes(laneInput(capturedAddress(t, "1.22.0", "tcp", "all", "v1")))
@@ -326,7 +326,7 @@ func TestTraceDigest(t *testing.T) {
 	}
 }
 
-// TestCompareScores holds ucs_fp_compare.
+// TestCompareScores compares with ucs_fp_compare.
 func TestCompareScores(t *testing.T) {
 	for _, tc := range []struct {
 		a, b float64
@@ -338,7 +338,7 @@ func TestCompareScores(t *testing.T) {
 	}
 }
 
-// TestScores checks the formulas on round numbers.
+// TestScores checks the formulas for scores with round numbers.
 func TestScores(t *testing.T) {
 	l := &LocalIface{
 		Attr: uct.IfaceAttr{
@@ -377,8 +377,8 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// TestSelectLanesHostile: no numbers in a peer's address and no settings break
-// the selection, and what it returns is consistent.
+// TestSelectLanesHostile checks that no numbers in a peer's address and no settings break the
+// selection, and that its result is consistent.
 func TestSelectLanesHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawLaneInput(t)
@@ -483,8 +483,8 @@ func drawLaneInput(t *rapid.T) *LaneInput {
 	return in
 }
 
-// TestSelectLanesEqual: of equal transports the one that the peer lists first is
-// taken, whatever the order here.
+// TestSelectLanesEqual checks that of equal transports the one that the peer lists first is chosen,
+// whatever the local order.
 func TestSelectLanesEqual(t *testing.T) {
 	for _, want := range []TransportID{TransportPosix, TransportSysV} {
 		a := *capturedAddress(t, "1.22.0", "tcp", "lo", "v1")

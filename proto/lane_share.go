@@ -8,11 +8,11 @@ import (
 
 // Limits for spreading a message over lanes, as C's defaults.
 const (
-	// laneMaxRatio drops lanes slower than the fastest by more than this
-	// (UCX_MULTI_LANE_MAX_RATIO).
+	// laneMaxRatio is the factor up to which a lane may be slower than the fastest lane;
+	// slower lanes are dropped (UCX_MULTI_LANE_MAX_RATIO).
 	laneMaxRatio = 4
 
-	// minLaneChunk is the least that is worth a lane of its own
+	// minLaneChunk is the least number of bytes that is worth a separate lane
 	// (UCX_MIN_RNDV_CHUNK_SIZE).
 	minLaneChunk = 16 << 10
 
@@ -41,13 +41,13 @@ func (s Spread) sane() Spread {
 
 // LaneShares is the distribution of a long message over lanes.
 type LaneShares struct {
-	lanes []int    // index of each lane used, in the list given
-	ends  []uint32 // where the lane's part ends, in units of 1/65536 of the message
-	chunk int      // the least that is worth a lane of its own
+	lanes []int    // index of each lane used, in the list passed to NewLaneShares
+	ends  []uint32 // where the part of each lane ends, in units of 1/65536 of the message
+	chunk int      // least number of bytes that is worth a separate lane
 }
 
-// NewLaneShares distributes messages over lanes by their bandwidths, without lanes that are
-// much slower than the fastest.
+// NewLaneShares distributes messages over lanes in proportion to their bandwidths in bytes per
+// second. It leaves out lanes that are slower than the fastest by more than spread.MaxRatio.
 func NewLaneShares(bandwidths []float64, spread Spread) LaneShares {
 	const absurd = 1e18 // bytes per second
 	best := 0.0
@@ -76,9 +76,10 @@ func NewLaneShares(bandwidths []float64, spread Spread) LaneShares {
 // Lanes returns the number of lanes used.
 func (s *LaneShares) Lanes() int { return len(s.lanes) }
 
-// Part returns the k-th lane, as an index of the list given, and its part of a message of n
-// bytes. The parts are consecutive and cover the message; a message too short to be spread
-// uses only the first lane. k is below Lanes.
+// Part returns the k-th lane, as an index of the list passed to NewLaneShares, and the range of
+// bytes, [from, to), that the lane carries of a message of n bytes. The ranges are consecutive and
+// cover the message; a message too short to be spread uses only the first lane. k must be less than
+// Lanes().
 func (s *LaneShares) Part(k, n int) (lane, from, to int) {
 	if n/s.chunk < len(s.lanes) {
 		if k == 0 {

@@ -30,7 +30,7 @@ func TestLaneShares(t *testing.T) {
 	}
 }
 
-// TestLaneSharesCover: the parts of any message lie end to end.
+// TestLaneSharesCover checks that the parts of any message cover it without gaps or overlaps.
 func TestLaneSharesCover(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewLaneShares(rapid.SliceOfN(rapid.Float64(), 0, 8).Draw(t, "bandwidths"),
@@ -50,7 +50,7 @@ func TestLaneSharesCover(t *testing.T) {
 	})
 }
 
-// TestScale: the product fits, also where an int has 32 bits.
+// TestScale checks that the product does not overflow, even if int has 32 bits.
 func TestScale(t *testing.T) {
 	for _, share := range []uint32{0, 1, shareUnit / 3, shareUnit - 1, shareUnit} {
 		for _, n := range []int{0, 1, shareUnit - 1, 2*shareUnit - 1, 1<<30 + 12345, math.MaxInt32} {
@@ -61,11 +61,11 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestSpread: how much slower a lane may be, and how short its part, are settings.
+// TestSpread checks the settings that limit how slow a lane may be, and how short its part.
 func TestSpread(t *testing.T) {
 	for _, tc := range []struct {
 		spread      Spread
-		lanes, used int // that there are, and that 40000 bytes take
+		lanes, used int // lanes in use at all, and for 40000 bytes
 	}{
 		{Spread{}, 2, 2},
 		{Spread{MaxRatio: 1.5}, 1, 1},

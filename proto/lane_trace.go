@@ -17,20 +17,20 @@ type LaneStep struct {
 	Title      string
 	Candidates []LaneCandidate
 	Chosen     int    // index in Candidates, -1 if there was none
-	Outcome    string // why no candidate was chosen, or what happened to the choice
+	Outcome    string // why no candidate was chosen, or why the chosen one did not become a lane
 }
 
 // LaneCandidate is one local resource, paired with an entry of the peer's address if it was
 // compared with one.
 type LaneCandidate struct {
-	Local    int // -1: an entry of the address that was rejected for all resources
+	Local    int // index in LaneInput.Local; -1 for an entry that was rejected for all resources
 	Name     string
-	Remote   int // -1: the resource was rejected before
+	Remote   int // index of the address entry; -1 for a resource that was rejected for all entries
 	Peer     TransportID
 	Score    float64
-	Tiebreak float64 // bandwidth in bytes per second, where the search uses it
+	Tiebreak float64 // bandwidth in bytes per second, 0 if the search does not compare it
 	Priority int
-	Rejected string // why it was rejected; empty for candidates with a score
+	Rejected string // why the candidate was rejected; empty if it has a score
 }
 
 var traceSeed = maphash.MakeSeed()

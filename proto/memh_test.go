@@ -7,11 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// exportedMemory packs a handle as ucp_memh_exported_pack does. No domain of the
-// machines at hand can export, so there is no capture of one.
+// exportedMemory packs a handle as ucp_memh_exported_pack does. No memory domain of the available
+// machines can export, so there is no captured handle.
 func exportedMemory(extra int, keys ...ExportedKey) []byte {
 	info := le.AppendUint16(nil, memhFlagExported)
 	info = le.AppendUint64(info, 1<<len(keys)-1)
@@ -37,7 +38,7 @@ func exportedMemory(extra int, keys ...ExportedKey) []byte {
 func TestExportedMemory(t *testing.T) {
 	keys := []ExportedKey{{[]byte("one"), []byte("id")}, {bytes.Repeat([]byte{7}, 255), []byte("other")}}
 	want := ExportedMemory{MDMap: 3, MemType: 1, Address: 0x1000, Length: 0x1001, ContextUUID: 0x1002, RegistrationID: 0x1003, Keys: keys}
-	for _, extra := range []int{0, 10, 300} { // fields of a newer release, skipped
+	for _, extra := range []int{0, 10, 300} { // fields of a newer release, which are skipped
 		b := exportedMemory(extra, keys...)
 		got, n, err := ParseExportedMemory(append(b, "behind"...))
 		if err != nil || n != len(b) {
@@ -71,7 +72,7 @@ func TestExportedMemory(t *testing.T) {
 func FuzzExportedMemory(f *testing.F) {
 	f.Add(exportedMemory(0, ExportedKey{[]byte("key"), []byte("id")}))
 	f.Add([]byte{0, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		m, n, err := ParseExportedMemory(b)
 		if err == nil && (n > len(b) || len(m.Keys) > MaxMDs) {
 			t.Errorf("%d of %d bytes, %d keys", n, len(b), len(m.Keys))

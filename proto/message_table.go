@@ -15,7 +15,7 @@ type ProtoInput struct {
 	Rails []LanePerf
 
 	// Put and Get are the lanes over which the peer's memory can be written and read, best
-	// first. The peer is assumed to have the same.
+	// first. The peer is assumed to have the same lanes.
 	Put []LanePerf
 	Get []LanePerf
 
@@ -26,7 +26,8 @@ type ProtoInput struct {
 	Settings ProtoSettings
 }
 
-// own gives a copied input lists of its own.
+// own replaces the lists of in by copies, so that in shares no memory with the ProtoInput that it
+// was copied from.
 func (in *ProtoInput) own() {
 	in.Rails = append([]LanePerf(nil), in.Rails...)
 	in.Put = append([]LanePerf(nil), in.Put...)
@@ -34,24 +35,24 @@ func (in *ProtoInput) own() {
 	in.Map = append([]LanePerf(nil), in.Map...)
 }
 
-// model is a ProtoInput made sane.
+// model is a ProtoInput with values that are safe to compute with.
 type model struct {
 	am     laneCost
 	amName string
-	wide   laneCost // am with the other lanes that take fragments
-	wideBy string
+	wide   laneCost // cost of all lanes for fragments together, including am
+	wideBy string   // the lanes of wide and their shares, as text
 	put    access
 	get    access
-	ptr    laneCost // of the first that maps
-	ptrBy  string   // its name, empty for none
+	ptr    laneCost // cost of the best interface that can map the peer's memory
+	ptrBy  string   // name of the interface of ptr, empty if there is none
 	set    ProtoSettings
 }
 
-// access is a way to the peer's memory over all lanes that have it.
+// access is the access to the peer's memory over all lanes that support it.
 type access struct {
-	cost   laneCost // all lanes taken together
+	cost   laneCost // cost of all lanes together
 	shares LaneShares
-	config string
+	config string // the lanes and their shares, as text
 }
 
 func newModel(in *ProtoInput) model {
@@ -66,7 +67,7 @@ func newModel(in *ProtoInput) model {
 	for i := range in.Rails {
 		l := in.Rails[i].sane(set.CopyBW)
 		speeds = append(speeds, 1/l.wire)
-		m.wide.wire = 1 / (1/m.wide.wire + 1/l.wire) // it is one after the other that the CPU sends and copies
+		m.wide.wire = 1 / (1/m.wide.wire + 1/l.wire) // not the CPU times: lanes share the CPU
 		m.wide.lat = math.Max(m.wide.lat, l.lat)
 	}
 	if len(speeds) > 1 {
@@ -84,7 +85,8 @@ func newModel(in *ProtoInput) model {
 	return m
 }
 
-// newAccess takes the lanes together that carry anything.
+// newAccess combines the lanes of the list that support an operation. limit returns the longest
+// operation of a lane in bytes, 0 if the lane does not support it.
 func newAccess(list []LanePerf, set *ProtoSettings, limit func(*LanePerf) int) (a access) {
 	var bandwidths []float64
 	var lanes []int
@@ -113,19 +115,19 @@ func newAccess(list []LanePerf, set *ProtoSettings, limit func(*LanePerf) int) (
 // MessageForm describes the packets of a kind of message, as far as the choice of protocols
 // depends on them.
 type MessageForm struct {
-	Op string // the operation, for titles
+	Op string // name of the operation, for titles of tables
 
 	// Only and First are the header sizes, in bytes, of a message in one packet and of the
 	// first of several packets.
 	Only, First int
 
-	// Short says that there is a form with a header of 8 bytes.
+	// Short means that such a message can be sent by the short protocol, with a header of 8 bytes.
 	Short bool
 
-	// Whole says that such messages are never sent by rendezvous.
+	// Whole means that these messages are never sent by rendezvous.
 	Whole bool
 
-	// OneLane says that all packets use one lane, whose order they need.
+	// OneLane means that all packets use one lane, because they depend on its ordering.
 	OneLane bool
 }
 
@@ -155,8 +157,8 @@ func NewMessageTables(in *ProtoInput, form MessageForm) *MessageTables {
 	return t
 }
 
-// WithoutRendezvous returns the tables for messages of the same kind that are sent eagerly
-// whatever their length, as long as a protocol can.
+// WithoutRendezvous returns tables for messages of the same kind, with an eager protocol for every
+// length that an eager protocol supports.
 func (t *MessageTables) WithoutRendezvous() *MessageTables {
 	in := t.in
 	in.Settings.RndvThresh = ThreshInf
@@ -166,14 +168,15 @@ func (t *MessageTables) WithoutRendezvous() *MessageTables {
 // Table returns the table for data of a class, sent in a mode.
 func (t *MessageTables) Table(class DataClass, mode SendMode) *Table { return &t.tables[class][mode] }
 
-// Explain returns a table with its reasons.
+// Explain returns the table for data of a class, sent in a mode, with the estimated times and the
+// reason why each other protocol was rejected.
 func (t *MessageTables) Explain(class DataClass, mode SendMode) TableInfo {
 	m := newModel(&t.in)
 	c := m.messageChoice(&t.form, class, mode)
 	return c.explain(t.form.Op + mode.String() + " from " + hostMemory(class))
 }
 
-// messageChoice is what there is for one kind of send.
+// messageChoice returns the options for one kind of send.
 func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode) choice {
 	am := &m.am
 
@@ -189,7 +192,7 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 	}
 	m.widened(&options[2], am.bcopy-form.Only)
 	if class == DataGeneric {
-		const why = "data has to be packed"
+		const why = "data of a generic datatype must be packed first"
 		options = append(options,
 			option{proto: ProtoEagerZcopy, group: groupZcopy, max: -1, why: why},
 			option{proto: ProtoEagerMultiZcopy, group: groupZcopy, max: -1, why: why})
@@ -200,7 +203,7 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 		m.widened(&options[len(options)-1], am.zcopy-form.Only)
 	}
 	if !form.Whole {
-		// An offer of what fits into one message is never worth it.
+		// A rendezvous never pays off for data that fits into one message.
 		largest := max(am.bcopy, am.zcopy) - form.Only + 1
 		for _, o := range m.rendezvous(class) {
 			o.min = max(o.min, largest)
@@ -220,26 +223,29 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 	}, m.set.Allow}
 }
 
-// widened says over which lanes the fragments of a message go. What fits into one goes
-// over one, whatever several of them would cost.
+// widened records the lanes of an option that sends fragments. With several lanes it excludes data
+// of up to single bytes, which fits into one message and therefore uses one lane.
 func (m *model) widened(o *option, single int) {
 	if o.config = m.wideBy; m.wideBy != m.amName {
 		o.floor = single + 1
 	}
 }
 
-// single is a protocol of one message.
+// single returns the option of a protocol that sends one message. limit is the longest message of
+// the lane, header included, both in bytes.
 func single(p Protocol, g group, limit, header int, cost uct.Linear) option {
 	if limit <= header {
-		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
+		return option{proto: p, group: g, max: -1, why: "not supported by the lane"}
 	}
 	return option{proto: p, group: g, max: limit - header, cost: cost}
 }
 
-// multi is a protocol of as many messages as it takes.
+// multi returns the option of a protocol that sends as many messages as needed, of up to limit
+// bytes each, header included. The parameter each is an additional overhead per message, in
+// seconds.
 func multi(p Protocol, g group, l *laneCost, limit, header int, cost uct.Linear, each float64) option {
 	if limit <= header {
-		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
+		return option{proto: p, group: g, max: -1, why: "not supported by the lane"}
 	}
 	return option{proto: p, group: g, max: math.MaxInt, cost: l.fragments(cost, limit-header, each)}
 }

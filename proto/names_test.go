@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNames: known values have their name, unknown ones their number, and none
-// panics.
+// TestNames checks that known values have names, that unknown values are printed as numbers, and
+// that no value panics.
 func TestNames(t *testing.T) {
 	for _, tc := range []struct {
 		v    fmt.Stringer
@@ -47,8 +47,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNoTransportOfC: peers of C leave out the entries of transports that only this
-// library has, as their ids are those of none that C has.
+// TestNoTransportOfC checks that the ids of the transports that only this library has are not ids
+// of transports of C UCX, so that peers of C UCX skip their entries.
 func TestNoTransportOfC(t *testing.T) {
 	own := map[TransportID]string{TransportIDOf("tls"): "tls", TransportToken: "token"}
 	if len(own) != 2 || TransportToken != TransportIDOf("token") {

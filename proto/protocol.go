@@ -5,40 +5,41 @@ import "fmt"
 // Protocol is a way to carry out an operation.
 type Protocol uint8
 
-// Protocols.
+// Protocols of messages, rendezvous and one-sided operations.
 const (
-	ProtoNone Protocol = iota // the lanes cannot do it
+	ProtoNone Protocol = iota // no lane supports the operation
 
 	// Eager messages are sent at once.
-	ProtoEagerShort      // inline
-	ProtoEagerBcopy      // copied into the transport's buffer
-	ProtoEagerZcopy      // from user memory
-	ProtoEagerMultiBcopy // in fragments, copied
-	ProtoEagerMultiZcopy // in fragments, from user memory
+	ProtoEagerShort      // the data is sent inline
+	ProtoEagerBcopy      // the data is copied into the transport's buffer
+	ProtoEagerZcopy      // the data is sent from user memory
+	ProtoEagerMultiBcopy // the data is sent in fragments that are copied
+	ProtoEagerMultiZcopy // the data is sent in fragments from user memory
 
-	// Rendezvous messages are offered first. The peer takes part in the choice of the
-	// protocol; this is the one expected of a peer of this library.
-	ProtoRndvAM  // data in messages
-	ProtoRndvPut // data written into the receiver's memory
-	ProtoRndvGet // data read from the sender's memory
-	ProtoRndvPtr // data copied from the sender's memory, which the receiver maps
+	// Rendezvous messages are offered first, by an RTS. The receiver takes part in the choice
+	// of the protocol. Decision tables of the sender contain the protocol that a receiver of this
+	// library is expected to choose.
+	ProtoRndvAM  // the sender sends the data in active messages
+	ProtoRndvPut // the sender writes the data into the receiver's memory
+	ProtoRndvGet // the receiver reads the data from the sender's memory
+	ProtoRndvPtr // the receiver maps the sender's memory and copies the data
 
-	// Answers of a rendezvous receiver to an offer (RTS).
-	ProtoAskAM  // asks for messages: no address in its answer
-	ProtoAskPut // asks for a write into its memory
-	ProtoRead   // reads the sender's memory, then acknowledges
-	ProtoAttach // maps the sender's memory and copies, then acknowledges
+	// Answers of a rendezvous receiver to an RTS.
+	ProtoAskAM  // the receiver requests active messages, by an RTR without address
+	ProtoAskPut // the receiver requests a write into its memory, by an RTR with the address
+	ProtoRead   // the receiver reads the sender's memory, then acknowledges
+	ProtoAttach // the receiver maps the sender's memory and copies, then acknowledges
 
-	// Protocols with which a rendezvous sender delivers the requested data.
-	ProtoDataBcopy
-	ProtoDataZcopy
-	ProtoDataPut
+	// Protocols with which a rendezvous sender delivers the data that an RTR requests.
+	ProtoDataBcopy // in active messages, copied
+	ProtoDataZcopy // in active messages, from user memory
+	ProtoDataPut   // by writing into the receiver's memory
 
-	// One-sided operations: by a lane itself, or by messages to the peer's worker.
-	ProtoPutShort
+	// One-sided operations, by a lane directly or by messages to the peer's worker.
+	ProtoPutShort // by a lane directly, as are ProtoPutBcopy and ProtoPutZcopy
 	ProtoPutBcopy
 	ProtoPutZcopy
-	ProtoPutAM
+	ProtoPutAM // by active messages, as are ProtoGetAM and ProtoAtomicAM
 	ProtoGetBcopy
 	ProtoGetZcopy
 	ProtoGetAM
@@ -93,7 +94,7 @@ func (p Protocol) Description() string {
 	return p.String()
 }
 
-// Rendezvous reports whether the message is offered before it is sent.
+// Rendezvous reports whether the message is offered by an RTS before its data is sent.
 func (p Protocol) Rendezvous() bool { return p >= ProtoRndvAM && p <= ProtoRndvPtr }
 
 // EagerZcopy reports whether the message is sent at once, from user memory.
@@ -108,12 +109,12 @@ const NumProtocols = int(protoLast)
 // DataClass is the shape of user data.
 type DataClass uint8
 
-// Shapes of data.
+// Shapes of user data.
 const (
-	DataContig  DataClass = iota // one piece
-	DataIOV                      // a list of pieces the transport can gather
+	DataContig  DataClass = iota // one piece of memory
+	DataIOV                      // a list of pieces that the transport can gather
 	DataGeneric                  // packed by the application, or a list too long to gather
-	DataMapped                   // one piece, in memory that the peer can map; only for sends
+	DataMapped                   // one piece of memory that the peer can map; only for sends
 	numDataClasses
 )
 
@@ -135,14 +136,14 @@ func (c DataClass) String() string {
 // contig reports whether the data is one piece.
 func (c DataClass) contig() bool { return c == DataContig || c == DataMapped }
 
-// Offer is what an RTS tells about the sender's memory.
+// Offer is the information about the sender's memory in an RTS.
 type Offer uint8
 
-// Kinds of offers.
+// Information about the sender's memory in an RTS.
 const (
-	OfferPlain   Offer = iota // nothing
-	OfferAddress              // its address
-	OfferKey                  // also the key of a domain that maps it here
+	OfferPlain   Offer = iota // none
+	OfferAddress              // the address of the memory
+	OfferKey                  // the address, and a key with which the receiver can map the memory
 	numOffers
 )
 
@@ -151,8 +152,8 @@ type SendMode uint8
 
 // Send modes; they can be combined.
 const (
-	SendFast  SendMode = 1 << 0 // complete early
-	SendMulti SendMode = 1 << 1 // one of many in a row
+	SendFast  SendMode = 1 << 0 // the send should complete as early as possible
+	SendMulti SendMode = 1 << 1 // the send is one of many in a row
 
 	numSendModes = 4
 )

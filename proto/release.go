@@ -1,18 +1,20 @@
 package proto
 
-// The minor release of C UCX whose messages this package speaks. It is the
-// centre of the window in which announced releases are understood.
+// referenceRelease is the minor release of C UCX whose wire format this package implements. An
+// announced release is known only modulo 16, and is taken to be the one nearest to
+// referenceRelease.
 const referenceRelease = 22
 
-// An address carries a release in four bits.
+// releaseModulo is the number of releases that an address can tell apart: it has four bits for the
+// release.
 const releaseModulo = 16
 
-// lastMDCapsRelease is the last minor release that packs capability bits above
-// the MD index of address v1.
+// lastMDCapsRelease is the last minor release that packs capabilities into the high bits of the MD
+// index in address v1.
 const lastMDCapsRelease = 18
 
-// releaseFromWire finds the release a peer means: of those congruent to n, the
-// one nearest to our own (ucp_address_unpack_release_version in
+// releaseFromWire returns the release that a peer announces as n: of the releases congruent to n
+// modulo 16, the one nearest to referenceRelease (ucp_address_unpack_release_version in
 // src/ucp/wireup/address.c).
 func releaseFromWire(n uint8) int {
 	const base = referenceRelease / releaseModulo * releaseModulo

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -25,7 +26,7 @@ func TestRkeyGolden(t *testing.T) {
 		if err != nil || n != len(g.bytes) {
 			t.Errorf("%s: %d of %d bytes, %v", g.origin, n, len(g.bytes), err)
 		}
-		// 1.20 and later always pack the system device of a key that opens something.
+		// 1.20 and later always pack the system device of a key that gives access to memory.
 		if want := strings.Contains(g.origin, "1.22.0") && k.MDMap != 0; k.HasSysDev != want {
 			t.Errorf("%s: %x: system device %v, want %v", g.origin, g.bytes, k.HasSysDev, want)
 		}
@@ -102,8 +103,8 @@ func TestRkeyBuild(t *testing.T) {
 	}
 }
 
-// TestRkeyDistances reads what 1.22.0 appends for memory near a device: flush
-// bit, two distances, end mark.
+// TestRkeyDistances parses what 1.22.0 appends for memory near a device: flush bit, two distances,
+// end mark.
 func TestRkeyDistances(t *testing.T) {
 	b := append([]byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0}, 0x83, 5, 0x01, 0x01, 6, 0x5A, 0x26, 0xFF, 'x')
 	k, n, err := ParseRkey(b)
@@ -137,7 +138,7 @@ func TestRkeyNoAllocs(t *testing.T) {
 
 func FuzzRkey(f *testing.F) {
 	seed(f, "rkeys.txt")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		checkExact(t, b, recodeRkey)
 		k, _, err := ParseRkey(b)
 		if err != nil {
@@ -159,8 +160,8 @@ func FuzzRkey(f *testing.F) {
 	})
 }
 
-// TestRkeyChanged changes what a key was parsed from: a message in shared memory
-// is still the peer's.
+// TestRkeyChanged changes the bytes that a key was parsed from, as a peer can if the message is in
+// shared memory, and checks that the key's methods stay within bounds.
 func TestRkeyChanged(t *testing.T) {
 	k := NewRkey(0)
 	for md := range uint8(3) {

@@ -1,7 +1,6 @@
 package proto
 
-// Sizes of the headers of remote memory access by active messages
-// (src/ucp/rma/rma.h).
+// Sizes in bytes of the message headers of emulated remote memory access (src/ucp/rma/rma.h).
 const (
 	PutSize    = 20
 	GetReqSize = 36
@@ -11,19 +10,19 @@ const (
 
 var (
 	errPut       = amError("put", "shorter than its header")
-	errPutRange  = amError("put", "range past the end of memory")
+	errPutRange  = amError("put", "range exceeds the largest possible memory size")
 	errGetReq    = amError("get request", "shorter than its header")
-	errGetRange  = amError("get request", "range past the end of memory")
+	errGetRange  = amError("get request", "range exceeds the largest possible memory size")
 	errGetRep    = amError("get reply", "shorter than its header")
-	errGetRepOff = amError("get reply", "offset past the end of any memory")
+	errGetRepOff = amError("get reply", "offset exceeds the largest possible memory size")
 	errCmpl      = amError("completion", "shorter than its header")
 )
 
-// Put is the header of data to be written to the receiver's memory: ucp_put_hdr_t. Each one
-// is answered by a Cmpl. It contains no key: the receiver checks the range.
+// Put is the header of data to be written to the receiver's memory: ucp_put_hdr_t. Each message is
+// answered by a Cmpl. It contains no key, so the receiver checks that peers may write to the range.
 type Put struct {
 	Address uint64
-	EpID    EndpointID // the receiver's end
+	EpID    EndpointID // the receiver's endpoint
 	MemType uint32     // ucs_memory_type_t of the receiver's memory
 }
 
@@ -64,7 +63,7 @@ func ParsePut(b []byte) (h Put, data []byte, err error) {
 type GetReq struct {
 	Address uint64
 	Length  int
-	EpID    EndpointID // the receiver's end
+	EpID    EndpointID // the receiver's endpoint
 	ReqID   RequestID  // the sender's request
 	MemType uint32     // ucs_memory_type_t of the receiver's memory
 }
@@ -110,7 +109,7 @@ func ParseGetReq(b []byte) (h GetReq, err error) {
 // offset.
 type GetRep struct {
 	ReqID  RequestID
-	Offset int // in the requested part
+	Offset int // of the data in the requested range
 }
 
 // Put packs the header at the start of dst and returns its size.
@@ -143,10 +142,10 @@ func ParseGetRep(b []byte) (h GetRep, data []byte, err error) {
 	return h, data, nil
 }
 
-// Cmpl says that one write or posted atomic operation has taken effect: ucp_cmpl_hdr_t. It
-// is counted, not matched.
+// Cmpl reports that one write or posted atomic operation has taken effect: ucp_cmpl_hdr_t. The
+// receiver counts completions and does not match them to operations.
 type Cmpl struct {
-	EpID EndpointID // the receiver's end
+	EpID EndpointID // the receiver's endpoint
 }
 
 // Put packs the message at the start of dst and returns its size.

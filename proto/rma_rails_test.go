@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRMARails: the lane of what is short comes first, then those that were chosen for what is
-// long, the fastest first, and none that is much slower.
+// TestRMARails checks which lanes carry a long transfer: those chosen for long transfers, the
+// fastest first, and none that is much slower. A single lane carries short transfers.
 func TestRMARails(t *testing.T) {
 	lane := func(bandwidth, latency float64, wide bool) RMALane {
 		return RMALane{Perf: LanePerf{Name: "lane", Bandwidth: bandwidth, Latency: latency}, PutZcopy: 1 << 30, GetZcopy: 1 << 30, MinGetZcopy: 65, Wide: wide}
@@ -29,7 +29,10 @@ func TestRMARails(t *testing.T) {
 		{"one for what is long", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, true)}, 2, []int{1}},
 		{"any by default", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, true)}, 1, []int{0}},
 		{"none for what is long", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, false)}, 2, []int{0}},
-		{"the first is slow", []RMALane{lane(gb, 1e-6, true), lane(5*gb, 1e-3, true)}, 2, []int{0}},
+		{"the first is slow", []RMALane{lane(gb, 1e-6, true), lane(5*gb, 1e-3, true)}, 2, []int{1}},
+		{"the first is slow and two are fast", []RMALane{lane(gb, 1e-6, true), lane(5*gb, 1e-3, true), lane(6*gb, 1e-3, true)}, 2, []int{2, 1}},
+		{"the first is slow, one by default", []RMALane{lane(gb, 1e-6, true), lane(5*gb, 1e-3, false)}, 0, []int{1}},
+		{"the fast one is for what is short", []RMALane{lane(gb, 1e-6, true), lane(5*gb, 1e-3, false)}, 2, []int{0}},
 		{"absurd", []RMALane{lane(1e300, 1e-6, true), lane(1e300, 1e-6, true)}, 2, []int{0, 1}},
 	} {
 		in := RMAInput{Lanes: c.lanes, Settings: DefaultProtoSettings(), Rails: c.rails, Spread: Spread{MinChunk: 8 << 10}}
@@ -47,7 +50,7 @@ func TestRMARails(t *testing.T) {
 			if !slices.Equal(got, c.want) || end != 1<<20 {
 				t.Errorf("%s, %s: lanes %v up to %d, want %v", c.name, name, got, end, c.want)
 			}
-			// What is short is not spread.
+			// A short transfer is not striped.
 			if i, from, to := s.Part(0, 8<<10); i != c.want[0] || from != 0 || to != 8<<10 {
 				t.Errorf("%s, %s: short: lane %d from %d to %d", c.name, name, i, from, to)
 			}
@@ -59,15 +62,16 @@ func TestRMARails(t *testing.T) {
 	}
 }
 
-// TestRMARailsChunk: what is not worth a lane is not spread, nor what would leave a lane less
-// than it takes; how slow lanes may be does not matter where they are not.
+// TestRMARailsChunk checks from which length transfers are striped: the part of each lane must be
+// worth it and at least the lane's minimum. The limit on the ratio of bandwidths does not matter
+// for equal lanes.
 func TestRMARailsChunk(t *testing.T) {
 	const gb = 1 << 30
 	for _, c := range []struct {
 		name        string
 		ratio, slow float64
 		least       int
-		spread      int // from where on
+		spread      int // length from which a transfer is striped
 	}{
 		{"worth it", 4, 1, 65, 16 << 10},
 		{"any ratio", math.Inf(1), 1, 65, 16 << 10},

@@ -8,25 +8,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// RMALane is a lane that gives access to a peer's memory. Sizes are bytes of one call of
-// the transport; 0 means that it cannot.
+// RMALane is a lane that gives access to a peer's memory. Sizes are the most bytes that one call of
+// the transport can transfer; 0 means that the lane lacks the operation.
 type RMALane struct {
-	Perf LanePerf // its costs; the sizes there are ignored
+	Perf LanePerf // costs of the lane; the sizes in it are ignored
 
 	PutShort, PutBcopy, PutZcopy int
 	GetBcopy, GetZcopy           int
-	MinPutZcopy, MinGetZcopy     int  // the shortest zero-copy operations
-	Atomic32, Atomic64           bool // all operations of the size
+	MinPutZcopy, MinGetZcopy     int  // bytes of the shortest zero-copy put and get
+	Atomic32, Atomic64           bool // supports all atomic operations on 32, or 64, bits
 
-	// Wide says that the lane was chosen for long operations, and may carry a part of one.
+	// Wide means that the lane was chosen for long operations, and that one long operation may be
+	// split over it and other such lanes.
 	Wide bool
 }
 
-// RMAInput holds everything that the choice of protocols for the memory of a key depends
+// RMAInput holds everything that the choice of protocols for the memory of a remote key depends
 // on.
 type RMAInput struct {
 	AM       LanePerf  // the lane of active messages
-	Lanes    []RMALane // the lanes that the key opens the memory for
+	Lanes    []RMALane // the lanes that can access the memory with the key
 	Settings ProtoSettings
 
 	// Rails is the number of lanes for long zero-copy operations, 0 meaning one
@@ -47,7 +48,7 @@ type RMARoutes struct {
 type RMATables struct {
 	in     RMAInput
 	routes RMARoutes
-	rails  [2]LaneShares // of puts and gets without copies
+	rails  [2]LaneShares // distributions of zero-copy puts and of zero-copy gets over lanes
 	put    [numDataClasses]Table
 	get    [numDataClasses]Table
 }
@@ -57,7 +58,7 @@ func NewRMATables(in *RMAInput) *RMATables {
 	t := &RMATables{in: *in}
 	t.in.Lanes = append([]RMALane(nil), in.Lanes...)
 	m := newRMAModel(&t.in)
-	t.routes, t.rails = m.routes(), [2]LaneShares{m.put.shares, m.get.shares}
+	t.routes, t.rails = m.route, [2]LaneShares{m.put.shares, m.get.shares}
 	for class := range t.put {
 		put, get := m.putChoice(DataClass(class)), m.getChoice(DataClass(class))
 		t.put[class], t.get[class] = put.table(), get.table()
@@ -72,17 +73,18 @@ func (t *RMATables) Routes() *RMARoutes { return &t.routes }
 // as indices of RMAInput.Lanes. Short operations use the lane of Routes.
 func (t *RMATables) PutRails() *LaneShares { return &t.rails[0] }
 
-// GetRails is described with PutRails.
+// GetRails returns the distribution of zero-copy reads; see PutRails.
 func (t *RMATables) GetRails() *LaneShares { return &t.rails[1] }
 
-// Put returns the table for writing: ProtoPutShort, ProtoPutBcopy, ProtoPutZcopy
-// or ProtoPutAM by the length of the data.
+// Put returns the table for writes of data of a class: ProtoPutShort, ProtoPutBcopy, ProtoPutZcopy
+// or ProtoPutAM, by the length of the data.
 func (t *RMATables) Put(class DataClass) *Table { return &t.put[class] }
 
-// Get returns the table for reading: ProtoGetBcopy, ProtoGetZcopy or ProtoGetAM.
+// Get returns the table for reads into memory of a class: ProtoGetBcopy, ProtoGetZcopy or
+// ProtoGetAM, by the length of the data.
 func (t *RMATables) Get(class DataClass) *Table { return &t.get[class] }
 
-// Places of the tables in what RMATables.Explain returns.
+// Indices of the tables in the result of RMATables.Explain.
 const (
 	RMATablePut = iota
 	RMATableGet
@@ -90,12 +92,12 @@ const (
 	RMATableAtomic64
 )
 
-// Explain returns the tables for contiguous memory and for atomic operations with
-// their reasons.
+// Explain returns the tables for data of a class and for atomic operations, with the estimated
+// times and the reason why each other protocol was rejected.
 func (t *RMATables) Explain(class DataClass) []TableInfo {
 	m := newRMAModel(&t.in)
 	put, get := m.putChoice(class), m.getChoice(class)
-	amo32, amo64 := m.atomicChoice(m.routes().Atomic32), m.atomicChoice(m.routes().Atomic64)
+	amo32, amo64 := m.atomicChoice(m.route.Atomic32), m.atomicChoice(m.route.Atomic64)
 	return []TableInfo{
 		put.explain("remote memory write by ucp_put* from " + hostMemory(class) + " to host"),
 		get.explain("remote memory read by ucp_get* into " + hostMemory(class) + " from host"),
@@ -104,13 +106,14 @@ func (t *RMATables) Explain(class DataClass) []TableInfo {
 	}
 }
 
-// rmaModel is an RMAInput made sane.
+// rmaModel is an RMAInput with values that are safe to compute with.
 type rmaModel struct {
 	in    *RMAInput
 	am    laneCost
 	lanes []laneCost
-	put   access // without copies
-	get   access
+	route RMARoutes
+	put   access // lanes for zero-copy puts
+	get   access // lanes for zero-copy gets
 }
 
 func newRMAModel(in *RMAInput) rmaModel {
@@ -118,43 +121,65 @@ func newRMAModel(in *RMAInput) rmaModel {
 	for i := range in.Lanes {
 		m.lanes = append(m.lanes, in.Lanes[i].Perf.sane(in.Settings.CopyBW))
 	}
-	r := m.routes()
-	m.put = m.rails(r.PutZcopy, func(l *RMALane) (limit, least int) { return l.PutZcopy, l.MinPutZcopy })
-	m.get = m.rails(r.GetZcopy, func(l *RMALane) (limit, least int) { return l.GetZcopy, l.MinGetZcopy })
+	m.route = m.routes()
+	m.put = m.rails(m.route.PutZcopy, putZcopySize)
+	m.get = m.rails(m.route.GetZcopy, getZcopySize)
 	return m
 }
 
-// rails takes together the lanes over which one operation goes without copies: first the one
-// that carries what is short, then those that were chosen for what is long, the fastest
-// first (ucp_proto_multi_init and ucp_proto_multi_select_bw_lanes in
-// src/ucp/proto/proto_multi.c).
-func (m *rmaModel) rails(first int, carries func(*RMALane) (limit, least int)) (a access) {
+// putZcopySize and getZcopySize return the longest and the shortest zero-copy operation of a lane
+// in bytes. The longest is 0 if the lane has none.
+func putZcopySize(l *RMALane) (limit, least int) { return l.PutZcopy, l.MinPutZcopy }
+func getZcopySize(l *RMALane) (limit, least int) { return l.GetZcopy, l.MinGetZcopy }
+
+// speed returns the bandwidth of lane i in bytes per second, bounded because it is a divisor.
+func (m *rmaModel) speed(i int) float64 { return math.Min(1/m.lanes[i].wire, 1e15) }
+
+// longLanes returns the lanes that long zero-copy operations may use. If these may be spread over
+// several lanes, the lanes are those that were chosen for long operations (RMALane.Wide), as long as
+// there is one. Lanes that are slower than the fastest of them by more than Spread.MaxRatio are left
+// out (ucp_proto_multi_init in src/ucp/proto/proto_multi.c).
+func (m *rmaModel) longLanes(size func(*RMALane) (limit, least int)) (list []int) {
+	can := func(l *RMALane) bool { limit, _ := size(l); return limit > 0 }
+	wide := m.in.Rails > 1 && slices.ContainsFunc(m.in.Lanes, func(l RMALane) bool { return l.Wide && can(&l) })
+	fastest := 0.0
+	for i := range m.in.Lanes {
+		if l := &m.in.Lanes[i]; can(l) && (l.Wide || !wide) {
+			list = append(list, i)
+			fastest = math.Max(fastest, m.speed(i))
+		}
+	}
+	most := m.in.Spread.sane().MaxRatio
+	return slices.DeleteFunc(list, func(i int) bool { return m.speed(i)*most < fastest })
+}
+
+// rails combines the lanes of one zero-copy operation (ucp_proto_multi_select_bw_lanes in
+// src/ucp/proto/proto_multi.c): the lane first, which also carries operations too short to be
+// spread, and then the other lanes that were chosen for long operations, fastest first. The function
+// size returns the longest and the shortest operation of a lane in bytes. If first is -1 there are
+// no lanes.
+func (m *rmaModel) rails(first int, size func(*RMALane) (limit, least int)) (a access) {
 	if first < 0 {
 		return a
 	}
-	speed := func(i int) float64 { return math.Min(1/m.lanes[i].wire, 1e15) } // to divide by
 	spread := m.in.Spread.sane()
 	list := []int{first}
-	fastest := speed(first)
-	for i := range m.lanes {
-		if limit, _ := carries(&m.in.Lanes[i]); i != first && limit > 0 && m.in.Lanes[i].Wide {
+	for _, i := range m.longLanes(size) {
+		if i != first && m.in.Lanes[i].Wide {
 			list = append(list, i)
-			fastest = math.Max(fastest, speed(i))
 		}
 	}
-	slices.SortStableFunc(list[1:], func(a, b int) int { return cmp.Compare(speed(b), speed(a)) })
-	list = append(list[:1], slices.DeleteFunc(list[1:], func(i int) bool { return speed(i)*spread.MaxRatio < fastest })...)
-	if list = list[:min(len(list), max(m.in.Rails, 1))]; speed(first)*spread.MaxRatio < fastest {
-		list = list[:1] // there is no sense in waiting for it
-	}
+	slices.SortStableFunc(list[1:], func(a, b int) int { return cmp.Compare(m.speed(b), m.speed(a)) })
+	list = list[:min(len(list), max(m.in.Rails, 1))]
 	var bandwidths []float64
 	for _, i := range list {
-		bandwidths = append(bandwidths, speed(i))
+		bandwidths = append(bandwidths, m.speed(i))
 	}
 	ratio := slices.Max(bandwidths) / slices.Min(bandwidths)
 	for k, i := range list {
-		// The least part is less than a chunk by as much as the lanes differ.
-		if _, least := carries(&m.in.Lanes[i]); len(list) > 1 {
+		// The smallest part may be smaller than a chunk by the ratio of the lanes'
+		// speeds; it must not fall below the least size of a zero-copy operation.
+		if _, least := size(&m.in.Lanes[i]); len(list) > 1 {
 			spread.MinChunk = max(spread.MinChunk, int(math.Min(math.Ceil(float64(least)*ratio), math.MaxInt32)))
 		}
 		if k == 0 {
@@ -171,10 +196,11 @@ func (m *rmaModel) rails(first int, carries func(*RMALane) (limit, least int)) (
 	return a
 }
 
-// routeSize is the length at which lanes are compared.
+// routeSize is the length in bytes for which the costs of lanes are compared.
 const routeSize = 4096
 
-// cheapest is the lane with the least cost for a page; -1 if none can.
+// cheapest returns the lane with the least cost for routeSize bytes among those for which can
+// returns true, -1 if there is none.
 func (m *rmaModel) cheapest(can func(*RMALane) bool, cost func(int) uct.Linear) int {
 	best := -1
 	for i := range m.lanes {
@@ -185,30 +211,31 @@ func (m *rmaModel) cheapest(can func(*RMALane) bool, cost func(int) uct.Linear) 
 	return best
 }
 
-// cheapestLong is cheapest for what goes without copies, and may be spread: no lane takes a
-// part that was not chosen for that, as long as there are others.
-func (m *rmaModel) cheapestLong(can func(*RMALane) bool, cost func(int) uct.Linear) int {
-	if m.in.Rails > 1 {
-		if k := m.cheapest(func(l *RMALane) bool { return l.Wide && can(l) }, cost); k >= 0 {
-			return k
+// cheapestLong is like cheapest, for zero-copy operations, among the lanes of longLanes.
+func (m *rmaModel) cheapestLong(size func(*RMALane) (limit, least int), cost func(int) uct.Linear) int {
+	best := -1
+	for _, i := range m.longLanes(size) {
+		if best < 0 || cost(i).At(routeSize) < cost(best).At(routeSize) {
+			best = i
 		}
 	}
-	return m.cheapest(can, cost)
+	return best
 }
 
+// routes returns the lane of each operation.
 func (m *rmaModel) routes() RMARoutes {
 	return RMARoutes{
 		PutShort: m.cheapest(func(l *RMALane) bool { return l.PutShort > 0 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 		PutBcopy: m.cheapest(func(l *RMALane) bool { return l.PutBcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].through(m.in.Lanes[i].PutBcopy) }),
-		PutZcopy: m.cheapestLong(func(l *RMALane) bool { return l.PutZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].written() }),
+		PutZcopy: m.cheapestLong(putZcopySize, func(i int) uct.Linear { return m.lanes[i].written() }),
 		GetBcopy: m.cheapest(func(l *RMALane) bool { return l.GetBcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].through(m.in.Lanes[i].GetBcopy) }),
-		GetZcopy: m.cheapestLong(func(l *RMALane) bool { return l.GetZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].read() }),
+		GetZcopy: m.cheapestLong(getZcopySize, func(i int) uct.Linear { return m.lanes[i].read() }),
 		Atomic32: m.cheapest(func(l *RMALane) bool { return l.Atomic32 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 		Atomic64: m.cheapest(func(l *RMALane) bool { return l.Atomic64 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 	}
 }
 
-// thresholds are the user's. Messages count as copies (cfg_thresh of
+// thresholds returns the user's thresholds. Active messages count as copies (cfg_thresh of
 // src/ucp/rma/put_am.c and get_am.c).
 func (m *rmaModel) thresholds() (t [numGroups]Threshold) {
 	t = noThresholds
@@ -216,11 +243,11 @@ func (m *rmaModel) thresholds() (t [numGroups]Threshold) {
 	return t
 }
 
-const noRMALane = "no lane has it"
+const noRMALane = "no lane supports it"
 
-// putChoice is what there is for writing.
+// putChoice returns the options for writing.
 func (m *rmaModel) putChoice(class DataClass) choice {
-	r := m.routes()
+	r := &m.route
 	short := option{proto: ProtoPutShort, group: groupShort, max: -1, why: noRMALane}
 	if !class.contig() {
 		short.why = "needs contiguous data"
@@ -238,15 +265,15 @@ func (m *rmaModel) putChoice(class DataClass) choice {
 		zcopy.floor, zcopy.config = m.in.Lanes[k].MinPutZcopy, m.put.config
 	}
 	if class == DataGeneric {
-		zcopy.max, zcopy.why = -1, "data has to be packed"
+		zcopy.max, zcopy.why = -1, "data of a generic datatype must be packed first"
 	}
-	// The peer's worker copies once more and says that it has.
+	// With ProtoPutAM the peer's worker copies once more, and sends a completion.
 	return choice{[]option{short, bcopy, zcopy, m.messages(ProtoPutAM, PutSize, m.posted())}, m.thresholds(), m.in.Settings.Allow}
 }
 
-// getChoice is what there is for reading.
+// getChoice returns the options for reading.
 func (m *rmaModel) getChoice(class DataClass) choice {
-	r := m.routes()
+	r := &m.route
 	bcopy := option{proto: ProtoGetBcopy, group: groupBcopy, max: -1, why: noRMALane}
 	if k := r.GetBcopy; k >= 0 {
 		bcopy = m.direct(ProtoGetBcopy, groupBcopy, k, math.MaxInt, m.lanes[k].through(m.in.Lanes[k].GetBcopy))
@@ -258,44 +285,45 @@ func (m *rmaModel) getChoice(class DataClass) choice {
 		zcopy.floor, zcopy.config = m.in.Lanes[k].MinGetZcopy, m.get.config
 	}
 	if class == DataGeneric {
-		zcopy.max, zcopy.why = -1, "the list is too long"
+		zcopy.max, zcopy.why = -1, "the IOV list is longer than the lane can scatter"
 	}
 	return choice{[]option{bcopy, zcopy, m.messages(ProtoGetAM, GetRepSize, m.asked())}, m.thresholds(), m.in.Settings.Allow}
 }
 
-// atomicChoice is what there is for atomic operations of a size. What a lane has
-// is not mixed with what the peer's worker does: neither knows of the other.
+// atomicChoice returns the options for atomic operations of one size. Operations of a lane and
+// operations of the peer's worker are not mixed, because they are not atomic with each other.
 func (m *rmaModel) atomicChoice(lane int) choice {
 	direct := option{proto: ProtoAtomic, max: -1, why: noRMALane}
 	sw := m.messages(ProtoAtomicAM, 0, uct.Linear{C: m.asked().C})
 	if lane >= 0 {
 		direct = m.direct(ProtoAtomic, groupShort, lane, math.MaxInt, uct.Linear{C: m.lanes[lane].stored().C})
-		sw.max, sw.why = -1, "a lane has it"
+		sw.max, sw.why = -1, "a lane supports it directly"
 	}
 	return choice{[]option{direct, sw}, noThresholds, m.in.Settings.Allow}
 }
 
-// direct is a protocol over a lane.
+// direct returns the option of a protocol that a lane carries out directly.
 func (m *rmaModel) direct(p Protocol, g group, lane, limit int, cost uct.Linear) option {
 	return option{proto: p, group: g, max: limit, cost: cost, config: m.in.Lanes[lane].Perf.Name}
 }
 
-// messages is a protocol of as many active messages as it takes.
+// messages returns the option of a protocol that sends as many active messages as needed. header is
+// the size of the header of each in bytes.
 func (m *rmaModel) messages(p Protocol, header int, cost uct.Linear) option {
 	o := multi(p, groupBcopy, &m.am, m.am.bcopy, header, cost, 0)
 	o.config = m.in.AM.Name
 	return o
 }
 
-// attention is the time until a worker that computes looks at its messages. Who
-// puts does not wait for that, who asks for data does.
+// attention is the assumed time, in seconds, until a worker whose application is busy handles a
+// message. A get by messages waits for it, a put does not.
 const attention = 5e-6
 
-// stored is a write of the CPU straight into the peer's memory.
+// stored returns the cost of a write by the CPU directly into the peer's memory.
 func (l *laneCost) stored() uct.Linear { return uct.Linear{C: l.send + l.lat, M: l.wire} }
 
-// through is a copy through the transport's buffers of n bytes. Without a limit
-// there are none: it is a copy to or from the peer's memory.
+// through returns the cost of a copy through the transport's buffers of n bytes. math.MaxInt
+// means that there are no buffers: the CPU copies to or from the peer's memory.
 func (l *laneCost) through(n int) uct.Linear {
 	c := l.stored()
 	c.C += requestCost
@@ -306,8 +334,8 @@ func (l *laneCost) through(n int) uct.Linear {
 	return l.fragments(c, n, 0)
 }
 
-// posted is a put by messages, without what each of several costs. Many in a row
-// leave together.
+// posted returns the cost of a put by messages, without the cost per fragment. Many puts in a row
+// leave together if the transport batches messages.
 func (m *rmaModel) posted() uct.Linear {
 	c := uct.Linear{C: m.am.message() + requestCost, M: 2*m.am.copy + m.am.wire}
 	if m.am.batch {
@@ -316,7 +344,7 @@ func (m *rmaModel) posted() uct.Linear {
 	return c
 }
 
-// asked is a get by messages.
+// asked returns the cost of a get by messages, without the cost per fragment.
 func (m *rmaModel) asked() uct.Linear {
 	return uct.Linear{C: 2*m.am.message() + requestCost + attention, M: 2*m.am.copy + m.am.wire}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// posixRMALane is memory that posix maps, cmaRMALane any memory of a process on
-// the host, tcpRMALane any of a peer in the network, deviceRMALane that of a
-// network device.
+// posixRMALane reaches memory that posix maps, cmaRMALane any memory of a process of this host,
+// tcpRMALane any memory of a peer in the network, deviceRMALane memory that a network device
+// accesses.
 func posixRMALane() RMALane {
 	return RMALane{Perf: posixInput().AM, PutShort: 1 << 30, PutBcopy: math.MaxInt, GetBcopy: math.MaxInt, Atomic32: true, Atomic64: true}
 }
@@ -72,7 +72,7 @@ func TestRMATables(t *testing.T) {
 		{"tcp, zcopy 0", with(network(tcpRMALane()), auto, 0), DataContig, "put/offload/zcopy", "get/am/bcopy"},
 		{"device", network(deviceRMALane()), DataContig,
 			"put/offload/short..172 put/offload/bcopy..~ put/offload/zcopy", "get/bcopy..~ get/zcopy"},
-		// What the transport cannot do no threshold can ask for.
+		// No threshold can ask for a protocol that the transport does not have.
 		{"device, zcopy 0", with(network(deviceRMALane()), auto, 0), DataContig, "put/offload/zcopy", "get/bcopy..64 get/zcopy"},
 	} {
 		tables := NewRMATables(tc.in)
@@ -95,9 +95,8 @@ func TestRMATables(t *testing.T) {
 	}
 }
 
-// TestRMALines: the line between messages and zero-copy. Measured on one host it
-// lies near 8 KiB for cma and between 16 and 32 KiB for tcp, where messages leave
-// together.
+// TestRMALines checks the length at which zero-copy replaces messages. On one measured host it is
+// near 8 KiB for cma and between 16 and 32 KiB for tcp, which sends messages in batches.
 func TestRMALines(t *testing.T) {
 	for name, c := range map[string]struct {
 		in       *RMAInput
@@ -142,9 +141,9 @@ func TestRMAExplain(t *testing.T) {
 		"remote memory write by ucp_put* from host memory to host:",
 		"remote memory read by ucp_get* into host memory from host:",
 		"put/offload/zcopy on rc/dev, ", "by UCX_ZCOPY_THRESH",
-		"not get/zcopy: from 65 on",
-		"amo on rc/dev", "not amo/sw: a lane has it",
-		"amo/sw on posix/memory", "not amo: no lane has it",
+		"not get/zcopy: only for 65 or more",
+		"amo on rc/dev", "not amo/sw: a lane supports it directly",
+		"amo/sw on posix/memory", "not amo: no lane supports it",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)

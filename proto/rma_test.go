@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -73,20 +74,20 @@ func TestRMARefuses(t *testing.T) {
 
 func FuzzPut(f *testing.F) {
 	seed(f, "rma.txt", "PUT")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, rmaCodecs["PUT"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, rmaCodecs["PUT"]) })
 }
 
 func FuzzGetReq(f *testing.F) {
 	seed(f, "rma.txt", "GET_REQ")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b[:min(len(b), GetReqSize)], rmaCodecs["GET_REQ"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b[:min(len(b), GetReqSize)], rmaCodecs["GET_REQ"]) })
 }
 
 func FuzzGetRep(f *testing.F) {
 	seed(f, "rma.txt", "GET_REP")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, rmaCodecs["GET_REP"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, rmaCodecs["GET_REP"]) })
 }
 
 func FuzzCmpl(f *testing.F) {
 	seed(f, "rma.txt", "CMPL")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b[:min(len(b), CmplSize)], rmaCodecs["CMPL"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b[:min(len(b), CmplSize)], rmaCodecs["CMPL"]) })
 }

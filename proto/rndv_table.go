@@ -2,8 +2,8 @@ package proto
 
 import "math"
 
-// rendezvous returns the ways a message may be offered, with the whole time they
-// take.
+// rendezvous returns the options of the rendezvous protocols for a message, with the cost of the
+// whole transfer.
 func (m *model) rendezvous(class DataClass) []option {
 	am, put := m.deliver(class, true)
 	data := bestOf(am)
@@ -15,25 +15,26 @@ func (m *model) rendezvous(class DataClass) []option {
 		o.cost.C, o.cost.M = o.cost.C*bias, o.cost.M*bias
 		return o
 	}
-	// What is read needs no answer before the data, only one after it.
+	// A read needs no answer to the RTS before the data, only an acknowledgement after it.
 	byGet := offer(ProtoRndvGet, m.read(class, true), m.am.message()+m.am.send+m.am.recv+rndvControl)
 	byAM, byPut := offer(ProtoRndvAM, data, hs), offer(ProtoRndvPut, put, hs)
 	byAM.min = rndvAMMin
-	byPtr := offer(ProtoRndvPtr, m.attach(class == DataMapped, "the memory was not allocated by a domain of the peer's machine"), m.am.message()+m.am.send+m.am.recv+rndvControl)
+	byPtr := offer(ProtoRndvPtr, m.attach(class == DataMapped, "the memory was not allocated by a domain that the peer can map"), m.am.message()+m.am.send+m.am.recv+rndvControl)
 	byPtr.min = rndvPtrMin
-	m.obey(&byAM, &byPut, &byGet, &byPtr)
+	m.applyScheme(&byAM, &byPut, &byGet, &byPtr)
 	return []option{byAM, byPut, byGet, byPtr}
 }
 
 const (
-	schemeWantsPut = "UCX_RNDV_SCHEME wants put_zcopy"
-	schemeWantsGet = "UCX_RNDV_SCHEME wants get_zcopy"
-	schemeWantsPtr = "UCX_RNDV_SCHEME wants rkey_ptr"
-	schemeWantsAM  = "UCX_RNDV_SCHEME wants am"
+	schemeWantsPut = "UCX_RNDV_SCHEME=put_zcopy"
+	schemeWantsGet = "UCX_RNDV_SCHEME=get_zcopy"
+	schemeWantsPtr = "UCX_RNDV_SCHEME=rkey_ptr"
+	schemeWantsAM  = "UCX_RNDV_SCHEME=am"
 )
 
-// obey rules out what a scheme that is possible does not want.
-func (m *model) obey(am, put, get, ptr *option) {
+// applyScheme applies the rendezvous scheme (UCX_RNDV_SCHEME): if the option that it prescribes is
+// possible, obey excludes the other options.
+func (m *model) applyScheme(am, put, get, ptr *option) {
 	rule := func(out *option, why string) {
 		if out.max >= 0 {
 			out.max, out.why = -1, why
@@ -66,66 +67,67 @@ func bestOf(options []option) option {
 	return best
 }
 
-// deliver returns the ways to bring data to a receiver that has answered: in
-// messages, and by writing where it has given an address.
+// deliver returns the options for sending data to a receiver that has answered the RTS: in active
+// messages, or by a write if the RTR has an address.
 func (m *model) deliver(class DataClass, address bool) (am []option, put option) {
 	const header = RndvDataSize
 	no := func(p Protocol, why string) option { return option{proto: p, group: groupZcopy, max: -1, why: why} }
 
-	bcopy := option{proto: ProtoDataBcopy, group: groupBcopy, max: -1, why: "the lane does not have it"}
+	bcopy := option{proto: ProtoDataBcopy, group: groupBcopy, max: -1, why: "not supported by the lane"}
 	if frag := m.am.bcopy - header; frag > 0 {
 		bcopy.max, bcopy.cost, bcopy.config = math.MaxInt, m.am.dataCopied(frag), m.amName
 	}
-	zcopy := no(ProtoDataZcopy, "the lane does not have it")
+	zcopy := no(ProtoDataZcopy, "not supported by the lane")
 	switch frag := m.am.zcopy - header; {
 	case class == DataGeneric:
-		zcopy = no(ProtoDataZcopy, "data has to be packed")
+		zcopy = no(ProtoDataZcopy, "data of a generic datatype must be packed first")
 	case frag > 0:
 		zcopy.max, zcopy.cost, zcopy.config = math.MaxInt, m.am.dataGathered(frag), m.amName
 	}
 	switch {
 	case class == DataGeneric:
-		put = no(ProtoDataPut, "data has to be packed")
+		put = no(ProtoDataPut, "data of a generic datatype must be packed first")
 	case m.set.RndvScheme == RndvSchemeAM:
 		put = no(ProtoDataPut, schemeWantsAM)
 	case m.put.shares.Lanes() == 0:
-		put = no(ProtoDataPut, "no lane writes into the peer's memory")
+		put = no(ProtoDataPut, "no lane can write to the peer's memory")
 	case !address:
-		put = no(ProtoDataPut, "the receiver gave no address")
+		put = no(ProtoDataPut, "the RTR has no address")
 	default:
 		put = option{proto: ProtoDataPut, group: groupZcopy, max: math.MaxInt, cost: m.put.cost.written(), config: m.put.config}
 	}
 	return []option{bcopy, zcopy}, put
 }
 
-// read returns the way to fetch data by reading the sender's memory, if the
-// offer gives its address.
+// read returns the option that the receiver reads the sender's memory. address says that the RTS
+// has the address of the memory.
 func (m *model) read(class DataClass, address bool) option {
 	o := option{proto: ProtoRead, group: groupZcopy, max: -1}
 	switch {
 	case class == DataGeneric:
-		o.why = "data has to be packed"
+		o.why = "data of a generic datatype must be packed first"
 	case m.set.RndvScheme == RndvSchemeAM:
 		o.why = schemeWantsAM
 	case m.get.shares.Lanes() == 0:
-		o.why = "no lane reads the peer's memory"
+		o.why = "no lane can read the peer's memory"
 	case !address:
-		o.why = "the offer gives no address"
+		o.why = "the RTS has no address"
 	default:
 		o.max, o.cost, o.config = math.MaxInt, m.get.cost.read(), m.get.config
 	}
 	return o
 }
 
-// attach returns the way to copy out of the sender's memory, if the offer has a
-// key for it; why says what is the matter if not.
+// attach returns the option that the receiver maps the sender's memory and copies from it. key says
+// that the RTS has a key for the mapping. If it has none, the parameter why is the reason of the
+// rejection.
 func (m *model) attach(key bool, why string) option {
 	o := option{proto: ProtoAttach, group: groupZcopy, max: -1}
 	switch {
 	case m.set.RndvScheme == RndvSchemeAM:
 		o.why = schemeWantsAM
 	case m.ptrBy == "":
-		o.why = "no domain maps the peer's memory"
+		o.why = "no domain can map the peer's memory"
 	case !key:
 		o.why = why
 	default:
@@ -170,16 +172,16 @@ func NewRndvTables(in *ProtoInput) *RndvTables {
 // and ProtoInput.Get.
 func (t *RndvTables) PutShares() *LaneShares { return &t.put }
 
-// GetShares is described with PutShares.
+// GetShares returns the distribution of data over the lanes of ProtoInput.Get; see PutShares.
 func (t *RndvTables) GetShares() *LaneShares { return &t.get }
 
-// Ask returns the table by which a receiver answers an offer: ProtoAttach,
-// ProtoRead, ProtoAskPut or ProtoAskAM by the length of the data. Only contiguous
-// memory can be written by the peer.
+// Ask returns the table by which a receiver answers an RTS: ProtoAttach, ProtoRead, ProtoAskPut or
+// ProtoAskAM, by the length of the data. class is the shape of the receiver's memory, which the
+// peer can write only if it is contiguous.
 func (t *RndvTables) Ask(class DataClass, offer Offer) *Table { return &t.ask[offer][class] }
 
-// Answer returns the table by which a sender delivers the requested data. address says that
-// the receiver has sent the address of its memory.
+// Answer returns the table by which a sender delivers the data that an RTR requests. address says
+// that the RTR has the address of the receiver's memory.
 func (t *RndvTables) Answer(class DataClass, address bool) *Table {
 	if address {
 		return &t.answer[1][class]
@@ -187,7 +189,8 @@ func (t *RndvTables) Answer(class DataClass, address bool) *Table {
 	return &t.answer[0][class]
 }
 
-// ExplainAsk returns the table of Ask with its reasons.
+// ExplainAsk returns the table of Ask with the estimated times and the reason why each other
+// protocol was rejected.
 func (t *RndvTables) ExplainAsk(class DataClass, offer Offer) TableInfo {
 	m := newModel(&t.in)
 	c := m.askChoice(class, offer)
@@ -198,7 +201,8 @@ func (t *RndvTables) ExplainAsk(class DataClass, offer Offer) TableInfo {
 	return c.explain(title)
 }
 
-// ExplainAnswer returns the table of Answer with its reasons.
+// ExplainAnswer returns the table of Answer with the estimated times and the reason why each other
+// protocol was rejected.
 func (t *RndvTables) ExplainAnswer(class DataClass, address bool) TableInfo {
 	m := newModel(&t.in)
 	c := m.answerChoice(class, address)
@@ -209,31 +213,31 @@ func (t *RndvTables) ExplainAnswer(class DataClass, address bool) TableInfo {
 	return c.explain(title)
 }
 
-// askChoice is what a receiver may do about an offer.
+// askChoice returns a receiver's options for answering an RTS.
 func (m *model) askChoice(class DataClass, offer Offer) choice {
-	// The sender's data is most likely one piece.
+	// The sender's data is most likely contiguous.
 	am, put := m.deliver(DataContig, class.contig())
 	if !class.contig() {
 		put.why = "only contiguous memory can be written"
 	}
 	ask, read := bestOf(am), m.read(class, offer != OfferPlain)
-	attach := m.attach(offer == OfferKey, "the offer has no key for a domain that maps")
+	attach := m.attach(offer == OfferKey, "the RTS has no key of a domain that can map memory")
 	ask.proto, ask.group = ProtoAskAM, groupShort
 	put.proto, put.group = ProtoAskPut, groupShort
 	read.group, attach.group = groupShort, groupShort
-	// An answer costs a message that a read spares, and its own one comes after
-	// the data.
+	// An RTR costs a message before the data. A read needs none: its message, the
+	// acknowledgement, comes after the data.
 	ask.cost.C += m.am.message()
 	put.cost.C += m.am.message()
-	m.obey(&ask, &put, &read, &attach)
+	m.applyScheme(&ask, &put, &read, &attach)
 	return choice{[]option{ask, put, read, attach}, noThresholds, m.set.Allow}
 }
 
-// answerChoice is how a sender may deliver.
+// answerChoice returns a sender's options for delivering the data that an RTR requests.
 func (m *model) answerChoice(class DataClass, address bool) choice {
 	am, put := m.deliver(class, address)
 	for i := range am {
-		m.obey(&am[i], &put, &option{max: -1}, &option{max: -1})
+		m.applyScheme(&am[i], &put, &option{max: -1}, &option{max: -1})
 	}
 	thresholds := noThresholds
 	thresholds[groupZcopy] = m.set.ZcopyThresh

@@ -76,8 +76,8 @@ func TestRndvTables(t *testing.T) {
 	}
 }
 
-// TestRndvPutLanes: several lanes carry a long message together, as C does with
-// two tcp devices.
+// TestRndvPutLanes checks that several lanes share a long message, as in C UCX with two tcp
+// devices.
 func TestRndvPutLanes(t *testing.T) {
 	second := tcpLane()
 	second.Name, second.Bandwidth = "tcp/eth0", 11.27*(1<<20)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -31,8 +32,7 @@ func recodeRndvAck(b []byte) ([]byte, error) {
 
 func TestRndvGolden(t *testing.T) { checkGolden(t, "rndv.txt", rndvCodecs) }
 
-// TestRndvExchange follows one captured rendezvous: each message names what the
-// one before it introduced.
+// TestRndvExchange follows a captured rendezvous: each message refers to ids of the one before.
 func TestRndvExchange(t *testing.T) {
 	g := readGolden(t, "rndv.txt")
 	rts, tail, err := ParseRndvRTS(g[0].bytes)
@@ -137,7 +137,7 @@ func TestRndvNoAllocs(t *testing.T) {
 
 func FuzzRndvRTS(f *testing.F) {
 	seed(f, "rndv.txt", "RNDV_RTS")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		checkExact(t, b, rndvCodecs["RNDV_RTS"])
 		h, tail, err := ParseRndvRTS(b)
 		if err != nil {
@@ -151,17 +151,17 @@ func FuzzRndvRTS(f *testing.F) {
 
 func FuzzRndvRTR(f *testing.F) {
 	seed(f, "rndv.txt", "RNDV_RTR")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, rndvCodecs["RNDV_RTR"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, rndvCodecs["RNDV_RTR"]) })
 }
 
 func FuzzRndvData(f *testing.F) {
 	seed(f, "rndv.txt", "RNDV_DATA")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, rndvCodecs["RNDV_DATA"]) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, rndvCodecs["RNDV_DATA"]) })
 }
 
 func FuzzRndvAck(f *testing.F) {
 	seed(f, "rndv.txt", "RNDV_ATP", "RNDV_ATS")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		h, err := ParseRndvAck(b)
 		if err != nil {
 			return

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Seconds is an estimated time. It is infinite for a range without end; JSON represents
-// that as null.
+// Seconds is an estimated time in seconds. For the longest message of a range without an upper
+// bound it is infinite. JSON represents an infinite time as null.
 type Seconds float64
 
 // MarshalJSON implements json.Marshaler.

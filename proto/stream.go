@@ -5,13 +5,13 @@ const StreamDataSize = 8
 
 var errStreamData = amError("stream data", "shorter than its header")
 
-// StreamData is the header of a piece of a byte stream: ucp_stream_am_data_t. Pieces are
-// ordered only by the lane.
+// StreamData is the header of a piece of a byte stream: ucp_stream_am_data_t. It has no sequence
+// number, because the lane delivers the pieces in order.
 type StreamData struct {
-	EpID EndpointID // the receiver's end
+	EpID EndpointID // the receiver's endpoint
 }
 
-// Word is the header as the 8-byte header of a short active message.
+// Word returns the header as the 8-byte header of a short active message.
 func (h StreamData) Word() uint64 { return uint64(h.EpID) }
 
 // Put packs the header at the start of dst and returns its size.

@@ -1,6 +1,10 @@
 package proto
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
+)
 
 func recodeStream(b []byte) ([]byte, error) {
 	h, data, err := ParseStreamData(b)
@@ -21,5 +25,5 @@ func TestStreamPut(t *testing.T) {
 
 func FuzzStreamData(f *testing.F) {
 	seed(f, "stream.txt")
-	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, recodeStream) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { checkExact(t, b, recodeStream) })
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// protocols lists what a table has.
+// protocols lists the protocols in a table.
 func protocols(t *Table) (list []Protocol) {
 	for i := range t.upTo {
 		list = append(list, t.proto[i])
@@ -18,8 +18,8 @@ func protocols(t *Table) (list []Protocol) {
 	return list
 }
 
-// TestAllowedProtocols: what the user has not listed is chosen only where nothing that is
-// listed can carry the message, and the reasons say so.
+// TestAllowedProtocols checks that a protocol that the setting excludes is chosen only if no other
+// can carry the message, and that the reasons say so.
 func TestAllowedProtocols(t *testing.T) {
 	without := func(s string) func(Protocol) bool {
 		return func(p Protocol) bool { return !strings.Contains(p.String(), s) }
@@ -62,7 +62,8 @@ func TestAllowedProtocols(t *testing.T) {
 	}
 }
 
-// TestRndvBias: the more a rendezvous may be slower, the earlier it begins.
+// TestRndvBias checks that rendezvous begins at shorter messages if the bias permits it to be
+// slower.
 func TestRndvBias(t *testing.T) {
 	first := func(bias float64) int {
 		in := tcpInput(func(in *ProtoInput) {

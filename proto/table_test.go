@@ -1,7 +1,9 @@
 package proto
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// tcpLane is what the transport tcp of C UCX says of itself: ucx_info -d.
+// tcpLane has the attributes of C UCX's transport tcp, as ucx_info -d prints them.
 func tcpLane() LanePerf {
 	return LanePerf{
 		Name: "tcp/lo", MaxShort: 8192, MaxBcopy: 8192, MaxZcopy: 65536, PutZcopy: math.MaxInt,
@@ -37,7 +39,7 @@ func posixInput() *ProtoInput {
 	}
 }
 
-// mappedInput is messages over posix, to a peer whose memory posix maps.
+// mappedInput is for messages over posix to a peer whose memory posix maps.
 func mappedInput(edit ...func(*ProtoInput)) *ProtoInput {
 	in := posixInput()
 	in.Map = []LanePerf{in.AM}
@@ -47,7 +49,7 @@ func mappedInput(edit ...func(*ProtoInput)) *ProtoInput {
 	return in
 }
 
-// cmaInput is messages over posix, and cma to the peer's memory.
+// cmaInput is for messages over posix, with access to the peer's memory by cma.
 func cmaInput(edit ...func(*ProtoInput)) *ProtoInput {
 	in := posixInput()
 	lane := []LanePerf{{
@@ -61,7 +63,7 @@ func cmaInput(edit ...func(*ProtoInput)) *ProtoInput {
 	return in
 }
 
-// ranges prints a table's choices: "egr/short..~ rndv/put/zcopy".
+// ranges prints the choices of a table: "egr/short..~ rndv/put/zcopy".
 func ranges(info TableInfo) string {
 	var s []string
 	for _, r := range info.Ranges {
@@ -74,8 +76,8 @@ func ranges(info TableInfo) string {
 	return strings.Join(s, " ")
 }
 
-// sameRanges compares choices; a bound "~" in want is the cost model's and may be
-// anything.
+// sameRanges compares choices. A bound "~" in want stands for any bound, as the cost model decides
+// it.
 func sameRanges(got, want string) bool {
 	g, w := strings.Fields(got), strings.Fields(want)
 	if len(g) != len(w) {
@@ -93,7 +95,7 @@ func sameRanges(got, want string) bool {
 	return true
 }
 
-// tagTables are the tables for tagged messages, plain or synchronous.
+// tagTables returns the tables for tagged messages, plain or synchronous.
 func tagTables(in *ProtoInput, sync bool) *MessageTables {
 	if sync {
 		return NewMessageTables(in, MessageForm{Op: "synchronous tagged message by ucp_tag_send_sync*", Only: EagerSyncOnlySize, First: EagerSyncFirstSize})
@@ -196,7 +198,8 @@ func TestMessageTables(t *testing.T) {
 	}
 }
 
-// TestModelBounds holds the cost model to the windows it was made for.
+// TestModelBounds checks that the protocols change at lengths within the ranges that the cost model
+// was made for.
 func TestModelBounds(t *testing.T) {
 	last := func(in *ProtoInput, class DataClass, p Protocol) int {
 		for _, r := range tagTables(in, false).Explain(class, 0).Ranges {
@@ -223,9 +226,9 @@ func TestModelBounds(t *testing.T) {
 	}
 }
 
-// TestSmallStreamsStayEager: C 1.22.0 falls into an early rendezvous on tcp when
-// the sender says that many messages follow (from 1863 bytes), and loses most
-// of its bandwidth at 4 KiB.
+// TestSmallStreamsStayEager checks that many messages of up to 64 KiB in a row are sent eagerly. C
+// UCX 1.22.0 starts a rendezvous over tcp from 1863 bytes if the sender announces more messages,
+// and loses most of its bandwidth at 4 KiB.
 func TestSmallStreamsStayEager(t *testing.T) {
 	tables := tagTables(tcpInput(), false)
 	for _, mode := range []SendMode{0, SendFast, SendMulti, SendFast | SendMulti} {
@@ -252,8 +255,8 @@ func TestMaxShort(t *testing.T) {
 	}
 }
 
-// TestTableFull: more changes than there is room for go the way of the longest
-// messages instead of past the end.
+// TestTableFull checks that a table with too many ranges uses the protocol of the longest messages
+// for the rest, and writes nothing past its end.
 func TestTableFull(t *testing.T) {
 	c := choice{thresholds: noThresholds}
 	const n = maxRanges + 4
@@ -276,8 +279,26 @@ func TestTableFull(t *testing.T) {
 	}
 }
 
-// drawFloat gives times and bandwidths as a careless or hostile party states
-// them.
+// TestManyCuts: more cuts than have room reserved are as good as few. Each option is the cheapest for
+// some lengths, and the costs of each pair are equal at another length.
+func TestManyCuts(t *testing.T) {
+	c := choice{thresholds: noThresholds}
+	for i := range 14 {
+		c.options = append(c.options, option{proto: Protocol(1 + i), max: math.MaxInt, cost: uct.Linear{C: float64(1000 * i * i), M: 1 / float64(1+i)}})
+	}
+	if n := len(c.cutPoints(nil)); n <= maxCuts {
+		t.Fatalf("%d cuts, room for %d", n, maxCuts)
+	}
+	table := c.table()
+	for length := 1; length < 1<<30; length += 1 + length/8 {
+		best := slices.MinFunc(c.options, func(a, b option) int { return cmp.Compare(a.cost.At(float64(length)), b.cost.At(float64(length))) })
+		if got := table.Lookup(length); got != best.proto {
+			t.Errorf("%d bytes: %v, want %v", length, got, best.proto)
+		}
+	}
+}
+
+// drawFloat draws times and bandwidths, including values that a careless or hostile peer may send.
 func drawFloat(t *rapid.T, name string) float64 {
 	return rapid.OneOf(
 		rapid.Float64Range(0, 1e-3),
@@ -322,8 +343,8 @@ func drawInput(t *rapid.T) *ProtoInput {
 	return in
 }
 
-// checkCovers: the ranges follow each other from 0 to MaxInt, and the compact
-// table says the same everywhere.
+// checkCovers checks that the ranges follow each other from 0 to MaxInt, and that the compact table
+// agrees with them.
 func checkCovers(t *rapid.T, info TableInfo, table *Table) {
 	if len(info.Ranges) > maxRanges {
 		t.Fatalf("%d ranges, room for %d\n%s", len(info.Ranges), maxRanges, info.String())
@@ -349,8 +370,8 @@ func checkCovers(t *rapid.T, info TableInfo, table *Table) {
 	_ = info.String()
 }
 
-// TestTablesComplete: whatever the attributes and settings, every length has a
-// protocol that can carry it, as soon as there is one at all.
+// TestTablesComplete checks that for any attributes and settings every length has a protocol that
+// can carry it, if any protocol can.
 func TestTablesComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -398,15 +419,14 @@ func checkCarries(t *rapid.T, in *ProtoInput, sync bool, class DataClass, r Rang
 	case ProtoRndvPtr:
 		ok = class == DataMapped && len(in.Map) > 0 && in.Settings.RndvScheme != RndvSchemeAM
 	case ProtoNone:
-		ok = l.bcopy <= EagerSyncFirstSize // with fragments any length goes
+		ok = l.bcopy <= EagerSyncFirstSize // otherwise fragments can carry any length
 	}
 	if !ok || r.Max > limit {
 		t.Fatalf("%v for %d..%d, limit %d, sync %v, %v", r.Proto, r.Min, r.Max, limit, sync, class)
 	}
 }
 
-// TestLookupNoAllocs also holds the promise that one lookup is a few
-// nanoseconds of plain code.
+// TestLookupNoAllocs checks that a lookup allocates nothing.
 func TestLookupNoAllocs(t *testing.T) {
 	table := tagTables(tcpInput(), false).Table(DataContig, 0)
 	var sink Protocol
@@ -501,7 +521,7 @@ func TestRangeText(t *testing.T) {
 	}
 }
 
-// TestExplain: the reasons name what decided.
+// TestExplain checks that the reasons name what decided the choice.
 func TestExplain(t *testing.T) {
 	in := tcpInput(func(in *ProtoInput) { in.Settings.RndvThresh = 100000 })
 	text := tagTables(in, false).Explain(DataContig, 0)
@@ -509,7 +529,7 @@ func TestExplain(t *testing.T) {
 		": egr/short on tcp/lo",
 		"100000..inf: rndv/put/zcopy on tcp/lo",
 		"by UCX_RNDV_THRESH",
-		"not egr/multi/zcopy: UCX_RNDV_THRESH is passed",
+		"not egr/multi/zcopy: UCX_RNDV_THRESH is reached",
 		"not rndv/am: below UCX_RNDV_THRESH",
 		"not egr/short: limit 8184 bytes",
 		"not egr/single/bcopy: slower",

@@ -7,11 +7,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A token is a secret in the address of a worker. Who has the address proves it, without
-// telling it, by a message of its own in front of each that asks the worker for something
-// new. Only this library has tokens: in an address one looks like a transport that C
-// does not know, and the proof has an active message id that C leaves free and is sent
-// only to workers whose address has a token.
+// A token is a secret in the address of a worker. A peer proves that it has the address, without
+// revealing the secret: it sends a proof in a separate message before each request. Only this
+// library has tokens. In an address a token looks like a transport that C UCX does not know. The
+// proof has an active message id that C UCX leaves unassigned, and is sent only to workers whose
+// address has a token.
 
 // TransportToken is the id that marks a token in an address. There is no such transport;
 // the name is "token".
@@ -22,12 +22,12 @@ type TokenKind uint8
 
 // Kinds of tokens.
 const (
-	// TokenSecret is the worker's own secret, in its address. A process that has it can
-	// make proofs as any peer.
+	// TokenSecret is the secret in a worker's address. A process that has it can make proofs
+	// in the name of any peer.
 	TokenSecret TokenKind = 1
 
-	// TokenKey is derived from the secret for one peer, and is useless to others. It is in
-	// requests, for the answers to them.
+	// TokenKey is a key that is derived from the secret for one peer, and is useless to other
+	// peers. A request contains the key that its receiver needs for the answers.
 	TokenKey TokenKind = 2
 )
 
@@ -40,13 +40,14 @@ type Token struct {
 	Key  [tokenSize]byte
 }
 
-// What a digest is for goes in front of what it is of.
+// Labels that precede the data of a digest, one per purpose.
 const (
 	tokenKeyLabel   = "ucx-go token key"
 	tokenProofLabel = "ucx-go token proof"
 )
 
-// KeyOf returns the key that worker gives to peer; both are identified by their uuids.
+// KeyOf returns the key that a worker gives to a peer. The parameters are the uuids of both. It is
+// derived from the secret; a token that is already a key is returned unchanged.
 func (t *Token) KeyOf(worker, peer uint64) Token {
 	if t.Kind != TokenSecret {
 		return *t
@@ -54,8 +55,9 @@ func (t *Token) KeyOf(worker, peer uint64) Token {
 	return Token{Kind: TokenKey, Key: t.digest(tokenKeyLabel, worker, peer, nil)}
 }
 
-// Prove returns the proof that a peer sends to a worker before a message. It covers the
-// bytes of that message and is worthless with any other.
+// Prove returns the proof that a peer sends to a worker before a message. The parameters worker and
+// peer are the uuids of both. The proof covers the bytes of the message, and is not valid for any
+// other message.
 func (t *Token) Prove(worker, peer uint64, message []byte) TokenProof {
 	k := t.KeyOf(worker, peer)
 	return TokenProof{k.digest(tokenProofLabel, worker, peer, message)}
@@ -73,20 +75,21 @@ func (t *Token) digest(label string, worker, peer uint64, message []byte) (sum [
 // TokenProof is the message by which a peer proves that it has the token.
 type TokenProof struct{ MAC [tokenSize]byte }
 
-// tokenProofForm is what proofs begin with.
+// tokenProofForm is the first byte of a packed proof.
 const tokenProofForm = 1
 
 // TokenProofSize is the length of the packed message.
 const TokenProofSize = 1 + tokenSize
 
-var errTokenProof = amError("token", "wrong form or length of a proof")
+var errTokenProof = amError("token", "malformed proof")
 
 // Append appends the packed message.
 func (p TokenProof) Append(b []byte) []byte {
 	return append(append(b, tokenProofForm), p.MAC[:]...)
 }
 
-// ParseTokenProof reads the message, which has one form and a fixed length.
+// ParseTokenProof reads the message. Another form or another length than TokenProofSize is an
+// error.
 func ParseTokenProof(b []byte) (p TokenProof, err error) {
 	if len(b) != TokenProofSize || b[0] != tokenProofForm {
 		return p, errTokenProof
@@ -95,21 +98,21 @@ func ParseTokenProof(b []byte) (p TokenProof, err error) {
 	return p, nil
 }
 
-// Equal compares in constant time.
+// Equal compares two proofs in constant time.
 func (p TokenProof) Equal(q TokenProof) bool { return hmac.Equal(p.MAC[:], q.MAC[:]) }
 
-// device is the token as what stands for it in an address: a device without address
-// that has one transport.
+// device returns the device that represents the token in an address: a device without a device
+// address that has one transport.
 func (t *Token) device() AddressDevice {
 	return AddressDevice{NumPaths: 1, SysDev: SysDevUnknown, Ifaces: []AddressIface{{
 		Transport: TransportToken,
-		Attr:      IfaceAttr{Bandwidth: 1}, // what has none is refused
+		Attr:      IfaceAttr{Bandwidth: 1}, // parsers reject a bandwidth of 0
 		Addr:      append([]byte{byte(t.Kind)}, t.Key[:]...),
 	}}}
 }
 
-// tokenOf returns the token that a device stands for, nil if it is a device. A token of
-// another kind than these is a transport that nobody has.
+// tokenOf returns the token that a device represents, nil if it is a real device. A token of
+// unknown kind counts as a real device with an unknown transport.
 func tokenOf(d *AddressDevice) *Token {
 	if len(d.Addr) != 0 || len(d.Ifaces) != 1 {
 		return nil
@@ -126,7 +129,7 @@ func tokenOf(d *AddressDevice) *Token {
 	return t
 }
 
-// check refuses tokens that no reader would know.
+// check rejects tokens of unknown kind.
 func (t *Token) check() error {
 	if t.Kind != TokenSecret && t.Kind != TokenKey {
 		return formatErrorf(ucs.ErrInvalidParam, "address", "token of kind %d", t.Kind)

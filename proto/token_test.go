@@ -7,18 +7,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
 )
 
-// token is one of a kind, made of bytes that are easy to find.
+// token returns a token of a kind, made of bytes that are easy to find.
 func token(kind TokenKind) *Token {
 	t := &Token{Kind: kind}
 	copy(t.Key[:], bytes.Repeat([]byte{0xA7}, tokenSize))
 	return t
 }
 
-// TestTokenInAddress: a token goes through addresses of every form and does not count
-// among the devices; who does not know it sees a device with a transport that it has
-// not.
+// TestTokenInAddress checks that a token is packed into and parsed from addresses of every form and
+// does not count as a device. A reader that does not know tokens sees one more device, with an
+// unknown transport.
 func TestTokenInAddress(t *testing.T) {
 	for _, form := range []AddressForm{FormWorker, FormWireup} {
 		for name, edit := range map[string]func(a *WorkerAddress){
@@ -70,8 +72,8 @@ func TestTokenInAddress(t *testing.T) {
 	}
 }
 
-// TestTokenMisplaced: what is not exactly a token is a transport that nobody has, and
-// of several tokens there is one.
+// TestTokenMisplaced checks that a malformed token is read as an unknown transport, and that only
+// one of several tokens is kept.
 func TestTokenMisplaced(t *testing.T) {
 	for name, edit := range map[string]func(d *AddressDevice){
 		"short":              func(d *AddressDevice) { d.Ifaces[0].Addr = d.Ifaces[0].Addr[:tokenSize] },
@@ -114,8 +116,9 @@ func TestTokenMisplaced(t *testing.T) {
 	}
 }
 
-// TestTokenProof: a proof is of one worker, one peer, one message and one secret, and
-// the key that was derived for a peer proves the same as the secret, as that peer.
+// TestTokenProof checks that a proof is valid for one worker, one peer, one message and one secret
+// only, and that the key that was derived for a peer gives the same proof for that peer as the
+// secret.
 func TestTokenProof(t *testing.T) {
 	secret := token(TokenSecret)
 	message := []byte("a message")
@@ -170,7 +173,7 @@ func FuzzParseTokenProof(f *testing.F) {
 	f.Add(token(TokenSecret).Prove(1, 2, nil).Append(nil))
 	f.Add(make([]byte, TokenProofSize))
 	f.Add([]byte{tokenProofForm})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		p, err := ParseTokenProof(b)
 		if err == nil && !bytes.Equal(p.Append(nil), b) {
 			t.Errorf("% x becomes % x", b, p.Append(nil))

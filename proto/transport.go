@@ -33,8 +33,7 @@ const (
 	TransportCMA   TransportID = 0x8B47
 )
 
-// transportNames serves printing only: an id that is not here is compared like
-// any other.
+// transportNames is used only for printing: ids without a name are compared like any other.
 var transportNames = map[TransportID]string{
 	TransportTCP:   "tcp",
 	TransportSelf:  "self",
@@ -50,8 +49,8 @@ var transportNames = map[TransportID]string{
 	0x0FB3:         "ud_mlx5",
 }
 
-// component is the name of the component of C that a transport belongs to, which is the
-// transport's but for those over RDMA devices. It serves printing only.
+// component returns the name of the C UCX component that a transport belongs to, for printing:
+// "ib" for transports over RDMA devices, else the name of the transport.
 func (t TransportID) component() string {
 	switch t {
 	case 0x8A27, 0xD131, 0xD47A, 0x397E, 0x0FB3:
@@ -60,7 +59,7 @@ func (t TransportID) component() string {
 	return t.String()
 }
 
-// String returns the name of a transport that C UCX has, or the number.
+// String returns the name of the transport if C UCX has it, or else the number.
 func (t TransportID) String() string {
 	if n, ok := transportNames[t]; ok {
 		return n

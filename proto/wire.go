@@ -9,14 +9,13 @@ import (
 // little-endian machines.
 var le = binary.LittleEndian
 
-// maxSize is the largest length, count or offset taken from a peer: anything beyond
-// is malformed. No process has so much memory (128 TiB, all that amd64 gives a process
-// that does not ask for more; less where pointers have 32 bits), and sums of such
-// numbers do not wrap around.
+// maxSize is the largest length, count or offset accepted from a peer: anything beyond is
+// malformed. No process has so much memory (128 TiB, the default limit of a process on amd64;
+// less with 32-bit pointers), and the sum of two sizes does not overflow.
 const maxSize = min(1<<47, math.MaxInt/2)
 
-// reader walks bytes from a peer. Reading past the end sets short and yields
-// zeros from then on, so a parser checks once per group of fields.
+// reader reads fields from the bytes of a peer. Reading past the end sets short and returns zeros
+// from then on, so a parser checks short once per group of fields.
 type reader struct {
 	b     []byte
 	off   int
@@ -25,8 +24,8 @@ type reader struct {
 
 func (r *reader) rest() int { return len(r.b) - r.off }
 
-// take returns the next n bytes, capped so that an append cannot touch what
-// follows.
+// take returns the next n bytes, with a capacity of n, so that an append cannot overwrite the
+// bytes that follow.
 func (r *reader) take(n int) []byte {
 	if n > r.rest() {
 		r.short = true

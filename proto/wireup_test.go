@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -22,7 +23,7 @@ func TestWireupGolden(t *testing.T) {
 	checkGolden(t, "wireup.txt", map[string]recode{"WIREUP": recodeWireup})
 }
 
-// TestWireupExchange follows a captured REQUEST and its REPLY.
+// TestWireupExchange checks a captured REQUEST and its REPLY.
 func TestWireupExchange(t *testing.T) {
 	g := readGolden(t, "wireup.txt")
 	req, err := ParseWireup(g[0].bytes)
@@ -81,7 +82,7 @@ func TestWireupRefuses(t *testing.T) {
 
 func FuzzWireup(f *testing.F) {
 	seed(f, "wireup.txt")
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		m, err := ParseWireup(b)
 		if err != nil || m.Address.Version != AddressV1 {
 			return

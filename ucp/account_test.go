@@ -14,15 +14,17 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/account"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Who pays, and who gives way, by where connections come from.
+// Tests of the accounts of peers: which account is charged, and which connection is evicted.
 
-// sited is a connection of which the kernel says where it comes from.
+// sited is a connection whose source the kernel identifies.
 type sited struct {
+	uct.BasicConnection
 	conn
 	info   uct.SourceInfo
 	paused bool
@@ -35,21 +37,21 @@ func (c *sited) HeldBy(uct.Process) bool         { return c.info.Local }
 func (c *sited) PauseSource()                    { c.paused = true; c.pauses++ }
 func (c *sited) ResumeSource()                   { c.paused = false }
 
-// from is a connection from an address.
+// from returns a connection from an IP address.
 func from(addr string) *sited {
 	c := &sited{info: uct.SourceInfo{Addr: netip.AddrPortFrom(netip.MustParseAddr(addr), 1000)}}
 	c.Owner = c
 	return c
 }
 
-// ofUser is one of a user of this machine.
+// ofUser returns a connection of a user of this machine.
 func ofUser(uid int) *sited {
 	c := from("127.0.0.1")
 	c.info.Local, c.info.User = true, uct.PeerUser{Known: true, UID: uid, GID: -1, PID: -1}
 	return c
 }
 
-// newServer is a attacked worker some of whose peers give way.
+// newServer returns a targetWorker that may evict connections.
 func newServer(t *testing.T, settings ...string) *targetWorker {
 	t.Helper()
 	v := newTarget(t, settings...)
@@ -57,7 +59,7 @@ func newServer(t *testing.T, settings ...string) *targetWorker {
 	return v
 }
 
-// knows makes the application know a peer.
+// knows marks the account of a connection as known to the application.
 func (v *targetWorker) knows(c *sited) {
 	v.Helper()
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
@@ -67,8 +69,8 @@ func (v *targetWorker) knows(c *sited) {
 	ep.w.accounts.bindAccount(ep, ledgerSource(&c.Source))
 }
 
-// brings lets a connection bring n messages of 1000 bytes with a tag, as far as they
-// are taken, and returns how many were.
+// brings delivers up to n messages of 1000 bytes with a tag over a connection, until one is
+// refused, and returns how many were accepted.
 func (v *targetWorker) brings(c *sited, tag Tag, n int) int {
 	v.Helper()
 	for i := range n {
@@ -83,7 +85,7 @@ func (v *targetWorker) brings(c *sited, tag Tag, n int) int {
 	return n
 }
 
-// tagged is the number of messages with a tag.
+// tagged returns the number of unexpected messages with a tag.
 func (v *targetWorker) tagged(tag Tag) int {
 	n := 0
 	v.tag.list()
@@ -95,7 +97,14 @@ func (v *targetWorker) tagged(tag Tag) int {
 	return n
 }
 
-// nothingHeld: the accounts of the process are empty, as no test but this one runs.
+// mostHeld returns how many bytes all peers may make the process hold: the limit, and the
+// sixteenth by which it may be exceeded.
+func (v *targetWorker) mostHeld() int64 {
+	n := v.accounts.Limits.Bytes
+	return int64(n + n/16)
+}
+
+// nothingHeld checks that no account of the process is charged. No other test runs meanwhile.
 func nothingHeld(t *testing.T) {
 	t.Helper()
 	for _, a := range ledger.Accounts() {
@@ -110,8 +119,8 @@ func nothingHeld(t *testing.T) {
 	}
 }
 
-// TestManyConnectionsOfOne: somebody with 40 connections, each of which holds less
-// than an honest peer, gives way to it: what counts is where they come from.
+// TestManyConnectionsOfOne: connections of a source with 40 connections are evicted for an honest
+// peer, although each of them holds less than the peer, because limits compare sources.
 func TestManyConnectionsOfOne(t *testing.T) {
 	for name, source := range map[string]func() *sited{
 		"address":      func() *sited { return from("192.0.2.66") },
@@ -141,13 +150,13 @@ func TestManyConnectionsOfOne(t *testing.T) {
 	}
 }
 
-// TestKnownKeepTheirs: small hoarders do not cost a peer that the application knows
-// the more that it has; as long as strangers hold anything they give way to it.
+// TestKnownKeepTheirs: many small unknown peers do not evict a peer that the application knows and
+// that holds more. As long as unknown peers hold anything, they are evicted for the known peer.
 func TestKnownKeepTheirs(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "128k")
 	honest := from("192.0.2.1")
 	v.knows(honest)
-	v.brings(honest, 1, 60) // more than half
+	v.brings(honest, 1, 60) // more than half of the limit
 	for i := range byte(100) {
 		c := from("192.0.2.1")
 		c.info.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, i}), 1)
@@ -162,14 +171,14 @@ func TestKnownKeepTheirs(t *testing.T) {
 	if n := v.tagged(1); n != 90 {
 		t.Errorf("the honest peer has %d of 90 messages left", n)
 	}
-	over := int64(v.accounts.maxHeld + overshoot(v.accounts.maxHeld))
+	over := v.mostHeld()
 	if held := ledger.Total(ledger.Bytes); held > over {
 		t.Errorf("%d bytes are held, at most %d may be", held, over)
 	}
 }
 
-// TestFairShare: who holds less than its share is not the one that is dropped for what
-// it brings, not even where nobody may give way for it.
+// TestFairShare: a peer that holds less than its share is not dropped for the messages that it
+// sends, even if no other peer may be evicted for it.
 func TestFairShare(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "1m")
 	greedy := from("192.0.2.1")
@@ -187,18 +196,18 @@ func TestFairShare(t *testing.T) {
 		t.Errorf("a known peer has %d of %d messages left, for a stranger", n, held)
 	}
 	v.brings(from("192.0.2.3"), 2, 1000)
-	over := int64(v.accounts.maxHeld + overshoot(v.accounts.maxHeld))
+	over := v.mostHeld()
 	if held := ledger.Total(ledger.Bytes); held > over {
 		t.Errorf("%d bytes are held, at most %d may be", held, over)
 	}
 }
 
-// TestOneBudget: workers of a process have one budget. A worker to which a hoarder has
-// brought nothing asks the one that has its connections, and is served meanwhile.
+// TestOneBudget: the workers of a process share one budget. If the largest holder is a peer of
+// another worker, that worker is asked to evict it, and messages are accepted meanwhile.
 func TestOneBudget(t *testing.T) {
 	v, other := newServer(t, "MAX_UNEXP_BYTES", "256k"), newServer(t, "MAX_UNEXP_BYTES", "256k")
 	hog, honest := from("192.0.2.66"), from("192.0.2.1")
-	for ledger.Total(ledger.Bytes) < int64(v.accounts.maxHeld)-2000 && v.brings(hog, 2, 1) == 1 {
+	for ledger.Total(ledger.Bytes) < int64(v.accounts.Limits.Bytes)-2000 && v.brings(hog, 2, 1) == 1 {
 	}
 	if hog.dropped != nil {
 		t.Fatal("the hoarder is gone already: the test tests nothing")
@@ -206,7 +215,7 @@ func TestOneBudget(t *testing.T) {
 	if n := other.brings(honest, 1, 10); n != 10 || honest.dropped != nil {
 		t.Errorf("%d messages taken by the other worker, then %v", n, honest.dropped)
 	}
-	over := int64(v.accounts.maxHeld + overshoot(v.accounts.maxHeld))
+	over := v.mostHeld()
 	if held := ledger.Total(ledger.Bytes); held > over {
 		t.Errorf("%d bytes are held, at most %d may be", held, over)
 	}
@@ -225,12 +234,12 @@ func TestOneBudget(t *testing.T) {
 	}
 }
 
-// TestEndpointsByAccount: endpoints that peers open are counted by where they come
-// from, for all workers.
+// TestEndpointsByAccount: the endpoints that peers open are counted by source, for all workers
+// together.
 func TestEndpointsByAccount(t *testing.T) {
 	v, other := newServer(t, "MAX_UNEXP_EPS", "40"), newServer(t, "MAX_UNEXP_EPS", "40")
 	var hogs []*sited
-	for k := range uint64(80) { // one each from as many connections
+	for k := range uint64(80) { // one over each connection
 		c := ofUser(66)
 		hogs = append(hogs, c)
 		if err := v.opens(&c.conn, 100+k, 0); err != nil {
@@ -263,8 +272,7 @@ func TestEndpointsByAccount(t *testing.T) {
 	}
 }
 
-// TestEvictionCost: to throw away what a hoarder has brought does not look at what
-// others have.
+// TestEvictionCost: an eviction does not visit the messages of other peers.
 func TestEvictionCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("connections by the thousand")
@@ -276,25 +284,26 @@ func TestEvictionCost(t *testing.T) {
 	}
 	v.handle(v.tag.onEagerOnly(), &hog.conn, eagerOnly(2, nil))
 	s := hog.User.(*source)
-	// The list of all is cut: who walks it comes to nothing, or panics.
+	// The list of all messages is cut: a walk through it misses messages, or panics.
 	d := v.tag.arrived.head.links[arrivalLinks].next
 	next := d.links[arrivalLinks].next
 	d.links[arrivalLinks].next = nil
-	v.accounts.evict(s, ucs.ErrExceedsLimit)
+	s.Evict(ucs.ErrExceedsLimit)
 	d.links[arrivalLinks].next = next
 	if v.tagged(2) != 0 || v.tagged(1) != 100_000 || hog.dropped == nil {
 		t.Errorf("%d and %d messages are left", v.tagged(2), v.tagged(1))
 	}
 }
 
-// TestSourcesComeAndGo: of clients one after the other nothing stays.
+// TestSourcesComeAndGo checks that nothing is left of clients that connect and leave one after
+// the other.
 func TestSourcesComeAndGo(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}
 	v := newServer(t)
-	before := ledger.Number()
+	before := ledger.OpenAccounts()
 	cycle := func(i int) {
 		c := ofUser(i)
 		if err := v.opens(&c.conn, uint64(1000+i), 0); err != nil {
@@ -302,7 +311,8 @@ func TestSourcesComeAndGo(t *testing.T) {
 		}
 		v.brings(c, 1, 2)
 		v.handle(v.tag.onEagerFirst, &c.conn, first(2, proto.MessageID(i), 100, make([]byte, 40)))
-		for b := c.User.(*source).openings; b != nil; b = c.User.(*source).openings {
+		for o := &c.User.(*source).openings; !o.Empty(); {
+			b := o.First().Value
 			b.ep.w.ends.destroy(b.ep, ucs.ErrCanceled) // as when its lane fails
 		}
 		if i%2 == 0 {
@@ -326,25 +336,25 @@ func TestSourcesComeAndGo(t *testing.T) {
 		cycle(i)
 	}
 	s := v.Stats()
-	if len(v.accounts.byLedger) != 1 || s.Sources != 0 || s.UnexpectedBytes != 0 || len(v.peers.byUUID) != 0 || v.wireups.unexpected != 0 || s.Endpoints != 1 ||
-		len(v.eager.assemblies) != 0 || ledger.Number() != before {
-		t.Errorf("%d payers, %d accounts more, %d peers, %d endpoints opened by them: %+v", len(v.accounts.byLedger), ledger.Number()-before, len(v.peers.byUUID), v.wireups.unexpected, s)
+	if v.accounts.Len() != 1 || s.Sources != 0 || s.UnexpectedBytes != 0 || v.peers.Len() != 0 || v.wireups.unexpected != 0 || s.Endpoints != 1 ||
+		len(v.eager.assemblies) != 0 || ledger.OpenAccounts() != before {
+		t.Errorf("%d payers, %d accounts more, %d peers, %d endpoints opened by them: %+v", v.accounts.Len(), ledger.OpenAccounts()-before, v.peers.Len(), v.wireups.unexpected, s)
 	}
 	v.checkEmpty()
 }
 
-// TestAutoHeld: the default fits the machine.
+// TestAutoHeld: the limit "auto" depends on the machine, and a given limit is used as it is.
 func TestAutoHeld(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "auto")
-	if v.accounts.maxHeld != autoHeld() || v.accounts.maxHeld > maxAutoHeld || v.accounts.maxHeld < 1<<20 {
-		t.Errorf("auto is %d bytes", v.accounts.maxHeld)
+	if v.accounts.Limits.Bytes != account.AutoBytes() {
+		t.Errorf("auto is %d bytes", v.accounts.Limits.Bytes)
 	}
-	if v := newServer(t, "MAX_UNEXP_BYTES", "1g"); v.accounts.maxHeld != 1<<30 {
-		t.Errorf("1g is %d bytes", v.accounts.maxHeld)
+	if v := newServer(t, "MAX_UNEXP_BYTES", "1g"); v.accounts.Limits.Bytes != 1<<30 {
+		t.Errorf("1g is %d bytes", v.accounts.Limits.Bytes)
 	}
 }
 
-// TestPeers: who holds what.
+// TestPeers checks what Worker.Peers reports about the sources of peers.
 func TestPeers(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "64k")
 	a, b := from("192.0.2.1"), ofUser(7)
@@ -382,11 +392,11 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestPeersOfTransports: what a transport has refused to a source is told, although that
-// has never said anything; together with what it holds when it has.
+// TestPeersOfTransports: Worker.Peers reports what a transport has refused to a source, even if
+// the source has sent nothing. If the source holds something later, one entry reports both.
 func TestPeersOfTransports(t *testing.T) {
 	log := logtest.Watch(t)
-	log.Allow("refusing a connection: not allowed here")
+	log.Allow("refusing a connection: source address not in UCX_TCP_ALLOW")
 	ctx := targetContext(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	defer ctx.Close()
 	asked, refuse := 0, false
@@ -440,15 +450,15 @@ func TestPeersOfTransports(t *testing.T) {
 	}
 }
 
-// TestWorkersMulti: workers on goroutines of their own compete for one budget. It is
-// never exceeded by more than workers may decide at once, and nothing of it is lost.
+// TestWorkersMulti: workers on goroutines of their own share one budget. It is exceeded by no more
+// than what all workers may accept at the same moment, and no charge is left at the end.
 func TestWorkersMulti(t *testing.T) {
 	const workers = 4
 	var vs [workers]*targetWorker
 	for i := range vs {
 		vs[i] = newServer(t, "MAX_UNEXP_BYTES", "256k")
 	}
-	most := int64(vs[0].accounts.maxHeld+overshoot(vs[0].accounts.maxHeld)) + workers*4096
+	most := vs[0].mostHeld() + workers*4096
 	var over atomic.Int64
 	var done sync.WaitGroup
 	for i, v := range vs {
@@ -480,15 +490,15 @@ func TestWorkersMulti(t *testing.T) {
 	}
 	for _, v := range vs {
 		v.tag.dropMessages()
-		v.accounts.trim()
+		v.accounts.Reclaim()
 	}
 	if n := ledger.Total(ledger.Bytes); n != 0 {
 		t.Errorf("%d bytes are charged for nothing", n)
 	}
 }
 
-// TestGiveWayEnds: who is to give way may hold what cannot be given back, and then
-// nobody looks for it for ever.
+// TestGiveWayEnds: eviction ends, and is not repeated forever, if the largest holder holds bytes
+// that an eviction cannot free.
 func TestGiveWayEnds(t *testing.T) {
 	fragment := func(c *sited, v *targetWorker, id uint64, off, n int) error {
 		return v.tag.onEagerMiddle(&c.Source, append(proto.EagerMiddle{MsgID: proto.MessageID(id), Offset: off}.Append(nil), make([]byte, n)...), nil)
@@ -508,7 +518,7 @@ func TestGiveWayEnds(t *testing.T) {
 			t.Errorf("%d messages of an honest peer, then %v", n, honest.dropped)
 		}
 	})
-	t.Run("parts of a whole message", func(t *testing.T) { // that another connection has completed
+	t.Run("parts of a whole message", func(t *testing.T) { // completed over another connection
 		v := newServer(t, "MAX_UNEXP_BYTES", "64k")
 		a, b, honest := from("192.0.2.1"), from("192.0.2.2"), from("192.0.2.3")
 		for k := range 45 {
@@ -526,9 +536,9 @@ func TestGiveWayEnds(t *testing.T) {
 	})
 }
 
-// TestTakenMessages: a message that the application has taken is its own, however long
-// it keeps it: its sender does not give way for it, and is not kept in mind. Of one in
-// fragments that holds when all of them are here.
+// TestTakenMessages: a message that the application has taken is not charged to its sender,
+// however long the application keeps it: the sender is not evicted or remembered for it. A message
+// in fragments is charged until all fragments have arrived.
 func TestTakenMessages(t *testing.T) {
 	take := func(v *targetWorker) *TagMessage {
 		v.Helper()
@@ -546,7 +556,7 @@ func TestTakenMessages(t *testing.T) {
 		for range 45 {
 			taken = append(taken, take(v))
 		}
-		if n := v.accounts.held(); n != 0 {
+		if n := v.accounts.Held(); n != 0 {
 			t.Errorf("%d bytes are charged", n)
 		}
 		if n := v.brings(b, 2, 40); n != 40 || v.tagged(2) != 40 || v.Stats().Evicted != 0 {
@@ -578,7 +588,7 @@ func TestTakenMessages(t *testing.T) {
 				a := from("192.0.2.1")
 				held := func(want bool, when string) {
 					t.Helper()
-					if n := v.accounts.held(); want != (n > 0) {
+					if n := v.accounts.Held(); want != (n > 0) {
 						t.Errorf("%s: %d bytes are charged", when, n)
 					}
 				}
@@ -603,7 +613,7 @@ func TestTakenMessages(t *testing.T) {
 				held(true, "half a message whose rest may come")
 				v.passOrphanTime()
 				held(false, "half a message whose rest does not come")
-				if n := len(v.accounts.byLedger); n > 1 {
+				if n := v.accounts.Len(); n > 1 {
 					t.Errorf("%d sources are kept in mind", n)
 				}
 				end(v, lost)

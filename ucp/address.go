@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -17,8 +18,8 @@ import (
 // ownAddress is the address of a worker.
 type ownAddress struct {
 	w         *Worker
-	described proto.WorkerAddress // address that packAddress has described
-	address   Address             // described, packed for peers, with the worker's token
+	described proto.WorkerAddress // the address as of the last packAddress, without the token
+	address   Address             // the field described in packed form, with the worker's token
 }
 
 // Address is a packed worker address. A peer, in Go or C, needs it to reach the worker; the
@@ -60,7 +61,7 @@ func (oa *ownAddress) addressNow(flags AddressFlags) (Address, error) {
 	between := func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) }
 	a := oa.describe(between)
 	oa.addSecond(&a, between)
-	a.Token = w.token.secret
+	a.Token = w.admission.gate.Tokens.Secret
 	return a.Append(nil, proto.FormWorker)
 }
 
@@ -74,8 +75,8 @@ func (a Address) UID() (uint64, error) {
 	return p.UUID, nil
 }
 
-// packAddress describes the worker and packs its address. It does so again only if the address of
-// an interface has changed, or an interface has failed.
+// packAddress updates the fields described and address. It does nothing if no interface has changed
+// its address or has failed since the last call.
 func (oa *ownAddress) packAddress() error {
 	w := oa.w
 	if oa.address != nil && !slices.ContainsFunc(w.ifaces, (*iface).moved) {
@@ -85,7 +86,7 @@ func (oa *ownAddress) packAddress() error {
 	described := oa.describe(all)
 	oa.addSecond(&described, all)
 	given := described
-	given.Token = w.token.secret
+	given.Token = w.admission.gate.Tokens.Secret
 	packed, err := given.Append(nil, proto.FormWorker)
 	if err != nil {
 		return err
@@ -105,8 +106,8 @@ func (i *iface) moved() bool {
 
 // failed reports whether the interface has failed by itself, so that peers cannot reach it.
 func (i *iface) failed() bool {
-	f, ok := i.uct.(uct.Failer)
-	return ok && f.Failed() != nil
+	n, ok := i.uct.(uct.NetworkIface)
+	return ok && n.Failed() != nil
 }
 
 // describe returns an address of the worker with the interfaces for which use returns true and
@@ -140,8 +141,8 @@ func (oa *ownAddress) listed() []*iface {
 	})
 }
 
-// deviceEntry returns the entry of the interface's device in an address. entry returns that of the
-// interface.
+// deviceEntry returns the entry of the interface's device in an address; the method entry returns
+// the entry of the interface itself.
 func (i *iface) deviceEntry(addr []byte) proto.AddressDevice {
 	return proto.AddressDevice{
 		MD:       uint8(i.md),
@@ -155,8 +156,9 @@ func (i *iface) entry(addr []byte) proto.AddressIface {
 	return proto.AddressIface{Transport: i.id, Attr: i.w.own.publish(i), RscIndex: i.index, Addr: addr}
 }
 
-// publishedSeg returns the length of the longest message that is published in an address, 0 if the
-// address version cannot express it (ucp_address_iface_seg_size in src/ucp/wireup/address.c).
+// publishedSeg returns the value that an address gives as an interface's longest message in bytes,
+// 0 if the address version cannot express it (ucp_address_iface_seg_size in
+// src/ucp/wireup/address.c).
 func (oa *ownAddress) publishedSeg(a *uct.IfaceAttr) int {
 	w := oa.w
 	switch {
@@ -173,7 +175,7 @@ func (oa *ownAddress) publishedSeg(a *uct.IfaceAttr) int {
 // addressName returns the debug name of the worker that UCX_ADDRESS_DEBUG_INFO puts into addresses.
 func (s *settings) addressName() string {
 	host, _ := os.Hostname()
-	name := fmt.Sprintf("%s:%d", host, os.Getpid())
+	name := fmt.Sprintf("%s:%d", host, platform.Pid())
 	return name[:min(len(name), int(min(s.AddressNameMax, 255)))]
 }
 
@@ -194,8 +196,8 @@ func (oa *ownAddress) publish(i *iface) proto.IfaceAttr {
 	return a
 }
 
-// emptyAddress returns the address for messages that need none: it identifies the sender, and has
-// no devices.
+// emptyAddress returns the address for messages that need not tell the peer how to reach the
+// worker. It identifies the sender, and has no devices.
 func (oa *ownAddress) emptyAddress() proto.WorkerAddress {
 	w := oa.w
 	s := &w.ctx.settings
@@ -207,16 +209,17 @@ func (oa *ownAddress) emptyAddress() proto.WorkerAddress {
 	return a
 }
 
-// Second addresses of devices (uct.DualStack). An endpoint uses a second address if its peer cannot
-// be reached otherwise. It then sends the peer that address, because the peer would not find the
-// reverse path. Worker addresses have second addresses, if any, behind all others, because a peer
-// takes the first of several equal ways.
+// Second addresses of devices: a device may have an IPv4 and an IPv6 address (uct.NetworkIface). An
+// endpoint uses a second address if its peer cannot be reached otherwise. It then sends this
+// address to the peer, because the peer could not find the route back otherwise. In a worker
+// address the second addresses come last, because a peer takes the first of several entries that
+// are equally good.
 
 // dualStack reports whether a device may have a second address.
 func (oa *ownAddress) dualStack() bool {
 	w := oa.w
 	return slices.ContainsFunc(w.ifaces, func(i *iface) bool {
-		_, ok := i.uct.(uct.DualStack)
+		_, ok := i.uct.(uct.NetworkIface)
 		return ok
 	})
 }
@@ -225,13 +228,13 @@ func (oa *ownAddress) dualStack() bool {
 func (oa *ownAddress) addSecond(a *proto.WorkerAddress, use func(*iface) bool) {
 	w := oa.w
 	for _, i := range w.ifaces {
-		s, ok := i.uct.(uct.DualStack)
+		s, ok := i.uct.(uct.NetworkIface)
 		if !ok || i.failed() || !use(i) {
 			continue
 		}
 		at, ok, err := s.SecondAddress()
 		if err != nil {
-			w.ctx.log.Diag("a device is listed with one of its addresses", zap.String("worker", w.name),
+			w.ctx.log.Diag("worker address contains only one address of a device", zap.String("worker", w.name),
 				zap.Stringer("resource", &i.attr.Resource), zap.Error(err))
 		}
 		if ok {
@@ -255,17 +258,18 @@ func (i *iface) addEntry(a *proto.WorkerAddress, at uct.ReachableParams) {
 	a.Devices = append(slices.Clip(a.Devices), d) // clipped, because the list may be the worker's own
 }
 
-// addOther adds the lane's interface at the address where the peer reaches it, if that differs from
-// the interface's own.
+// addOther adds to a the address at which the peer reaches the lane's interface, if that address
+// differs from the interface's own.
 func (l *lane) addOther(a *proto.WorkerAddress) {
-	if m, ok := l.uct.(uct.Multihomed); ok {
+	if m, ok := l.uct.(uct.NetworkEndpoint); ok {
 		if at, other := m.InterfaceAddr(); other {
 			l.iface.addEntry(a, at)
 		}
 	}
 }
 
-// wireupAddress returns the worker's address for the endpoint's peer.
+// wireupAddress returns the worker's address for a message to the endpoint's peer. It includes the
+// addresses of lanes that the peer reaches at another address of the device.
 func (ws *wireupState) wireupAddress(ep *Endpoint) proto.WorkerAddress {
 	a := ep.w.own.described
 	for k := range ep.lanes {

@@ -2,19 +2,18 @@ package ucp
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/admit"
+	"github.com/ucx-go/ucx/ucp/internal/identity"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestClosed: in closed mode nothing is connected for who is not known, and his
-// connection is dropped; who was allowed or has an endpoint of the application's is
-// served.
+// TestClosed: in closed mode an unknown peer gets no endpoint, and its connection is dropped. A
+// peer that was allowed, or to which the application has an endpoint, is served.
 func TestClosed(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo", "CLOSED", "y")
 	peer := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
@@ -40,7 +39,7 @@ func TestClosed(t *testing.T) {
 		}
 	}
 	refused("a stranger", 0x11, peer.uuid, &peer.own.described)
-	if n := len(v.peers.byUUID); n != 0 {
+	if n := v.peers.Len(); n != 0 {
 		t.Errorf("%d strangers are remembered", n)
 	}
 	if err := v.Allow(peer.own.address); err != nil {
@@ -56,7 +55,7 @@ func TestClosed(t *testing.T) {
 	}
 	refused("who was allowed once", 0x17, peer.uuid, &peer.own.described)
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
-	if n := len(v.peers.byUUID); n != 0 {
+	if n := v.peers.Len(); n != 0 {
 		t.Errorf("%d peers are remembered", n)
 	}
 
@@ -90,26 +89,29 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestAskRate: a crowd that starts at once is not held up, and not a request of it
-// lost; who asks on and on is made to wait.
-func TestAskRate(t *testing.T) {
+// TestRequestRate: a connection whose source sends requests too often is not read for a while. Far
+// beyond the rate it is dropped, so that the peer does not wait for a reply, and this is counted.
+func TestRequestRate(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	v.log.Allow("refusing a peer's request")
-	for k := range 10_000 {
-		by := newLocated(fmt.Sprintf("192.0.2.1:%d", 1000+k), false)
-		if v.admission.checkRate(v.accounts.sourceOf(&by.Source)) != nil || by.paused != 0 {
-			t.Fatalf("process %d of a job is held up", k)
-		}
-	}
-	r := v.admission.rates[ledger.SourceOf(newLocated("192.0.2.1:1", false).from.Addr(), -1)]
 	by := newLocated("192.0.2.1:99", false)
-	for k := 0; by.paused == 0; k++ {
-		if k > 100*askBurst {
-			t.Fatal("who asks on and on is not made to wait")
-		}
-		if err := v.admission.checkRate(v.accounts.sourceOf(&by.Source)); err != nil {
+	id := proto.EndpointID(1)
+	asks := func(by *located) {
+		id += 2
+		v.asks(by, 0xABC, proto.ConnSNNone, id, &v.own.described)
+	}
+	if asks(by); by.paused != 0 {
+		t.Fatal("the first request is held up")
+	}
+	who := v.accounts.sourceOf(&by.Source).Account().Ledger().Source()
+	for wait := time.Duration(0); wait == 0; {
+		var err error
+		if wait, err = v.admission.gate.Rates.Take(who, v.uctw.Now()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if asks(by); by.paused != 1 {
+		t.Fatalf("in debt: paused %d times", by.paused)
 	}
 	for deadline := time.Now().Add(time.Minute); by.paused != 0; {
 		if time.Now().After(deadline) {
@@ -117,9 +119,8 @@ func TestAskRate(t *testing.T) {
 		}
 		v.Progress()
 	}
-	r.tokens, r.updated = -askDebt-1, v.uctw.Now()+time.Hour
-	// Nobody waits for an answer that does not come: the connection ends, and that is
-	// counted.
+	r := v.admission.gate.Rates.Of(who)
+	r.Tokens, r.Updated = -admit.RequestOverdraft-1, v.uctw.Now()+time.Hour
 	for k, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
 		refused := v.stats.Refused
 		err := v.says(newLocated("192.0.2.1:98", false), kind, 0xABC, 0, 0x31, proto.EndpointID(k*0x7777), &v.own.described)
@@ -128,26 +129,17 @@ func TestAskRate(t *testing.T) {
 			t.Errorf("%v: not counted", kind)
 		}
 	}
-	if other := newLocated("192.0.2.2:98", false); v.admission.checkRate(v.accounts.sourceOf(&other.Source)) != nil || other.paused != 0 {
+	other := newLocated("192.0.2.2:98", false)
+	if asks(other); other.paused != 0 {
 		t.Error("another address pays for it")
-	}
-	for k := range 3 * maxRates {
-		by := newLocated(fmt.Sprintf("10.0.%d.%d:1", k>>8, k&255), false)
-		v.admission.checkRate(v.accounts.sourceOf(&by.Source))
-		for _, r := range v.admission.rates {
-			r.updated -= time.Hour
-		}
-	}
-	if n := len(v.admission.rates); n > maxRates+1 {
-		t.Errorf("%d addresses are remembered", n)
 	}
 }
 
-// TestManyPeers: what is remembered of peers that came and went is bounded.
+// TestManyPeers: a worker remembers a bounded number of peers that have no endpoint any more.
 func TestManyPeers(t *testing.T) {
 	v := newTarget(t)
 	addr := v.own.described.Clone()
-	for k := range 5 * maxIdlePeers {
+	for k := range 5 * identity.MaxIdle {
 		addr.UUID = uint64(1000 + k)
 		packed, err := addr.Append(nil, proto.FormWorker)
 		if err != nil {
@@ -162,7 +154,7 @@ func TestManyPeers(t *testing.T) {
 		}
 		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	}
-	if n := len(v.peers.byUUID); n > maxIdlePeers || len(v.peers.idlePeers) > maxIdlePeers {
+	if n := v.peers.Len(); n > identity.MaxIdle || v.peers.Idle() > identity.MaxIdle {
 		t.Errorf("%d peers are remembered", n)
 	}
 }

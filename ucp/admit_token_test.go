@@ -9,22 +9,24 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/admit"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// requesterWorker is a peer of a worker with a token that speaks for itself.
+// requesterWorker is a peer of a worker with a token. Tests make its messages by hand.
 type requesterWorker struct {
 	*targetWorker
 	addr  proto.WorkerAddress
-	token proto.Token // as it thinks
+	token proto.Token // the token that its proofs are made with
 }
 
-// newAsker returns a worker with a token, and somebody who has its address and, as his
-// own, a part of that of another worker.
+// newAsker returns a worker with a token, and a peer that has its address. The peer names the
+// address of another worker as its own.
 func newAsker(t testing.TB, settings ...string) (*targetWorker, *requesterWorker) {
 	t.Helper()
 	return newAskerOver(t, "tcp", settings...)
@@ -35,7 +37,7 @@ func newAskerOver(t testing.TB, tls string, settings ...string) (*targetWorker, 
 	t.Helper()
 	v := newTarget(t, append([]string{"TLS", tls, "NET_DEVICES", "lo", "TOKEN", "y"}, settings...)...)
 	peer := newTarget(t, "TLS", tls, "NET_DEVICES", "lo")
-	peer.log.Allow("request without the token refused") // one a minute
+	peer.log.Allow("request without the token refused") // at most one a minute
 	peer.log.Allow("request of an unknown peer refused")
 	addr, _, err := proto.ParseAddress(v.Worker.own.address, proto.FormWorker)
 	if err != nil || addr.Token == nil {
@@ -44,7 +46,7 @@ func newAskerOver(t testing.TB, tls string, settings ...string) (*targetWorker, 
 	return v, &requesterWorker{targetWorker: peer, addr: peer.own.described, token: *addr.Token}
 }
 
-// request packs a request of a uuid.
+// request returns a packed request or endpoint check of a worker with the uuid.
 func (a *requesterWorker) request(kind proto.WireupType, uuid uint64, id proto.EndpointID) []byte {
 	a.Helper()
 	addr := a.addr.Clone()
@@ -60,12 +62,12 @@ func (a *requesterWorker) request(kind proto.WireupType, uuid uint64, id proto.E
 	return b
 }
 
-// proof packs a proof of a message.
+// proof returns the packed proof of a message from the worker uuid to the worker to.
 func (a *requesterWorker) proof(to, uuid uint64, message []byte) []byte {
 	return a.token.Prove(to, uuid, message).Append(nil)
 }
 
-// sourceOr is a connection as handlers see it, nil for none.
+// sourceOr returns the source of a connection for handlers, nil for no connection.
 func sourceOr(by *located) *uct.Source {
 	if by == nil {
 		return nil
@@ -73,8 +75,8 @@ func sourceOr(by *located) *uct.Source {
 	return &by.Source
 }
 
-// TestToken: whoever proves a request is served, whoever does not leaves nothing behind
-// but a number, on connections and in shared memory.
+// TestToken: a request with a valid proof is served. A request without one leaves nothing behind
+// but a count, on connections and in shared memory.
 func TestToken(t *testing.T) {
 	for _, where := range []string{"connection", "shared memory"} {
 		for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
@@ -94,13 +96,13 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 	id := proto.EndpointID(0x11)
 	type part struct {
 		by    *located
-		bytes []byte // of a proof, or a request
+		bytes []byte // a packed proof or request
 		proof bool
 	}
 	try := func(what string, served int, parts ...part) {
 		t.Helper()
 		before, reasons := v.stats, ledger.Refusals(ledger.Token)
-		peers, endpoints := len(v.peers.byUUID), v.endpoints.Len()
+		peers, endpoints := v.peers.Len(), v.endpoints.Len()
 		ok, refused := 0, 0
 		for _, p := range parts {
 			if p.proof {
@@ -124,13 +126,13 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 		if got := v.stats.WireupSent - before.WireupSent; got != uint64(served) {
 			t.Errorf("%s: %d answers, want %d", what, got, served)
 		}
-		if served == 0 && (v.toward(id) != nil || len(v.peers.byUUID) != peers || v.endpoints.Len() != endpoints) {
+		if served == 0 && (v.toward(id) != nil || v.peers.Len() != peers || v.endpoints.Len() != endpoints) {
 			t.Errorf("%s: something was made", what)
 		}
 		for ep := v.toward(id); ep != nil; ep = v.toward(id) {
 			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
-		v.token.unnamed = nil
+		v.admission.gate.Tokens = admit.Tokens{Secret: v.admission.gate.Tokens.Secret, Worker: v.uuid} // forgets the proofs
 	}
 
 	uuid := a.uuid
@@ -159,17 +161,14 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 		try("the proof by another connection", 0, part{by(), right(nil)[0].bytes, true}, part{by(), request, false})
 		try("a wrong proof behind the right one", 0, right(one)[0], part{one, proto.TokenProof{}.Append(nil), true}, part{one, request, false})
 	} else {
-		other := a.request(kind, uuid, id) // all write into one ring
+		other := a.request(kind, uuid, id) // all peers write into one ring
 		try("proofs of several", 2,
 			part{one, a.proof(v.uuid, uuid, request), true}, part{one, proto.TokenProof{}.Append(nil), true},
 			part{one, a.proof(v.uuid, uuid, other), true}, part{one, request, false}, part{one, other, false})
-		for range 3 * maxUnnamedProofs {
+		for range 10_000 {
 			if err := v.admission.onToken(nil, proto.TokenProof{}.Append(nil), nil); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if n := len(v.token.unnamed); n > maxUnnamedProofs {
-			t.Errorf("%d proofs are kept", n)
 		}
 		try("proved, behind many", 1, right(one)...)
 	}
@@ -193,7 +192,7 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 	try("proved, at last", 1, right(by())...)
 }
 
-// TestTokenNotNeeded: the proof of a question that needs no answer is used up as well.
+// TestTokenNotNeeded: an endpoint check that needs no answer uses up its proof as well.
 func TestTokenNotNeeded(t *testing.T) {
 	for _, connected := range []bool{false, true} {
 		v, a := newAsker(t)
@@ -214,15 +213,15 @@ func TestTokenNotNeeded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := len(v.token.unnamed); n != 0 || by != nil && v.accounts.sourceOf(&by.Source).proof != nil {
-			t.Errorf("connected %v: %d proofs are left", connected, n)
+		if v.admission.gate.Tokens.Verify(v.accounts.sourceOf(sourceOr(by)).tokenProof(), a.uuid, b) {
+			t.Errorf("connected %v: the proof is left", connected)
 		}
 	}
 }
 
-// TestTokenBygone: a worker to which the application had an endpoint is told through
-// memory that it is gone, also without the proof, which those of C cannot give; it gets
-// nothing else by that, and a proof that came is used up.
+// TestTokenBygone: a worker to which the application had an endpoint learns through shared memory
+// that the endpoint is gone, also without a proof, which C UCX cannot send. It gets nothing else in
+// this way, and a proof that it has sent is used up.
 func TestTokenBygone(t *testing.T) {
 	v, a := newAskerOver(t, "tcp,posix")
 	ask := func(by *located, kind proto.WireupType, uuid uint64, want bool) {
@@ -253,12 +252,12 @@ func TestTokenBygone(t *testing.T) {
 	if err := v.admission.onToken(nil, a.proof(v.uuid, a.uuid, check), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.wireups.onWireup(nil, check, nil); err != nil || len(v.token.unnamed) != 0 {
-		t.Errorf("with the proof: %v, %d proofs are left", err, len(v.token.unnamed))
+	if err := v.wireups.onWireup(nil, check, nil); err != nil || v.admission.gate.Tokens.Verify(nil, a.uuid, check) {
+		t.Errorf("with the proof: %v, or the proof is left", err)
 	}
 
-	// Who has no proof sends us nowhere else.
-	v.log.Allow("no way back to a peer")
+	// A check without a proof is not answered at an address outside this machine.
+	v.log.Allow("no reverse path to a peer")
 	a.addr.Devices = slices.DeleteFunc(a.addr.Devices, func(d proto.AddressDevice) bool { return d.Ifaces[0].Transport != proto.TransportTCP })
 	before := v.stats.WireupSent
 	if err := v.wireups.onWireup(nil, a.request(proto.WireupEpCheck, a.uuid, peersID), nil); err != nil || v.stats.WireupSent != before {
@@ -266,15 +265,15 @@ func TestTokenBygone(t *testing.T) {
 	}
 }
 
-// TestTokenModes: who may ask in which mode, with and without the proof, in closed mode
-// too.
+// TestTokenModes checks which peers are served in which token mode, with and without a proof, and
+// in closed mode.
 func TestTokenModes(t *testing.T) {
 	const stranger, allowed = false, true
 	for _, c := range []struct {
 		param           TokenMode
 		setting, closed string
 		known           bool
-		without, with   bool // whether he is served
+		without, with   bool // whether the peer is served
 	}{
 		{TokenOff, "n", "n", stranger, true, true},
 		{TokenOrKnown, "n", "n", stranger, false, true},
@@ -331,11 +330,11 @@ func TestTokenModes(t *testing.T) {
 	}
 }
 
-// TestTokenUnseen: a worker's secret is in the address that the application gets, whole
-// or for networks, and in nothing that is sent.
+// TestTokenUnseen: a worker's secret is in the address that the application gets, complete or with
+// AddressNetOnly. Requests contain only a key for one peer.
 func TestTokenUnseen(t *testing.T) {
 	v, a := newAsker(t)
-	secret := v.token.secret.Key[:]
+	secret := v.admission.gate.Tokens.Secret.Key[:]
 	for _, flags := range []AddressFlags{0, AddressNetOnly} {
 		addr, err := v.Address(flags)
 		if err != nil || !bytes.Contains(addr, secret) {
@@ -346,20 +345,20 @@ func TestTokenUnseen(t *testing.T) {
 		t.Error("the secret is not random")
 	}
 	other, _ := newAsker(t)
-	if bytes.Equal(secret, other.token.secret.Key[:]) {
+	if bytes.Equal(secret, other.admission.gate.Tokens.Secret.Key[:]) {
 		t.Error("two workers have one secret")
 	}
-	key := v.admission.tokenFor(a.uuid)
-	if key.Kind != proto.TokenKey || bytes.Equal(key.Key[:], secret) || *key == *v.admission.tokenFor(a.uuid + 1) {
+	key := v.admission.gate.Tokens.KeyFor(a.uuid)
+	if key.Kind != proto.TokenKey || bytes.Equal(key.Key[:], secret) || *key == *v.admission.gate.Tokens.KeyFor(a.uuid + 1) {
 		t.Error("what requests carry is not of one peer")
 	}
-	if v.own.described.Token != nil || a.admission.tokenFor(v.uuid) != nil || a.own.described.Token != nil {
+	if v.own.described.Token != nil || a.admission.gate.Tokens.KeyFor(v.uuid) != nil || a.own.described.Token != nil {
 		t.Error("a token where none belongs")
 	}
 }
 
-// TestTokenBound: to refuse who has no proof takes no memory for long, nor system calls
-// about what his address says.
+// TestTokenBound: the refusal of a peer without a proof makes no system calls for the peer's
+// address, and leaves no memory in use.
 func TestTokenBound(t *testing.T) {
 	v, a := newAsker(t, "TLS", "tcp,posix")
 	by := newLocated(loop, true)
@@ -369,8 +368,8 @@ func TestTokenBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if by.asked != 0 || v.stats.WireupSent != 0 || len(v.peers.byUUID) != 0 || v.wireups.unexpected != 0 {
-		t.Errorf("asked the kernel %d times, %d answers, %d peers", by.asked, v.stats.WireupSent, len(v.peers.byUUID))
+	if by.asked != 0 || v.stats.WireupSent != 0 || v.peers.Len() != 0 || v.wireups.unexpected != 0 {
+		t.Errorf("asked the kernel %d times, %d answers, %d peers", by.asked, v.stats.WireupSent, v.peers.Len())
 	}
 	by.Gone()
 	if n := v.Stats().Sources; n > 1 {
@@ -399,8 +398,8 @@ func TestTokenMode(t *testing.T) {
 	}
 }
 
-// FuzzToken: whatever comes as proof and request, nothing is made of it without the
-// secret, and the worker lives.
+// FuzzToken: without the secret, no proof or request opens an endpoint or gets an answer, and none
+// makes the worker panic.
 func FuzzToken(f *testing.F) {
 	was := log.SetLogger(zap.NewNop())
 	f.Cleanup(func() { log.SetLogger(was) })
@@ -417,7 +416,7 @@ func FuzzToken(f *testing.F) {
 	f.Add(make([]byte, proto.TokenProofSize), a.request(proto.WireupEpCheck, 5, 1), false)
 	f.Add([]byte{1}, request[:20], false)
 	f.Add([]byte{}, []byte{}, true)
-	f.Fuzz(func(t *testing.T, proof, request []byte, connected bool) {
+	fuzztest.Run(f, func(t *testing.T, proof, request []byte, connected bool) {
 		var by *located
 		if connected {
 			by = newLocated("192.0.2.1:1", false)
@@ -426,7 +425,7 @@ func FuzzToken(f *testing.F) {
 		v.admission.onToken(sourceOr(by), proof, nil)
 		v.wireups.onWireup(sourceOr(by), request, nil)
 		v.admission.onToken(sourceOr(by), request, nil)
-		if v.endpoints.Len() != 1 || len(v.peers.byUUID) != 0 || v.stats.WireupSent != before {
+		if v.endpoints.Len() != 1 || v.peers.Len() != 0 || v.stats.WireupSent != before {
 			t.Fatal("something was made without the token")
 		}
 		if by != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/proto"
 )
 
-// TestKeepOfGone: a message that is kept although the connection that it came by is gone, by
-// the handler say, is paid for as long as it is kept, and leaves nothing behind.
+// TestKeepOfGone: a message that a handler keeps, although its connection has ended inside the
+// handler, leaves no charge, connection or account behind when it is released.
 func TestKeepOfGone(t *testing.T) {
 	for name, plain := range map[string]bool{"single": true, "any": false} {
 		t.Run(name, func(t *testing.T) {
@@ -32,25 +32,25 @@ func TestKeepOfGone(t *testing.T) {
 					err = v.am.onAMSingle()(&l.Source, packet, nil)
 				} else {
 					from := v.accounts.sourceOf(&l.Source)
-					from.account() // as after anything that was charged
+					from.Account() // as after an earlier charge
 					err = v.am.arrived(from, nil, h, packet[proto.AMHeaderSize:], nil, nil)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				kept.Release()
-				v.accounts.trim()
+				v.accounts.Reclaim()
 			}
-			round() // what the unnamed account keeps
-			bytes, sources, accounts := ledger.Total(ledger.Bytes), v.accounts.sources, ledger.Number()
+			round() // the unnamed account keeps a reserve
+			bytes, sources, accounts := ledger.Total(ledger.Bytes), v.accounts.Holders(), ledger.OpenAccounts()
 			for range 10 {
 				round()
 			}
 			if n := ledger.Total(ledger.Bytes); n != bytes {
 				t.Errorf("%d bytes are charged, %d were before", n, bytes)
 			}
-			if v.accounts.sources != sources || ledger.Number() != accounts {
-				t.Errorf("%d sources and %d accounts, %d and %d were before", v.accounts.sources, ledger.Number(), sources, accounts)
+			if v.accounts.Holders() != sources || ledger.OpenAccounts() != accounts {
+				t.Errorf("%d sources and %d accounts, %d and %d were before", v.accounts.Holders(), ledger.OpenAccounts(), sources, accounts)
 			}
 		})
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestKeptMessagesCount: what handlers keep and never give up counts for who has sent it,
-// and is bounded: the connection of who sends more ends, and what comes through shared
-// memory is not handled until there is room again.
+// TestKeptMessagesCount: messages that handlers keep are charged to their sender, and bounded. A
+// connection that brings more is dropped. Over shared memory messages are dropped, and not handled,
+// until there is room again.
 func TestKeptMessagesCount(t *testing.T) {
 	const limit, size = 1 << 20, 4096
 	for _, from := range []string{"a connection", "shared memory"} {
@@ -51,7 +51,7 @@ func TestKeptMessagesCount(t *testing.T) {
 			for _, m := range kept {
 				m.Release()
 			}
-			v.accounts.trim()
+			v.accounts.Reclaim()
 			if after := ledger.Total(ledger.Bytes); after != before {
 				t.Errorf("%d bytes are charged, before %d", after, before)
 			}

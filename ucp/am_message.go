@@ -8,7 +8,9 @@ import (
 
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -27,94 +29,60 @@ type AMMessage struct {
 
 	w *Worker
 
-	state   amMessageState // written by the holder of the message, and inside the worker
-	handled bool           // its handler is running; accessed inside the worker only, unlike state
+	state   amMessageState // written by the goroutine that holds the message, and by the worker
+	handled bool           // its handler is running; unlike state, accessed by the worker only
 	id      uint16
 	header  []byte
 	data    []byte
-	length  int // of the data in bytes, wherever the data is
+	length  int // length of the data in bytes, also while the data is at the sender
 
-	ep   *Endpoint // leads to the sender, nil if the message names none
-	desc *uct.AMDesc
-	buf  []byte // pooled memory behind header and data
-	turn *bool  // of AMQueue.All: whether the iteration still holds the message
+	ep        *Endpoint // endpoint to the sender, nil if the message does not name one
+	desc      *uct.AMDesc
+	buf       []byte // pooled memory that contains header and data, nil if there is none
+	loopHolds *bool  // in a loop over AMQueue.All: whether the loop must release the message; else nil
 
-	rndv proto.RndvRTS // the offer
+	rndv proto.RndvRTS // the rendezvous offer, if amOffered is set
 	key  []byte        // packed remote key of the sender's memory, in an offer
 
-	from     *source   // the connection that is charged, or whose account is checked
+	from     *source   // the connection that brought the message and is charged for it
 	charged  int       // bytes that from is charged with for this message
-	assembly *assembly // of a message in fragments, until it is complete
+	assembly *assembly // state of a message in fragments, until it is complete
 
-	list             *amList
-	prev, next       *AMMessage
-	links[AMMessage] // list of the queued messages of one source
+	node     list.Node[AMMessage]   // in the one list that holds the message, or among the idle objects
+	ofSource list.Member[AMMessage] // in the set of the queued messages of one source
 }
 
 // amMessageState is a set of flags about a message.
 type amMessageState uint16
 
 const (
-	amLive     amMessageState = 1 << iota // the application may use it
-	amKept                                // it stays valid after the handler returns
-	amReceived                            // Recv was called
-	amOffered                             // the data is at the sender
-	amReplies                             // the sender wants replies, on ep
-	amHolds                               // it is counted in held of its endpoint
-	amWhole                               // all fragments have arrived
-	amOwned                               // own has copied header, key or data into memory of the message
-	amAside                               // it is in an aside because its sender has too many unread replies
-	amGivenUp                             // it is dropped when the fetch of its data ends
+	amLive           amMessageState = 1 << iota // the application may use it
+	amKept                                      // it stays valid after the handler returns
+	amReceived                                  // Recv was called
+	amOffered                                   // the data is at the sender
+	amReplies                                   // the sender has set AMSendReply: ep is for replies
+	amHeldOnEndpoint                            // it is counted in Endpoint.held
+	amWhole                                     // all fragments have arrived
+	amOwned                                     // header, key or data were copied (AMMessage.own)
+	amHeldBack                                  // it is in an aside: its sender has too many unread replies
+	amGivenUp                                   // it is dropped when the fetch of its data ends
 )
 
 // amMessageSize is the charge for a message object, in bytes.
 const amMessageSize = 320
 
-// amList is a FIFO of messages with removal from the middle.
-type amList struct{ head, tail *AMMessage }
-
-func (l *amList) push(m *AMMessage) {
-	m.list, m.prev, m.next = l, l.tail, nil
-	if l.tail == nil {
-		l.head = m
-	} else {
-		l.tail.next = m
-	}
-	l.tail = m
-}
-
-func (l *amList) pushFront(m *AMMessage) {
-	m.list, m.prev, m.next = l, nil, l.head
-	if l.head == nil {
-		l.tail = m
-	} else {
-		l.head.prev = m
-	}
-	l.head = m
-}
-
-func (l *amList) remove(m *AMMessage) {
-	if m.prev == nil {
-		l.head = m.next
-	} else {
-		m.prev.next = m.next
-	}
-	if m.next == nil {
-		l.tail = m.prev
-	} else {
-		m.next.prev = m.prev
-	}
-	m.list, m.prev, m.next = nil, nil, nil
-}
-
 // newAM takes a message object from the worker's free list, or makes one.
 func (as *amState) newAM() *AMMessage {
-	m := as.free
-	if m == nil {
-		return &AMMessage{w: as.w}
+	if as.free.Empty() {
+		return as.makeAM()
 	}
-	as.free, m.next = m.next, nil
 	as.idle--
+	return as.free.Pop()
+}
+
+func (as *amState) makeAM() *AMMessage {
+	m := &AMMessage{w: as.w}
+	m.node.Value, m.ofSource.Value = m, m
 	return m
 }
 
@@ -133,17 +101,16 @@ func (as *amState) restAM(m *AMMessage) {
 	*at = m
 	if old != nil && as.idle < maxIdleAMs {
 		as.idle++
-		old.next = as.free
-		as.free = old
+		as.free.Push(&old.node)
 	}
 }
 
-// drop ends the life of a message. The memory that the message holds goes back to the transport
-// or the pool, and the charge is taken off its source.
+// drop ends the life of a message. The memory that the message holds goes back to the transport or
+// the pool, and the message's source is discharged.
 func (m *AMMessage) drop() {
 	w := m.w
-	if m.list != nil {
-		m.list.remove(m)
+	if m.node.Linked() {
+		m.node.Remove()
 	}
 	m.unhold()
 	m.discharge()
@@ -157,20 +124,20 @@ func (m *AMMessage) drop() {
 	}
 	m.header, m.data, m.key, m.ep, m.from, m.assembly = nil, nil, nil, nil, nil, nil
 	m.state = 0
-	m.endTurn()
+	m.leaveLoop()
 	w.am.restAM(m)
 }
 
 // charge charges the message's source with n bytes more.
 func (m *AMMessage) charge(n int) {
 	m.charged += n
-	m.from.take(n)
+	m.from.AddBytes(n)
 }
 
-// discharge takes the message's bytes off the charge of its source.
+// discharge ends the charge of the message's source for the message.
 func (m *AMMessage) discharge() {
 	if m.charged > 0 {
-		m.from.give(m.charged)
+		m.from.SubBytes(m.charged)
 		m.charged = 0
 	}
 }
@@ -180,21 +147,21 @@ func (m *AMMessage) discharge() {
 func (m *AMMessage) hold() {
 	if m.ep != nil {
 		m.ep.held++
-		m.state |= amHolds
+		m.state |= amHeldOnEndpoint
 	}
 }
 
 func (m *AMMessage) unhold() {
-	if m.state&amHolds != 0 {
-		m.state &^= amHolds
+	if m.state&amHeldOnEndpoint != 0 {
+		m.state &^= amHeldOnEndpoint
 		m.ep.held--
-		m.ep.w.ends.lookQuiet(m.ep)
+		m.ep.w.ends.reportIfQuiet(m.ep)
 	}
 }
 
-// own copies what the message refers to into memory of the message, unless the message has pooled
-// memory or a descriptor. The data comes first, at a multiple of the alignment, then the header
-// and the key.
+// own copies data, header and key into pooled memory of the message, unless the message has pooled
+// memory or a transport's descriptor already. The data comes first, at a multiple of the alignment,
+// then the header and the key. Data that is still at the sender is not copied.
 func (m *AMMessage) own() {
 	if m.buf != nil || m.desc != nil {
 		return
@@ -214,8 +181,8 @@ func (m *AMMessage) own() {
 	m.key = b[h : h+copy(b[h:], m.key)]
 }
 
-// alignedBuffer returns pooled memory buf, and b, n bytes of buf that start at a multiple of the
-// alignment (WorkerParams.AMAlignment).
+// alignedBuffer returns pooled memory: buf is to be returned to the pool, and b are the n bytes of
+// buf that start at a multiple of the alignment (WorkerParams.AMAlignment).
 func (as *amState) alignedBuffer(n int) (buf, b []byte) {
 	w := as.w
 	buf = w.buffers.Get(n)
@@ -235,10 +202,10 @@ func (as *amState) misaligned(b []byte) int {
 	if w.params.AMAlignment <= 1 {
 		return 0
 	}
-	return int(-memoryAddress(b) & uint64(w.params.AMAlignment-1))
+	return int(-word.Address(b) & uint64(w.params.AMAlignment-1))
 }
 
-// mustLive panics if the application no longer holds the message.
+// mustLive panics if the application may no longer use the message.
 func (m *AMMessage) mustLive() {
 	if m.state&amLive == 0 {
 		panic(amUsedAfterRelease)
@@ -305,18 +272,19 @@ func (m *AMMessage) Keep() {
 	if m.state&amReceived != 0 {
 		panic("ucp: an active message was kept after Recv")
 	}
-	m.endTurn()
+	m.leaveLoop()
 	if m.state&amKept == 0 && m.handled {
 		m.own()
 		m.state |= amKept
 	}
 }
 
-// endTurn ends the claim of a loop over AMQueue.All on the message: the loop does not release it.
-func (m *AMMessage) endTurn() {
-	if m.turn != nil {
-		*m.turn = false
-		m.turn = nil
+// leaveLoop keeps the loop over AMQueue.All that got the message, if any, from releasing it at the
+// end of the iteration.
+func (m *AMMessage) leaveLoop() {
+	if m.loopHolds != nil {
+		*m.loopHolds = false
+		m.loopHolds = nil
 	}
 }
 
@@ -336,35 +304,35 @@ func (m *AMMessage) Release() {
 	w.owner.release()
 }
 
-// refuse ends an offer whose data was neither received nor asked for: the sender's request ends
-// with status. Other messages are left alone.
+// refuse ends a rendezvous offer whose data was neither received nor requested: the sender's
+// request ends with status. For other messages refuse does nothing.
 func (m *AMMessage) refuse(status ucs.Status) {
 	if m.state&(amOffered|amReceived) != amOffered {
 		return
 	}
 	w := m.w
 	if ep := w.endpoints.Get(uint64(m.rndv.EpID)); ep != nil && ep.err == nil {
-		was := w.accounts.offerSource
-		w.accounts.offerSource = m.from
+		was := w.accounts.rndvSource
+		w.accounts.rndvSource = m.from
 		ep.w.rndv.sendATS(ep, m.rndv.ReqID, m.rndv.Size, status)
-		w.accounts.offerSource = was
+		w.accounts.rndvSource = was
 	}
 }
 
 var errNoAM = fmt.Errorf("ucp: the active message was received or released before: %w", ucs.ErrInvalidParam)
 
 // Active messages that the application keeps stay charged to the peers that have sent them until
-// they are released. Tagged messages that the application has taken are not charged, because the
-// application has asked for them. A handler that never releases a message must not let peers fill
-// the memory.
+// they are released. Otherwise peers could fill the memory through a handler that never releases a
+// message. Tagged messages that the application has taken are not charged, because the application
+// has asked for them.
 //
 // If kept messages exceed the budget of the process, the connection that sends more is dropped.
-// Shared memory does not tell which peer sends: there, messages for handlers are dropped until
-// something is released.
+// Over shared memory the sender is not known, so messages for handlers are dropped there until the
+// application releases messages.
 
 // chargeKept charges a message that now belongs to the application, unless it is charged already.
-// Over the limit the message's connection is dropped; a message without a connection makes the
-// worker drop later ones (amState.over).
+// If this exceeds the limit, the message's connection is dropped; after a message without a
+// connection the worker drops later ones (amState.keptOverLimit).
 func (m *AMMessage) chargeKept() {
 	if m.charged > 0 {
 		return
@@ -373,30 +341,30 @@ func (m *AMMessage) chargeKept() {
 	if m.desc != nil {
 		n += keeps(m.data, m.desc)
 	}
-	err := w.accounts.charge(m.from, n)
+	err := m.from.Charge(n)
 	m.charge(n)
 	switch {
 	case err == nil:
 	case m.from.uct != nil:
 		m.from.uct.Drop(err)
 	default:
-		w.am.over = true
+		w.am.keptOverLimit = true
 	}
 }
 
-// overfull reports whether a message that came without a connection cannot be handled, because
-// the application keeps too many messages. An offer is then refused with ucs.ErrNoMemory.
-func (m *AMMessage) overfull() bool {
+// dropsKept reports whether a message that came without a connection must be dropped, because the
+// application keeps too many messages. A rendezvous offer is then refused with ucs.ErrNoMemory.
+func (m *AMMessage) dropsKept() bool {
 	w := m.w
 	if m.from.uct != nil {
 		return false
 	}
-	if w.accounts.unnamed.charged.reserve(0, w.accounts.maxHeld) {
-		w.am.over = false
+	if w.accounts.unnamed.TryCharge(0) {
+		w.am.keptOverLimit = false
 		return false
 	}
 	if w.refused(m.from, ledger.Memory) {
-		w.ctx.log.Warn("active message dropped: the program keeps too many", zap.String("worker", w.name), zap.Int("bytes", w.accounts.held()))
+		w.ctx.log.Warn("active message dropped: the program keeps too many", zap.String("worker", w.name), zap.Int("bytes", w.accounts.Held()))
 	}
 	m.refuse(ucs.ErrNoMemory)
 	return true
@@ -470,12 +438,15 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	if err == nil {
 		r.state |= stateAMRecv
-		given := (*Buffer)(nil)
+		r.data.SetBytes(buf)
 		if p != nil {
-			given, r.onRecv = &p.Buffer, p.OnAMRecv
-		}
-		if err = r.data.initRecv(buf, given); err != nil {
-			w.pool.dropRequest(r)
+			r.onRecv = p.OnAMRecv
+			if p.Buffer.set {
+				err = r.setBuffer(&p.Buffer, false)
+			}
+			if err != nil {
+				w.pool.dropRequest(r)
+			}
 		}
 	}
 	if err != nil {
@@ -485,10 +456,10 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	r.info = TagRecvInfo{Length: m.length}
 	if m.state&amOffered != 0 {
-		was := w.accounts.offerSource
-		w.accounts.offerSource = m.from
+		was := w.accounts.rndvSource
+		w.accounts.rndvSource = m.from
 		w.rndv.fetch(r, &m.rndv, m.key)
-		w.accounts.offerSource = was
+		w.accounts.rndvSource = was
 	} else {
 		r.w.am.takeData(r, m.data)
 	}
@@ -501,8 +472,8 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	return req, err
 }
 
-// taken ends the life of a message whose data was received or asked for, in a handler only when
-// the handler returns.
+// taken ends a message whose receive was started or has failed. While the message's handler runs,
+// the message stays valid until the handler returns.
 func (m *AMMessage) taken() {
 	if m.handled {
 		m.state |= amReceived
@@ -512,11 +483,11 @@ func (m *AMMessage) taken() {
 	}
 }
 
-// takeData ends a receive with data that has already arrived.
+// takeData copies data that has already arrived into the buffer of the receive r, and ends r.
 func (as *amState) takeData(r *Request, data []byte) {
-	if len(data) > r.data.length {
+	if len(data) > r.data.Length {
 		r.finish(ucs.ErrMessageTruncated)
 		return
 	}
-	r.finish(r.data.unpackAt(data, 0))
+	r.finish(unpackData(r, data, 0))
 }

@@ -8,7 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -30,18 +32,19 @@ import (
 type AMQueue struct {
 	_ noCopy
 
-	w       *Worker
-	id      uint16
-	maxData int // longest data that is fetched, -1 for a queue of offers
-	closed  bool
-	list    amList         // oldest first
-	ready   []*aside       // to be looked at before list
-	asides  map[any]*aside // by sender (AMMessage.sender)
-	shared  int            // bytes being fetched from peers that share an account (sharedPart)
-	stalled []*aside       // whose fetch waits until shared shrinks
-	waiters requestList    // calls that wait for a message
-	taken   uint64         // messages that have left the queue
-	seen    uint64         // value of taken when replyState last read it
+	w            *Worker
+	id           uint16
+	maxData      int // limit of the data that is fetched, in bytes; -1 with AMQueueParams.Offers
+	closed       bool
+	list         list.List[AMMessage] // messages that are in no aside, oldest first
+	ready        []*senderQueue       // asides to be examined before list
+	senderQueues map[any]*senderQueue // the asides, by sender (AMMessage.sender)
+	shared       int                  // bytes being fetched from peers in shared memory (sharedPart)
+	stalled      []*senderQueue       // asides whose fetch waits until the field shared becomes smaller
+	waiters      list.List[Request]   // calls that wait for a message
+	created      uint64               // asides created
+	taken        uint64               // messages that have left the queue
+	seen         uint64               // value of taken when replyState last read it
 }
 
 // AMQueueParams are the parameters of Worker.NewAMQueue.
@@ -141,7 +144,7 @@ func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bo
 				yield(nil, err)
 				return
 			}
-			mine, m.turn = true, &mine
+			mine, m.loopHolds = true, &mine
 			more := yield(m, nil)
 			if mine {
 				m.Release()
@@ -175,13 +178,13 @@ func (q *AMQueue) close() {
 		*e = amEntry{}
 	}
 	w.am.queues = slices.DeleteFunc(w.am.queues, func(o *AMQueue) bool { return o == q })
-	q.list.drop()
-	for _, a := range q.asides {
-		a.list.drop() // a message that is being fetched is dropped when the fetch ends
+	dropAll(&q.list)
+	for _, a := range platform.Ordered(q.senderQueues, (*senderQueue).compare) {
+		dropAll(&a.list) // a message that is being fetched is dropped when the fetch ends
 	}
-	q.ready, q.asides, q.stalled = nil, nil, nil
-	for r := q.waiters.head; r != nil; r = q.waiters.head {
-		r.finish(ucs.ErrCanceled)
+	q.ready, q.senderQueues, q.stalled = nil, nil, nil
+	for !q.waiters.Empty() {
+		q.waiters.Front().Value.finish(ucs.ErrCanceled)
 	}
 }
 
@@ -196,7 +199,7 @@ func startNext(c *call) (*Request, error) {
 	r := w.pool.getRequest()
 	r.state = stateNext
 	r.userData = c
-	q.waiters.push(r)
+	q.waiters.Push(&r.node)
 	return r, nil
 }
 
@@ -208,13 +211,13 @@ func (q *AMQueue) pop() *AMMessage {
 		return nil
 	}
 	m.leaveQueue()
-	m.give()
+	m.giveToApplication()
 	q.taken++
 	return m
 }
 
-// give makes a message the application's, as if a handler had kept it.
-func (m *AMMessage) give() {
+// giveToApplication makes a message the application's, as if a handler had kept it.
+func (m *AMMessage) giveToApplication() {
 	m.state |= amLive | amKept
 	m.w.stats.AMRecvs++
 	if m.ep != nil && m.ep.life.Stage != life.Gone {
@@ -222,13 +225,14 @@ func (m *AMMessage) give() {
 	}
 }
 
-// take queues a message that has arrived, or gives it to a waiting call. On an error the message
-// was dropped.
+// take queues a message that has arrived, or gives it to a waiting call. If take returns an error,
+// the message was dropped.
 func (q *AMQueue) take(m *AMMessage) error {
 	w := q.w
-	if r := q.waiters.head; r != nil && q.asides == nil && !q.delays(m) {
+	if n := q.waiters.Front(); n != nil && q.senderQueues == nil && !q.delays(m) {
+		r := n.Value
 		m.own()
-		m.give()
+		m.giveToApplication()
 		q.taken++
 		m.chargeKept()
 		r.userData.(*call).am = m
@@ -237,23 +241,23 @@ func (q *AMQueue) take(m *AMMessage) error {
 		return nil
 	}
 	from := m.from
-	if err := w.accounts.charge(from, amMessageSize+len(m.data)+len(m.header)+len(m.key)); err != nil {
+	if err := from.Charge(amMessageSize + len(m.data) + len(m.header) + len(m.key)); err != nil {
 		m.drop()
 		return err
 	}
 	w.stats.Unexpected++
 	m.own()
 	m.charge(amMessageSize + cap(m.buf))
-	q.list.push(m)
-	link(&from.actives, m, (*AMMessage).place)
+	q.list.Push(&m.node)
+	from.actives.Add(&m.ofSource)
 	q.serve()
 	return nil
 }
 
-// serve gives messages to the calls that wait for them, until one of the two runs out.
+// serve gives queued messages to the calls that wait for messages, as long as there are both.
 func (q *AMQueue) serve() {
-	for r := q.waiters.head; r != nil; r = q.waiters.head {
-		m := q.pop()
+	for !q.waiters.Empty() {
+		r, m := q.waiters.Front().Value, q.pop()
 		if m == nil {
 			return
 		}
@@ -265,14 +269,14 @@ func (q *AMQueue) serve() {
 
 // leaveQueue takes a message out of its queue.
 func (m *AMMessage) leaveQueue() {
-	m.list.remove(m)
-	if m.state&amAside != 0 {
-		m.state &^= amAside
-		if d := m.debt(); d != nil {
+	m.node.Remove()
+	if m.state&amHeldBack != 0 {
+		m.state &^= amHeldBack
+		if d := m.replyAccount(); d != nil {
 			d.kept -= m.charged
 		}
 	}
-	unlink(&m.from.actives, m, (*AMMessage).place)
+	m.ofSource.Remove()
 }
 
 // peerReads continues with the queued messages of a peer that has read its replies. peerDropped
@@ -285,45 +289,49 @@ func (amFamily) peerReads(ep *Endpoint) {
 
 func (amFamily) peerDropped(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
-		for _, a := range q.asides {
-			a.dropOf(ep.charge.replies)
+		for _, a := range platform.Ordered(q.senderQueues, (*senderQueue).compare) {
+			a.dropChargedTo(ep.charge.replies)
 			q.makeReady(a) // the aside may be empty now
 		}
 	}
 }
 
-// resume continues with the messages of a peer that has read its replies.
+// resume delivers the held-back messages of a peer that has read its replies. d is the reply
+// account of the peer's endpoint.
 func (q *AMQueue) resume(d *replyCharge) {
-	for _, a := range q.asides {
-		if m := a.list.head; m != nil && m.debt() == d {
+	for _, a := range platform.Ordered(q.senderQueues, (*senderQueue).compare) {
+		if n := a.list.Front(); n != nil && n.Value.replyAccount() == d {
 			q.makeReady(a)
 		}
 	}
 	q.serve()
 }
 
-// drop drops all messages of l, a list of a queue. Offers among them end with success for their
-// senders.
-func (l *amList) drop() {
-	for m := l.head; m != nil; m = l.head {
-		m.giveUp(ucs.OK)
+// dropAll drops all messages of l, a list of a queue. For rendezvous offers among them, the sender's
+// request ends with success.
+func dropAll(l *list.List[AMMessage]) {
+	for !l.Empty() {
+		l.Front().Value.giveUp(ucs.OK)
 	}
 }
 
-// aside holds, in order, the messages of one peer that other messages of the queue may overtake:
+// senderQueue holds, in order, the messages of one peer that other messages of the queue may overtake:
 // a message that is held back because the peer has too many replies to read (reply_limit.go), or
 // whose data is being fetched, and the messages that the peer has sent after it. A message is
 // moved to an aside at most once.
-type aside struct {
+type senderQueue struct {
 	sender   any
-	list     amList
-	ready    bool       // it is in AMQueue.ready
-	fetching *AMMessage // comes before those in list, is in no list itself
-	shared   int        // its part of AMQueue.shared
+	list     list.List[AMMessage]
+	ready    bool       // this aside is in AMQueue.ready
+	fetching *AMMessage // message being fetched: it precedes those in list, and is in no list
+	shared   int        // bytes of the fetch that are counted in AMQueue.shared
+	number   uint64     // number in the order of creation
 }
 
-// debt returns the reply account of the endpoint that leads to the sender, nil if there is none.
-func (m *AMMessage) debt() *replyCharge {
+func (a *senderQueue) compare(b *senderQueue) int { return cmp.Compare(a.number, b.number) }
+
+// replyAccount returns the account of replies to the sender that are not read yet, nil if there is none.
+func (m *AMMessage) replyAccount() *replyCharge {
 	if m.ep == nil || m.ep.charge == nil {
 		return nil
 	}
@@ -332,7 +340,7 @@ func (m *AMMessage) debt() *replyCharge {
 
 // heldBack reports whether the message has to wait until its sender has read replies.
 func (m *AMMessage) heldBack() bool {
-	d := m.debt()
+	d := m.replyAccount()
 	return d != nil && d.holding
 }
 
@@ -352,49 +360,54 @@ func (m *AMMessage) sender() any {
 // leave it.
 func (q *AMQueue) fetches(m *AMMessage) bool { return q.maxData >= 0 && m.state&amOffered != 0 }
 
-// delays reports whether a message cannot leave the queue even if it is the oldest.
+// delays reports whether a message cannot leave the queue even if it is the oldest, because its
+// data must be fetched first or it is held back.
 func (q *AMQueue) delays(m *AMMessage) bool { return q.fetches(m) || m.heldBack() }
 
 // front returns the next message that can leave the queue, nil if there is none.
 func (q *AMQueue) front() *AMMessage {
-	m := q.list.head
-	if q.asides == nil && (m == nil || !q.delays(m)) {
-		return m
+	n := q.list.Front()
+	switch {
+	case q.senderQueues != nil || n != nil && q.delays(n.Value):
+		return q.frontSlow()
+	case n == nil:
+		return nil
 	}
-	return q.frontBeside()
+	return n.Value
 }
 
-// frontBeside is front for a queue with asides, or whose oldest message has to be moved to one.
-// It looks at ready asides first. Then it moves messages at the front of the list to asides, if
-// they are delayed or their sender has an aside already.
+// frontSlow is the slow path of front, for a queue that has asides, or whose oldest message has
+// to be moved to an aside. It examines ready asides first. Then it moves messages at the front of
+// the list to asides, if they are delayed or their sender has an aside already.
 //
 //go:noinline
-func (q *AMQueue) frontBeside() *AMMessage {
+func (q *AMQueue) frontSlow() *AMMessage {
 	for {
 		if m := q.frontReady(); m != nil {
 			return m
 		}
-		m := q.list.head
-		if m == nil {
+		if q.list.Empty() {
 			return nil
 		}
+		m := q.list.Front().Value
 		key := m.sender()
-		a := q.asides[key]
+		a := q.senderQueues[key]
 		if a == nil && !q.delays(m) {
 			return m
 		}
 		if a == nil {
-			if q.asides == nil {
-				q.asides = make(map[any]*aside)
+			if q.senderQueues == nil {
+				q.senderQueues = make(map[any]*senderQueue)
 			}
-			a = &aside{sender: key}
-			q.asides[key] = a
+			q.created++
+			a = &senderQueue{sender: key, number: q.created}
+			q.senderQueues[key] = a
 		}
-		q.list.remove(m)
-		a.list.push(m)
+		m.node.Remove()
+		a.list.Push(&m.node)
 		if m.heldBack() {
-			d := m.debt()
-			m.state |= amAside
+			d := m.replyAccount()
+			m.state |= amHeldBack
 			d.kept += m.charged
 			d.check()
 		}
@@ -402,48 +415,48 @@ func (q *AMQueue) frontBeside() *AMMessage {
 	}
 }
 
-// makeReady has the queue look at the messages of an aside again.
-func (q *AMQueue) makeReady(a *aside) {
+// makeReady makes frontReady examine the messages of an aside again.
+func (q *AMQueue) makeReady(a *senderQueue) {
 	if !a.ready {
 		a.ready = true
 		q.ready = append(q.ready, a)
 	}
 }
 
-// frontReady returns the next message that can leave from the ready asides, nil if there is none.
-// It starts the fetches of data that are due, and removes empty asides.
+// frontReady returns the next message in the ready asides that can leave the queue, nil if there is
+// none. It starts the fetches that are due, and removes empty asides.
 func (q *AMQueue) frontReady() *AMMessage {
 	for len(q.ready) > 0 {
 		a := q.ready[0]
-		m := a.list.head
-		if m != nil && a.fetching == nil && !q.delays(m) {
-			return m
+		n := a.list.Front()
+		if n != nil && a.fetching == nil && !q.delays(n.Value) {
+			return n.Value
 		}
 		a.ready = false
 		q.ready[0] = nil
 		q.ready = q.ready[1:]
 		switch {
-		case a.fetching != nil || m != nil && m.heldBack():
-		case m != nil:
-			q.fetch(a, m)
+		case a.fetching != nil || n != nil && n.Value.heldBack():
+		case n != nil:
+			q.fetch(a, n.Value)
 		default:
-			delete(q.asides, a.sender)
+			delete(q.senderQueues, a.sender)
 		}
 	}
-	if len(q.asides) == 0 {
-		q.asides, q.ready = nil, nil
+	if len(q.senderQueues) == 0 {
+		q.senderQueues, q.ready = nil, nil
 	}
 	return nil
 }
 
-// dropOf drops the messages whose senders share the reply account d.
-func (a *aside) dropOf(d *replyCharge) {
-	for m := a.list.head; m != nil; {
-		next := m.next
-		if m.debt() == d {
+// dropChargedTo drops the messages whose senders share the reply account d.
+func (a *senderQueue) dropChargedTo(d *replyCharge) {
+	for n := a.list.Front(); n != nil; {
+		m, next := n.Value, n.Next()
+		if m.replyAccount() == d {
 			m.giveUp(ucs.OK)
 		}
-		m = next
+		n = next
 	}
 }
 
@@ -455,27 +468,28 @@ func (m *AMMessage) giveUp(status ucs.Status) {
 	m.drop()
 }
 
-// giveUpFetch takes the message that is being fetched off the charge of s, if it came from s. The
-// message is dropped when the fetch ends.
-func (a *aside) giveUpFetch(s *source) {
+// giveUpFetch discharges s for the message whose data is being fetched, if the message came over s.
+// The message is dropped when the fetch ends.
+func (a *senderQueue) giveUpFetch(s *source) {
 	if m := a.fetching; m != nil && m.from == s {
 		m.discharge()
 		m.state |= amGivenUp
 	}
 }
 
-// sharedPart is the divisor of UCX_MAX_UNEXP_BYTES for the bytes that a queue fetches at once
-// from peers in shared memory. These peers share one account, because nothing tells them apart. A
-// peer that offers data and never sends it must not use up the whole account.
+// sharedPart limits the bytes that a queue fetches at a time from peers in shared memory to
+// 1/sharedPart of UCX_MAX_UNEXP_BYTES. These peers share one account, because their messages do not
+// identify the sender. A peer that offers data and never sends it must not use up the whole
+// account.
 const sharedPart = 4
 
 // mayFetch reports whether the first message of an aside may be fetched now. If so, it reserves
 // the message's length in AMQueue.shared; if not, the aside is stalled.
-func (q *AMQueue) mayFetch(a *aside, m *AMMessage) bool {
+func (q *AMQueue) mayFetch(a *senderQueue, m *AMMessage) bool {
 	if m.from.uct != nil {
 		return true
 	}
-	if q.shared > 0 && q.shared+m.length > q.w.accounts.maxHeld/sharedPart {
+	if q.shared > 0 && q.shared+m.length > q.w.accounts.Limits.Bytes/sharedPart {
 		q.stalled = append(q.stalled, a)
 		return false
 	}
@@ -484,9 +498,9 @@ func (q *AMQueue) mayFetch(a *aside, m *AMMessage) bool {
 	return true
 }
 
-// endFetch returns the message of an aside whose fetch has ended, frees its part of
-// AMQueue.shared, and has the queue look at the stalled asides again.
-func (q *AMQueue) endFetch(a *aside) *AMMessage {
+// endFetch returns the message of an aside whose fetch has ended, subtracts the fetch from
+// AMQueue.shared, and makes the stalled asides ready.
+func (q *AMQueue) endFetch(a *senderQueue) *AMMessage {
 	m := a.fetching
 	a.fetching = nil
 	if a.shared > 0 {
@@ -503,7 +517,7 @@ func (q *AMQueue) endFetch(a *aside) *AMMessage {
 
 // fetch starts to fetch the data of m, the first message of its aside, into memory that is
 // charged to the peer.
-func (q *AMQueue) fetch(a *aside, m *AMMessage) {
+func (q *AMQueue) fetch(a *senderQueue, m *AMMessage) {
 	w := q.w
 	if m.length > q.maxData {
 		m.giveUp(ucs.ErrExceedsLimit)
@@ -513,9 +527,9 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	if !q.mayFetch(a, m) {
 		return
 	}
-	m.leaveQueue() // first: charge may evict messages that are in queues
-	a.fetching = m // first: charge may run callbacks of the application
-	if err := w.accounts.charge(m.from, m.length); err != nil || m.state&amGivenUp != 0 {
+	m.leaveQueue() // before Charge, which may evict messages that are in queues
+	a.fetching = m // before Charge, which may run callbacks of the application
+	if err := m.from.Charge(m.length); err != nil || m.state&amGivenUp != 0 {
 		q.endFetch(a)
 		m.refuse(ucs.ErrNoMemory)
 		m.drop()
@@ -529,18 +543,14 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 		q.fetched(a, err)
 		q.serve()
 	}
-	err := r.data.initRecv(m.data, nil)
-	if err != nil {
-		w.pool.dropRequest(r)
-		q.fetched(a, err)
-		return
-	}
+	r.data.SetBytes(m.data)
 	r.info = TagRecvInfo{Length: m.length}
-	was := w.accounts.offerSource
-	w.accounts.offerSource = m.from
+	was := w.accounts.rndvSource
+	w.accounts.rndvSource = m.from
 	w.rndv.fetch(r, &m.rndv, m.key)
-	w.accounts.offerSource = was
-	if r, err = r.result(); r == nil {
+	w.accounts.rndvSource = was
+	r, err := r.result()
+	if r == nil {
 		q.fetched(a, err)
 	}
 }
@@ -561,7 +571,7 @@ func (m *AMMessage) makeRoom() {
 
 // fetched ends a fetch. A message whose data has arrived goes to the front of its aside;
 // otherwise it is dropped.
-func (q *AMQueue) fetched(a *aside, err error) {
+func (q *AMQueue) fetched(a *senderQueue, err error) {
 	m := q.endFetch(a)
 	switch {
 	case err != nil:
@@ -573,7 +583,7 @@ func (q *AMQueue) fetched(a *aside, err error) {
 		m.drop()
 	default:
 		m.state &^= amOffered
-		a.list.pushFront(m)
-		link(&m.from.actives, m, (*AMMessage).place)
+		a.list.PushFront(&m.node)
+		m.from.actives.Add(&m.ofSource)
 	}
 }

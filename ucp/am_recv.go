@@ -9,23 +9,28 @@ import (
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // onAMSingle returns the transport handler of active messages in one packet. The handler is a
-// function literal for the same reason as that of onEagerOnly.
+// function literal, because a call of a method value costs a second call (see onEagerOnly).
 //
 //go:noinline
 func (as *amState) onAMSingle() uct.AMHandler {
 	w := as.w
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
-		h, payload, header, err := proto.ParseAMSingle(data)
-		if err != nil {
-			return w.logMalformed(err)
+		h, payload, plain := proto.ParseAMSinglePlain(data)
+		var header []byte
+		if !plain {
+			var err error
+			if h, payload, header, err = proto.ParseAMSingle(data); err != nil {
+				return w.logMalformed(err)
+			}
 		}
 		e := w.am.find(h.ID)
-		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.over {
+		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.keptOverLimit {
 			return w.am.arrived(w.accounts.sourceOf(src), nil, h, payload, header, desc)
 		}
 		from := w.accounts.sourceOf(src) // now: src may be gone when the handler returns
@@ -33,7 +38,7 @@ func (as *amState) onAMSingle() uct.AMHandler {
 		m.id, m.header, m.data, m.length = h.ID, header, payload, len(payload)
 		m.state, m.handled = amLive, true
 		w.stats.AMRecvs++
-		if err = w.callAM(e.fn, m); m.state != amLive {
+		if err := w.callAM(e.fn, m); m.state != amLive {
 			m.from = from
 			return w.am.handled(m, err)
 		}
@@ -81,7 +86,8 @@ func (as *amState) arrived(from *source, ep *Endpoint, h proto.AMHeader, payload
 	return as.deliver(m, desc)
 }
 
-// describe fills in the source of the message, its endpoint, and what its header says.
+// describe sets the fields of the message that come from its connection, its endpoint and its
+// header.
 func (m *AMMessage) describe(from *source, ep *Endpoint, h proto.AMHeader, length int) {
 	m.from, m.ep, m.id, m.length = from, ep, h.ID, length
 	m.state = 0
@@ -90,7 +96,7 @@ func (m *AMMessage) describe(from *source, ep *Endpoint, h proto.AMHeader, lengt
 	}
 }
 
-// offers returns the handler of offers of active messages.
+// offers returns the handler of rendezvous offers of active messages.
 func (amFamily) offers(w *Worker) (proto.RndvOp, offerHandler) { return proto.RndvAM, w.am.onAMOffer }
 
 // onAMOffer delivers a message whose data is still at the sender. The caller has checked the
@@ -98,7 +104,7 @@ func (amFamily) offers(w *Worker) (proto.RndvOp, offerHandler) { return proto.Rn
 func (as *amState) onAMOffer(src *uct.Source, h proto.RndvRTS, key, header []byte) error {
 	w := as.w
 	if n := len(key); n == proto.MinRkeySize || n > maxOfferKey {
-		key = nil // the key opens nothing, or nothing that is mapped
+		key = nil // an empty key, or one that is too long for mapped memory
 	}
 	m := as.newAM()
 	m.describe(w.accounts.sourceOf(src), w.endpoints.Get(uint64(h.EpID)), proto.AMHeaderFromWord(h.Header), h.Size)
@@ -107,16 +113,16 @@ func (as *amState) onAMOffer(src *uct.Source, h proto.RndvRTS, key, header []byt
 	return as.deliver(m, nil)
 }
 
-// Active messages in fragments. Each fragment names the endpoint and the message. Fragments
-// arrive in any order. They are kept one by one at first (assembly.go), and from some point on in
-// one piece of memory for the whole message (settle). The messages of an endpoint are handled in
-// the order in which their first fragments arrived, as in C 1.22: a complete message waits for
-// those before it. A message in one packet waits for none.
+// Active messages in fragments. Each fragment names the endpoint and the message. Fragments arrive
+// in any order. At first each fragment is kept by itself (assembly.go), later all are kept in one
+// buffer for the whole message (allocateWhole). The messages of an endpoint are handled in the order in
+// which their first fragments arrived, as in C 1.22: a complete message waits for those before it.
+// A message in one packet waits for none.
 
 // amFlow holds an endpoint's messages in fragments that are not complete, or not handled yet.
 type amFlow struct {
-	early    amList // messages whose first fragment has not arrived
-	started  amList // the others, in the order in which their first fragments arrived
+	early    list.List[AMMessage] // messages whose first fragment has not arrived
+	started  list.List[AMMessage] // the other messages, in the order in which their first fragments arrived
 	handling bool
 	later    bool // a control operation that calls handleParts is queued
 }
@@ -140,7 +146,7 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 	if a != nil && (a.total >= 0 || !a.setTotal(f.TotalLen)) {
 		return w.logMalformed(ucs.ErrIO)
 	}
-	if err := w.accounts.charge(from, amMessageSize+len(header)); err != nil {
+	if err := from.Charge(amMessageSize + len(header)); err != nil {
 		return err
 	}
 	if a == nil || a.owner == nil { // new, or discarded by charge to make room
@@ -156,9 +162,9 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 		m.header = m.buf
 	}
 	m.charge(amMessageSize + cap(m.buf))
-	m.list.remove(m)
-	ep.am.started.push(m)
-	if err := m.settle(len(payload)); err != nil || a.discard {
+	m.node.Remove()
+	ep.am.started.Push(&m.node)
+	if err := m.allocateWhole(len(payload)); err != nil || a.discard {
 		return err
 	}
 	return a.add(from, 0, payload)
@@ -184,7 +190,7 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 		}
 	}
 	if m, ok := a.owner.(*AMMessage); ok {
-		if err = m.settle(len(payload)); err != nil || a.discard {
+		if err = m.allocateWhole(len(payload)); err != nil || a.discard {
 			return err
 		}
 	}
@@ -198,7 +204,7 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 // newParts begins a message in fragments, of total bytes, or -1 if the length is not known yet.
 func (as *amState) newParts(ep *Endpoint, from *source, id proto.MessageID, total int) (*assembly, error) {
 	w := ep.w
-	if err := w.accounts.charge(from, assemblySize+amMessageSize); err != nil {
+	if err := from.Charge(assemblySize + amMessageSize); err != nil {
 		return nil, err
 	}
 	a, err := w.eager.newAssembly(from, assemblyKey{ep.localID, id}, total)
@@ -211,18 +217,20 @@ func (as *amState) newParts(ep *Endpoint, from *source, id proto.MessageID, tota
 	m := w.am.newAM()
 	m.from, m.ep, m.assembly, a.owner = from, ep, a, m
 	m.charge(amMessageSize)
-	ep.am.early.push(m)
+	ep.am.early.Push(&m.node)
 	return a, nil
 }
 
-// whole implements assemblyOwner: it handles the complete messages of the endpoint that are due.
+// whole implements assemblyOwner: all fragments of m have arrived. It delivers the complete
+// messages of the endpoint that are next in order.
 func (m *AMMessage) whole() {
 	m.state |= amWhole
 	m.ep.w.am.handleParts(m.ep)
 }
 
-// lose implements assemblyOwner: it drops the message. The messages behind it are handled in the
-// next round of progress, because a caller up the stack may be in the middle of an operation.
+// lose implements assemblyOwner: it drops the message, which will never be complete. The messages
+// behind it are handled in the next round of progress, because a caller up the stack may be in the
+// middle of an operation.
 func (m *AMMessage) lose(error) {
 	ep := m.ep
 	ep.w.eager.discard(m.assembly)
@@ -240,30 +248,30 @@ func (as *amState) handleParts(ep *Endpoint) {
 		return
 	}
 	f.handling = true
-	for last := f.started.tail; last != nil; {
-		m := f.started.head
-		if m == nil || m.state&amWhole == 0 {
+	for last := f.started.Back(); last != nil; {
+		n := f.started.Front()
+		if n == nil || n.Value.state&amWhole == 0 {
 			break
 		}
-		if m == last {
+		if n == last {
 			last = nil
 		}
-		f.started.remove(m)
-		m.joined()
+		m := f.started.Pop()
+		m.finishParts()
 		_ = ep.w.am.deliver(m, nil) // the message has its own memory, so no desc is kept
 	}
 	f.handling = false
 }
 
-// handleLater has handleParts called in the next round of progress, if the first message is
-// complete.
+// handleLater schedules a call of handleParts in the next round of progress, if the first message
+// is complete.
 func (as *amState) handleLater(ep *Endpoint) {
-	m := ep.am.started.head
-	if ep.am.later || m == nil || m.state&amWhole == 0 || ep.life.Stage == life.Gone {
+	n := ep.am.started.Front()
+	if ep.am.later || n == nil || n.Value.state&amWhole == 0 || ep.life.Stage == life.Gone {
 		return
 	}
 	ep.am.later = true
-	ep.w.copying.push(ep.control(handleLater{}))
+	ep.w.copying.Push(&ep.control(handleLater{}).node)
 }
 
 // handleLater is a control operation that sends nothing: its progress calls handleParts.
@@ -284,29 +292,29 @@ func (handleLater) abort(r *Request, err error) {
 	r.finish(err)
 }
 
-// settle gets one piece of memory for the whole message, and moves the kept fragments there, once
-// 1/maxWaste of the message has arrived: from then on, memory for the claimed length wastes no
-// more than other kept messages may. n is the number of bytes that are about to be added.
-func (m *AMMessage) settle(n int) error {
-	w, a := m.w, m.assembly
-	if a.place != nil || a.total < 0 || a.got+n < a.total/maxWaste {
+// allocateWhole allocates one buffer for the whole message, and copies the kept fragments there, once
+// 1/maxWaste of the message has arrived. Before that the buffer could be much larger than the data,
+// as only the peer claims the length. n is the number of bytes that are about to be added.
+func (m *AMMessage) allocateWhole(n int) error {
+	a := m.assembly
+	if a.wholeBuf != nil || a.total < 0 || a.got+n < a.total/maxWaste {
 		return nil
 	}
-	if err := w.accounts.charge(m.from, a.total); err != nil {
+	if err := m.from.Charge(a.total); err != nil {
 		return err
 	}
-	if !a.discard { // unless charge has discarded it to make room
+	if !a.discard { // unless Charge has discarded it to make room
 		was := m.charged
 		m.join()
 		m.charge(amMessageSize + cap(m.buf))
 		m.charged -= was
-		m.from.give(was)
-		a.place = m.data
+		m.from.SubBytes(was)
+		a.wholeBuf = m.data
 	}
 	return nil
 }
 
-// join copies the fragments and the header of the message into one piece of memory.
+// join copies the fragments and the header of the message into one buffer.
 func (m *AMMessage) join() {
 	w, a := m.w, m.assembly
 	buf, b := w.am.alignedBuffer(m.length + len(m.header))
@@ -322,10 +330,10 @@ func (m *AMMessage) join() {
 	m.buf = buf
 }
 
-// joined joins a complete message, frees its assembly and takes the message off the charge of its
-// source.
-func (m *AMMessage) joined() {
-	if m.assembly.place == nil {
+// finishParts prepares a complete message for delivery: it joins the fragments, frees the assembly and
+// discharges the message's source.
+func (m *AMMessage) finishParts() {
+	if m.assembly.wholeBuf == nil {
 		m.join()
 	}
 	m.w.eager.putAssembly(m.assembly)
@@ -339,8 +347,9 @@ func (amFamily) purge(ep *Endpoint, _ error) {
 	if f == nil {
 		return
 	}
-	for _, l := range []*amList{&f.early, &f.started} {
-		for m := l.head; m != nil; m = l.head {
+	for _, l := range []*list.List[AMMessage]{&f.early, &f.started} {
+		for !l.Empty() {
+			m := l.Front().Value
 			ep.w.eager.discard(m.assembly)
 			m.drop()
 		}
@@ -444,7 +453,7 @@ func (as *amState) handled(m *AMMessage, err error) error {
 		if m.desc == nil {
 			return nil
 		}
-		as.borrowed.push(m)
+		as.borrowed.Push(&m.node)
 		return ucs.InProgress
 	}
 	m.desc = nil // the transport keeps its memory
@@ -453,8 +462,8 @@ func (as *amState) handled(m *AMMessage, err error) error {
 	return nil
 }
 
-// refusal returns the status that ends the sender's request if a handler returns err for an
-// offer.
+// refusal returns the status with which the sender's request ends if a handler returns err for a
+// rendezvous offer.
 func refusal(err error) ucs.Status {
 	status := ucs.StatusOf(err)
 	if status > ucs.OK { // positive statuses, like ucs.InProgress, do not end a request
@@ -481,7 +490,7 @@ func (as *amState) deliver(m *AMMessage, desc *uct.AMDesc) error {
 		m.refuse(ucs.ErrInvalidParam)
 		m.drop()
 		return nil
-	case as.over && m.overfull():
+	case as.keptOverLimit && m.dropsKept():
 		m.drop()
 		return nil
 	case e.queue != nil:

@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// activeTarget is a attacked worker with a handler of active messages, that records what it gets.
+// activeTarget is a targetWorker with a handler of active messages, which records their data.
 type activeTarget struct {
 	*targetWorker
 	got [][]byte // the data
@@ -39,7 +39,7 @@ func newActiveTarget(t testing.TB) *activeTarget {
 	return v
 }
 
-// first and middle are fragments as a peer sends them.
+// first and middle handle a fragment as if a peer had sent it.
 func (v *activeTarget) first(id, total int, data []byte, header string) error {
 	b := proto.AMHeader{ID: targetID, HeaderLen: uint32(len(header))}.Append(nil)
 	b = append(append(b, data...), header...)
@@ -64,7 +64,7 @@ func (v *activeTarget) must(err error) {
 	}
 }
 
-// handled checks what the handler has got since the last look.
+// handled checks which messages the handler has got since the last call of handled.
 func (v *activeTarget) handled(want ...string) {
 	v.Helper()
 	var got []string
@@ -77,7 +77,7 @@ func (v *activeTarget) handled(want ...string) {
 	v.got = nil
 }
 
-// TestAMPartsOrder: fragments come in any order, and messages are handled in that of
+// TestAMPartsOrder: fragments may arrive in any order, and messages are handled in the order of
 // their first fragments.
 func TestAMPartsOrder(t *testing.T) {
 	v := newActiveTarget(t)
@@ -92,7 +92,7 @@ func TestAMPartsOrder(t *testing.T) {
 	v.must(v.first(2, 4, []byte("2a"), ""))
 	v.must(v.first(3, 4, []byte("3a"), "header"))
 	v.must(v.middle(4, 2, []byte("4b")))
-	v.must(v.middle(3, 2, []byte("3b"))) // complete, and waits for the second
+	v.must(v.middle(3, 2, []byte("3b"))) // complete, and waits for message 2
 	v.must(v.first(4, 4, []byte("4a"), ""))
 	v.handled()
 	v.must(v.first(5, 2, []byte("5a"), "")) // in one fragment: waits for nothing
@@ -103,7 +103,7 @@ func TestAMPartsOrder(t *testing.T) {
 		t.Errorf("%d bytes are held for nothing", n-held)
 	}
 
-	// Those of an endpoint that is closed are nobody's.
+	// The fragments of a closed endpoint are dropped.
 	v.must(v.first(6, 4, []byte("6a"), ""))
 	v.must(v.middle(7, 2, []byte("7a")))
 	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
@@ -113,8 +113,8 @@ func TestAMPartsOrder(t *testing.T) {
 	v.dropped("a fragment for an endpoint that is gone", v.middle(7, 0, []byte("77")))
 }
 
-// TestAMPartsPlace: memory for all of a message is there when an eighth of it is, and
-// charged; what comes before and after is in its place.
+// TestAMPartsPlace: memory for a whole message is allocated, and charged, when an eighth of the
+// message has arrived. Fragments that arrive before and after that are stored at their offsets.
 func TestAMPartsPlace(t *testing.T) {
 	v := newActiveTarget(t)
 	whole := make([]byte, 80_000)
@@ -122,7 +122,7 @@ func TestAMPartsPlace(t *testing.T) {
 		whole[i] = byte(i * 7)
 	}
 	v.must(v.middle(1, 70_000, whole[70_000:]))
-	v.must(v.first(1, len(whole)*2, nil, "header")) // too long a claim
+	v.must(v.first(1, len(whole)*2, nil, "header")) // claims more than eight times what has arrived
 	before := v.Stats().UnexpectedBytes
 	if before > 40_000 {
 		t.Errorf("%d bytes are held for 10000", before)
@@ -146,7 +146,7 @@ func TestAMPartsPlace(t *testing.T) {
 	if n := v.Stats().UnexpectedBytes; n != 0 {
 		t.Errorf("%d bytes are held for nothing", n)
 	}
-	// One that has its place, and is lost.
+	// A message for which memory is allocated is given up.
 	v.must(v.first(2, len(whole), whole[:20_000], "header"))
 	v.eager.abandonMessage(v.eager.assemblies[assemblyKey{v.ep.localID, 2}])
 	if n := v.Stats().UnexpectedBytes; n != 0 {
@@ -155,7 +155,7 @@ func TestAMPartsPlace(t *testing.T) {
 	v.exchange()
 }
 
-// TestAMPartsLost: when the rest of a message will not come those behind it are handled.
+// TestAMPartsLost: when the rest of a message will not arrive, the messages behind it are handled.
 func TestAMPartsLost(t *testing.T) {
 	v := newActiveTarget(t)
 	v.must(v.first(1, 4, []byte("1a"), ""))
@@ -164,16 +164,16 @@ func TestAMPartsLost(t *testing.T) {
 	v.handled()
 	a := v.eager.assemblies[assemblyKey{v.ep.localID, 1}]
 	v.eager.abandonMessage(a)
-	v.handled() // not in the middle of that
+	v.handled() // not inside the call that gives up the message
 	v.Progress()
 	v.handled("2a2b")
-	v.must(v.first(1, 4, []byte("1a"), "")) // the id means nothing else any more
+	v.must(v.first(1, 4, []byte("1a"), "")) // the id is free again
 	v.must(v.middle(1, 2, []byte("1b")))
 	v.handled("1a1b")
 }
 
-// TestHostileAMLengths: every handler takes messages of any length, of zeros, ones and
-// others.
+// TestHostileAMLengths: every handler survives messages of any length and content, and refuses
+// those that are too short.
 func TestHostileAMLengths(t *testing.T) {
 	v := newActiveTarget(t)
 	for name, h := range map[string]uct.AMHandler{
@@ -216,8 +216,8 @@ func TestHostileAMFragments(t *testing.T) {
 	v.exchange()
 }
 
-// TestHostileAMHeaders: messages whose headers are longer than they are, or that name
-// endpoints that there are not.
+// TestHostileAMHeaders: messages that claim a header longer than the message are refused, and
+// messages for endpoints that do not exist are dropped.
 func TestHostileAMHeaders(t *testing.T) {
 	v := newActiveTarget(t)
 	for _, n := range []uint32{9, 1 << 16, math.MaxUint32} {
@@ -239,8 +239,8 @@ func TestHostileAMHeaders(t *testing.T) {
 	v.exchange()
 }
 
-// TestHostileAMUnexpected: memory for what waits in a queue, or for fragments, stops
-// growing at the limit, and goes on when there is room.
+// TestHostileAMUnexpected: the memory for queued messages and for fragments stops growing at the
+// limit, and the worker goes on when there is room again.
 func TestHostileAMUnexpected(t *testing.T) {
 	const limit = 1 << 20
 	single := func(v *activeTarget, n int) error {
@@ -286,8 +286,8 @@ func TestHostileAMUnexpected(t *testing.T) {
 	}
 }
 
-// TestAMQueueLiar: a peer that says that it has written the data of its message, and has not, delivers
-// nothing that the memory had before, which may be another peer's.
+// TestAMQueueLiar: if a peer claims that it has written the data of its message, and has not, the
+// message does not contain what was in the memory before, which may be data of another peer.
 func TestAMQueueLiar(t *testing.T) {
 	v := newActiveTarget(t)
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
@@ -307,7 +307,7 @@ func TestAMQueueLiar(t *testing.T) {
 	})
 	m, ok := q.TryNext()
 	if !ok {
-		return // it was not believed
+		return // the claim was not believed
 	}
 	if !bytes.Equal(m.Data(), make([]byte, 5000)) {
 		t.Error("the message has what was in the memory before")
@@ -315,13 +315,13 @@ func TestAMQueueLiar(t *testing.T) {
 	m.Release()
 }
 
-// TestAMQueueShared: peers in shared memory that offer data and do not give it use up a part of the
-// memory for unexpected messages, and no more. What waits for room is fetched when there is some.
+// TestAMQueueShared: peers in shared memory that offer data and do not send it use up only a part
+// of the memory for unexpected messages. Offers that wait for room are fetched when there is some.
 func TestAMQueueShared(t *testing.T) {
 	v := newActiveTarget(t)
 	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
 	v.must(err)
-	most := v.accounts.maxHeld / sharedPart
+	most := v.accounts.Limits.Bytes / sharedPart
 	const size = 100_000
 	ends := []*Endpoint{v.ep}
 	for len(ends) <= most/size+3 {
@@ -347,13 +347,13 @@ func TestAMQueueShared(t *testing.T) {
 			m.Release()
 		}
 	}
-	if q.shared != 0 || q.asides != nil || len(q.stalled) != 0 || v.Stats().UnexpectedBytes != 0 {
-		t.Errorf("left: %d bytes being fetched, %d asides, %d stalled, %d bytes held", q.shared, len(q.asides), len(q.stalled), v.Stats().UnexpectedBytes)
+	if q.shared != 0 || q.senderQueues != nil || len(q.stalled) != 0 || v.Stats().UnexpectedBytes != 0 {
+		t.Errorf("left: %d bytes being fetched, %d asides, %d stalled, %d bytes held", q.shared, len(q.senderQueues), len(q.stalled), v.Stats().UnexpectedBytes)
 	}
 }
 
-// TestAMQueueOfUser: what is taken out of a queue stays, whatever happens to its sender, and
-// is charged until it is given up.
+// TestAMQueueOfUser: a message that was taken out of a queue stays valid if its sender is evicted,
+// and is charged until it is released.
 func TestAMQueueOfUser(t *testing.T) {
 	v := newActiveTarget(t)
 	v.log.Expect("dropping the connection that holds the most")
@@ -376,18 +376,18 @@ func TestAMQueueOfUser(t *testing.T) {
 	if len(m.Data()) != 5000 {
 		t.Errorf("%d bytes", len(m.Data()))
 	}
-	v.accounts.evict(&v.accounts.unnamed, ucs.ErrExceedsLimit)
+	v.accounts.unnamed.Evict(ucs.ErrExceedsLimit)
 	if m2, ok := q.TryNext(); ok {
 		t.Errorf("message %d is there after it had to give way", m2.ID())
 	}
-	m.Release() // of which nobody knew
+	m.Release() // the eviction has not freed it
 	if held := v.Stats().UnexpectedBytes; held != 0 {
 		t.Errorf("%d bytes are held by nothing", held)
 	}
 }
 
-// TestAMReplyHolds: an endpoint that a peer has opened does not give way while the
-// application may be about to answer over it.
+// TestAMReplyHolds: an endpoint that a peer has opened is not evicted while the application holds a
+// message that it may reply to.
 func TestAMReplyHolds(t *testing.T) {
 	v, peer := newTargetFor(t, targetFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo"), newTargetFor(t, targetFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo")
 	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.own.address})
@@ -424,12 +424,12 @@ func TestAMReplyHolds(t *testing.T) {
 	if to.life.Stage != life.Gone {
 		t.Error("the endpoint does not give way")
 	}
-	if sent, err = theirs.TagSend(1, nil, nil); err == nil { // the peer is none the worse
+	if sent, err = theirs.TagSend(1, nil, nil); err == nil { // the peer may go on sending
 		sent.Free()
 	}
 }
 
-// TestAMUsedAfter: a message that is used when it is over is found out.
+// TestAMUsedAfter: the use of a message after its end is detected.
 func TestAMUsedAfter(t *testing.T) {
 	v := newActiveTarget(t)
 	var m *AMMessage
@@ -469,7 +469,7 @@ func TestAMUsedAfter(t *testing.T) {
 	m.Release()
 	old := m
 	uses("released", old)
-	for range quarantine - 1 { // so long for certain
+	for range quarantine - 1 { // so long the use is detected for certain
 		send()
 		m.Release()
 	}

@@ -13,12 +13,12 @@ import (
 // AtomicOp is an atomic operation (enum ucp_atomic_op_t).
 type AtomicOp uint8
 
-// Atomic operations, with C's numbers. X is the operand, Y the word at the peer. Arithmetic
-// wraps around.
+// Atomic operations, with C's numbers. The comments give the new value of the word: X is the
+// operand, Y the previous value. Arithmetic wraps around.
 const (
 	AtomicAdd         AtomicOp = 0 // Y + X
 	AtomicSwap        AtomicOp = 1 // X; needs a reply buffer
-	AtomicCompareSwap AtomicOp = 2 // the reply buffer's value, if Y equals X; needs a reply buffer
+	AtomicCompareSwap AtomicOp = 2 // value in the reply buffer, which is needed, if Y equals X; else Y
 	AtomicAnd         AtomicOp = 3 // Y and X
 	AtomicOr          AtomicOp = 4 // Y or X
 	AtomicXor         AtomicOp = 5 // Y xor X
@@ -32,7 +32,7 @@ var transportOps = [numAtomicOps]uct.AtomicOp{
 	AtomicAnd: uct.AtomicAnd, AtomicOr: uct.AtomicOr, AtomicXor: uct.AtomicXor,
 }
 
-// amoFamily contains the atomic operations on registered memory of the peer.
+// amoFamily is the family of atomic operations on registered memory of the peer.
 type amoFamily struct{ noFamily }
 
 func (amoFamily) about() familyInfo {
@@ -43,10 +43,11 @@ func (amoFamily) handlers(w *Worker) []handler {
 	return []handler{{proto.IDAtomicReq, w.rma.onAtomicReq}, {proto.IDAtomicRep, w.rma.onAtomicRep}}
 }
 
-// callAtomic holds the flags and parameters that the call accepts.
+// callAtomic holds the flags and parameters that Endpoint.Atomic accepts.
 var callAtomic = callRule{"an atomic operation", accessFlags, paramOnSend | paramMemoryType | paramReplyBuffer}
 
-// atomicOp is an atomic operation in flight, or the reply to one of the peer.
+// atomicOp is the state of an atomic operation in flight, or of the reply to an atomic operation of
+// the peer.
 type atomicOp struct {
 	op      uct.AtomicOp
 	size    uint8 // 4 or 8 bytes
@@ -61,23 +62,28 @@ type atomicOp struct {
 // The operand has the same size and the byte order of this machine. raddr must be a
 // multiple of the size.
 //
-// With RequestParams.ReplyBuffer, of the same size, the operation is done when the previous
-// value has been stored there. AtomicCompareSwap takes the new value from the reply buffer.
-// Without a reply buffer the operation is done in the call, even if it has not been sent
-// yet: the result is nil and no callback runs, unless OpNoImmediate is set. A flush tells
-// when it has taken effect.
+// With RequestParams.ReplyBuffer, of the same size, the operation is done when the previous value
+// has been stored there. AtomicCompareSwap takes the new value from the reply buffer. Without a
+// reply buffer the operation is done in the call, even if it has not been sent yet: the result is
+// nil and no callback runs, unless OpNoImmediate is set. The operation has taken effect at the peer
+// when a later flush is done.
 func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Atomic", ep == nil)
 	}
 	w := ep.w
+	if !w.owner.tryAcquire() {
+		return w.rma.delegateAtomic(ep, op, operand, raddr, key, p)
+	}
 	if p == nil || len(operand) != 8 || len(p.ReplyBuffer) != 8 || op >= numAtomicOps || op == AtomicCompareSwap ||
-		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.owner.acquireFast() {
-		return ep.w.rma.doAtomic(ep, op, operand, raddr, key, p)
+		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() {
+		r, err := ep.w.rma.atomic(ep, op, operand, raddr, key, p)
+		w.owner.release()
+		return r, err
 	}
 	way := key.amo64
 	if way == nil || key.closed || !ep.ready() {
-		r, err := ep.w.rma.beginAtomic(ep, op, operand, raddr, key, p)
+		r, err := ep.w.rma.checkedAtomic(ep, op, operand, raddr, key, p)
 		w.owner.release()
 		return r, err
 	}
@@ -97,53 +103,50 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	return r, err
 }
 
-// fetched continues an operation that the transport has not done in the call: it has started it
-// (ucs.InProgress), or has returned the error err.
+// fetched continues Atomic after the transport has returned err: ucs.InProgress if it has started
+// the operation, another error if it has not.
 func (rm *rmaState) fetched(ep *Endpoint, err error, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if err != ucs.InProgress {
-		return ep.w.rma.beginAtomic(ep, op, operand, raddr, key, p) // queues it, or returns a full error
+		return ep.w.rma.checkedAtomic(ep, op, operand, raddr, key, p) // queues it, or returns the full error
 	}
 	ep.w.stats.Atomics++
 	return ep.w.rma.fetchStarted(ep, op, operand, key, key.amo64, p), nil
 }
 
-// doAtomic is Atomic for all cases.
-func (rm *rmaState) doAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if err := rm.checkAtomic(ep, op, operand, raddr, key, p); err != nil {
-		return nil, err
-	}
+// delegateAtomic delegates an atomic operation to the goroutine that owns the worker.
+func (rm *rmaState) delegateAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if !w.owner.tryAcquire() {
-		c := w.newCall(startAtomic).with(p)
-		c.ep, c.op, c.raddr, c.key, c.rule = ep, op, raddr, key, &callAtomic
-		c.buf = c.operand[:copy(c.operand[:], operand)]
-		c.detached = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
-		return c.delegate()
-	}
-	r, err := rm.beginAtomic(ep, op, operand, raddr, key, p)
-	w.owner.release()
-	return r, err
-}
-
-// startAtomic is the start function of an atomic operation that was delegated or is waited for.
-func startAtomic(c *call) (*Request, error) {
-	if err := c.ep.w.rma.checkAtomic(c.ep, c.op, c.buf, c.raddr, c.key, c.p); err != nil {
+	if err := w.rma.checkAtomic(ep, op, operand, raddr, key, p); err != nil {
 		return nil, err
 	}
-	return c.ep.w.rma.beginAtomic(c.ep, c.op, c.buf, c.raddr, c.key, c.p)
+	c := w.newCall(startAtomic).with(p)
+	c.ep, c.op, c.raddr, c.key, c.rule = ep, op, raddr, key, &callAtomic
+	c.buf = c.operand[:copy(c.operand[:], operand)]
+	c.detached = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
+	return c.delegate()
 }
 
-func (rm *rmaState) beginAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+// startAtomic is call.start of atomic operations that are delegated to another goroutine or waited
+// for.
+func startAtomic(c *call) (*Request, error) {
+	return c.ep.w.rma.atomic(c.ep, c.op, c.buf, c.raddr, c.key, c.p)
+}
+
+func (rm *rmaState) atomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if err := ep.w.rma.checkAtomic(ep, op, operand, raddr, key, p); err != nil {
+		return nil, err
+	}
+	return ep.w.rma.checkedAtomic(ep, op, operand, raddr, key, p)
+}
+
+// checkedAtomic is atomic for arguments that were checked.
+func (rm *rmaState) checkedAtomic(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if !key.opens(ep) {
 		return nil, ep.wrongKey("an atomic operation", key)
 	}
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
-	return ep.atomic(op, operand, raddr, key, p)
-}
-
-func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	var reply []byte
 	var attr OpFlags
 	if p != nil {
@@ -168,7 +171,7 @@ func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 		return nil, err
 	}
 	r.w.rma.target(r, ep, key, raddr).atomic.set(op, operand, reply)
-	r.data.initRecv(reply, nil)
+	r.data.SetBytes(reply)
 	r.op = atomicOperation{}
 	if attr&OpForceImmediate != 0 {
 		return ep.fetchNow(r, way)
@@ -195,12 +198,12 @@ func (atomicOperation) choose(r *Request) (protocol, error) {
 	r.w.selection.countAtomic(r, a.key.tables, int(a.atomic.size))
 	switch {
 	case way != nil:
-		return atomicDirect{}, r.w.rma.take(r, way)
-	case r.data.length == 0:
+		return atomicDirect{}, r.w.rma.setLane(r, way)
+	case r.data.Length == 0:
 		r.ep.w.rma.markMessages(r.ep)
 		return atomicPost{}, nil
 	}
-	return atomicFetch{}, r.w.rma.askedFor(r)
+	return atomicFetch{}, r.w.rma.assignID(r)
 }
 
 // checkAtomic checks the arguments of an atomic operation, independently of the endpoint's state.
@@ -240,7 +243,7 @@ func errAtomic(reason string) error {
 	return fmt.Errorf("ucp: atomic operation: %s: %w", reason, ucs.ErrInvalidParam)
 }
 
-// set fills in the operation. reply holds the new value of a compare-and-swap.
+// set stores the operation and its operands. For a compare-and-swap, reply contains the new value.
 func (a *atomicOp) set(op AtomicOp, operand, reply []byte) {
 	a.op, a.size = transportOps[op], uint8(len(operand))
 	a.value = loadWord(operand)
@@ -264,8 +267,10 @@ func storeWord(b []byte, v uint64) {
 	}
 }
 
-// post starts an operation without a result, whose end is not reported to the caller.
-func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, attr OpFlags) error {
+// post starts an operation without a result; its completion is not reported to the caller. way is a
+// lane that accesses the memory directly, nil if there is none. post fails only with
+// OpForceImmediate, or with the error of the transport.
+func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyLane, attr OpFlags) error {
 	v := loadWord(operand)
 	if way != nil && ep.ready() {
 		err := postWord(ep.lanes[way.lane].remote, transportOps[op], uint8(len(operand)), v, raddr, way.key)
@@ -280,7 +285,7 @@ func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, w
 	}
 	r := ep.control(nil)
 	r.w.rma.target(r, ep, key, raddr).atomic.set(op, operand, nil)
-	r.data.initRecv(nil, nil) // no result
+	r.data.SetBytes(nil) // no result
 	r.op = atomicOperation{}
 	if now {
 		r.proto = atomicPost{}
@@ -311,7 +316,7 @@ func (p atomicDirect) progress(r *Request) error {
 	x, ue := r.access, r.ep.remote(r.lane)
 	a := &x.atomic
 	var err error
-	if r.data.length == 0 {
+	if r.data.Length == 0 {
 		err = postWord(ue, a.op, a.size, a.value, x.addr, x.route.key)
 	} else {
 		err = a.fetch(ue, x.addr, x.route.key, &r.comp)
@@ -326,17 +331,18 @@ func (p atomicDirect) progress(r *Request) error {
 	return nil
 }
 
-// completed stores the result.
+// completed stores the previous value in the reply buffer, if there is one, and ends the request.
 func (atomicDirect) completed(r *Request, err error) {
-	if err == nil && r.data.length > 0 {
-		storeWord(r.data.buf, r.access.atomic.old())
+	if err == nil && r.data.Length > 0 {
+		storeWord(r.data.Buf, r.access.atomic.old())
 	}
 	r.finish(err)
 }
 
 // fetchDirect does an operation with a result by one call of the transport. If the transport
-// finishes later, the spare request becomes that of the operation.
-func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
+// completes the operation later, the worker's spare request (pool.spare) becomes the operation's
+// request and is returned; otherwise the returned request is nil.
+func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyLane, p *RequestParams) (*Request, error) {
 	r := ep.w.pool.spare // used only if the operation goes on after the call
 	a := &rm.accessing(r).atomic
 	a.set(op, operand, p.ReplyBuffer)
@@ -353,20 +359,21 @@ func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr
 	return nil, err
 }
 
-// fetchStarted makes the spare request, which the transport already has, that of an operation in
-// flight, and returns it.
-func (rm *rmaState) fetchStarted(ep *Endpoint, op AtomicOp, operand []byte, key *Rkey, way *rkeyWay, p *RequestParams) *Request {
+// fetchStarted turns the worker's spare request, whose completion the transport already refers to,
+// into the request of the operation in flight, and returns it.
+func (rm *rmaState) fetchStarted(ep *Endpoint, op AtomicOp, operand []byte, key *Rkey, way *rkeyLane, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
 	w.pool.spare = w.pool.getRequest()
 	ep.markDirect()
 	r.access.atomic.set(op, operand, p.ReplyBuffer)
 	r.adoptSpare(ep, key, way, p)
-	r.data.initRecv(p.ReplyBuffer, nil)
+	r.data.SetBytes(p.ReplyBuffer)
 	return r
 }
 
-// fetch starts an operation with a result.
+// fetch starts an operation with a result in the transport. If fetch returns ucs.InProgress, the
+// transport completes c later.
 func (a *atomicOp) fetch(ue uct.Atomic, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	switch {
 	case a.op == uct.AtomicCSwap && a.size == 4:
@@ -387,8 +394,9 @@ func (a *atomicOp) old() uint64 {
 	return a.old64
 }
 
-// fetchNow does an operation with a result in the call, or with an error not at all.
-func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
+// fetchNow does an operation with a result before it returns. If that is not possible, it returns
+// an error and the operation is not done.
+func (ep *Endpoint) fetchNow(r *Request, way *rkeyLane) (*Request, error) {
 	// Only transports that do the operation with the CPU are tried: an operation that another
 	// transport would finish later could not be taken back.
 	if way == nil || !way.attr.Flags.Has(uct.IfaceAtomicCPU) || !ep.ready() {
@@ -396,7 +404,7 @@ func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
 		return nil, ucs.ErrNoResource
 	}
 	r.proto = atomicDirect{}
-	r.w.rma.take(r, way)
+	r.w.rma.setLane(r, way)
 	if err := r.proto.progress(r); err != nil {
 		ep.w.pool.dropRequest(r)
 		return nil, err
@@ -404,10 +412,10 @@ func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
 	return r.result()
 }
 
-// Atomic operations by messages: ATOMIC_REQ is answered by a CMPL if no result is wanted, and by an
-// ATOMIC_REP otherwise.
+// Atomic operations by messages: the peer's worker carries out an ATOMIC_REQ, and answers it by a
+// CMPL if no result is wanted, and by an ATOMIC_REP otherwise.
 
-// atomicPost asks for an operation without a result.
+// atomicPost is the protocol of an operation by messages without a result.
 type atomicPost struct{ basics }
 
 func (atomicPost) about() protocolInfo {
@@ -424,7 +432,7 @@ func (atomicPost) progress(r *Request) error {
 
 func (atomicPost) pack(r *Request, dst []byte) int { return packAtomicReq(r, dst) }
 
-// atomicFetch asks for an operation with a result.
+// atomicFetch is the protocol of an operation by messages with a result.
 type atomicFetch struct{ basics }
 
 func (atomicFetch) about() protocolInfo {
@@ -460,7 +468,7 @@ func packAtomicReq(r *Request, dst []byte) int {
 	}.Put(dst)
 }
 
-// onAtomicReq receives an ATOMIC_REQ: it changes a word of this process.
+// onAtomicReq handles an ATOMIC_REQ: it carries out the peer's operation on a word of this process.
 func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w := rm.w
 	h, err := proto.ParseAtomicReq(data)
@@ -468,7 +476,7 @@ func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) 
 		return w.logMalformed(err)
 	}
 	from := w.accounts.sourceOf(source)
-	if h.ReqID != 0 && from.mayNotAsk() {
+	if h.ReqID != 0 && from.tooManyRequests() {
 		return w.logMalformed(errServing)
 	}
 	ep, mem, b, err := rm.messageTarget(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
@@ -491,7 +499,7 @@ func (rm *rmaState) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) 
 	return nil
 }
 
-// applyAtomic carries out a checked request and returns the previous value.
+// applyAtomic carries out the checked request h on the word in b and returns the previous value.
 func applyAtomic(b []byte, h *proto.AtomicReq) (old uint64) {
 	switch {
 	case h.Op == uct.AtomicCSwap && h.Size == 4:
@@ -537,9 +545,9 @@ func (rm *rmaState) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) err
 	if h.Size != r.access.atomic.size {
 		return w.logMalformed(errAtomicReply)
 	}
-	storeWord(r.data.buf, h.Value)
+	storeWord(r.data.Buf, h.Value)
 	rm.answered(r)
 	return nil
 }
 
-var errAtomicReply = &proto.FormatError{What: "atomic reply", Reason: "of another size than asked for", Status: ucs.ErrIO}
+var errAtomicReply = &proto.FormatError{What: "atomic reply", Reason: "size differs from that of the request", Status: ucs.ErrIO}

@@ -5,22 +5,25 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Atomic operations on one word, as functions of the word's type: Endpoint.Atomic with numbers
-// instead of bytes. They are named for those of C UCX, ucp_atomic_post and ucp_atomic_fetch. The
-// word's place comes before its operands, as in package sync/atomic: the address in the peer's
-// memory, a multiple of the word's size, and the key that opens it. Nothing is allocated.
+// Atomic operations on one word, generic in the word's type. They are Endpoint.Atomic with integers
+// instead of bytes, and are named after ucp_atomic_post and ucp_atomic_fetch of C UCX. As in
+// package sync/atomic, the location of the word comes before the operands: its address in the
+// peer's memory, a multiple of the word's size, and the remote key of that memory. The functions do
+// not allocate.
 //
-//	Post…         changes the word; *RequestParams say how the end is told
+//	Post…         changes the word; *RequestParams say how completion is reported
 //	Fetch…, Swap  also stores the previous value in *old
 //	CompareSwap   stores new if the word equals compare, and the previous value in *old
 //
 // *old belongs to the library until the operation is done. The forms with Wait wait for the
 // previous value and return it.
 
-// Word is what atomic operations are about: 32 or 64 bits in the byte order of the machine.
+// Word is the type of the words of atomic operations: 32 or 64 bits in the byte order of the
+// machine.
 type Word interface{ ~uint32 | ~uint64 }
 
 // PostAdd adds v to the word at raddr.
@@ -108,9 +111,9 @@ func CompareSwapWait[T Word](ctx context.Context, ep *Endpoint, raddr uint64, ke
 	return fetchAndWait(ctx, ep, AtomicCompareSwap, raddr, key, compare, new)
 }
 
-// putWord stores a value in the first bytes of b, and returns those.
+// putWord stores v in the first 4 or 8 bytes of b, and returns these bytes.
 func putWord[T Word](b *[8]byte, v T) []byte {
-	if wordSize[T]() == 4 {
+	if word.Size[T]() == 4 {
 		binary.NativeEndian.PutUint32(b[:], uint32(v))
 		return b[:4]
 	}
@@ -137,12 +140,13 @@ func startFetch[T Word](ep *Endpoint, op AtomicOp, raddr uint64, key *Rkey, v T,
 	if p != nil {
 		with = *p
 	}
-	with.ReplyBuffer = bytesOf(old)
+	with.ReplyBuffer = word.Bytes(old)
 	var operand [8]byte
 	return ep.Atomic(op, putWord(&operand, v), raddr, key, &with)
 }
 
-// fetchAndWait has the previous value stored in the description of the call.
+// fetchAndWait starts a fetching operation, waits for it and returns the previous value. The reply
+// buffer is part of the call object.
 func fetchAndWait[T Word](ctx context.Context, ep *Endpoint, op AtomicOp, raddr uint64, key *Rkey, v, new T) (T, error) {
 	if ep.missing() {
 		return 0, errMissing("Endpoint.AtomicWait", ep == nil)
@@ -153,13 +157,14 @@ func fetchAndWait[T Word](ctx context.Context, ep *Endpoint, op AtomicOp, raddr 
 	}
 	c.buf, c.params.ReplyBuffer = putWord(&c.operand, v), putWord(&c.reply, new)
 	old, err := c.waitWord(ctx, ep, op, raddr, key)
-	if wordSize[T]() == 4 {
+	if word.Size[T]() == 4 {
 		return T(binary.NativeEndian.Uint32(old[:])), err
 	}
 	return T(binary.NativeEndian.Uint64(old[:])), err
 }
 
-// waitWord is wait for atomic operations on a word, which it returns.
+// waitWord carries out an atomic operation, waits for it, and returns the previous value in the
+// first 4 or 8 bytes of old.
 func (c *call) waitWord(ctx context.Context, ep *Endpoint, op AtomicOp, raddr uint64, key *Rkey) (old [8]byte, err error) {
 	c.ep, c.op, c.raddr, c.key, c.use, c.p = ep, op, raddr, key, memoryOwn, &c.params
 	lost, err := c.await(ctx)

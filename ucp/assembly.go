@@ -1,14 +1,17 @@
 package ucp
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -19,31 +22,29 @@ import (
 // before there is a receive is kept in pieces, so memory use follows what has arrived, never the
 // length that a header claims.
 type assembly struct {
-	key     assemblyKey
-	req     *Request      // the matched receive, nil if there is none yet
-	owner   assemblyOwner // holds the message until there is a receive; nil if nothing does
-	total   int           // length of the message in bytes, -1 until the first fragment has arrived
-	got     int
-	ranges  rangeset.Set
-	pieces  []piece
-	place   []byte  // the owner's memory for the whole message, once enough has arrived (AMMessage.settle)
-	owned   bool    // the application holds the message: the pieces are not charged
-	discard bool    // the message is given up: later fragments are only counted
-	err     error   // not nil: the missing fragments will not arrive
-	charged *source // the source charged with the assembly itself
+	key      assemblyKey
+	req      *Request      // the matched receive, nil if there is none yet
+	owner    assemblyOwner // holds the message until there is a receive; nil if nothing does
+	total    int           // length of the message in bytes, -1 until the first fragment has arrived
+	got      int
+	ranges   rangeset.Set
+	pieces   []piece
+	wholeBuf []byte  // the owner's memory for the whole message, once enough has arrived (AMMessage.allocateWhole)
+	owned    bool    // the application holds the message: the pieces are not charged
+	discard  bool    // the message is given up: later fragments are only counted
+	err      error   // not nil: the missing fragments will not arrive
+	charged  *source // the source that is charged assemblySize
 
-	// The list that holds the assembly while fragments are missing: that of the source that
-	// brought the last fragment, or that of the orphans, until the given time.
-	list       *assemblyList
-	prev, next *assembly
-	until      time.Duration // time on the worker's clock when an orphan is given up
+	// Position in the list that holds the assembly while fragments are missing: the list of the source
+	// that brought the last fragment (source.fragments), or that of the orphans (eagerState.orphans).
+	node  list.Node[assembly]
+	until time.Duration // time on the worker's clock when an orphan is given up
 }
 
-// assemblyKey identifies a message in fragments. Message ids of tagged messages are given by the
-// sending worker, which starts at a random number; those of active messages are unique per
-// endpoint.
+// assemblyKey identifies a message in fragments. The sending worker numbers its tagged messages,
+// starting at a random number; the ids of active messages are unique per endpoint.
 type assemblyKey struct {
-	ep proto.EndpointID // the receiver's id, 0 for tagged messages
+	ep proto.EndpointID // id of the receiver's endpoint, 0 for tagged messages
 	id proto.MessageID
 }
 
@@ -62,52 +63,27 @@ type assemblyOwner interface {
 type piece struct {
 	off  int
 	buf  []byte
-	from *source // charged with cap(buf)
+	from *source // the source that is charged cap(buf) bytes
 }
 
-// assemblyList is a FIFO of assemblies.
-type assemblyList struct {
-	head, tail *assembly
-	added      func() // if not nil, called for each assembly that is added
+// compare orders messages by their keys.
+func (a *assembly) compare(b *assembly) int {
+	return cmp.Or(cmp.Compare(a.key.ep, b.key.ep), cmp.Compare(a.key.id, b.key.id))
 }
 
-// moveTo moves a to the end of l, or out of its list if l is nil.
-func (a *assembly) moveTo(l *assemblyList) {
-	if old := a.list; old != nil {
-		if a.prev == nil {
-			old.head = a.next
-		} else {
-			a.prev.next = a.next
-		}
-		if a.next == nil {
-			old.tail = a.prev
-		} else {
-			a.next.prev = a.prev
-		}
-	}
-	a.list, a.prev, a.next = l, nil, nil
-	if l == nil {
-		return
-	}
-	a.prev = l.tail
-	if l.tail == nil {
-		l.head = a
-	} else {
-		l.tail.next = a
-	}
-	l.tail = a
-	if l.added != nil {
-		l.added()
+// leaveList takes a out of its list, if it is in one.
+func (a *assembly) leaveList() {
+	if a.node.Linked() {
+		a.node.Remove()
 	}
 }
 
-// assemblySize is the charge for a message under assembly, in bytes. Each costs a peer only one
-// small packet.
-const assemblySize = 200
+// assemblySize is the charge for a message that is being reassembled, in bytes. A peer can create
+// one with a single small packet.
+const assemblySize = 208
 
 func (es *eagerState) newAssembly(from *source, key assemblyKey, total int) (*assembly, error) {
-	w := es.w
-	if err := w.accounts.charge(from, assemblySize); err != nil {
+	if err := from.Charge(assemblySize); err != nil {
 		return nil, err
 	}
 	var a *assembly
@@ -118,26 +94,41 @@ func (es *eagerState) newAssembly(from *source, key assemblyKey, total int) (*as
 		a = new(assembly)
 	}
 	a.key, a.total, a.charged = key, total, from
-	from.take(assemblySize)
+	a.node.Value = a
+	from.AddBytes(assemblySize)
 	es.assemblies[key] = a
 	es.most = max(es.most, len(es.assemblies))
-	a.moveTo(&from.fragments)
+	es.keepWith(a, from)
 	return a, nil
 }
 
-// Bounds of the idle assemblies of a worker, and of the lists they keep.
+// keepWith moves an incomplete message to the list of the source that has brought its last fragment.
+func (es *eagerState) keepWith(a *assembly, from *source) {
+	a.leaveList()
+	from.fragments.Push(&a.node)
+	if from == &es.w.accounts.unnamed {
+		es.watchSenders()
+	}
+}
+
+// shrinkFrom is the number of incomplete messages at a time from which the map of assemblies is
+// replaced by a new map once it is empty.
+const shrinkFrom = 1024
+
+// Limits of the idle assemblies of a worker, and of the capacity of the slice of pieces that each
+// keeps.
 const (
 	maxFreeAssemblies = 64
 	maxFreePieces     = 1024
 )
 
 // forget removes a message that is complete, or never will be, from the messages that wait for
-// fragments, and takes the assembly off the charge of its source.
+// fragments, and discharges the source of the assembly.
 func (es *eagerState) forget(a *assembly) {
-	a.moveTo(nil)
-	if payer := a.charged; payer != nil {
+	a.leaveList()
+	if account := a.charged; account != nil {
 		a.charged = nil
-		payer.give(assemblySize)
+		account.SubBytes(assemblySize)
 	}
 	if es.assemblies[a.key] == a { // otherwise a later message has the same key
 		delete(es.assemblies, a.key)
@@ -157,8 +148,8 @@ func (es *eagerState) putAssembly(a *assembly) {
 	es.free = append(es.free, a)
 }
 
-// setTotal sets the length that a first fragment says when it has arrived after others. It
-// reports false if a kept fragment goes beyond that length.
+// setTotal sets the length of the message from a first fragment that arrived after other fragments.
+// It returns false if a kept fragment goes beyond that length.
 func (a *assembly) setTotal(total int) bool {
 	for _, p := range a.pieces {
 		if p.off+len(p.buf) > total {
@@ -169,8 +160,8 @@ func (a *assembly) setTotal(total int) bool {
 	return true
 }
 
-// add takes a fragment. The fragment may be the last one, so the caller must not use a
-// afterwards. The error is the result of the transport's handler.
+// add adds a received fragment. The fragment may complete the message, so the caller must not use
+// the assembly afterwards. The error is the result of the transport's handler.
 func (a *assembly) add(from *source, off int, data []byte) error {
 	w := from.w
 	if a.total >= 0 && off+len(data) > a.total || !a.ranges.Add(off, len(data)) {
@@ -180,35 +171,35 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 	case a.discard || len(data) == 0:
 	case a.req != nil:
 		a.unpack(off, data)
-	case a.place != nil:
-		cpu.Copy(a.place[off:], data)
+	case a.wholeBuf != nil:
+		cpu.Copy(a.wholeBuf[off:], data)
 	default:
-		if err := w.accounts.charge(from, len(data)); err != nil {
+		if err := from.Charge(len(data)); err != nil {
 			return err
 		}
-		if a.discard || a.err != nil { // given up by charge to make room
+		if a.discard || a.err != nil { // given up by Charge to make room
 			return nil
 		}
 		b := w.buffers.Get(len(data))
 		a.pieces = append(a.pieces, piece{off: off, buf: b[:cpu.Copy(b[:cap(b)], data)], from: from})
-		from.take(cap(b))
+		from.AddBytes(cap(b))
 	}
 	a.got += len(data)
-	if a.got != a.total && a.list != &from.fragments {
-		a.moveTo(&from.fragments)
+	if a.got != a.total && !a.node.In(&from.fragments) {
+		w.eager.keepWith(a, from)
 	}
 	a.check(w)
 	return nil
 }
 
-// attach gives the message to a receive, with what has arrived so far. The caller must then call
-// check or add a fragment.
+// attach assigns the message to the receive r, and stores what has arrived in the receive's buffer.
+// The caller must then call check or add.
 func (a *assembly) attach(r *Request) {
 	a.req, a.owner = r, nil
 	r.msgID = a.key.id
 	if a.err != nil {
 		a.end(a.err)
-	} else if a.total > r.data.length {
+	} else if a.total > r.data.Length {
 		a.end(ucs.ErrMessageTruncated)
 	}
 	for i := 0; i < len(a.pieces) && !a.discard; i++ {
@@ -222,27 +213,28 @@ func (a *assembly) dropPieces() {
 	for _, p := range a.pieces {
 		p.from.w.buffers.Put(p.buf)
 		if !a.owned {
-			p.from.give(cap(p.buf))
+			p.from.SubBytes(cap(p.buf))
 		}
 	}
 	clear(a.pieces)
 	a.pieces = a.pieces[:0]
 }
 
-// own takes the pieces of a complete message off the charge of the sources that brought them.
+// own discharges the sources of the pieces of a complete message, because the application now owns
+// the message.
 func (a *assembly) own() {
 	if a.owned {
 		return
 	}
 	a.owned = true
 	for _, p := range a.pieces {
-		p.from.give(cap(p.buf))
+		p.from.SubBytes(cap(p.buf))
 	}
 }
 
 // unpack stores a fragment in the receive's buffer.
 func (a *assembly) unpack(off int, data []byte) {
-	if err := a.req.data.unpackAt(data, off); err != nil && a.req != nil { // the datatype may have canceled the receive
+	if err := unpackData(a.req, data, off); err != nil && a.req != nil { // the datatype may have canceled the receive
 		a.end(err)
 	}
 }
@@ -254,9 +246,9 @@ func (a *assembly) end(err error) {
 	r.finish(err)
 }
 
-// check finishes a message that is complete, or whose rest will not arrive: it completes the
-// receive, or tells the owner. The caller must not use the assembly afterwards, except that an
-// owner keeps it.
+// check finishes a message that is complete, or whose missing fragments will not arrive: it
+// completes the receive, or calls the owner's method whole. Afterwards only the owner may use the
+// assembly.
 func (a *assembly) check(w *Worker) {
 	if a.got != a.total && a.err == nil {
 		return
@@ -272,7 +264,7 @@ func (a *assembly) check(w *Worker) {
 	w.eager.putAssembly(a)
 }
 
-// giveUp ends a message without a receive that will never be complete.
+// giveUp ends, with err, a message without a receive that will never be complete.
 func (es *eagerState) giveUp(a *assembly, err error) {
 	if a.owner == nil { // its first fragment has not arrived, or its receive is over
 		es.discard(a)
@@ -286,12 +278,12 @@ func (es *eagerState) giveUp(a *assembly, err error) {
 func (es *eagerState) discard(a *assembly) {
 	es.forget(a)
 	a.dropPieces()
-	a.owner, a.place, a.discard = nil, nil, true
+	a.owner, a.wholeBuf, a.discard = nil, nil, true
 }
 
 // cancelAssemblies gives up all incomplete messages and cancels their receives.
 func (es *eagerState) cancelAssemblies() {
-	for _, a := range es.assemblies {
+	for _, a := range platform.Ordered(es.assemblies, (*assembly).compare) {
 		es.forget(a)
 		a.dropPieces()
 		if a.req != nil {
@@ -312,7 +304,7 @@ func (es *eagerState) cancelAssemblies() {
 // unknown sender.
 func (es *eagerState) watchSenders() {
 	w := es.w
-	if es.watching || w.accounts.unnamed.fragments.head == nil || w.closed {
+	if es.watching || w.accounts.unnamed.fragments.Empty() || w.closed {
 		return
 	}
 	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
@@ -326,7 +318,7 @@ func (es *eagerState) watchSenders() {
 		err = es.senders.Reset(interval)
 	}
 	if es.watching = err == nil; err != nil { // the next fragment tries again
-		w.ctx.log.Debug("no timer for messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.Debug("cannot set the timer for incomplete messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
 	}
 }
 
@@ -334,29 +326,28 @@ func (es *eagerState) watchSenders() {
 func (es *eagerState) lookForSenders() {
 	w := es.w
 	es.watching = false
-	if w.accounts.unnamed.fragments.head != nil && !es.hasSenders() {
+	if !w.accounts.unnamed.fragments.Empty() && !es.hasSenders() {
 		es.orphanMessages(&w.accounts.unnamed.fragments)
 	}
 	es.watchSenders()
 }
 
 // senderExited is called by a transport when a process has exited that may have sent messages. If
-// no sender is left, the incomplete messages of unknown senders become orphans. If moreover no
-// transport tells its senders apart, no other connection could bring the rest, and the messages
-// end at once.
+// no sender is left, the incomplete messages of unknown senders become orphans. If also no
+// transport tells its senders apart, no other connection can bring the missing fragments, and the
+// messages end at once.
 func (es *eagerState) senderExited() {
 	w := es.w
 	l := &w.accounts.unnamed.fragments
-	if l.head == nil || w.closed || es.hasSenders() {
+	if l.Empty() || w.closed || es.hasSenders() {
 		return
 	}
 	if !es.allUnnamed() {
 		es.orphanMessages(l)
 		return
 	}
-	for a := l.head; a != nil; a = l.head {
-		a.moveTo(nil)
-		es.abandonMessage(a)
+	for !l.Empty() {
+		es.abandonMessage(l.Pop())
 	}
 }
 
@@ -365,8 +356,7 @@ func (es *eagerState) senderExited() {
 func (es *eagerState) allUnnamed() bool {
 	w := es.w
 	for _, i := range w.ifaces {
-		_, unnamed := i.uct.(uct.SenderFinder)
-		if !unnamed && i.attr.Resource.Type != uct.DeviceSelf && i.attr.Flags&messageFlags != 0 {
+		if !i.attr.NoSources && i.attr.Resource.Type != uct.DeviceSelf && i.attr.Flags&messageFlags != 0 {
 			return false
 		}
 	}
@@ -378,13 +368,13 @@ func (es *eagerState) allUnnamed() bool {
 func (es *eagerState) hasSenders() bool {
 	w := es.w
 	for _, i := range w.ifaces {
-		f, ok := i.uct.(uct.SenderFinder)
-		if !ok {
+		f, ok := i.uct.(uct.ProcessIface)
+		if !ok || !i.attr.NoSources {
 			continue
 		}
 		some, err := f.FindSenders()
 		if err != nil {
-			w.ctx.log.Debug("cannot tell whether there are senders", zap.String("worker", w.name),
+			w.ctx.log.Debug("cannot determine whether senders are left", zap.String("worker", w.name),
 				zap.String("transport", i.attr.Resource.Transport), zap.Error(err))
 		}
 		if some || err != nil {
@@ -401,30 +391,30 @@ const orphanTime = time.Second
 
 // orphanMessages makes orphans of l, the incomplete messages of a connection that has ended: they
 // are given up after orphanTime.
-func (es *eagerState) orphanMessages(l *assemblyList) {
+func (es *eagerState) orphanMessages(l *list.List[assembly]) {
 	w := es.w
-	if l.head == nil || w.closed {
+	if l.Empty() || w.closed {
 		return
 	}
 	until := w.uctw.Now() + orphanTime
-	for a := l.head; a != nil; a = l.head {
+	for !l.Empty() {
+		a := l.Pop()
 		a.until = until
-		a.moveTo(&es.orphans)
+		es.orphans.Push(&a.node)
 	}
 	es.watchOrphans()
 }
 
-// watchOrphans makes sure that the oldest orphan is looked at in time: by a timer, or in every
-// round of progress if no descriptor is left for a timer. Each such round also tries again to set
-// the timer.
+// watchOrphans makes sure that expireOrphans is called when the time of the oldest orphan is over:
+// by a timer, or in every round of progress if no descriptor is left for a timer. Each such round
+// also tries again to set the timer.
 func (es *eagerState) watchOrphans() {
 	w := es.w
-	a := es.orphans.head
-	if a == nil {
+	if es.orphans.Empty() {
 		es.untimed = false
 		return
 	}
-	wait := a.until - w.uctw.Now()
+	wait := es.orphans.Front().Value.until - w.uctw.Now()
 	var err error
 	if es.timer == nil {
 		es.timer, err = w.uctw.Timers().After(wait, func() { es.expireOrphans() })
@@ -432,7 +422,7 @@ func (es *eagerState) watchOrphans() {
 		err = es.timer.Reset(wait)
 	}
 	if err != nil && !es.untimed {
-		w.ctx.log.WarnOnce("", "no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.WarnOnce("", "cannot set the timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
 	}
 	es.untimed = err != nil
 }
@@ -442,8 +432,8 @@ func (es *eagerState) expireOrphans() int {
 	w := es.w
 	n := 0
 	now := w.uctw.Now()
-	for a := es.orphans.head; a != nil && a.until <= now; a = es.orphans.head {
-		es.abandonMessage(a)
+	for !es.orphans.Empty() && es.orphans.Front().Value.until <= now {
+		es.abandonMessage(es.orphans.Front().Value)
 		n++
 	}
 	es.watchOrphans()

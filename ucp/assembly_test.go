@@ -22,9 +22,8 @@ func fragments(t *rapid.T, message []byte) (offsets []int, parts [][]byte) {
 	return offsets, parts
 }
 
-// TestAssemblyModel: the fragments of several messages come in any order, those
-// of one sender's connections mixed, with the receive posted before, in between
-// or after. Each receive gets its message.
+// TestAssemblyModel: the fragments of several messages arrive in any order, and
+// receives are posted before, between or after them. Each receive gets its message.
 func TestAssemblyModel(t *testing.T) {
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +46,7 @@ func TestAssemblyModel(t *testing.T) {
 			x.dst = make([]byte, len(x.src))
 			list = append(list, x)
 			offsets, parts := fragments(t, x.src)
-			if len(parts) == 1 { // a message in one packet is another matter
+			if len(parts) == 1 { // a message in one packet is not assembled
 				offsets, parts = []int{0, 1}, [][]byte{x.src[:1], x.src[1:]}
 			}
 			for i := range parts {
@@ -105,7 +104,7 @@ func TestAssemblyModel(t *testing.T) {
 	})
 }
 
-// closeNow closes a attacked worker before its test ends.
+// closeNow closes the worker before its test ends.
 func (v *targetWorker) closeNow() {
 	v.Helper()
 	if err := v.Worker.Close(); err != nil {
@@ -113,8 +112,8 @@ func (v *targetWorker) closeNow() {
 	}
 }
 
-// TestRendezvousInParts: a receiver with several lanes, as C's, asks for a message
-// in parts, in any order and while others are being sent.
+// TestRendezvousInParts: a receiver with several lanes, as in C UCX, may request a
+// message in parts and in any order, and the send ends with the last part.
 func TestRendezvousInParts(t *testing.T) {
 	v := newTarget(t)
 	src := make([]byte, offerLength)
@@ -151,7 +150,8 @@ func TestRendezvousInParts(t *testing.T) {
 	v.exchange()
 }
 
-// TestRendezvousForeignForms: what releases of C send in other words.
+// TestRendezvousForeignForms: the worker accepts the forms of rendezvous messages
+// that only releases of C UCX send.
 func TestRendezvousForeignForms(t *testing.T) {
 	key := func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
 	t.Run("an offer with an address and a key", func(t *testing.T) {

@@ -3,20 +3,20 @@ package ucp
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// A worker with WorkerParams.Background has a goroutine that leads (wait_leader.go) while no other
-// goroutine waits: it sleeps on the event set, with a sleeper of its own, handles the events,
-// and sleeps again, without spinning in between. A goroutine that waits takes the lead from it
-// at the cost of two stores. The background goroutine leads again when no goroutine has waited
-// for backgroundGrace (internal/engine/background.go), so frequent waits do not wake it each
-// time.
+// A worker with WorkerParams.Background has a background goroutine. While no other goroutine waits,
+// it is the leader, the goroutine that progresses the worker (wait_leader.go): it sleeps on the
+// event set, with a sleeper of its own, handles the events, and sleeps again, without spinning in
+// between. A goroutine that waits becomes the leader in its place at the cost of two stores. The
+// background goroutine leads again when no goroutine has waited for backgroundGrace
+// (internal/engine/background.go), so frequent waits do not wake it each time.
 
 const (
 	// backgroundGrace is the time without a wait after which the background goroutine leads.
@@ -36,8 +36,8 @@ type background struct {
 	w       *Worker
 	round   func() int // Worker.round
 	sleeper *event.Sleeper
-	timer   *time.Timer   // signals the waiter
-	ended   chan struct{} // closed at the end of the goroutine
+	timer   *platform.Timer // signals the waiter after backgroundGrace
+	ended   chan struct{}   // closed at the end of the goroutine
 }
 
 // checkBackground refuses a background goroutine for a worker that belongs to one goroutine.
@@ -60,19 +60,20 @@ func (w *Worker) openBackground() error {
 		return fmt.Errorf("ucp: the background goroutine of worker %s: %w", w.name, err)
 	}
 	b := &background{w: w, sleeper: s, ended: make(chan struct{})}
-	b.timer = time.AfterFunc(time.Hour, b.waiter.Signal)
+	b.timer = platform.AfterFunc(time.Hour, b.waiter.Signal)
 	b.timer.Stop()
-	b.waiter.Ready(engine.Background)
+	w.owner.engine.Ready(&b.waiter, engine.Background)
 	w.background = b
 	return nil
 }
 
-// start starts the goroutine. The caller owns the worker. round runs a round of progress.
+// start starts the goroutine. The caller owns the worker. The parameter round runs a round of
+// progress and returns the number of events handled.
 func (b *background) start(round func() int) {
 	if b != nil && !b.w.closed {
 		b.round = round
 		b.w.owner.engine.Join(&b.waiter)
-		go b.run()
+		platform.Go(b.run)
 	}
 }
 
@@ -87,7 +88,7 @@ func (b *background) close() {
 // wait waits for the end of the goroutine after the worker is closed.
 func (b *background) wait() {
 	if b != nil && b.waiter.Over() {
-		<-b.ended
+		platform.Receive(b.ended)
 	}
 }
 
@@ -97,18 +98,18 @@ func (b *background) run() {
 	defer close(b.ended)
 	w, t := b.w, &b.waiter
 	for {
-		w.owner.waitShared()
+		w.owner.resume()
 		if !t.Over() {
 			w.owner.engine.Look(t)
 			b.lead()
 		}
 		if t.Over() {
 			w.owner.engine.Leave(t)
-			w.owner.releaseShared()
+			w.owner.release()
 			return
 		}
-		w.owner.releaseShared()
-		if <-t.Wake(); t.Gone() {
+		w.owner.release()
+		if platform.Receive(t.Wake()); t.Gone() {
 			return
 		}
 	}
@@ -123,37 +124,38 @@ func (b *background) lead() {
 			e.News()
 			idle = 0
 		}
-		e.Tell()
+		e.AnnounceNews()
 		if n == 0 && b.sleep(idle >= backgroundRounds) {
 			continue
 		}
-		w.owner.releaseShared()
-		runtime.Gosched()
-		w.owner.waitShared()
+		w.owner.release()
+		platform.Yield()
+		w.owner.resume()
 	}
 }
 
 // sleep sleeps until the event set is readable, unless there is work, and reports whether it slept.
-// With nap set it sleeps for backgroundInterval even if there is work. The caller owns the worker
-// before and after; sleep releases it in between.
-func (b *background) sleep(nap bool) bool {
+// With evenWithWork set it sleeps for backgroundInterval even if there is work. The caller owns the
+// worker before and after; sleep releases it in between.
+func (b *background) sleep(evenWithWork bool) bool {
 	w, e := b.w, b.w.owner.engine
 	err := w.wake.arm()
-	e.Tell()
-	if err != nil && nap {
+	e.AnnounceNews()
+	if err != nil && evenWithWork {
 		_, err = w.uctw.Timers().After(backgroundInterval, func() {})
 	}
 	if err != nil || b.waiter.Over() {
 		return false
 	}
-	e.Dozes()
-	w.owner.gate &^= gateInside
-	w.owner.handOver()
+	e.BackgroundSleeps()
+	w.owner.pauseArmed()
+	platform.Step()
 	b.sleeper.Sleep(context.Background()) // until Close, at the latest
-	w.owner.waitShared()
-	e.Back(&b.waiter)
+	platform.Step()
+	w.owner.resume()
+	e.BackgroundAwake(&b.waiter)
 	return true
 }
 
-// Later implements engine.Host.
+// Later implements engine.Host: it signals the background goroutine after backgroundGrace.
 func (s *sleepers) Later() { s.background.timer.Reset(backgroundGrace) }

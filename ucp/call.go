@@ -2,12 +2,11 @@ package ucp
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
@@ -15,8 +14,8 @@ import (
 
 // call describes a call of the application, either so that another goroutine can carry it out or
 // because the call waits for the end of its operation. In thread mode multi, a call that finds the
-// worker owned by another goroutine is delegated to that owner (delegate). A call that waits is
-// told of the end of the operation (wait.go, wait_leader.go).
+// worker owned by another goroutine is delegated to that owner (delegate). wait.go is about calls
+// that wait.
 type call struct {
 	engine.Waiter
 	engine.Task
@@ -30,7 +29,7 @@ type call struct {
 	am     *AMMessage // message to be received, or that a queue has returned
 	queue  *AMQueue
 	amID   uint16
-	header []byte // of an active message
+	header []byte // header of an active message
 	form   *messageForm
 	tag    Tag
 	mask   Tag
@@ -43,17 +42,17 @@ type call struct {
 	rule   *callRule
 
 	// State of a delegated call.
-	promised *Request // the request that the caller got, nil if the call is detached
-	made     bool     // promised is a new object, to be counted in Stats.Requests
-	memory   *Memory  // RequestParams.Memory, in use until the call is carried out
-	detached bool     // the call has returned as done: no request, no callback
-	small    [smallBytes]byte
+	delegatedRequest *Request // the request that the caller got, nil if the call is detached
+	made             bool     // delegatedRequest is a new object, to be counted in Stats.Requests
+	memory           *Memory  // RequestParams.Memory, in use until the call is carried out
+	detached         bool     // the call has returned to its caller as done: no request, no callback
+	small            [smallBytes]byte
 
 	waiting
 }
 
-// smallBytes is the longest message that a delegated send copies, so that the send is done for its
-// caller.
+// smallBytes is the length in bytes of the longest message that a delegated send copies, so that
+// the send is done for its caller.
 const smallBytes = 64
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -76,12 +75,13 @@ func (c *call) drop() {
 		c.memory.unuse()
 		c.memory = nil
 	}
-	c.promised, c.made, c.detached, c.state = nil, false, false, 0
+	c.delegatedRequest, c.made, c.detached, c.state = nil, false, false, 0
 	c.waiting = waiting{}
 	calls.Put(c)
 }
 
-// with copies the optional parameters, so that the caller may reuse them.
+// with copies the optional parameters p into the call, so that the application may reuse them, and
+// returns c.
 func (c *call) with(p *RequestParams) *call {
 	if p != nil {
 		c.params = *p
@@ -95,7 +95,7 @@ func (c *call) Do() {
 	w := c.w // [do]
 	err := w.owner.misused()
 	if !c.detached {
-		c.keepPromise(err)
+		c.runDelegated(err)
 		c.drop()
 		return
 	}
@@ -111,10 +111,10 @@ func (c *call) Do() {
 	r.onSend, r.userData = endDetached, c
 }
 
-// endDetached is the callback of a detached call whose operation was not done at once.
+// endDetached is the completion callback of the operation of a detached call.
 func endDetached(_ *Request, err error, c any) { c.(*call).detachedOver(err) }
 
-// detachedOver ends a detached call. The next flush of the endpoint reports a failure.
+// detachedOver ends a detached call. The next flush of the endpoint returns err if it is not nil.
 func (c *call) detachedOver(err error) {
 	if err != nil {
 		c.w.keepError(c.ep, err)
@@ -123,11 +123,11 @@ func (c *call) detachedOver(err error) {
 	c.drop()
 }
 
-// keepPromise carries out a delegated call for which the caller already has a request. If err is
+// runDelegated carries out a delegated call for which the caller already has a request. If err is
 // not nil the call is not carried out and the request ends with err. A callback may have freed or
 // canceled the request before.
-func (c *call) keepPromise(err error) {
-	w, r := c.w, c.promised
+func (c *call) runDelegated(err error) {
+	w, r := c.w, c.delegatedRequest
 	was := r.state
 	if was&stateFreed != 0 {
 		c.params.OnSend, c.params.OnTagRecv, c.params.OnStreamRecv = nil, nil, nil
@@ -179,10 +179,10 @@ func (c *call) tryDelegate() (r *Request, left bool, err error) {
 		w.detachedCalls.Add(1)
 		c.buf = c.small[:copy(c.small[:], c.buf)]
 	default:
-		r, c.made = w.promise()
+		r, c.made = w.newDelegatedRequest()
 		r.state, r.userData = stateDelegated|c.state&stateRecv, c.params.UserData
 		c.params.Flags |= OpNoImmediate
-		c.p, c.promised = &c.params, r
+		c.p, c.delegatedRequest = &c.params, r
 		if m := c.params.Memory; m != nil && m.use() {
 			c.memory = m
 		}
@@ -215,8 +215,8 @@ func (ep *Endpoint) takeError() error {
 // that does not read.
 const maxDetached = 512
 
-// mayDelegate reports whether the caller would not notice that another goroutine carries out the
-// call.
+// mayDelegate reports whether the call may be delegated, because its result does not depend on the
+// goroutine that carries it out.
 func (c *call) mayDelegate() bool {
 	if c.detached && c.w.detachedCalls.Load() >= maxDetached {
 		return false
@@ -226,8 +226,9 @@ func (c *call) mayDelegate() bool {
 	return c.params.Flags&OpForceImmediate == 0 && c.params.Request == nil && !hooks && !ended
 }
 
-// promise returns a request for a delegated call, and whether the object is new.
-func (w *Worker) promise() (r *Request, made bool) {
+// newDelegatedRequest returns a request for a delegated call. The result made reports whether the object is
+// new.
+func (w *Worker) newDelegatedRequest() (r *Request, made bool) {
 	if r, ok := w.pool.spares.Get().(*Request); ok {
 		r.setLife(lifeInFlight)
 		return r, false
@@ -235,181 +236,160 @@ func (w *Worker) promise() (r *Request, made bool) {
 	return w.pool.makeRequest(), true
 }
 
-// refused ends with err the promised request of a call that cannot be carried out.
+// refused ends the promised request of a delegated call that cannot be carried out with err.
 func (r *Request) refused(c *call, err error) {
 	r.state = stateParams | statePromised | c.state&stateRecv
 	r.onSend, r.onTagRecv, r.onRecv, r.userData = c.params.OnSend, c.params.OnTagRecv, c.params.OnStreamRecv, c.params.UserData
 	r.finish(err)
 }
 
-// In thread mode multi, the goroutine that ends a request tells the calls that wait for it.
+// Errors of calls that the application makes wrongly. An error names the call, what was given and
+// what is wanted. The functions that make these errors are not inlined into the paths of messages.
 
-// watch adds a call to those that are told of the end of the request.
-func (r *Request) watch(c *call) {
-	r.state |= stateWatched
-	if !c.given {
-		r.state |= stateFreed // the request belongs to the call, so its end recycles it
+// missingFeature returns the error of a call that needs one of the features f: the worker's context has none
+// of them, or else the worker is closed.
+//
+//go:noinline
+func (w *Worker) missingFeature(call string, f Features) error {
+	if have := w.ctx.params.Features; have&f == 0 {
+		return fmt.Errorf("ucp: %s needs feature %v in ContextParams.Features, which has %v: %w", call, f, have, ucs.ErrInvalidParam)
 	}
-	c.next, r.waiters = r.waiters, c
+	return w.closedFor(call)
 }
 
-func (r *Request) unwatch(c *call) {
-	at := &r.waiters
-	for *at != c {
-		at = &(*at).next
-	}
-	*at = c.next
-	if r.waiters == nil {
-		r.state &^= stateWatched
-	}
+// closedFor returns the error of a call on a closed worker.
+//
+//go:noinline
+func (w *Worker) closedFor(call string) error {
+	return fmt.Errorf("ucp: %s on worker %s, which is closed: %w", call, w.name, ucs.ErrInvalidParam)
 }
 
-// tell ends the waits of the calls in a request's list waiters.
-func (w *Worker) tell(waiters *call, err error, info TagRecvInfo) {
-	for c := waiters; c != nil; {
-		next := c.next
-		c.info, c.r, c.next = info, nil, nil
-		w.owner.engine.End(&c.Waiter, err)
-		c = next
+// wrongKey returns the error of an operation of an endpoint with a key that is nil, closed or
+// unpacked by another endpoint.
+//
+//go:noinline
+func (ep *Endpoint) wrongKey(call string, k *Rkey) error {
+	why := "which is closed"
+	switch {
+	case k == nil:
+		why = "which is nil: Endpoint.UnpackRkey makes one"
+	case k.ep != ep:
+		why = "which was unpacked by another endpoint, " + k.ep.describe()
 	}
+	return fmt.Errorf("ucp: %s on endpoint %s with a key %s: %w", call, ep.describe(), why, ucs.ErrInvalidParam)
 }
 
-// waiting is the state of a call that waits.
-type waiting struct {
-	given           bool // the application holds the request and frees it; otherwise it is the call's own
-	use             memoryUse
-	bound           bool     // the wait was given up, but the call must stay until the operation ends
-	r               *Request // the request it waits for, nil if there is none
-	next            *call    // the next call that waits for the same request
-	awaitsEndpoints bool     // it waits for the last endpoint to be gone
-	event           bool     // it waits for any event on the worker
-
-	unasked  bool // not checked yet whether it has to wait for its reply (mayGo)
-	early    bool // its wait has ended before the operation
-	earlyErr error
-
-	info   TagRecvInfo
-	length int // length of the data of an active message
-
-	operand, reply [8]byte // buffers of atomic operations
-}
-
-// memoryUse is what an operation does with the caller's memory.
-type memoryUse uint8
-
-const (
-	memoryUnused  memoryUse = iota
-	memoryOwn               // none, the call has buffers of its own: atomic operations
-	memoryRead              // sends, puts
-	memoryWritten           // receives, gets
-)
-
-// begin carries out the call. If it returns a request in flight, the call waits for that. A call
-// that sends may be a reply that it need not wait for (reply_limit.go).
-func (c *call) begin() (*Request, error) {
-	r, err := c.start(c)
-	if r != nil && c.use == memoryRead && r.ep != nil && (r.ep.charge != nil || r.ep.pair != nil) {
-		if c.w.owner.multi {
-			r = c.w.replies.accounting.waitsFor(c, r)
-		} else {
-			c.unasked = true
+// wrongEndpoint returns an error that describes the first flaw in the parameters of an endpoint,
+// nil if there is none.
+func (w *Worker) wrongEndpoint(p *EndpointParams) error {
+	ways := 0
+	for _, given := range []bool{len(p.Address) > 0, p.RemoteAddr.IsValid(), p.ConnRequest != nil} {
+		if given {
+			ways++
 		}
 	}
-	return r, err
-}
-
-// mayGo checks, after a round of progress, whether a call that sends a reply can return early.
-func (c *call) mayGo() {
-	c.unasked = false
-	c.early = c.w.replies.accounting.waitsFor(c, c.r) == nil
-}
-
-// cancel ends the operation if nothing is lost by that. A request that the application holds is
-// canceled only if it is a receive that no message has matched.
-func (c *call) cancel() {
-	switch r := c.r; {
-	case c.given:
-		c.w.tag.cancelPosted(r)
-	case c.use != memoryUnused && r.ep != nil && r.list == &r.ep.waiting: // the operation has not begun
-		r.abort(ucs.ErrCanceled)
-	case r.is(kindClose):
-		r.ep.w.ends.giveUp(r.ep)
+	flags := EndpointNoLoopback
+	if p.RemoteAddr.IsValid() {
+		flags = EndpointSendClientID
+	}
+	var flaw string
+	switch {
+	case w.closed:
+		return w.closedFor("NewEndpoint")
+	case ways == 0:
+		flaw = "none of Address, RemoteAddr and ConnRequest is given"
+	case ways > 1:
+		flaw = "more than one of Address, RemoteAddr and ConnRequest is given"
+	case p.ErrMode > ErrModePeer:
+		flaw = fmt.Sprintf("ErrMode is %d, wanted ErrModeNone or ErrModePeer", p.ErrMode)
+	case p.Flags&^flags != 0:
+		flaw = fmt.Sprintf("Flags has %#x, of which %#x are known for an endpoint of this kind", uint32(p.Flags), uint32(flags))
+	case p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid():
+		flaw = "LocalAddr is given without RemoteAddr"
+	case p.ClientID != 0 && len(p.Address) > 0:
+		flaw = "ClientID is given with Address, it needs RemoteAddr or ConnRequest"
 	default:
-		c.w.tag.cancel(r)
+		return nil
 	}
+	return fmt.Errorf("ucp: EndpointParams: %s: %w", flaw, ucs.ErrInvalidParam)
 }
 
-// endAbandoned cancels the operation of a call that does not return, because it raises the panic of
-// a callback. Otherwise a receive would take a message that nothing reads.
-func (c *call) endAbandoned() {
-	if c.r != nil && !c.given && !c.early && !c.r.Done() && !c.r.is(kindClose) {
-		c.cancel()
-	}
-}
-
-// cancelFor is cancel for a call that gives up waiting for a reason, mostly that ctx has ended. For
-// any other reason a request that the application holds is left alone: the application may wait
-// again.
-func (c *call) cancelFor(ctx context.Context, reason error) {
-	if reason == ctx.Err() || !c.given {
-		c.cancel()
-	}
-}
-
-// outlive decides about an operation that goes on after its wait has ended for a reason. stay
-// reports that the call must wait for the end nevertheless, because the operation writes to the
-// caller's memory until then. Otherwise err is the error of the call.
-func (c *call) outlive(reason error) (stay bool, err error) {
+// wrongListener returns an error that describes the first flaw in the parameters of a listener, nil
+// if there is none.
+func (w *Worker) wrongListener(p *ListenerParams) error {
+	var flaw string
 	switch {
-	case c.given || c.use <= memoryOwn || c.use == memoryRead && c.r.w.pool.ownData(c.r):
-		return false, reason
-	case c.use == memoryRead:
-		return false, fmt.Errorf("ucp: the operation goes on, and its buffer is in use until the endpoint is closed: %w: %w", ucs.InProgress, reason)
+	case w.closed:
+		return w.closedFor("NewListener")
+	case !p.Addr.IsValid():
+		flaw = "Addr is not given"
+	case p.OnConnRequest == nil && p.OnAccept == nil:
+		flaw = "neither OnConnRequest nor OnAccept is given"
+	case p.OnConnRequest != nil && p.OnAccept != nil:
+		flaw = "both OnConnRequest and OnAccept are given"
+	default:
+		return nil
 	}
-	return true, nil
+	return fmt.Errorf("ucp: ListenerParams: %s: %w", flaw, ucs.ErrInvalidParam)
 }
 
-// canceled returns the error of a call whose operation ended with err after its wait had ended for
-// a reason.
-func canceled(ctx context.Context, reason, err error) error {
+// wrong returns an error that describes the first flaw in the parameters of a context, nil if there
+// is none.
+func (p *ContextParams) wrong() error {
+	var flaw string
 	switch {
-	case err != ucs.ErrCanceled:
-		return err
-	case reason == ctx.Err():
-		return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
+	case p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0:
+		flaw = fmt.Sprintf("EstimatedEndpoints is %d and EstimatedPPN %d, wanted 0 or more", p.EstimatedEndpoints, p.EstimatedPPN)
+	case p.PeerRelease > PeerRelease122:
+		flaw = fmt.Sprintf("PeerRelease is %d, wanted one of the constants", p.PeerRelease)
+	case p.RequireTLS && p.TLS == nil:
+		flaw = "RequireTLS is set and TLS is nil, wanted a configuration with certificates"
+	default:
+		return nil
 	}
-	return reason
+	return fmt.Errorf("ucp: ContextParams: %s: %w", flaw, ucs.ErrInvalidParam)
 }
 
-// waitedFor explains a deadline that has ended a wait: if the operation goes on because the peer
-// has never answered the wireup request of its endpoint, the error says so. A peer in shared memory
-// that has no room for another endpoint cannot answer.
-func (c *call) waitedFor(reason error) error {
-	if reason != context.DeadlineExceeded || c.r == nil || c.r.Done() || c.r.ep == nil {
-		return reason
+// errNoRequest is the error of a call with a nil request, which stands for an operation that is
+// done.
+var errNoRequest = fmt.Errorf("ucp: the request is nil, so its operation was done in the call: %w", ucs.ErrInvalidParam)
+
+// A call on a handle that this package has not made, nil or a zero value, returns an error. The
+// explicit check for nil replaces the implicit one of the first access, so it costs nothing on
+// short paths.
+
+func (ep *Endpoint) missing() bool   { return ep == nil || ep.w == nil }
+func (w *Worker) missing() bool      { return w == nil || w.ctx == nil }
+func (c *Context) missing() bool     { return c == nil || c.set == nil }
+func (m *Memory) missing() bool      { return m == nil || m.ctx == nil }
+func (k *Rkey) missing() bool        { return k == nil || k.ep == nil }
+func (l *Listener) missing() bool    { return l == nil || l.w == nil }
+func (r *ConnRequest) missing() bool { return r == nil || r.uct == nil }
+func (q *AMQueue) missing() bool     { return q == nil || q.w == nil }
+func (m *AMMessage) missing() bool   { return m == nil || m.w == nil }
+func (d *TagMessage) missing() bool  { return d == nil || d.w == nil }
+
+// errMissing returns the error of a call on a handle that is nil, or else a zero value.
+//
+//go:noinline
+func errMissing(call string, isNil bool) error {
+	if isNil {
+		return fmt.Errorf("ucp: %s called on nil: %w", call, ucs.ErrInvalidParam)
 	}
-	ep := c.r.ep
-	if ep.state&epRequested == 0 || ep.remoteID != 0 || len(ep.lanes) == 0 {
-		return reason
-	}
-	return ep.w.ends.nameIn(ep, fmt.Errorf("the peer has not answered the wireup request over %s: its worker is not progressed, or refuses the request: %w",
-		ep.w.selection.laneName(ep, int(ep.cfg.lanes.wireup)), reason))
+	return fmt.Errorf("ucp: %s called on a zero value that the package has not made: %w", call, ucs.ErrInvalidParam)
 }
 
-// instead replaces reason by said, the explanation from waitedFor, in the error of a wait that
-// reason has ended.
-func instead(err, reason, said error) error {
-	switch {
-	case err == nil || said == reason || !errors.Is(err, reason):
-		return err
-	case errors.Is(err, ucs.ErrCanceled):
-		return fmt.Errorf("%w: %w", ucs.ErrCanceled, said)
-	case err == reason:
-		return said
-	}
-	return err
+// refused counts a refused request of a peer, and reports whether the refusal should be logged.
+func (w *Worker) refused(from *source, why ledger.Reason) bool {
+	w.stats.Refused++
+	return from.Account().Ledger().Refuse(why)
 }
 
-// endpointsGone reports whether the worker has no endpoint left. Endpoints that are being closed
-// still count.
-func (c *call) endpointsGone() bool { return c.w.endpoints.Len() == 0 }
+// noCopy marks a struct that is returned as a pointer and must not be copied, because other structs
+// refer to it by its address. The copylocks check of go vet, which go test also runs, reports
+// copies of a struct with such a field. The field takes no memory unless it is the last one.
+type noCopy struct{}
+
+// Lock and Unlock are the methods by which the copylocks check recognizes noCopy.
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// shared is a worker that many goroutines may use, with an endpoint to another one, and
-// one to itself for held.
+// shared is a worker that many goroutines may use, with an endpoint to another worker, and one to
+// itself for the method held.
 type shared struct {
 	testing.TB
 	*Worker
@@ -49,8 +49,8 @@ func newShared(t testing.TB, settings ...string) *shared {
 	return s
 }
 
-// held has a goroutine be in a callback of the worker, which makes the calls that are
-// given to it until it is let go.
+// held makes another goroutine own the worker: it stays in a callback, where it runs the functions
+// that are passed to do, until letGo is called.
 func (s *shared) held() (do func(func()), letGo func()) {
 	s.Helper()
 	const tag = 0x4E1D
@@ -80,7 +80,7 @@ func (s *shared) held() (do func(func()), letGo func()) {
 	}
 }
 
-// until progresses both workers.
+// until progresses both workers until cond holds.
 func (s *shared) until(what string, cond func() bool) {
 	s.Helper()
 	for range 1_000_000 {
@@ -94,8 +94,8 @@ func (s *shared) until(what string, cond func() bool) {
 	s.Fatalf("still waiting for: %s", what)
 }
 
-// TestWaitOfFreed: a request that is freed between the look of who waits for it and his turn
-// is found out.
+// TestWaitOfFreed: Wait detects that its request is freed after the call has begun, while another
+// goroutine owns the worker.
 func TestWaitOfFreed(t *testing.T) {
 	s := newShared(t)
 	r, err := s.TagRecv(1, FullMask, nil, nil)
@@ -116,7 +116,7 @@ func TestWaitOfFreed(t *testing.T) {
 	}
 }
 
-// TestRefusedCloseLeaves: behind a close that was refused calls are left to others as before.
+// TestRefusedCloseLeaves: after a refused close, calls on the endpoint are delegated as before.
 func TestRefusedCloseLeaves(t *testing.T) {
 	s := newShared(t)
 	if _, err := s.ep.CloseAsync(&RequestParams{Flags: OpForceImmediate}); !errors.Is(err, ucs.ErrNoResource) {
@@ -129,8 +129,8 @@ func TestRefusedCloseLeaves(t *testing.T) {
 	}
 }
 
-// TestLeftSendsAreBounded: who sends short messages while another goroutine has the worker,
-// or the peer does not read, is kept back at some number of them.
+// TestLeftSendsAreBounded: a goroutine that sends short messages has to wait once a number of them
+// is in flight, if another goroutine owns the worker or the peer does not read.
 func TestLeftSendsAreBounded(t *testing.T) {
 	s := newShared(t, "POSIX_FIFO_SIZE", "4")
 	s.until("connection", func() bool { return s.ep.short > 0 })

@@ -27,7 +27,7 @@ type CallbackPanic struct {
 	Stack []byte // the stack of the panic, as runtime.Stack formats it
 }
 
-// Error returns the value and the place of the panic.
+// Error returns the value and the stack of the panic.
 func (p *CallbackPanic) Error() string {
 	return fmt.Sprintf("ucp: panic in a callback: %v\n\n%s", p.Value, p.Stack)
 }
@@ -64,9 +64,9 @@ func (ow *ownership) leaveCallback(was gate) {
 	}
 }
 
-// callbackReturned reports whether the function returned. In a goroutine that is being ended,
-// another goroutine may already own the worker when the deferred functions further up the stack
-// run; callbackPanicked handles that.
+// callbackReturned reports whether the function of the application returned; the parameter is the
+// result of enterCallback. In a goroutine that is being ended, another goroutine may already own
+// the worker when the deferred functions further up the stack run; callbackPanicked handles that.
 //
 //go:norace
 func (ow *ownership) callbackReturned(was gate) bool { return ow.gate.depth() == was.depth() }
@@ -77,15 +77,15 @@ func (w *Worker) callbackPanicked(was gate, recovered any) {
 		return
 	}
 	w.owner.leaveCallback(was)
-	w.broken(recovered)
+	w.callbackFailed(recovered)
 }
 
 //go:norace
 func (w *Worker) abandoned() bool { return w.owner.gate&gateAbandoned != 0 }
 
-// broken records that a function of the application did not return. recovered is the panic value,
+// callbackFailed records that a function of the application did not return. recovered is the panic value,
 // nil if the function has ended its goroutine, which nothing can stop.
-func (w *Worker) broken(recovered any) {
+func (w *Worker) callbackFailed(recovered any) {
 	if recovered == nil {
 		w.owner.gate = w.owner.gate&gateFlags | gateAbandoned // no function up the stack returns
 		if w.owner.multi {

@@ -7,8 +7,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestFailureEndsWhatLanesCarry: what a transport has taken for a peer that does not read ends
-// when its endpoint fails, with the cause. The application need not close it first, and may then.
+// TestFailureEndsWhatLanesCarry: a send that a transport has accepted for a peer that does not read
+// ends when its endpoint fails, with the cause of the failure. The application need not close the
+// endpoint for that, and may close it in the callback of the send.
 func TestFailureEndsWhatLanesCarry(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		w, ep := overTCP(t)

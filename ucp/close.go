@@ -9,8 +9,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// There are two ways to close: Close releases at once; Shutdown lets the operations that were
-// started before complete first. A Close after a canceled Shutdown ends that Shutdown's close too.
+// There are two ways to close: Close releases at once, whereas Shutdown first waits until the
+// operations that were started before are complete. A Close after a canceled Shutdown also ends the
+// close that the Shutdown has started.
 
 var (
 	_ io.Closer = (*Context)(nil)
@@ -21,12 +22,12 @@ var (
 )
 
 // Close releases the endpoint at once, without the peer: outstanding operations end with
-// ucs.ErrCanceled, and callbacks run. Messages that were done for the caller have been
-// sent; whether puts that were not flushed have taken effect is unknown. The peer sees its
-// end fail. An endpoint in ErrModeNone should therefore be shut down instead, unless its
-// peer ends as well; CloseForce in ErrModePeer has no such restriction. While another
-// goroutine uses the worker, or waits on it, Close is refused with ucs.ErrBusy, except in
-// ThreadModeMulti. A second Close does nothing.
+// ucs.ErrCanceled, and callbacks run. Messages that were done for the caller have been sent;
+// whether puts that were not flushed have taken effect is unknown. The peer's endpoint fails. An
+// endpoint in ErrModeNone should therefore be shut down instead, unless its peer ends as well;
+// CloseForce in ErrModePeer has no such restriction. While another goroutine uses the worker, or
+// waits on it, Close is refused with ucs.ErrBusy, except in ThreadModeMulti. A second Close does
+// nothing.
 func (ep *Endpoint) Close() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Close", ep == nil)
@@ -59,11 +60,11 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	}
 	ep.w.owner.acquireRead()
 	defer ep.w.owner.releaseRead()
-	left := ep.w.ends.leftBehind(ep)
+	left := ep.w.ends.canceledOperations(ep)
 	if left == 0 {
 		return err
 	}
-	return ep.w.ends.nameIn(ep, fmt.Errorf("%d operations that the peer has not answered are canceled: %w", left, ctx.Err()))
+	return ep.w.ends.withEndpointName(ep, fmt.Errorf("%d operations that the peer has not answered are canceled: %w", left, ctx.Err()))
 }
 
 // Shutdown shuts down all endpoints of the worker, including those that peers have opened,
@@ -78,24 +79,22 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.owner.isClosed() {
 		return nil
 	}
-	c, err := w.waitingCall(startLeaving)
+	c, err := w.waitingCall(startShutdown)
 	if err != nil {
 		return err
 	}
 	c.awaitsEndpoints = true
-	if err := w.leave(ctx, c); err != nil {
+	if err := w.awaitShutdown(ctx, c); err != nil {
 		return err
 	}
 	return w.Close()
 }
 
-func (w *Worker) leave(ctx context.Context, c *call) error {
+func (w *Worker) awaitShutdown(ctx context.Context, c *call) error {
 	defer func() { // deferred, because a callback may panic or end the goroutine
-		if w.owner.multi {
-			w.owner.waitShared()
-		}
+		w.owner.resume()
 		w.shuttingDown--
-		w.owner.releaseRead()
+		w.owner.release()
 	}()
 	err := c.wait(ctx)
 	if err == nil || ctx.Err() == nil {
@@ -104,22 +103,22 @@ func (w *Worker) leave(ctx context.Context, c *call) error {
 	return w.stopWaiting(ctx)
 }
 
-// stopWaiting cancels the operations that the closes of the endpoints wait for. It returns an error
-// with the numbers of endpoints and operations.
+// stopWaiting cancels the operations that the endpoints' closes wait for. It returns an error that
+// gives the numbers of endpoints left and of operations canceled.
 func (w *Worker) stopWaiting(ctx context.Context) error {
 	w.owner.acquire()
 	endpoints, operations := w.endpoints.Len(), int32(0)
 	w.endpoints.Each(func(ep *Endpoint) {
 		ep.w.ends.giveUp(ep)
-		operations += ep.w.ends.leftBehind(ep)
+		operations += ep.w.ends.canceledOperations(ep)
 	})
 	w.owner.release()
 	return fmt.Errorf("ucp: worker %s: %d endpoints are left, %d operations that their peers have not answered are canceled: %w", w.name, endpoints, operations, ctx.Err())
 }
 
-// startLeaving starts the close of all endpoints. Peers cannot open new endpoints until the wait
-// has ended, as otherwise the wait might not end.
-func startLeaving(c *call) (*Request, error) {
+// startShutdown starts the close of all endpoints, for Worker.Shutdown. Until Shutdown's wait has
+// ended, peers cannot open new endpoints; otherwise the wait might not end.
+func startShutdown(c *call) (*Request, error) {
 	w := c.w
 	w.shuttingDown++
 	if !w.closed {
@@ -128,9 +127,9 @@ func startLeaving(c *call) (*Request, error) {
 			case ep.err != nil:
 				ep.w.ends.destroy(ep, ep.err)
 			case ep.life.Closing():
-				ep.report(life.Leave, nil)
+				ep.report(life.ShutdownClose, nil)
 			default:
-				if req, err := ep.w.ends.startClosing(ep, life.Leave, nil); err == nil {
+				if req, err := ep.w.ends.startClosing(ep, life.ShutdownClose, nil); err == nil {
 					req.free() // the close continues, and its result is not needed
 				}
 			}

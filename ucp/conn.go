@@ -2,12 +2,15 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -15,34 +18,18 @@ import (
 
 // Connections by socket address. The client knows the socket address that the server listens on. A
 // connection manager (uct.ConnManager) carries the first data that the two sides exchange
-// (proto.CMData), and afterwards nothing but the end of the connection. The first lanes, agreed on
-// by that data, use the device that the connection goes over. Over these lanes the server then
-// names all of its resources, and the two sides agree on better lanes, as C UCX does with
-// UCX_CM_USE_ALL_DEVICES=y:
-//
-//	client                              server
-//	   data: ends of its lanes ──►         the application accepts
-//	   connects its ends    ◄── data: the other ends, connected
-//	   notification ──►
-//	                        ◄── PRE_REQUEST: all of its resources
-//	   REQUEST: lanes, their ends ──►
-//	                        ◄── REPLY: the other ends
-//	   ACK ──►
-//
-// Operations wait until this exchange is over. Lanes that are chosen again are kept. The first lane
-// for messages carries the wireup messages. With UCX_CM_USE_ALL_DEVICES=n there are no messages
-// after the notification. A close ends the manager's connection when everything is flushed. The
-// close is over when the peer has ended its side.
+// (proto.CMData), and afterwards only reports the end of the connection. The first lanes, agreed on
+// by that data, use the device that the connection goes over. The rest of the handshake agrees on
+// better lanes by messages over these lanes (package connect). The first lane for messages then
+// carries the wireup messages. A close of the endpoint flushes the lanes and then ends the manager's
+// connection. The close is done when the peer has ended its side of the connection.
 
 // connection is the state of an endpoint that a connection manager has made.
 type connection struct {
-	uct    uct.ConnEndpoint // nil before the connection exists, and after its end
-	client bool
-	all    bool // lanes of all devices are agreed on after the notification (conn_client.go)
-	stage  connStage
+	uct uct.ConnEndpoint // nil before the connection exists, and after its end
 
-	remote, local netip.AddrPort // as the application gave them; after the end, those of the connection
-	id            uint64         // id that is sent to the peer
+	remote, local netip.AddrPort // as the application gave them; after the connection, its addresses
+	id            uint64         // client or server id that is sent to the peer
 	sendID        bool           // whether id is sent
 	serverID      uint64         // id that the server has sent
 	manager       int            // index of the manager in use
@@ -50,16 +37,6 @@ type connection struct {
 
 	gone bool // the peer has ended the manager's connection
 }
-
-// connStage is the stage of the setup of a connection.
-type connStage uint8
-
-const (
-	connCalling  connStage = iota // the client waits for the server's data, the server for the notification
-	connShared                    // both have the first lanes: the client waits for PRE_REQUEST, the server for REQUEST
-	connAgreeing                  // the client waits for REPLY, the server for ACK
-	connOpen
-)
 
 // connState is a worker's state for connections by socket address.
 type connState struct {
@@ -79,8 +56,9 @@ type departed struct {
 	rounds int // progress rounds left to wait for one in which nothing arrives
 }
 
-// maxRounds is enough rounds to receive what a ring holds. Without a limit, other peers that keep
-// the worker busy could delay the report forever.
+// maxRounds is the most progress rounds for which the report about a departed endpoint is delayed.
+// They suffice to receive what a ring in shared memory holds. Without a limit, other peers that
+// keep the worker busy could delay the report forever.
 const maxRounds = 1000
 
 // manager is a connection manager of a worker.
@@ -90,8 +68,8 @@ type manager struct {
 	err  error           // why the manager could not be opened
 }
 
-// disconnectManager ends the manager's connection of an endpoint at once. The connection's
-// addresses stay known.
+// disconnectManager closes the manager's connection of an endpoint at once, and keeps its addresses
+// for LocalAddr and RemoteAddr.
 func (cs *connState) disconnectManager(ep *Endpoint) {
 	c := ep.conn()
 	if c == nil {
@@ -117,12 +95,13 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 	if err == nil {
 		err = errDisconnected
 	}
-	ep.w.conns.reportQuietly(ep, life.Left, err)
+	ep.w.conns.reportDelayed(ep, life.Left, err)
 }
 
-// reportQuietly reports an event after the next progress round in which nothing arrives, or after
-// maxRounds rounds.
-func (cs *connState) reportQuietly(ep *Endpoint, ev life.Event, err error) {
+// reportDelayed reports an event of the endpoint's life after the next progress round in which
+// nothing arrives, or after maxRounds rounds. Until then messages that the peer sent before are
+// received.
+func (cs *connState) reportDelayed(ep *Endpoint, ev life.Event, err error) {
 	if n := ep.ensureExtra(); n.ending == nil {
 		n.ending = err
 	}
@@ -198,13 +177,14 @@ func errNoManager(list []manager) error {
 	return err
 }
 
-// newConnEndpoint makes an endpoint by socket address, which has no lanes yet.
-func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
+// newConnEndpoint makes an endpoint for a connection by socket address, for a client or a server. It
+// has no lanes yet.
+func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection, role connect.Role) (*Endpoint, error) {
 	w := cs.w
 	ep := &Endpoint{
 		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, needs: needID | needLanes,
-		ue: refuse{}, cfg: &noLanes, dest: nowhere, connSN: proto.ConnSNNone,
-		pair: &pairing{conn: c}, onError: p.OnError, userData: p.UserData,
+		ue: refuse{}, cfg: &noLanes, dest: noDestination, connSN: proto.ConnSNNone,
+		pair: &pairing{conn: c}, handshake: connect.End{Role: role, Stage: connect.Starting}, onError: p.OnError, userData: p.UserData,
 	}
 	ep.setName(p.Name)
 	id := w.endpoints.Put(ep)
@@ -212,7 +192,7 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoin
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
-	ep.w.peers.setPeer(ep, &peer{identity: new(identity)}) // the peer's first message identifies it
+	ep.w.peers.Add((*peerEnd)(ep), ep.w.peers.NewUnidentified()) // the peer's first message identifies it
 	w.accounts.unbound++
 	for _, f := range w.families {
 		f.opened(ep)
@@ -224,21 +204,22 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoin
 // destination.
 var (
 	noLanes = epConfig{
-		lanes: laneMap{am: proto.NullLane, wireup: proto.NullLane, keepalive: proto.NullLane},
+		lanes: proto.LaneMap{AM: proto.NullLane, Wireup: proto.NullLane, Keepalive: proto.NullLane},
 		short: -1, shortAM: -1, mapFrom: never,
 	}
-	nowhere = &destination{address: new(proto.WorkerAddress)}
+	noDestination = &destination{address: new(proto.WorkerAddress)}
 )
 
 // packConn packs the data about an endpoint and its lanes that a connection manager carries to the
-// other side. like is the other side's data, nil for the client, which sends first.
+// other side. The parameter like is the data received from the other side, nil for the client,
+// which sends first; number returns the peer's number of a lane.
 func (cs *connState) packConn(ep *Endpoint, like *proto.CMData, number func(lane int) uint8) ([]byte, error) {
 	w := ep.w
-	addr, err := ep.w.wireups.laneAddress(ep, allLanes, number)
+	addr, err := ep.w.handshakes.laneAddress(ep, allLanes, number)
 	if err != nil {
 		return nil, err
 	}
-	addr.Version = proto.AddressV1 // version 1 has a form that all releases read
+	addr.Version = proto.AddressV1 // all releases read version 1
 	addr.Flags, addr.UUID, addr.Name = 0, 0, ""
 	for k := range addr.Devices {
 		addr.Devices[k].Addr = nil // the manager provides the device address
@@ -260,8 +241,8 @@ func (cs *connState) packConn(ep *Endpoint, like *proto.CMData, number func(lane
 	return d.Append(nil)
 }
 
-// parseConn parses the other side's connection data. device is the device address of the other
-// side, as the manager knows it.
+// parseConn parses private, the connection data received from the other side. The data contains no
+// device address; device is the other side's device address as the manager knows it.
 func parseConn(private, device []byte) (proto.CMData, error) {
 	d, err := proto.ParseCMData(private)
 	if err != nil {
@@ -278,6 +259,231 @@ func parseConn(private, device []byte) (proto.CMData, error) {
 		d.Address.Devices[k].Addr = device
 	}
 	return d, nil
+}
+
+// dial makes an endpoint that connects to the socket address of a server.
+func (cs *connState) dial(p *EndpointParams) (*Endpoint, error) {
+	w := cs.w
+	if !p.RemoteAddr.IsValid() || p.RemoteAddr.Port() == 0 {
+		return nil, fmt.Errorf("ucp: endpoint to address %v: %w", p.RemoteAddr, ucs.ErrInvalidParam)
+	}
+	c := &connection{remote: p.RemoteAddr, local: p.LocalAddr, id: p.ClientID, manager: -1}
+	if c.sendID = p.Flags&EndpointSendClientID != 0 || c.id != 0; c.id == 0 {
+		c.id = w.params.ClientID
+	}
+	ep, err := cs.newConnEndpoint(p, c, connect.Client)
+	if err != nil {
+		return nil, err
+	}
+	if err := cs.tryManager(ep, nil); err != nil {
+		ep.w.ends.destroy(ep, err)
+		return nil, err
+	}
+	return ep, nil
+}
+
+// tryManager starts connecting by the next usable connection manager. The parameter before is the
+// error of the manager tried last, nil at the first call. If no manager is left, tryManager returns
+// before, or if that is nil the first error of a manager, or an error that there is no manager.
+func (cs *connState) tryManager(ep *Endpoint, before error) error {
+	c := ep.pair.conn
+	list := ep.w.conns.connManagers()
+	err := before
+	for c.manager++; c.manager < len(list); c.manager++ {
+		m := list[c.manager].uct
+		if m == nil {
+			continue
+		}
+		var failed error
+		c.uct, failed = m.Connect(uct.ConnectParams{
+			Remote:         c.remote,
+			Local:          c.local,
+			Pack:           ep.packClient,
+			OnConnected:    ep.onConnected,
+			OnDisconnected: ep.onDisconnected,
+		})
+		if failed == nil {
+			return nil
+		}
+		c.uct = nil
+		if err == nil {
+			err = failed
+		}
+	}
+	if err == nil {
+		err = errNoManager(list)
+	}
+	return err
+}
+
+// packClient is called by the connection manager when the device that leads to the server is known.
+// It makes the lanes of that device, packs the client's data into dst, and returns the length in
+// bytes. It assumes that the server has the same transports as this worker.
+func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
+	w := ep.w
+	mirror := w.own.describe(func(i *iface) bool { return i.attr.Resource.Device == a.Device })
+	if len(mirror.Devices) == 0 {
+		return 0, fmt.Errorf("ucp: device %s is on the route to %v, but no transport in use has it: %w", a.Device, ep.pair.conn.remote, ucs.ErrUnreachable)
+	}
+	rules := laneRules{cm: true, local: a.LocalAddr.Addr(), device: a.Device, origin: uct.OriginManager}
+	for {
+		ep.w.ends.closeLanes(ep, false)
+		ep.setRefused(nil)
+		if err := ep.w.wireups.connectBy(ep, &mirror, rules); err != nil {
+			return 0, err
+		}
+		packed, err := ep.w.conns.packConn(ep, nil, ep.pair.number)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(packed) <= len(dst):
+			return copy(dst, packed), nil
+		case rules.messages:
+			return 0, fmt.Errorf("ucp: connection data of %d bytes, the limit is %d: %w", len(packed), len(dst), ucs.ErrBufferTooSmall)
+		}
+		rules.messages = true
+	}
+}
+
+// onConnected is called by the connection manager with the server's data, or with an error if the
+// connection could not be made. Unless the server has rejected the client, the client then tries
+// the next connection manager.
+func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
+	c := ep.conn()
+	if c == nil || ep.gone() != nil {
+		return
+	}
+	err := a.Err
+	if err == nil {
+		if err = ep.w.conns.joinServer(ep, &a); err != nil {
+			err = fmt.Errorf("connecting to %v: %w", c.remote, err)
+		}
+	} else if u.Close(); !errors.Is(err, ucs.ErrRejected) {
+		ep.w.ends.closeLanes(ep, false)
+		if err = ep.w.conns.tryManager(ep, err); err == nil {
+			return
+		}
+	}
+	if err != nil {
+		ep.fail(err)
+	}
+}
+
+// joinServer connects the lanes to the transport endpoints that the server has made, and notifies
+// the server.
+func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
+	c := ep.pair.conn
+	d, err := parseConn(a.Private, a.RemoteDeviceAddr)
+	if err != nil {
+		return err
+	}
+	if ErrMode(d.ErrMode) != ep.errMode && d.ErrMode <= proto.ErrModePeer {
+		return fmt.Errorf("the server's endpoint has error mode %d, this one %d: %w", d.ErrMode, ep.errMode, ucs.ErrUnsupported)
+	}
+	ep.handshake.AllDevices = cs.devices().Follow(&d)
+	do := ep.w.handshakes.advance(ep, connect.Data)
+	o := &offer{addr: &d.Address, number: ep.pair.number}
+	if err := ep.w.handshakes.carryOut(ep, do&^connect.Start, o); err != nil {
+		return err
+	}
+	c.serverID = d.Address.ClientID
+	ep.w.wireups.connected(ep, d.EpID)
+	return ep.w.handshakes.carryOut(ep, do&connect.Start, nil)
+}
+
+// devices returns what the settings contribute to the decision about devices.
+func (cs *connState) devices() connect.Devices {
+	ctx := cs.w.ctx
+	return connect.Devices{All: ctx.settings.CMUseAllDevices, Release113: ctx.peerRelease() == PeerRelease113}
+}
+
+// interfaces yields the transport of each interface and the length of its address.
+func (cs *connState) interfaces(yield func(proto.TransportID, int) bool) {
+	for _, i := range cs.w.ifaces {
+		if !yield(i.id, len(i.published)) {
+			return
+		}
+	}
+}
+
+// sendPreRequest sends a client PRE_REQUEST, which names the interfaces that lanes may use: all
+// interfaces with UCX_CM_USE_ALL_DEVICES=y, else those of the connection's device.
+func (cs *connState) sendPreRequest(ep *Endpoint) error {
+	offered := func(i *iface) bool {
+		return ep.w.ctx.settings.CMUseAllDevices || i.attr.Resource.Device == ep.pair.conn.device
+	}
+	all := ep.w.own.describe(offered)
+	if err := ep.w.handshakes.addEndpointAddresses(ep, &all, allLanes, ep.pair.number); err != nil { // so that the client keeps these lanes
+		return err
+	}
+	return ep.w.wireups.sendWireup(ep, proto.WireupPreRequest, ep.remoteID, all)
+}
+
+// replaceLanes chooses new lanes toward the address in an offer. If the offer is a client's request,
+// pairwise lanes are chosen for the transport endpoints in it. Existing lanes that lead to the same
+// endpoints are kept. If the lane for messages is not kept, it becomes the auxiliary lane, which
+// carries the wireup messages until the new lanes are connected on both sides.
+func (cs *connState) replaceLanes(ep *Endpoint, o *offer) error {
+	old, am := ep.lanes, ep.amLane()
+	rules := laneRules{cm: true, spare: old, origin: o.from.origin()}
+	if ep.handshake.Role == connect.Server {
+		rules.ends = o.addr
+	} else {
+		rules.mutual = true
+	}
+	ep.setRefused(nil)
+	if err := ep.w.wireups.connectBy(ep, o.addr.Clone(), rules); err != nil {
+		ep.lanes = old
+		return err
+	}
+	for k := range old {
+		switch kept := (&laneRules{spare: ep.lanes}).existed(old[k]); {
+		case kept:
+		case uint8(k) == am:
+			ep.pair.aux = old[k]
+		default:
+			old[k].uct.Close()
+		}
+	}
+	return nil
+}
+
+// onMessage handles PRE_REQUEST, in which a server names all of its resources, and REQUEST, in which
+// a client asks for lanes toward some of them (ev).
+func (cs *connState) onMessage(src *uct.Source, m *proto.Wireup, message []byte, ev connect.Event) {
+	w := cs.w
+	ep := w.endpoints.Get(uint64(m.DstEp))
+	if ep == nil || ep.conn() == nil || ep.gone() != nil || m.SrcEp != ep.remoteID {
+		w.stats.Dropped++
+		return
+	}
+	do := ep.w.handshakes.foresee(ep, ev)
+	switch {
+	case do&connect.Drop != 0:
+		w.stats.Dropped++
+		if do.Err() != nil && !w.admission.spoofed(src, ep) {
+			ep.w.handshakes.advance(ep, ev)
+			ep.fail(do.Err())
+		}
+		return
+	case m.Address.UUID == 0:
+		w.stats.Dropped++
+		return
+	case w.admission.spoofed(src, ep):
+		return
+	case !ep.peer.Identify(m.Address.UUID):
+		w.refused(w.accounts.sourceOf(src), ledger.Claim)
+		return
+	}
+	from := w.accounts.sourceOf(src)
+	w.admission.validateAddress(from, &m.Address, ev == connect.Request)
+	if w.admission.deferRequest(from, &m.Address, message) {
+		return
+	}
+	ep.w.handshakes.advance(ep, ev)
+	if err := w.handshakes.carryOut(ep, do, requestOffer(from, m, nil)); err != nil {
+		ep.fail(err)
+	}
 }
 
 // LocalAddr returns the local socket address of an endpoint that was made by socket
@@ -323,21 +529,21 @@ func (cs *connState) socketAddr(ep *Endpoint, of func(uct.ConnEndpoint) netip.Ad
 			return a, nil
 		}
 	}
-	return netip.AddrPort{}, ep.w.ends.nameIn(ep, fmt.Errorf("it has no socket address: %w", ucs.ErrNotConnected))
+	return netip.AddrPort{}, ep.w.ends.withEndpointName(ep, fmt.Errorf("the endpoint has no socket address: %w", ucs.ErrNotConnected))
 }
 
-// ConnectWait waits until the endpoint is connected: both ends have agreed on lanes, and
-// messages started on the endpoint are sent. For that the peer's worker must be progressed,
-// too. ConnectWait fails if the endpoint fails. If ctx ends first its error is returned,
-// and the connection setup goes on.
+// ConnectWait waits until the endpoint is connected: both sides have agreed on lanes, and messages
+// started on the endpoint are sent. For that the peer's worker must be progressed, too. ConnectWait
+// fails if the endpoint fails. If ctx ends first its error is returned, and the connection setup
+// goes on.
 func (ep *Endpoint) ConnectWait(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.ConnectWait", ep == nil)
 	}
-	return ep.w.ends.endWith(ep, ctx, startReaching)
+	return ep.w.ends.endWith(ep, ctx, startConnectWait)
 }
 
-func startReaching(c *call) (*Request, error) {
+func startConnectWait(c *call) (*Request, error) {
 	ep := c.ep
 	if err := ep.usable(); err != nil {
 		return nil, err
@@ -346,20 +552,21 @@ func startReaching(c *call) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.toward(ep)
-	r.proto = reaching{}
+	r.setEndpoint(ep)
+	r.proto = connectOperation{}
 	ep.submit(r)
 	return r.result()
 }
 
-// reaching is an operation that needs a connected endpoint, and nothing else.
-type reaching struct{ basics }
+// connectOperation is the operation of ConnectWait: it ends when the endpoint is connected, and sends
+// nothing.
+type connectOperation struct{ basics }
 
-func (reaching) about() protocolInfo {
+func (connectOperation) about() protocolInfo {
 	return protocolInfo{name: "connect", kind: kindFlush, needs: needID}
 }
 
-func (reaching) progress(r *Request) error {
+func (connectOperation) progress(r *Request) error {
 	r.finish(nil)
 	return nil
 }

@@ -6,15 +6,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
-
-// rejecter is a request of nobody: it can be rejected only.
-type rejecter struct{ times int }
-
-func (r *rejecter) RejectRequest() error { r.times++; return nil }
 
 // FuzzConnData feeds a listener with what clients say. It answers as far as it gets
 // without a connection: lanes are chosen, made and connected. Nothing panics, the request is
@@ -38,13 +34,14 @@ func FuzzConnData(f *testing.F) {
 			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, private []byte) {
-		var owner rejecter
+	fuzztest.Run(f, func(t *testing.T, private []byte) {
+		rejected := 0
 		r.l.onRequest("tcp", &uct.ConnRequest{
 			Source: uct.SourceInfo{Addr: netip.MustParseAddrPort("127.0.0.1:1"), Local: true},
-			Device: "lo", RemoteDeviceAddr: []byte{0, 127, 0, 0, 1}, Private: private, Owner: &owner,
+			Device: "lo", RemoteDeviceAddr: []byte{0, 127, 0, 0, 1}, Private: private,
+			Reject: func() error { rejected++; return nil },
 		})
-		if owner.times == 0 {
+		if rejected == 0 {
 			t.Error("the request was not consumed")
 		}
 		r.s.Progress()
@@ -70,7 +67,7 @@ func FuzzConnWireup(f *testing.F) {
 	if b, err := none.Append(nil, proto.FormWireup); err == nil {
 		f.Add(byte(9), true, byte(proto.WireupPreRequest), byte(0), b)
 	}
-	f.Fuzz(func(t *testing.T, rounds byte, client bool, typ, shape byte, address []byte) {
+	fuzztest.Run(f, func(t *testing.T, rounds byte, client bool, typ, shape byte, address []byte) {
 		d.TB = t
 		d.forge(forgery{
 			rounds: int(rounds) % stages, client: client, typ: proto.WireupType(typ) % 8, shape: int(shape), uuid: int(shape) / 7, bytes: address,

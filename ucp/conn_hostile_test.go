@@ -12,6 +12,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
@@ -118,8 +119,8 @@ func (d *duo) leave() {
 		if n := w.endpoints.Len(); n != 0 {
 			d.Errorf("%s: %d endpoints are left", what, n)
 		}
-		if len(w.peers.byUUID) != 0 {
-			d.Errorf("%s: %d peers are left", what, len(w.peers.byUUID))
+		if w.peers.Len() != 0 {
+			d.Errorf("%s: %d peers are left", what, w.peers.Len())
 		}
 	}
 }
@@ -377,7 +378,7 @@ func TestHostileConnStages(t *testing.T) {
 				}
 				l := newLocated("192.0.2.7:77", false)
 				m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: w.own.emptyAddress()}
-				for _, uuid := range []uint64{0, 5, w.uuid, ep.peer.uuid} {
+				for _, uuid := range []uint64{0, 5, w.uuid, ep.peer.UUID()} {
 					for _, addr := range []proto.WorkerAddress{w.own.emptyAddress(), w.own.described} {
 						m.Address = addr
 						m.Address.Flags |= proto.AddressHasUUID
@@ -414,7 +415,7 @@ func TestHostileConnIDs(t *testing.T) {
 					{0, ep.localID}, {ep.remoteID ^ 1<<40, ep.localID}, {ep.remoteID, ep.localID ^ 1<<40}, {ep.remoteID, ^proto.EndpointID(0)},
 				} {
 					if typ == proto.WireupAck && ids[1] == ep.localID || typ == proto.WireupReply && ids[0] != 0 && ids[1] == ep.localID {
-						continue // who acknowledges or replies says so with the uuid
+						continue // an acknowledgement or a reply carries the uuid
 					}
 					m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ids[0], DstEp: ids[1], Address: w.own.described}
 					b, err := m.Append(nil)
@@ -475,7 +476,7 @@ func (d *duo) forge(f forgery) {
 }
 
 // stuck reports whether both ends wait for what the forged message has taken the place of:
-// then the application's patience decides.
+// then the application decides how long to wait.
 func (d *duo) stuck() bool {
 	for range 2000 {
 		if d.c.Progress()+d.s.Progress() > 0 {
@@ -513,7 +514,7 @@ func (d *duo) message(w, other *Worker, ep *Endpoint, f *forgery) []byte {
 			return true
 		})
 	case 6: // the ends that are there
-		if own, err := ep.w.wireups.laneAddress(ep, allLanes, ep.pair.number); err == nil {
+		if own, err := ep.w.handshakes.laneAddress(ep, allLanes, ep.pair.number); err == nil {
 			*a = own
 		}
 	}
@@ -552,7 +553,7 @@ func TestHostileReply(t *testing.T) {
 	} {
 		d.dial()
 		ep := d.there
-		d.until("the connection by the manager", func() bool { return ep.conn().stage >= connShared })
+		d.until("the connection by the manager", func() bool { return ep.handshake.Stage >= connect.Joined })
 		say := func(typ proto.WireupType, shape func(*proto.AddressDevice, *proto.AddressIface)) {
 			m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: *d.s.own.described.Clone()}
 			m.Address.Flags |= proto.AddressHasUUID
@@ -572,11 +573,11 @@ func TestHostileReply(t *testing.T) {
 			d.c.wireups.onWireup(nil, b, nil)
 		}
 		say(proto.WireupPreRequest, nil) // an honest one, without the ends that there are: a new lane
-		if ep.pair.lanes == 0 || ep.pair.joined != 0 {
-			t.Fatalf("%s: lanes %b, connected %b", name, ep.pair.lanes, ep.pair.joined)
+		if ep.pair.Paired == 0 || ep.pair.Joined != 0 {
+			t.Fatalf("%s: lanes %b, connected %b", name, ep.pair.Paired, ep.pair.Joined)
 		}
 		say(proto.WireupReply, shape)
-		if ep.pair != nil && ep.pair.joined != 0 || !errors.Is(ep.Err(), ucs.ErrInvalidAddr) {
+		if ep.pair != nil && ep.pair.Joined != 0 || !errors.Is(ep.Err(), ucs.ErrInvalidAddr) {
 			t.Errorf("%s: %v", name, ep.Err())
 		}
 		d.until("the server's end", func() bool { return d.back != nil })

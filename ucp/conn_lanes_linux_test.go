@@ -23,9 +23,14 @@ func TestConnSharedMemory(t *testing.T) {
 }
 
 // otherWorker is an interface whose peers are of another make.
-type otherWorker struct{ uct.Iface }
+type otherWorker struct {
+	uct.Iface
+	uct.BasicProcessIface
+}
 
-func (otherWorker) Kin(uct.ReachableParams) bool { return false }
+func (o otherWorker) FindProcess(p uct.ReachableParams, _ func(uct.Process) bool) (uct.Process, error) {
+	return 0, o.Reachable(p)
+}
 
 // TestMutual: toward others shared memory is not used where C UCX would not, unless the
 // setting says that it would.
@@ -34,7 +39,7 @@ func TestMutual(t *testing.T) {
 		d := newDuo(t, "POSIX_ERROR_HANDLING", announced)
 		for k, i := range d.s.ifaces {
 			stranded := *i
-			stranded.uct = otherWorker{i.uct}
+			stranded.uct = otherWorker{Iface: i.uct}
 			d.s.ifaces[k] = &stranded
 		}
 		choose := func(mode ErrMode, mutual bool) string {

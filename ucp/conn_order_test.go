@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -34,7 +35,7 @@ func TestEndBeforeRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			progress(func() bool {
-				return accepted != nil && ep.conn().stage == connOpen && ep.needs == 0 && accepted.needs == 0
+				return accepted != nil && ep.handshake.Stage == connect.Open && ep.needs == 0 && accepted.needs == 0
 			})
 			var buf [8]byte
 			r, err := server.TagRecv(1, FullMask, buf[:], nil)

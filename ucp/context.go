@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
+	"github.com/ucx-go/ucx/ucp/internal/transports"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -62,13 +63,13 @@ type ContextParams struct {
 	// tls.RequireAndVerifyClientCert, and ClientCAs decide which clients may connect.
 	//
 	// The callbacks run on goroutines of the library, several at a time, and delay other
-	// handshakes. If one panics its handshake fails: the panic is logged with the stack,
-	// and an endpoint of this side fails with a tcp.HandshakePanic in its error. A peer has
-	// ten seconds to finish a handshake; then its connection is closed, and an endpoint to
-	// it fails with ucs.ErrTimedOut. WorkerParams.Accept is called twice. Sessions are
-	// resumed if ClientSessionCache is set and SessionTicketsDisabled is not. MinVersion is
-	// never below TLS 1.3; NextProtos is "ucx" if empty. The configuration is copied; one
-	// that cannot work gives ucs.ErrInvalidParam.
+	// handshakes. If one panics its handshake fails: the panic is logged with the stack, and an
+	// endpoint of this side fails with a tcp.HandshakePanic in its error. A peer has ten seconds to
+	// finish a handshake; then its connection is closed, and an endpoint to it fails with
+	// ucs.ErrTimedOut. WorkerParams.Accept is called twice, before and after the handshake.
+	// Sessions are resumed if ClientSessionCache is set and SessionTicketsDisabled is not.
+	// MinVersion is never below TLS 1.3; NextProtos is "ucx" if empty. The configuration is copied;
+	// one that cannot work gives ucs.ErrInvalidParam.
 	//
 	// Lane selection treats tls as a slower tcp: it is used where tcp and shared memory are
 	// absent, not allowed, or absent at the peer. To use nothing else set RequireTLS, or
@@ -129,8 +130,8 @@ type Context struct {
 	closed   bool                 // guarded by mu
 }
 
-// openMD is a memory domain in use. The position of the domain in Context.mds is the index that
-// addresses and keys contain.
+// openMD is a memory domain in use. Addresses and remote keys identify the domain by its index in
+// Context.mds.
 type openMD struct {
 	component uct.Component
 	md        uct.MemoryDomain
@@ -141,7 +142,7 @@ type openMD struct {
 type resource struct {
 	uct.Resource
 	md        int
-	auxiliary bool // serves other transports only
+	auxiliary bool // used only for the wireup of other transports
 }
 
 // skippedResource is a transport, or a transport on a device, that is not used, and the reason.
@@ -157,7 +158,7 @@ func (s skippedResource) String() string { return s.name + ": " + s.reason }
 const maxContextMDs = 32
 
 // contextSeq numbers contexts without a name.
-var contextSeq atomic.Uint64
+var contextSeq platform.Local[atomic.Uint64]
 
 // NewContext opens the transports of this machine that the settings allow. If cfg is nil
 // the settings are read from the environment. If no transport is left NewContext fails with
@@ -185,7 +186,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	if c.settings.RndvChunk == 0 || c.settings.RMAChunk == 0 {
 		return nil, fmt.Errorf("ucp: UCX_MIN_RNDV_CHUNK_SIZE and UCX_MIN_RMA_CHUNK_SIZE must be more than 0: %w", ucs.ErrInvalidParam)
 	}
-	c.name = entityName(p.Name, "ucp-context", &contextSeq)
+	c.name = entityName(p.Name, "ucp-context", contextSeq.Get())
 	if p.Features == 0 {
 		c.log.WarnOnce("", "context without features", zap.String("context", c.name))
 	}
@@ -204,7 +205,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 // entityName truncates a name to EntityNameMax-1 bytes, or generates one if name is empty.
 func entityName(name, kind string, seq *atomic.Uint64) string {
 	if name == "" {
-		name = fmt.Sprintf("%s-%d-%d", kind, os.Getpid(), seq.Add(1))
+		name = fmt.Sprintf("%s-%d-%d", kind, platform.Pid(), seq.Add(1))
 	}
 	return name[:min(len(name), EntityNameMax-1)]
 }
@@ -212,25 +213,28 @@ func entityName(name, kind string, seq *atomic.Uint64) string {
 // openResources opens the memory domains that have an allowed resource, and records why the other
 // transports are not used. It fails if no resource is left.
 func (c *Context) openResources() error {
-	c.skipped = append(c.skipped, absent...)
+	for _, a := range transports.Absent {
+		c.skipped = append(c.skipped, skippedResource{name: a.Name, reason: a.Reason})
+	}
 	components := uct.Components()
 	if c.params.TLS != nil {
-		tls, err := encrypted(c.params.TLS)
+		tls, err := transports.Encrypted(c.params.TLS)
 		if err != nil {
 			return fmt.Errorf("ucp: ContextParams.TLS: %w", err)
 		}
 		components = append(components, tls)
-	} else if slices.Contains(c.settings.TLS.Missing(nil), encrypting) {
-		c.skip(encrypting, errNoConfig)
+	} else if slices.Contains(c.settings.TLS.Missing(nil), transports.Encrypting) {
+		c.skip(transports.Encrypting, errNoConfig)
 	}
 	for _, comp := range components {
 		mds, err := comp.MemoryDomains(c.set)
+		if errors.Is(err, ucs.ErrNoDevice) {
+			c.noDevice(comp, err)
+			continue
+		}
 		if err != nil {
 			c.refuse(comp, comp.Name(), err)
 			continue
-		}
-		if len(mds) == 0 {
-			c.noDevice(comp)
 		}
 		for k, r := range mds {
 			if k >= c.settings.MaxMDs.Int(math.MaxInt) {
@@ -265,11 +269,8 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 		md.Close()
 		return err
 	}
-	if l, ok := md.(uct.Lacking); ok {
-		l.Lacks(func(resource string, why error) bool {
-			c.skip(resource, why)
-			return true
-		})
+	for _, m := range md.Attr().Missing {
+		c.skip(m.Name, m.Reason)
 	}
 	used := false
 	for _, r := range list {
@@ -305,7 +306,7 @@ func (c *Context) allowed(r uct.Resource) error {
 	if c.settings.TLS.Use(r.Transport) == config.UseNone {
 		return errNotInTLS
 	}
-	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != encrypting {
+	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != transports.Encrypting {
 		return errNotEncrypted
 	}
 	devices := c.devices(deviceSetting(r.Type))
@@ -317,11 +318,7 @@ func (c *Context) allowed(r uct.Resource) error {
 
 // wants reports whether UCX_TLS allows at least one transport of a component.
 func (c *Context) wants(comp uct.Component) bool {
-	transports := []string{comp.Name()}
-	if d, ok := comp.(uct.Deviceless); ok {
-		transports = d.Transports()
-	}
-	return slices.ContainsFunc(transports, func(name string) bool {
+	return slices.ContainsFunc(comp.Transports(), func(name string) bool {
 		return c.settings.TLS.Use(name) != config.UseNone
 	})
 }
@@ -472,7 +469,7 @@ func (e *errWriter) printf(format string, args ...any) {
 
 // Features select the families of operations that a context is used for (enum ucp_feature).
 // An operation of a family that was not requested fails with ucs.ErrInvalidParam.
-// FeatureExportedMemh needs a memory domain that exports memory (uct.Exporter). No
+// FeatureExportedMemh needs a memory domain that exports memory (uct.DeviceMemory). No
 // transport of this library has one, so NewContext fails with it.
 type Features uint64
 
@@ -548,20 +545,13 @@ func (c *Context) devices(setting int) *config.List {
 	return [len(deviceSettings)]*config.List{&s.NetDevices, &s.ShmDevices, &s.AccDevices, &s.SelfDevices}[setting]
 }
 
-// noDevice records why the transports of a component without devices on this machine are not used.
-func (c *Context) noDevice(comp uct.Component) {
-	d, ok := comp.(uct.Deviceless)
-	if !ok {
-		return
-	}
-	var why error
-	for _, name := range d.Transports() {
-		switch {
-		case c.settings.TLS.Use(name) == config.UseNone:
+// noDevice records that the transports of a component are not used, because the component has no
+// device on this machine (the error why) or UCX_TLS excludes them.
+func (c *Context) noDevice(comp uct.Component, why error) {
+	for _, name := range comp.Transports() {
+		if c.settings.TLS.Use(name) == config.UseNone {
 			c.skip(name, errNotInTLS)
 			continue
-		case why == nil:
-			why = d.Absent()
 		}
 		c.skip(name, why)
 	}
@@ -569,7 +559,7 @@ func (c *Context) noDevice(comp uct.Component) {
 
 // unknownTransports returns the names in UCX_TLS that are not names of transports on any machine.
 func (c *Context) unknownTransports() []config.UnknownName {
-	known := append([]string{encrypting}, c.seenTransports...)
+	known := append([]string{transports.Encrypting}, c.seenTransports...)
 	for _, s := range c.skipped {
 		known = append(known, s.transport())
 	}
@@ -621,8 +611,8 @@ func (c *Context) absentDevices(setting int) []string {
 	return c.devices(setting).MissingDevices(c.seenDevices[setting])
 }
 
-// whyNot returns the reason why the transports that an item of UCX_TLS stands for are not used, ""
-// if no reason is recorded.
+// whyNot returns the recorded reason why the transports that an item of UCX_TLS stands for are not
+// used, "" if there is none.
 func (c *Context) whyNot(item string) string {
 	for _, s := range c.skipped {
 		if config.TransportItem(item).Selects(s.transport()) && s.reason != errNotInTLS.Error() {
@@ -662,18 +652,18 @@ func (c *Context) nothingLeft() error {
 	reasons = append(reasons, c.skippedAsked()...)
 	for k, name := range deviceSettings {
 		for _, item := range c.absentDevices(k) {
-			reasons = append(reasons, fmt.Sprintf("no device %s (%s) here, but %s", item, name, strings.Join(unique(c.seenDevices[k]), ", ")))
+			reasons = append(reasons, fmt.Sprintf("no device %s (%s), available: %s", item, name, strings.Join(unique(c.seenDevices[k]), ", ")))
 		}
 	}
 	if len(reasons) == 0 {
-		reasons = []string{"it leaves out all that there are: " + strings.Join(unique(c.seenTransports), ", ")}
+		reasons = []string{"all available transports are excluded: " + strings.Join(unique(c.seenTransports), ", ")}
 	}
 	return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %s: %w",
 		c.settings.TLS, strings.Join(reasons, "; "), ucs.ErrNoDevice)
 }
 
-// skippedAsked lists the transports that UCX_TLS allows and that are not used, one item for each
-// reason.
+// skippedAsked lists the transports that UCX_TLS allows and that are not used: one string for each
+// reason, with the transports and the reason.
 func (c *Context) skippedAsked() []string {
 	var reasons []string
 	names := make(map[string][]string) // by reason

@@ -100,8 +100,8 @@ func TestNoFeatures(t *testing.T) {
 	}
 }
 
-// TestMissingFeatures: a feature with nothing behind it is refused, and so is one
-// that nobody knows.
+// TestMissingFeatures: a feature that is not implemented is refused, and so is an
+// unknown one.
 func TestMissingFeatures(t *testing.T) {
 	ucttest.NoLeaks(t)
 	for f, want := range map[ucp.Features]error{
@@ -121,8 +121,8 @@ func TestMissingFeatures(t *testing.T) {
 	}
 }
 
-// TestNames: names are cut at 31 bytes, and those that are not given are made up
-// and differ.
+// TestNames: names are cut at 31 bytes, and names that are not given are generated
+// and unique.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, Name: long})
@@ -172,7 +172,7 @@ func TestThreadModes(t *testing.T) {
 	}
 }
 
-// TestWorkersDiffer: workers have ids of their own.
+// TestWorkersDiffer: the ids of workers are unique.
 func TestWorkersDiffer(t *testing.T) {
 	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag})
 	seen := make(map[uint64]bool)
@@ -197,7 +197,7 @@ func TestConfigIsolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Modify("TLS", "self")
-	cfg.Modify("SELF_SEG_SIZE", "2k") // a name of the transport's, through UCP
+	cfg.Modify("SELF_SEG_SIZE", "2k") // a setting of a transport, set through UCP
 	ctx, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag}, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -263,8 +263,8 @@ func TestConfigModify(t *testing.T) {
 	}
 }
 
-// TestConfigFile: a file counts unless it is missing; what cannot be understood
-// in it is an error.
+// TestConfigFile: the settings in a file apply. A missing file is no error, but a
+// bad value in a file is one.
 func TestConfigFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -295,7 +295,7 @@ func TestConfigFile(t *testing.T) {
 	}
 }
 
-// TestNoTransport: a context that may use nothing says what ruled it out.
+// TestNoTransport: the error of a context without a usable transport says what excluded each.
 func TestNoTransport(t *testing.T) {
 	ucttest.NoLeaks(t)
 	logtest.Watch(t).Allow("") // names that match nothing are reported
@@ -314,7 +314,7 @@ func TestNoTransport(t *testing.T) {
 	}
 }
 
-// TestUnaskedRefused: of a transport that cannot be used those are told that want it.
+// TestUnaskedRefused: a transport that cannot be used is reported only if the settings name it.
 func TestUnaskedRefused(t *testing.T) {
 	for tls, want := range map[string]bool{"tcp": false, "^posix": false, "posix,tcp": true, "shm,tcp": true} {
 		t.Run(tls, func(t *testing.T) {
@@ -328,8 +328,8 @@ func TestUnaskedRefused(t *testing.T) {
 	}
 }
 
-// TestInterfaceNotOpened: a worker does without an interface that cannot be
-// opened, and says so where it is missed.
+// TestInterfaceNotOpened: a worker does without an interface that cannot be opened,
+// and reports that in errors and listings where the interface is missing.
 func TestInterfaceNotOpened(t *testing.T) {
 	ucttest.NoLeaks(t)
 	logtest.Watch(t).Allow("interface not usable")
@@ -400,8 +400,8 @@ func TestFeatureNames(t *testing.T) {
 	}
 }
 
-// TestVersion: the release that the package claims to follow is the newest that the
-// project says it speaks with, and both ways to ask say the same.
+// TestVersion: the release that the package claims to follow is the newest that the README names
+// as a peer, and Version and VersionString agree.
 func TestVersion(t *testing.T) {
 	major, minor, release := ucp.Version()
 	var a, b, c int

@@ -28,20 +28,20 @@
 //
 // # Closing an endpoint
 //
-// A flush close (Endpoint.CloseAsync without CloseForce, Endpoint.Shutdown) refuses new
-// operations at once. The endpoint stays until the operations that were started before have
-// ended: until the peer has received its messages, and until data that is being fetched for a
-// receive has arrived. Then the lanes are flushed, and the close is done. Operations are
-// canceled only if the peer's end is gone, if the context of Shutdown ends, or by
-// Endpoint.Close or CloseForce. A peer that never receives therefore delays a close, but cannot
-// block a process that gives Shutdown a context with a deadline. Receives of the endpoint's
-// stream are canceled at once, and unread bytes of the stream are discarded.
+// A flush close (Endpoint.CloseAsync without CloseForce, Endpoint.Shutdown) refuses new operations
+// at once. The endpoint stays until the operations that were started before have ended: until the
+// peer has received its messages, and until data that is being fetched for a receive has arrived.
+// Then the lanes are flushed, and the close is done. Operations are canceled only if the peer's
+// endpoint is gone, if the context of Shutdown ends, or by Endpoint.Close or CloseForce. A peer
+// that never receives therefore delays a close, but cannot block a process that gives Shutdown a
+// context with a deadline. Receives of the endpoint's stream are canceled at once, and unread bytes
+// of the stream are discarded.
 //
-// The library may keep an endpoint that the application has closed, hidden, as long as the
-// peer's application holds the other end: messages of the peer still arrive. When neither
-// application holds its end both are released, so a closed endpoint leaves nothing on either
-// side. C UCX keeps its ends until its worker is destroyed; ends toward such peers are also
-// kept, up to a limit.
+// The library may keep an endpoint that the application has closed, hidden, as long as the peer's
+// application holds its endpoint: messages of the peer still arrive. When neither application holds
+// its endpoint both are released, so a closed endpoint leaves nothing on either side. C UCX keeps
+// its endpoints until its worker is destroyed; endpoints to such peers are also kept here, up to a
+// limit.
 //
 // Over a connection by socket address a close ends both sides: the operations of the other
 // side fail and its error handler is called, unless that side is also being closed. The error
@@ -102,11 +102,11 @@
 // for each request and needs no goroutine for progress, except for times in which none of them
 // waits; WorkerParams.Background covers these.
 //
-// A call that starts an operation while another goroutine is inside the worker leaves the
-// operation to that goroutine, and returns a request even for an operation that would otherwise
-// be done in the call. Short sends, and atomic operations without a result, are left without a
-// request, up to a few hundred. A call whose result depends on the goroutine that carries it
-// out waits until it owns the worker. These are TagMessage.Recv, AMMessage.Recv and CloseAsync;
+// A call that starts an operation while another goroutine is inside the worker leaves the operation
+// to that goroutine (delegates it), and returns a request even for an operation that would
+// otherwise be done in the call. Up to a few hundred short sends and atomic operations without a
+// result are delegated without a request. A call whose result depends on the goroutine that carries
+// it out waits until it owns the worker. These are TagMessage.Recv, AMMessage.Recv and CloseAsync;
 // operations with OpForceImmediate or with a Request of the caller's, on an endpoint that has
 // failed or was closed, and in contexts with request hooks; and all calls that do not start an
 // operation.
@@ -143,22 +143,22 @@
 // the peer is dropped, and the sends end with ucs.ErrExceedsLimit. The limits count requests
 // and their data; of a large message they count the beginning.
 //
-// On such an endpoint AMSendWait, TagSendWait and StreamSendWait do not wait for the peer to
-// read: data that cannot be sent at once is copied, and the send is done. If it fails
-// afterwards, the endpoint fails or the next flush returns the error. So a loop over
-// AMQueue.All can answer one peer after the other. Synchronous sends and sends by rendezvous
-// are waited for, because only the peer can end them: until the peer does so, the endpoint
-// fails, or ctx ends. Give ctx a deadline if that may take too long. AMSendWait by rendezvous,
-// as a reply to a message that the application still holds, has one more end: if a queue has
-// messages of other peers that are not being taken out, and the peer makes no progress for half
-// a second, the data is copied and the send is done. If the data cannot be copied, because the
-// peer may be reading it or because it is longer than 16 MiB, the call ends with an error that
-// matches ucs.ErrExceedsLimit and ucs.InProgress: the operation goes on, as when ctx ends.
+// On such an endpoint AMSendWait, TagSendWait and StreamSendWait do not wait for the peer to read:
+// data that cannot be sent at once is copied, and the send is done. If it fails afterwards, the
+// endpoint fails or the next flush returns the error. So a loop over AMQueue.All can answer one
+// peer after the other. Synchronous sends and sends by rendezvous are waited for, because only the
+// peer can end them: until the peer does so, the endpoint fails, or ctx ends. Give ctx a deadline
+// if that may take too long. AMSendWait by rendezvous, as a reply to a message that the application
+// still holds, can also end in another way: if a queue has messages of other peers that are not
+// being taken out, and the peer makes no progress for half a second, the data is copied and the
+// send is done. If the data cannot be copied, because the peer may be reading it or because it is
+// longer than 16 MiB, the call ends with an error that matches ucs.ErrExceedsLimit and
+// ucs.InProgress: the operation goes on, as when ctx ends.
 //
 // On an endpoint that was accepted by a listener, replies are not charged and the peer is not
-// dropped. But while the application holds a message of the peer, calls that wait there end as
-// described above, and the peer's next messages stay in the queue until the peer has read. An
-// endpoint that the application makes to the same peer has no such limits.
+// dropped. But while the application holds a message of the peer, calls that wait for sends on this
+// endpoint end as described above, and the peer's next messages stay in the queue until the peer
+// has read. An endpoint that the application makes to the same peer has no such limits.
 //
 // # Callbacks
 //

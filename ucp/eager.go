@@ -2,10 +2,11 @@ package ucp
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
@@ -14,7 +15,7 @@ import (
 // The eager protocols: the data of a message is sent at once, in one packet or several.
 
 // eagerFamily is the family of the eager protocols, which send messages of all other families
-// without an offer, and of the reassembly of messages in fragments (assembly.go).
+// without a rendezvous. It also reassembles messages in fragments (assembly.go).
 type eagerFamily struct{ noFamily }
 
 func (eagerFamily) about() familyInfo { return familyInfo{name: "eager"} }
@@ -33,20 +34,19 @@ func (eagerFamily) protocols() []protocolEntry {
 type eagerState struct {
 	nextID     proto.MessageID // id of the message in fragments that was sent last
 	assemblies map[assemblyKey]*assembly
-	most       int          // largest number of assemblies since the map was made
-	free       []*assembly  // idle assemblies
-	orphans    assemblyList // incomplete messages of connections that have ended
-	timer      *event.Timer // of the orphans
-	untimed    bool         // timer could not be set: progress looks at the orphans
-	senders    *event.Timer // timer for incomplete messages of unknown senders (assembly.go)
-	watching   bool         // senders is set
+	most       int                 // largest number of assemblies since the map was made
+	free       []*assembly         // idle assemblies
+	orphans    list.List[assembly] // incomplete messages of connections that have ended
+	timer      *event.Timer        // fires when the time of the oldest orphan is over
+	untimed    bool                // the field timer could not be set: progress checks the orphans
+	senders    *event.Timer        // timer for incomplete messages of unknown senders (assembly.go)
+	watching   bool                // the timer senders is running
 	w          *Worker
 }
 
 func (eagerFamily) start(w *Worker) {
 	w.eager.assemblies = make(map[assemblyKey]*assembly)
-	w.eager.nextID = proto.MessageID(rand.Uint64())
-	w.accounts.unnamed.fragments.added = w.eager.watchSenders
+	w.eager.nextID = proto.MessageID(platform.Uint64())
 }
 
 // stop cancels the receives of incomplete messages.
@@ -56,25 +56,26 @@ func (eagerFamily) stop(w *Worker) error {
 	return nil
 }
 
-// sourceGone makes orphans of the incomplete messages of a connection that has ended, because
-// their rest may arrive over another connection.
+// sourceGone is called when a connection has ended. Its incomplete messages become orphans, because
+// their missing fragments may arrive over another connection.
 func (eagerFamily) sourceGone(s *source) { s.w.eager.orphanMessages(&s.fragments) }
 
 // evict gives up the incomplete messages without a receive whose last fragment came over the
-// connection s, or of which s is charged with a fragment.
+// connection s, or for which s is charged with a fragment.
 func (eagerFamily) evict(s *source, reason error) {
-	for a := s.fragments.head; a != nil; {
-		next := a.next
+	for n := s.fragments.Front(); n != nil; {
+		a, next := n.Value, n.Next()
 		if a.req == nil {
 			s.w.eager.giveUp(a, reason)
 		}
-		a = next
+		n = next
 	}
-	if s.held == 0 {
+	if s.Held() == 0 {
 		return
 	}
-	// Messages whose last fragment came from elsewhere, but of which s has brought fragments.
-	for _, a := range s.w.eager.assemblies {
+	// Messages whose last fragment came over another connection, but of which s has brought
+	// fragments.
+	for _, a := range platform.Ordered(s.w.eager.assemblies, (*assembly).compare) {
 		if a.req == nil && slices.ContainsFunc(a.pieces, func(p piece) bool { return p.from == s }) {
 			s.w.eager.giveUp(a, reason)
 		}
@@ -84,12 +85,12 @@ func (eagerFamily) evict(s *source, reason error) {
 // eager is the common part of the eager protocols.
 type eager struct{ basics }
 
-// completed is called when all bytes of the message have left.
+// completed is called when all bytes of the message were sent, or with the error of the transport.
 func (eager) completed(r *Request, err error) { sent(r, err) }
 
-// sent is called when all bytes of an eager message have left, or with the error of the
-// transport. If the receiver acknowledges the message, the request ends only when the
-// acknowledgement has arrived.
+// sent is called when all bytes of an eager message were sent, or with the error of the transport.
+// If the receiver acknowledges the message, the request ends only when the acknowledgement has
+// arrived.
 func sent(r *Request, err error) {
 	if err != nil || !r.form.acked {
 		r.finish(err)
@@ -125,7 +126,7 @@ type eagerShort struct{ eager }
 func (eagerShort) about() protocolInfo { return protocolInfo{name: "eager short", kind: kindEager} }
 
 func (eagerShort) progress(r *Request) error {
-	err := r.ep.ue.AMShort(uct.AMID(r.form.only.id), r.form.word(r), r.data.buf, 0, &r.comp)
+	err := r.ep.ue.AMShort(uct.AMID(r.form.only.id), r.form.word(r), r.data.Buf, 0, &r.comp)
 	return singleSent(r, err, &r.w.stats.EagerShort)
 }
 
@@ -136,7 +137,7 @@ func (eagerBcopy) about() protocolInfo { return protocolInfo{name: "eager copy-i
 
 func (eagerBcopy) progress(r *Request) error {
 	_, err := r.ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), 0, &r.comp)
-	if (err == nil || err == ucs.InProgress) && r.frag < r.data.length {
+	if (err == nil || err == ucs.InProgress) && r.frag < r.data.Length {
 		r.comp.Fail(r.packedNothing(r.frag)) // the packet is sent with the bytes that the datatype has packed
 	}
 	return singleSent(r, err, &r.w.stats.EagerBcopy)
@@ -150,7 +151,7 @@ type eagerZcopy struct{ eager }
 func (eagerZcopy) about() protocolInfo { return protocolInfo{name: "eager zero-copy", kind: kindEager} }
 
 func (eagerZcopy) progress(r *Request) error {
-	n, _ := r.data.gather(r.w.rights.iovec(r), 0, r.data.length)
+	n, _ := r.data.Gather(r.w.rights.iovec(r), 0, r.data.Length)
 	n = r.w.am.gatherTail(r, n, &r.form.only.tail)
 	r.w.rights.addHandles(r, n, r.ep.amLane())
 	err := r.ep.ue.AMZcopy(uct.AMID(r.form.only.id), r.hooks(), r.iov[:n], 0, &r.comp)
@@ -177,10 +178,10 @@ func singleSent(r *Request, err error, counter *uint64) error {
 func packEager(r *Request, packet *packetForm, dst []byte) int {
 	n := packet.put(r, dst)
 	if !r.form.active {
-		return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
+		return n + r.packFragment(dst, n, r.data.Length-r.offset, r.offset)
 	}
 	end := min(len(dst), r.ep.cfg.maxBcopy) - r.w.am.tailSize(r, &packet.tail)
-	n += r.packFragment(dst[:end], n, r.data.length-r.offset, r.offset)
+	n += r.packFragment(dst[:end], n, r.data.Length-r.offset, r.offset)
 	return n + r.w.am.putTail(r, &packet.tail, dst[n:])
 }
 
@@ -194,7 +195,7 @@ func (eagerMultiBcopy) about() protocolInfo {
 }
 
 func (eagerMultiBcopy) progress(r *Request) error {
-	for r.offset < r.data.length {
+	for r.offset < r.data.Length {
 		e := r.w.eager.rail(r)
 		r.frag = 0
 		r.comp.Count++
@@ -221,7 +222,7 @@ func (eagerMultiZcopy) about() protocolInfo {
 }
 
 func (eagerMultiZcopy) progress(r *Request) error {
-	for r.offset < r.data.length {
+	for r.offset < r.data.Length {
 		e := r.w.eager.rail(r)
 		if e.zcopy == 0 {
 			r.step++
@@ -233,7 +234,7 @@ func (eagerMultiZcopy) progress(r *Request) error {
 		if r.form.active {
 			list, limit = list[:len(list)-1], limit-r.w.am.tailSize(r, &packet.tail)
 		}
-		n, r.frag = r.data.gather(list, r.offset, limit)
+		n, r.frag = r.data.Gather(list, r.offset, limit)
 		n = r.w.am.gatherTail(r, n, &packet.tail)
 		r.w.rights.addHandles(r, n, e.lane)
 		r.comp.Count++
@@ -251,10 +252,10 @@ func (eagerMultiZcopy) progress(r *Request) error {
 func (eagerMultiZcopy) pack(r *Request, dst []byte) int { return r.form.fragment(r).put(r, dst) }
 
 // The fragments of an eager message may go over several lanes in turn (UCX_MAX_EAGER_RAILS). The
-// first fragment, which is matched in order, goes over the AM lane; the others go over the AM
-// lane and the AM bandwidth lanes. A receiver reassembles fragments in any order. Streams are the
-// exception: their packets carry nothing but bytes, so the order on one lane is all there is, and
-// they use the AM lane only.
+// first fragment, which is matched in order, goes over the AM lane; the others go over the AM lane
+// and the AM bandwidth lanes. A receiver reassembles fragments in any order. Streams are the
+// exception: their packets carry only bytes and no offsets, so their order must be that of one
+// lane, and they use the AM lane only.
 
 // eagerRail is a lane that carries fragments.
 type eagerRail struct {
@@ -265,8 +266,8 @@ type eagerRail struct {
 // minRail is the shortest fragment limit, in bytes, of a lane that is used for fragments.
 const minRail = 512
 
-// eagerRails returns the lanes for fragments, the AM lane first, and adds the others to the input
-// of the cost model. Faster lanes get longer fragments (ucp_proto_multi_init in
+// eagerRails returns the lanes for fragments, the AM lane first, and adds the others to in, the
+// input of the cost model. Faster lanes get longer fragments (ucp_proto_multi_init in
 // src/ucp/proto/proto_multi.c).
 func (es *eagerState) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail {
 	w := es.w
@@ -305,8 +306,8 @@ func (es *eagerState) eagerRails(p *lanePlan, in *proto.ProtoInput) []eagerRail 
 	return rails
 }
 
-// speed returns the bandwidth of a lane, limited to the range from 1 to 1e15 so that it can be
-// divided.
+// speed returns the bandwidth of a lane in bytes per second, limited to the range from 1 to 1e15 so
+// that it can be a divisor.
 func speed(l *proto.LanePerf) float64 { return math.Min(math.Max(l.Bandwidth, 1), 1e15) }
 
 // scaleRails shortens the fragments of slow lanes, so that a fragment takes equally long on all
@@ -325,8 +326,9 @@ func scaleRails(rails []eagerRail, speeds []float64, limit func(*eagerRail) *int
 	}
 }
 
-// rail returns the lane of the next fragment. The header of the first fragment may take up to the
-// whole packet limit of the lane, so the first fragment is not shortened.
+// rail returns the lane of the request's next fragment, with its limits. The header of the first
+// fragment may be as long as the lane's packets, so the limits of the first fragment are not
+// reduced.
 func (es *eagerState) rail(r *Request) eagerRail {
 	c := r.ep.cfg
 	if int(r.step) >= len(c.eager) || r.form.oneLane {
@@ -340,12 +342,13 @@ func (es *eagerState) rail(r *Request) eagerRail {
 	return e
 }
 
-// eagerHandles makes sure that there are memory handles of a message for the lanes that a
-// zero-copy protocol uses. It reports false if the message must take another protocol.
+// eagerHandles registers the memory of a message for the lanes that the zero-copy protocol p uses,
+// where they need memory handles. It returns false if that fails and the message must use another
+// protocol.
 func (es *eagerState) eagerHandles(r *Request, p proto.Protocol) bool {
 	c := r.ep.cfg
 	if p != proto.ProtoEagerMultiZcopy {
-		return r.w.rights.laneHandles(r, c.lanes.am, uct.AccessLocalRead) && r.w.am.tailHandles(r, c.lanes.am)
+		return r.w.rights.laneHandles(r, c.lanes.AM, uct.AccessLocalRead) && r.w.am.tailHandles(r, c.lanes.AM)
 	}
 	rails := c.eager
 	if r.form.oneLane {

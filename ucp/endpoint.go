@@ -6,8 +6,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -27,7 +30,7 @@ const (
 	ErrModePeer ErrMode = 1
 )
 
-// The modes have the numbers that messages carry.
+// This fails to compile if ErrModePeer has another number than in messages.
 var _ = [1]struct{}{}[ErrModePeer-ErrMode(proto.ErrModePeer)]
 
 // EndpointFlags modify the creation of an endpoint.
@@ -98,34 +101,35 @@ type Endpoint struct {
 	// short is the largest payload of a tagged message that is sent inline, shortAM that of an
 	// active message. Both are -1 while nothing may be sent at once: the endpoint waits for the
 	// peer's id, has failed or is closed.
-	short    int32
-	shortAM  int32
-	held     int32    // active messages held by the application that it may reply to over this endpoint
-	inFlight int32    // requests of the endpoint in flight
-	life     life.End // life cycle of this end (endpoint_end.go)
-	ended    uint32   // 1 if failed or closed; in thread mode multi any goroutine may read it
+	short     int32
+	shortAM   int32
+	held      int32       // active messages held by the application that it may reply to over this endpoint
+	inFlight  int32       // requests of the endpoint in flight
+	life      life.End    // life cycle of this endpoint (endpoint_end.go)
+	handshake connect.End // agreement with the peer's endpoint (handshake.go)
+	ended     uint32      // 1 if failed or closed; in thread mode multi any goroutine may read it
 
 	cfg      *epConfig
 	lanes    []lane
 	err      error // error that the endpoint failed with
 	state    endpointState
-	needs    needs // needs that operations wait for
+	needs    needs // missing conditions that operations wait for, such as the peer's id
 	errMode  ErrMode
 	connSN   uint16
 	flushes  uint16           // flush operations in flight
 	localID  proto.EndpointID // id by which the peer names this endpoint
-	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
+	remoteID proto.EndpointID // id of the peer's endpoint, 0 until wireup
 	peer     *peer
 	dest     *destination
 	process  uct.Process     // the peer's process, if it is on this machine and a lane identifies it
-	charge   *endpointCharge // account that the endpoint is charged to, nil if none
-	pair     *pairing        // of pairwise lanes or a connection manager's connection, nil if neither
+	charge   *endpointCharge // accounting of the endpoint, nil if there is none yet
+	pair     *pairing        // state of pairwise lanes or of a connection manager's connection, or nil
 
-	waiting     requestList // operations that need remoteID, and all operations after them
-	outstanding requestList // operations that wait for a message of the peer
-	rma         *rmaFlow    // nil before the first one-sided operation
-	stream      *stream     // nil before it is first used
-	am          *amFlow     // nil before the first active message in fragments
+	waiting     list.List[Request] // operations that wait for the field needs, and all operations after them
+	outstanding list.List[Request] // operations that wait for a message of the peer
+	rma         *rmaFlow           // nil before the first one-sided operation
+	stream      *stream            // nil before it is first used
+	am          *amFlow            // nil before the first active message in fragments
 
 	onError  func(*Endpoint, error, any)
 	userData any
@@ -134,12 +138,12 @@ type Endpoint struct {
 
 // endpointExtra is the state that only few endpoints need.
 type endpointExtra struct {
-	name    string              // given by the application, or generated when it was first needed
-	refused map[laneRoute]error // lanes that could not be created, and why
-	closing *Request            // the application's close in progress
-	gaveUp  int32               // operations that the close has canceled instead of waiting for them
-	ending  error               // cause of a failure that is reported once earlier messages are received
-	timer   *event.Timer        // of a close that gives the peer time to disconnect first
+	name          string              // given by the application, or generated when it was first needed
+	refused       map[laneRoute]error // lanes that could not be created, and why
+	closing       *Request            // request of the application's close in progress, nil if there is none
+	canceledCount int32               // operations that the close has canceled instead of waiting for them
+	ending        error               // cause of a failure that is reported once earlier messages are received
+	timer         *event.Timer        // timer of awaitPeer, nil if it is not running
 }
 
 // ensureExtra returns the endpoint's extra state, which it creates if there is none.
@@ -164,8 +168,8 @@ func (ep *Endpoint) setRefused(lanes map[laneRoute]error) {
 	}
 }
 
-// connected records the peer's id when it becomes known. The operations that waited for it start,
-// in order.
+// connected records id, the id of the peer's endpoint, if it was not known before. The operations
+// that waited for it start, in order.
 func (ws *wireupState) connected(ep *Endpoint, id proto.EndpointID) {
 	if ep.remoteID != 0 || id == 0 {
 		return
@@ -175,30 +179,42 @@ func (ws *wireupState) connected(ep *Endpoint, id proto.EndpointID) {
 	ep.resolveNeed(needID)
 }
 
-// idKnown handles the event that the peer's id has become known, or was verified. The id shows
-// whether the peer's end is one of this library. Only such an end is told how this end ends.
+// idKnown is called when the id of the peer's endpoint has become known or was verified. The id
+// shows whether the peer uses this library. Only then is the peer sent messages about the end of
+// this endpoint.
 func (ws *wireupState) idKnown(ep *Endpoint) {
 	if ep.peer == nil {
-		return // the endpoint leads to itself
+		return // the endpoint is connected to itself
 	}
-	ep.life.Deaf = !ep.remoteID.Marked() || ep.state&epUnconfirmed != 0
-	ep.life.Patient = ep.life.Patient || ep.life.Managed && ep.life.Deaf
+	ep.life.NoCloseMessages = !ep.remoteID.Marked() || ep.state&epUnconfirmed != 0
+	ep.life.PeerDisconnectsFirst = ep.life.PeerDisconnectsFirst || ep.life.Managed && ep.life.NoCloseMessages
 	ep.report(life.Named, nil)
 }
 
-// idConfirmed is connected for an id that the peer itself has sent. A migrated peer may have
-// claimed another id before. In that case the claim did not come from the peer, and idConfirmed
-// replaces the id.
+// idConfirmed does the same as connected for an id that certainly comes from the peer. Before that,
+// a process that claimed to be the migrated peer may have sent another id; idConfirmed then
+// replaces that id.
 func (ws *wireupState) idConfirmed(ep *Endpoint, id proto.EndpointID) {
 	if ep.state&epUnconfirmed != 0 {
 		ep.state &^= epUnconfirmed
 		if ep.remoteID != id {
 			ep.remoteID = id
-			ep.peer.ensureExtra().migratedAddr = netip.Addr{}
+			ep.peer.ClearMigrated()
 		}
 		ws.idKnown(ep)
 	}
 	ws.connected(ep, id)
+}
+
+// idReplaced records id, which the reply to the endpoint's request names, in place of the id that a
+// request of the peer has named before. They differ if the peer has closed the endpoint of its request
+// by force before it knew this endpoint's id, so that it could not send a close message. Another
+// endpoint of the peer has then replied.
+func (ws *wireupState) idReplaced(ep *Endpoint, id proto.EndpointID) {
+	if ep.remoteID != 0 && ep.remoteID != id && ep.state&epUnconfirmed == 0 && ep.peer != nil {
+		ep.remoteID = id
+		ws.idKnown(ep)
+	}
 }
 
 // setName stores a name that the application gave, cut to EntityNameMax-1 bytes.
@@ -209,13 +225,13 @@ func (ep *Endpoint) setName(name string) {
 }
 
 // endpointSeq numbers endpoints that have no name.
-var endpointSeq atomic.Uint64
+var endpointSeq platform.Local[atomic.Uint64]
 
 // describe returns the endpoint's name for logs and errors. It generates a name if there is none.
 func (ep *Endpoint) describe() string {
 	n := ep.ensureExtra()
 	if n.name == "" {
-		n.name = entityName("", "ucp-ep", &endpointSeq)
+		n.name = entityName("", "ucp-ep", endpointSeq.Get())
 	}
 	return n.name
 }
@@ -262,23 +278,19 @@ func (ep *Endpoint) Err() error {
 	return err
 }
 
-// endpointState is a set of flags about how the endpoint and its peer find each other.
+// endpointState is a set of flags about wireup, keepalive and pending work of the endpoint.
 // Endpoint.life describes how the endpoint ends.
 type endpointState uint16
 
 const (
-	epRequested     endpointState = 1 << iota // a wireup request was sent
-	epDraining                                // the operations of the waiting list are being started
+	epDraining      endpointState = 1 << iota // the operations of the waiting list are being started
 	epPurging                                 // the endpoint's operations are being ended
-	epRejected                                // the peer was told that its end cannot be used
+	epRejected                                // the peer was told that its endpoint cannot be used
 	epChecking                                // a keepalive message is in flight
 	epWaiting                                 // the last keepalive found operations that wait for the peer
 	epUnconfirmed                             // remoteID was claimed by a migrated peer and is not verified
-	epResend                                  // the wireup request will be sent twice: the peer's own was not validated
-	epResent                                  // the wireup request was sent a second time
-	epResentTwice                             // the wireup request was sent a third time
 	epUnmapped                                // the peer has asked for data that it could have copied out of mapped memory
-	epNoRemoteWrite                           // the peer offers data over a connection that may not write to memory opened to it
+	epNoRemoteWrite                           // the connection of the peer's offers may not write to memory
 )
 
 // UserData returns the value of EndpointParams.UserData, or of the last SetUserData.

@@ -6,8 +6,8 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// TestClaim: a connection is the peer's as long as only the peer has made an endpoint
-// necessary, and the application's when that has it.
+// TestClaim: a connection is charged to the peer as long as only the peer has opened the endpoint,
+// and no longer when the application has the endpoint.
 func TestClaim(t *testing.T) {
 	v, peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo"), newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.own.address})

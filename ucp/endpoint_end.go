@@ -12,34 +12,40 @@ import (
 
 	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// How an endpoint ends. Package life makes the decisions: it defines the stages, what is known of
-// the peer's end, and the duties that each event brings. This file reports events to package life
-// and carries out the duties. Other files call report. Only report changes Endpoint.life.
+// How an endpoint ends. Package life makes the decisions: it defines the stages of an endpoint,
+// what is known of the peer's endpoint, and the actions (duties) that each event requires. This
+// file reports events to package life and carries out the duties. Other files call report. Only
+// report changes Endpoint.life. Below, an end is an endpoint as one of the two sides of the
+// connection: this end and the peer's end.
 
 // endpointEnds ends the endpoints of a worker, as package life decides.
 type endpointEnds struct {
 	w        *Worker
-	retained []*Endpoint // kept for peers that cannot say when they no longer need the end, oldest first
+	retained []*Endpoint // closed endpoints that are kept for their peers (retain), oldest first
 }
 
-// report applies an event to the life of the endpoint and carries out the duties that follow.
-// reason is the cause of a loss or of a cancellation, nil for other events.
+// report applies an event to Endpoint.life and carries out the duties that follow. reason is the
+// error of a loss or of a cancellation, nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
 	was := ep.life.Stage
 	next, owed := ep.life.Next(ev, ep.busy())
 	ep.life = next
+	if owed&life.Fail != 0 || ev == life.Force {
+		ep.w.handshakes.abandon(ep)
+	}
 	if owed&life.Refuse != 0 {
 		ep.w.ends.refuseOperations(ep)
 	}
 	if owed&life.Fail != 0 {
 		ep.w.ends.endFailed(ep, reason)
 		if ev == life.Removed && ep.life.Stage == life.Failed {
-			ep.w.ends.closeLanes(ep, false) // no lane reports that the peer has closed its end of the lane
+			ep.w.ends.closeLanes(ep, false) // no lane reports that the peer has closed its side
 		}
 	}
 	switch {
@@ -52,14 +58,14 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	if owed&life.Flush != 0 {
 		ep.w.ends.flushLanes(ep)
 	}
-	if owed&life.TellReleased != 0 {
-		ep.w.ends.tell(ep, proto.EpReleased)
+	if owed&life.SendReleased != 0 {
+		ep.w.ends.sendClose(ep, proto.EpReleased)
 	}
-	if owed&life.TellRemoved != 0 {
-		ep.w.ends.tell(ep, proto.EpRemoved)
+	if owed&life.SendRemoved != 0 {
+		ep.w.ends.sendClose(ep, proto.EpRemoved)
 	}
-	if owed&life.SayRemoved != 0 {
-		ep.w.ends.say(ep, proto.EpRemoved)
+	if owed&life.TrySendRemoved != 0 {
+		ep.w.ends.sendCloseNow(ep, proto.EpRemoved)
 	}
 	if owed&life.Await != 0 {
 		ep.w.ends.awaitPeer(ep)
@@ -75,30 +81,30 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	} else if owed&life.CloseDone != 0 {
 		ep.w.ends.endClose(ep, nil)
 	}
-	if owed&life.Shelve != 0 {
+	if owed&life.Retain != 0 {
 		ep.w.retain(ep)
 	}
 	if stage := ep.life.Stage; stage != was && (stage == life.Draining || stage == life.Serving) || owed == life.Cancel {
-		ep.w.ends.lookQuiet(ep)
+		ep.w.ends.reportIfQuiet(ep)
 	}
 }
 
-// busy reports whether something still needs this end: an operation, a message of the library
+// busy reports whether something still needs the endpoint: an operation, a message of the library
 // itself, a message of the peer that the application holds and may reply to, or a posted receive of
 // the peer's stream.
 func (ep *Endpoint) busy() bool {
-	return ep.inFlight > 0 || ep.held > 0 || ep.stream != nil && ep.stream.recvs.head != nil
+	return ep.inFlight > 0 || ep.held > 0 || ep.stream != nil && !ep.stream.recvs.Empty()
 }
 
-// lookQuiet reports life.Quiet for an end that is being closed, if the end is not busy.
-func (ee *endpointEnds) lookQuiet(ep *Endpoint) {
+// reportIfQuiet reports life.OperationsDone for an endpoint that the application does not hold open, if the
+// endpoint is not busy.
+func (ee *endpointEnds) reportIfQuiet(ep *Endpoint) {
 	if ep.life.Stage != life.Open && ep.state&epPurging == 0 && !ep.busy() {
-		ep.report(life.Quiet, nil)
+		ep.report(life.OperationsDone, nil)
 	}
 }
 
-// bind makes the request one of the endpoint's requests in flight. The endpoint stays until the
-// request ends.
+// bind adds the request to the endpoint's requests in flight, which a close waits for.
 func (r *Request) bind(ep *Endpoint) {
 	r.ep = ep
 	ep.inFlight++
@@ -108,7 +114,7 @@ func (r *Request) bind(ep *Endpoint) {
 func (ep *Endpoint) unbind() {
 	ep.inFlight--
 	if ep.inFlight == 0 && ep.life.Stage != life.Open {
-		ep.w.ends.lookQuiet(ep)
+		ep.w.ends.reportIfQuiet(ep)
 	}
 }
 
@@ -147,45 +153,46 @@ func (ee *endpointEnds) purge(ep *Endpoint, err error) {
 	was := ep.state & epPurging
 	ep.state |= epPurging
 	ee.purgeLanes(ep, err)
-	ep.w.copying.endOf(ep, err)
-	ep.waiting.end(err)
-	ep.outstanding.end(err)
+	abortThoseOf(ep, &ep.w.copying, err)
+	abortAll(&ep.waiting, err)
+	abortAll(&ep.outstanding, err)
 	for _, f := range ep.w.families {
 		f.purge(ep, err)
 	}
-	ep.w.endMoves(ep, err) // includes operations that moved to another lane when others ended
+	ep.w.endMoves(ep, err) // includes operations that were moved to another lane during the purge
 	ep.state = ep.state&^epPurging | was
 }
 
 // cancelUnanswered cancels the operations that wait for the peer: for a match, a reply, or the
 // peer's id. Operations that need only the transport continue, and so do receives whose data is
-// being fetched. A request that waits in a lane's queue ends there when the lane comes to it.
+// being fetched. A request that waits in a lane's queue is marked, and ends when the lane
+// dispatches it.
 func (ee *endpointEnds) cancelUnanswered(ep *Endpoint) {
 	was := ep.state & epPurging
 	ep.state |= epPurging
 	under := ep.inFlight
-	ep.waiting.end(ucs.ErrCanceled)
-	for r := ep.outstanding.head; r != nil; {
-		next := r.next
+	abortAll(&ep.waiting, ucs.ErrCanceled)
+	for n := ep.outstanding.Front(); n != nil; {
+		r, next := n.Value, n.Next()
 		switch {
 		case r.state&stateRecv != 0:
 		case r.pend.Queued():
 			if r.state&stateGivenUp == 0 {
 				r.state |= stateGivenUp
-				ep.ensureExtra().gaveUp++
+				ep.ensureExtra().canceledCount++
 			}
 		default:
-			r.list.remove(r)
+			n.Remove()
 			r.abort(ucs.ErrCanceled)
-			next = ep.outstanding.head // callbacks may have changed the list
+			next = ep.outstanding.Front() // callbacks may have changed the list
 		}
-		r = next
+		n = next
 	}
 	if f := ep.rma; f != nil {
-		f.flushing.end(ucs.ErrCanceled)
+		abortAll(&f.flushing, ucs.ErrCanceled)
 	}
 	if n := under - ep.inFlight; n > 0 {
-		ep.ensureExtra().gaveUp += n
+		ep.ensureExtra().canceledCount += n
 	}
 	ep.state = ep.state&^epPurging | was
 }
@@ -200,7 +207,7 @@ func (ee *endpointEnds) purgeLanes(ep *Endpoint, err error) {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		ep.lanes[i].uct.PendingPurge(abort)
 	}
-	ep.w.selection.auxLane(ep, auxNumber).PendingPurge(abort)
+	ep.w.handshakes.auxLane(ep, connect.AuxLane).PendingPurge(abort)
 }
 
 // cancelLanes cancels the operations that the transports have accepted. A lane to a peer that is
@@ -210,20 +217,21 @@ func (ee *endpointEnds) cancelLanes(ep *Endpoint) {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // a failed lane ends its operations itself
 	}
-	_ = ep.w.selection.auxLane(ep, auxNumber).Flush(uct.FlushCancel, nil)
+	_ = ep.w.handshakes.auxLane(ep, connect.AuxLane).Flush(uct.FlushCancel, nil)
 }
 
-// release releases everything that the endpoint holds, and ends a close in progress.
+// release releases everything that the endpoint holds, and ends a close in progress: with success
+// if closed is set, otherwise with the endpoint's error or ucs.ErrCanceled.
 func (ee *endpointEnds) release(ep *Endpoint, closed bool) {
 	w := ep.w
 	ep.short, ep.shortAM = -1, -1
-	linger := closed && ep.errMode == ErrModeNone && ep.conn() == nil
+	drain := closed && ep.errMode == ErrModeNone && ep.conn() == nil
 	if ep.err == nil {
 		ee.purge(ep, ucs.ErrCanceled) // operations that were started during the close, and flushes
 	}
 	ee.dropTimer(ep)
 	ep.w.conns.disconnectManager(ep)
-	ee.closeLanes(ep, linger)
+	ee.closeLanes(ep, drain)
 	w.endpoints.Remove(uint64(ep.localID))
 	ee.markEnded(ep)
 	ep.takeError()
@@ -256,19 +264,19 @@ func (ee *endpointEnds) endClose(ep *Endpoint, err error) {
 	}
 	r := n.closing
 	n.closing = nil
-	if err == nil && n.gaveUp > 0 {
+	if err == nil && n.canceledCount > 0 {
 		err = ucs.ErrCanceled
 	}
 	r.finish(err)
 }
 
-// leftBehind returns the number of operations that a close has canceled instead of waiting for
-// them.
-func (ee *endpointEnds) leftBehind(ep *Endpoint) int32 {
+// canceledOperations returns the number of operations of the endpoint that a close has canceled instead of
+// waiting for them.
+func (ee *endpointEnds) canceledOperations(ep *Endpoint) int32 {
 	if ep.extra == nil {
 		return 0
 	}
-	return ep.extra.gaveUp
+	return ep.extra.canceledCount
 }
 
 // giveUp cancels the operations that a close waits for. The close itself continues.
@@ -278,7 +286,8 @@ func (ee *endpointEnds) giveUp(ep *Endpoint) {
 	}
 }
 
-// markEnded makes calls of other goroutines on the endpoint return the endpoint's error.
+// markEnded sets Endpoint.ended, so that calls of other goroutines on the endpoint are not
+// delegated and return its error.
 func (ee *endpointEnds) markEnded(ep *Endpoint) {
 	if ep.w.owner.multi {
 		atomic.StoreUint32(&ep.ended, 1)
@@ -294,7 +303,7 @@ func (ee *endpointEnds) flushLanes(ep *Endpoint) {
 	ep.submit(r)
 }
 
-// uncount excludes the request from those that the end of the endpoint waits for.
+// uncount excludes the request from those that a close of the endpoint waits for.
 func (r *Request) uncount() {
 	r.ep.inFlight--
 	r.state |= stateUncounted
@@ -320,20 +329,22 @@ func (p lastFlush) release(r *Request) {
 	ep.report(life.Flushed, nil)
 }
 
-// tell sends the peer a message about this end, and reports life.Told when the message was sent.
-func (ee *endpointEnds) tell(ep *Endpoint, what proto.EpCloseKind) {
+// sendClose sends the peer the message that this end was released or removed, and reports
+// life.MessageSent when the message was sent.
+func (ee *endpointEnds) sendClose(ep *Endpoint, what proto.EpCloseKind) {
 	r := ep.control(epClose{})
 	r.uncount()
 	r.step = uint8(what)
 	r.run()
 }
 
-// say is tell without the report: the message is dropped unless the transport takes it at once.
-func (ee *endpointEnds) say(ep *Endpoint, what proto.EpCloseKind) {
-	if ep.remoteID == 0 || ep.life.Deaf || len(ep.lanes) == 0 || ep.err != nil {
+// sendCloseNow sends the same message as sendClose, but reports nothing, and drops the message
+// unless the transport accepts it at once.
+func (ee *endpointEnds) sendCloseNow(ep *Endpoint, what proto.EpCloseKind) {
+	if ep.remoteID == 0 || ep.life.NoCloseMessages || len(ep.lanes) == 0 || ep.err != nil {
 		return
 	}
-	r := ep.control(epCloseUnheard{})
+	r := ep.control(epCloseUnreported{})
 	r.uncount()
 	r.step = uint8(what)
 	if err := r.proto.progress(r); err != nil {
@@ -341,7 +352,7 @@ func (ee *endpointEnds) say(ep *Endpoint, what proto.EpCloseKind) {
 	}
 }
 
-// epClose carries a message that tells the peer about this end.
+// epClose is the protocol of the message that this end was released or removed.
 type epClose struct{ basics }
 
 func (epClose) about() protocolInfo { return protocolInfo{name: "endpoint close"} }
@@ -357,22 +368,23 @@ func (epClose) release(r *Request) {
 		r.ep.report(life.Lost, r.err)
 		return
 	}
-	r.ep.report(life.Told, nil)
+	r.ep.report(life.MessageSent, nil)
 }
 
-// epCloseUnheard is an epClose whose completion is not reported.
-type epCloseUnheard struct{ epClose }
+// epCloseUnreported is epClose for the method sendCloseNow: its completion is not reported.
+type epCloseUnreported struct{ epClose }
 
-func (epCloseUnheard) release(*Request) {}
+func (epCloseUnreported) release(*Request) {}
 
-// onEpClose handles a peer's message about its end. Only peers that use this library send it.
+// onEpClose handles the message that the peer's end was released or removed. Only peers that use
+// this library send it.
 func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseEpClose(data)
 	if err != nil {
 		return w.logMalformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
-	if ep == nil || ep.remoteID != h.From || ep.life.Deaf || ep.peer == nil {
+	if ep == nil || ep.remoteID != h.From || ep.life.NoCloseMessages || ep.peer == nil {
 		w.stats.Dropped++
 		return nil
 	}
@@ -388,18 +400,18 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 }
 
 // disconnect ends the connection of a connection manager: gracefully, or at once if the endpoint
-// has failed or the peer has disconnected. A connection that has ended, or was never made, brings
-// no reply, so life.Left is reported within the call.
+// has failed or the peer has disconnected. If the connection has ended or was never made, the peer
+// will not answer, so life.Left is reported within the call.
 func (ee *endpointEnds) disconnect(ep *Endpoint) {
 	c := ep.conn()
 	switch {
 	case c == nil:
 	case ep.life.Stage == life.Failed, ep.life.Stage == life.CloseWait:
 		ep.w.conns.disconnectManager(ep)
-	case c.uct == nil || c.stage != connOpen:
+	case c.uct == nil || ep.handshake.Stage != connect.Open:
 		ep.report(life.Left, nil)
 	default:
-		ee.say(ep, proto.EpReleased)
+		ee.sendCloseNow(ep, proto.EpReleased)
 		ep.w.uctw.Push() // sends the message before the connection ends
 		if c.uct.Disconnect() != nil {
 			ep.report(life.Left, nil)
@@ -437,11 +449,11 @@ func (ee *endpointEnds) dropTimer(ep *Endpoint) {
 	}
 }
 
-// maxRetained is how many closed ends a worker keeps for peers that cannot say when they no longer
-// need them. The oldest is released first.
+// maxRetained is how many closed endpoints a worker keeps for peers that do not report when they no
+// longer need them. The oldest is released first.
 const maxRetained = 128
 
-// retain keeps an end that the application has closed, because its peer may still need it.
+// retain keeps an endpoint that the application has closed, because its peer may still need it.
 func (w *Worker) retain(ep *Endpoint) {
 	w.ends.retained = append(w.ends.retained, ep)
 	if len(w.ends.retained) > maxRetained {
@@ -449,7 +461,7 @@ func (w *Worker) retain(ep *Endpoint) {
 	}
 }
 
-// dropRetained removes an end that is being released from the retained ends.
+// dropRetained removes an endpoint that is being released from the retained ones.
 func (w *Worker) dropRetained(ep *Endpoint) {
 	for k, o := range w.ends.retained {
 		if o == ep {
@@ -459,10 +471,10 @@ func (w *Worker) dropRetained(ep *Endpoint) {
 	}
 }
 
-// Errors of endpoints. They tell the application of the end of an endpoint, and of operations that
-// its lanes could not carry out: "ucp: endpoint NAME: what happened". All of them are made here, so
-// that one event has the same text for the error handler, for Endpoint.Err, for the operations that
-// the event ends and for those that are started afterwards.
+// Errors of endpoints. They report that an endpoint has failed, or that its lanes could not carry
+// out an operation: "ucp: endpoint NAME: what happened". All of them are made here, so that one
+// event has the same text for the error handler, for Endpoint.Err, for the operations that the
+// event ends and for those that are started afterwards.
 
 // namedError is an error of an endpoint. It matches its cause (errors.Is).
 type namedError struct {
@@ -479,16 +491,16 @@ func (e *namedError) Error() string {
 // Unwrap returns the cause.
 func (e *namedError) Unwrap() error { return e.cause }
 
-// Causes of the end of an endpoint, other than errors of lanes.
+// Causes of an endpoint's failure, other than errors of lanes.
 var (
-	errEndGone      = statuserr.Errorf(ucs.ErrConnectionReset, "the peer's end is gone")
+	errEndGone      = statuserr.Errorf(ucs.ErrConnectionReset, "the peer's endpoint does not exist any more")
 	errDisconnected = statuserr.Errorf(ucs.ErrConnectionReset, "the peer has closed the connection")
 )
 
 // endError returns the error of an endpoint whose peer is lost. The first cause decides the error,
-// also if messages that arrived before the loss are received later. Such a message may say that the
-// peer has released its end. Then the end of the connection, although noticed first, was an orderly
-// one, and the error is ucs.ErrPeerClosed.
+// even if messages that arrived before the loss are received later. Such a message may say that the
+// peer has released its endpoint. In that case the peer has closed the connection in an orderly
+// way, and the error is ucs.ErrPeerClosed.
 func (ee *endpointEnds) endError(ep *Endpoint, cause error) error {
 	if ep.err != nil {
 		return ep.err
@@ -499,19 +511,19 @@ func (ee *endpointEnds) endError(ep *Endpoint, cause error) error {
 	if ep.life.Peer == life.PeerReleased && errors.Is(cause, ucs.ErrConnectionReset) {
 		cause = ucs.ErrPeerClosed
 	}
-	return ee.nameIn(ep, cause)
+	return ee.withEndpointName(ep, cause)
 }
 
-// nameIn adds the name of the endpoint to an error that has none.
-func (ee *endpointEnds) nameIn(ep *Endpoint, cause error) error {
+// withEndpointName adds the name of the endpoint to an error that has none.
+func (ee *endpointEnds) withEndpointName(ep *Endpoint, cause error) error {
 	if e, ok := cause.(*namedError); ok {
 		return e
 	}
 	return &namedError{ep.describe(), cause}
 }
 
-// laneError returns the error of an operation that a lane has refused or ended. A failing lane ends
-// its operations before it reports its failure.
+// laneError returns the error for the application of an operation that a lane has refused or ended
+// with err. A failing lane ends its operations before it reports its failure.
 func (ee *endpointEnds) laneError(r *Request, err error) error {
 	ep := r.ep
 	switch {
@@ -523,13 +535,13 @@ func (ee *endpointEnds) laneError(r *Request, err error) error {
 		}
 		return err
 	case ofOperation(err):
-		return ep.w.ends.nameIn(ep, err)
+		return ep.w.ends.withEndpointName(ep, err)
 	}
 	return ep.w.ends.endError(ep, err)
 }
 
-// ofOperation reports whether an error of a lane concerns one operation only, rather than the end
-// of the lane.
+// ofOperation reports whether an error of a lane concerns only one operation. Other errors mean
+// that the lane has failed.
 func ofOperation(err error) bool {
 	switch ucs.StatusOf(err) {
 	case ucs.ErrCanceled, ucs.ErrInvalidParam, ucs.ErrInvalidAddr, ucs.ErrUnsupported, ucs.ErrOutOfRange,
@@ -541,36 +553,37 @@ func ofOperation(err error) bool {
 
 // Failure of a lane, and its effect on the endpoint.
 
-// endpointError handles a transport's report that a lane has failed.
+// endpointError is called by a transport when a lane has failed. userData is the endpoint.
 func endpointError(ue uct.Endpoint, userData any, err error) {
 	ep := userData.(*Endpoint)
-	switch c := ep.conn(); {
-	case ep.w.selection.auxLost(ep, ue), ep.w.wireups.retryOtherDevices(ep, ue, err):
-	case (c != nil && c.stage == connOpen || ep.life.Closing()) && errors.Is(err, ucs.ErrConnectionReset):
-		ep.w.conns.reportQuietly(ep, life.Lost, err)
+	switch opened := ep.handshake.Role != connect.Peer && ep.handshake.Stage == connect.Open; {
+	case ep.w.handshakes.auxLost(ep, ue), ep.w.handshakes.retryOtherDevices(ep, ue, err):
+	case (opened || ep.life.Closing()) && errors.Is(err, ucs.ErrConnectionReset):
+		ep.w.conns.reportDelayed(ep, life.Lost, err)
 	default:
 		ep.w.ends.laneFailed(ep, err)
 	}
 }
 
 // laneFailed ends the endpoint because a lane has failed. If the peer has opened the endpoint, the
-// peer is informed through the connection that its request came on: the peer's end may have no
-// other lane to this end, and would wait for replies. If the lane was given up on this side, the
+// peer is notified by the end of the connection on which its request came: the peer's end may have
+// no other lane to this end, and would wait for replies. If this side has closed the lane, the
 // connection is dropped as well. If the peer has closed the lane, the peer may have sent messages
 // on the connection before. Then only the sending direction of the connection is ended, so that
 // these messages are still received.
 //
-// If the connection carries another endpoint, the peer is not informed, because that endpoint would
-// end with the connection. Transports pair the two directions of a connection in the order in which
-// each side makes its endpoints. Therefore the connection that an endpoint was requested on soon
-// becomes the lane of another endpoint: requests overtake each other, and a keepalive answer that
-// an end does not exist removes an endpoint at one side only. In that case the peer finds out by
-// its own keepalive, as it always does in C UCX (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
+// If the connection carries another endpoint, the peer is not notified, because that endpoint would
+// fail with the connection. Transports pair the two directions of a connection in the order in
+// which each side makes its endpoints. Therefore the connection that an endpoint was requested on
+// soon becomes the lane of another endpoint: requests overtake each other, and a reply to a
+// keepalive message that an endpoint does not exist removes an endpoint on one side only. If the
+// peer is not notified, it detects the failure by its own keepalive, as it always does in C UCX
+// (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
 func (ee *endpointEnds) laneFailed(ep *Endpoint, err error) {
 	opener := ep.w.accounts.openedBy(ep)
 	ep.fail(err)
 	switch {
-	case opener == nil || opener.uct == nil || opener.opened > 0 || opener.uct.Shared():
+	case opener == nil || opener.uct == nil || opener.Opened() > 0 || opener.uct.Shared():
 	case errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit):
 		opener.uct.End()
 	default:

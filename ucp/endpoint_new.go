@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/identity"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -35,12 +36,12 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		}
 		return nil, err
 	}
-	if p.OnError != nil && p.ErrMode == ErrModeNone && p.ConnRequest == nil { // a ConnRequest brings the client's mode
+	if p.OnError != nil && p.ErrMode == ErrModeNone && p.ConnRequest == nil { // else the client's mode
 		w.handlerNeverCalled()
 	}
 	switch {
 	case p.ConnRequest != nil:
-		return w.conns.answerCall(p)
+		return w.conns.acceptConnRequest(p)
 	case p.RemoteAddr.IsValid():
 		return w.conns.dial(p)
 	}
@@ -53,47 +54,46 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	var sn uint16
 	var ep *Endpoint
 	if !loopback {
-		pr = w.peers.peerOf(&addr)
-		sn = pr.takeSN()
-		ep = pr.takeUnmatched(sn, &addr)
+		pr = w.peers.Given(&addr)
+		sn = pr.TakeNumber()
+		ep = w.peers.claim(pr, sn, &addr)
 	}
 	switch {
 	case ep != nil:
 		ws.claim(ep)
-		ws.reselectLanes(ep, pr.address)
+		ws.reselectLanes(ep, pr.Address())
 	case loopback:
-		if ep, err = ws.newEndpoint(w.peers.selfPeer.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
+		if ep, err = ws.newEndpoint(w.peers.self.KeepAddress(&addr), p.ErrMode, life.Open); err != nil {
 			return nil, err
 		}
 	default:
-		if ep, err = ws.newEndpoint(pr.address, p.ErrMode, life.Open); err != nil {
-			pr.returnSN(sn)
-			w.peers.releasePeer(pr)
+		if ep, err = ws.newEndpoint(pr.Address(), p.ErrMode, life.Open); err != nil {
+			pr.ReturnNumber(sn)
+			w.peers.Release(pr)
 			return nil, err
 		}
-		ep.w.peers.setPeer(ep, pr)
 		ep.connSN = sn
+		ep.w.peers.Add((*peerEnd)(ep), pr)
 	}
 	if pr != nil {
-		pr.given = true
+		pr.Given = true
 	}
 	w.accounts.unbound++
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.setName(p.Name)
 	if loopback {
 		ws.connected(ep, ep.localID)
-		if err = ws.joinSelf(ep); err != nil {
+		if err = ws.w.handshakes.connectSelf(ep); err != nil {
 			ep.w.ends.destroy(ep, err)
 			return nil, err
 		}
 	} else if ep.remoteID == 0 {
-		pr.addUnmatched(ep)
-		if err = ws.askForPairs(ep); err == nil && ep.state&epRequested == 0 && ws.asksEarly(p.ErrMode) {
-			err = ws.requestWireup(ep)
-		}
-		if err != nil {
-			ep.w.ends.destroy(ep, err)
-			return nil, err
+		pr.AddUnmatched((*peerEnd)(ep))
+		if ep.pair != nil || ws.requestsEarly(p.ErrMode) {
+			if err = ws.w.handshakes.request(ep); err != nil {
+				ep.w.ends.destroy(ep, err)
+				return nil, err
+			}
 		}
 	} else if ep.errMode != p.ErrMode {
 		err := fmt.Errorf("ucp: the peer's endpoint has error mode %d, this one %d: %w", ep.errMode, p.ErrMode, ucs.ErrUnsupported)
@@ -103,9 +103,9 @@ func (ws *wireupState) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	return ep, nil
 }
 
-// asksEarly reports whether an endpoint sends its wireup request when it is made
+// requestsEarly reports whether an endpoint sends its wireup request when it is made
 // (UCX_RESOLVE_REMOTE_EP_ID).
-func (ws *wireupState) asksEarly(mode ErrMode) bool {
+func (ws *wireupState) requestsEarly(mode ErrMode) bool {
 	w := ws.w
 	switch w.ctx.settings.ResolveID {
 	case config.On:
@@ -128,14 +128,14 @@ func (ws *wireupState) checkEndpoint(p *EndpointParams) error {
 	return nil
 }
 
-// newEndpoint makes an endpoint toward an address, which it keeps. The endpoint is not in the table
-// of any peer yet. stage is life.Open for an endpoint of the application, life.Serving for one made
-// for a peer.
+// newEndpoint makes an endpoint to the worker with an address, and keeps the address. The caller
+// adds the endpoint to the table of a peer. stage is life.Open for an endpoint of the application,
+// life.Serving for one that is made on the request of a peer.
 func (ws *wireupState) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage) (*Endpoint, error) {
 	return ws.newEndpointBy(addr, mode, stage, laneRules{})
 }
 
-// newEndpointBy is newEndpoint with rules for the choice of lanes.
+// newEndpointBy does the same as newEndpoint, with rules for the choice of lanes.
 func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
 	w := ws.w
 	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, needs: needID}
@@ -154,18 +154,17 @@ func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, st
 	for _, f := range w.families {
 		f.opened(ep)
 	}
-	ep.open()
+	ep.allowShort()
 	return ep, nil
 }
 
-// connect chooses the lanes toward an address and creates them, under the numbers and for the
-// purposes of the choice. A lane that cannot be created is excluded, and the lanes are chosen anew
-// without it.
+// connect chooses the lanes toward an address and creates them, with the numbers and purposes that
+// the selection gives them. If a lane cannot be created, the lanes are chosen again without it.
 func (ws *wireupState) connect(ep *Endpoint, addr *proto.WorkerAddress) error {
 	return ws.connectBy(ep, addr, laneRules{})
 }
 
-// connectBy is connect with rules for the choice of lanes.
+// connectBy does the same as connect, with rules for the choice of lanes.
 func (ws *wireupState) connectBy(ep *Endpoint, addr *proto.WorkerAddress, rules laneRules) error {
 	w := ep.w
 	for {
@@ -181,7 +180,7 @@ func (ws *wireupState) connectBy(ep *Endpoint, addr *proto.WorkerAddress, rules 
 			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 		}
 		if rules.ends != nil {
-			chosen = w.wireups.withKept(chosen, addr, ep.errMode, &rules)
+			chosen = w.handshakes.withKept(chosen, addr, ep.errMode, &rules)
 		}
 		if route, err := ws.openLanes(ep, addr, &chosen, &rules); err != nil {
 			ws.excludeDomain(ep, route, err)
@@ -199,10 +198,10 @@ func (ws *wireupState) connectBy(ep *Endpoint, addr *proto.WorkerAddress, rules 
 	}
 }
 
-// excludeDomain records that a lane of the choice cannot be created; the caller chooses anew
-// without it. The lane numbers of this side may change by that, as the peer does not depend on
-// them: the numbers of pairwise lanes are sent to the peer. If the peer asks for a lane that cannot
-// be created here, the lane is missing from the reply.
+// excludeDomain records that a chosen lane cannot be created. The caller then chooses the lanes
+// again without it. That may change the lane numbers of this side. The peer does not depend on
+// them, because the numbers of pairwise lanes are sent to it. If the peer requests a lane that
+// cannot be created here, the lane is missing from the reply.
 func (ws *wireupState) excludeDomain(ep *Endpoint, route laneRoute, err error) {
 	n := ep.ensureExtra()
 	if n.refused == nil {
@@ -220,9 +219,9 @@ func (ws *wireupState) openLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen
 	for k := range chosen.Lanes {
 		l := &chosen.Lanes[k]
 		p := uct.EndpointParams{
-			Over:      rules.back.source(),
+			Over:      rules.reverse.source(),
 			PathIndex: l.Path,
-			ForPeer:   !ep.life.Mine(),
+			ForPeer:   !ep.life.EverHeld(),
 			Origin:    rules.origin,
 			LocalAddr: rules.local,
 			UserData:  ep,
@@ -254,14 +253,15 @@ func (ws *wireupState) openLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen
 	return laneRoute{}, nil
 }
 
-// closeMade closes the lanes that were created under rules, but not lanes that existed before.
+// closeMade closes the lanes that the current choice has created, but not those that existed
+// before.
 func (ws *wireupState) closeMade(ep *Endpoint, rules *laneRules) {
-	ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
+	ep.lanes = slices.DeleteFunc(ep.lanes, rules.existed)
 	ep.w.ends.closeLanes(ep, false)
 }
 
-// pairLanes prepares the pairwise lanes of a choice whose lanes were created toward an address. It
-// makes an auxiliary lane if one is needed.
+// pairLanes initializes the state of the pairwise lanes of a choice, after its lanes toward an
+// address were created. It makes an auxiliary lane if no other lane can carry the wireup messages.
 func (ws *wireupState) pairLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
 	if chosen.Paired == 0 && !rules.cm {
 		return nil
@@ -270,22 +270,24 @@ func (ws *wireupState) pairLanes(ep *Endpoint, addr *proto.WorkerAddress, chosen
 		ep.pair = new(pairing)
 	}
 	p := ep.pair
-	p.lanes, p.joined, p.entries = chosen.Paired, 0, make([]uint8, len(chosen.Lanes))
+	var kept uint64
+	entries := make([]uint8, len(chosen.Lanes))
 	for k := range chosen.Lanes {
-		p.entries[k] = uint8(chosen.Lanes[k].Remote)
-		if chosen.Paired&(1<<k) != 0 && rules.isSpare(ep.lanes[k]) {
-			p.joined |= 1 << k
+		entries[k] = uint8(chosen.Lanes[k].Remote)
+		if rules.existed(ep.lanes[k]) {
+			kept |= 1 << k
 		}
 	}
-	p.kept = p.joined
+	p.Choose(chosen.Paired, kept, entries)
 	ep.needs |= needLanes
-	if k := ep.cfg.lanes.wireup; rules.cm || p.lanes&(1<<k) == 0 {
-		return nil // the lane for wireup needs no pairwise connection, or lanes made before carry the messages
+	if k := ep.cfg.lanes.Wireup; rules.cm || !p.Has(k) {
+		return nil // the lane for wireup is not pairwise, or older lanes carry the messages
 	}
 	return ws.openAux(ep, addr, rules)
 }
 
-// openAux makes the auxiliary lane, which carries wireup messages until the pairwise lanes do.
+// openAux makes the auxiliary lane, which carries wireup messages until the pairwise lanes are
+// connected.
 func (ws *wireupState) openAux(ep *Endpoint, addr *proto.WorkerAddress, rules *laneRules) error {
 	w := ep.w
 	answer := laneRules{refused: rules.refused, answer: true}
@@ -305,7 +307,7 @@ func (ws *wireupState) openAux(ep *Endpoint, addr *proto.WorkerAddress, rules *l
 		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
 			DeviceAddr: dev.Addr,
 			IfaceAddr:  f.Addr,
-			ForPeer:    !ep.life.Mine(),
+			ForPeer:    !ep.life.EverHeld(),
 			Origin:     rules.origin,
 			UserData:   ep,
 		})
@@ -318,12 +320,12 @@ func (ws *wireupState) openAux(ep *Endpoint, addr *proto.WorkerAddress, rules *l
 	}
 }
 
-// claim gives an endpoint that a peer has opened to the application, and tells its transports and
-// families.
+// claim gives an endpoint that a peer has opened to the application, and notifies its transports
+// and all families.
 func (ws *wireupState) claim(ep *Endpoint) {
 	ep.report(life.Claim, nil)
 	for i := range ep.lanes {
-		if c, ok := ep.lanes[i].uct.(uct.Claimer); ok {
+		if c, ok := ep.lanes[i].uct.(uct.NetworkEndpoint); ok {
 			c.Claim()
 		}
 	}
@@ -332,35 +334,36 @@ func (ws *wireupState) claim(ep *Endpoint) {
 	}
 }
 
-// reselectLanes chooses the lanes of an endpoint that the peer has opened anew, toward the peer's
-// whole address: a request names only the resources that are needed, and not all of those are
-// trusted. The endpoint keeps both ids. It keeps its lanes, too, while anything is in flight, and
-// if its lanes are connected pairwise, as those were agreed on with the peer.
+// reselectLanes replaces the lanes of an endpoint that the peer has opened by lanes chosen toward
+// the peer's whole address, because the address in a request names only the resources that are
+// needed, and not all of them are trusted. Both ids of the endpoint stay the same. The lanes are
+// not replaced while anything is in flight, or if they are connected pairwise, because the two
+// sides have agreed on such lanes.
 func (ws *wireupState) reselectLanes(ep *Endpoint, addr *proto.WorkerAddress) {
-	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.dest.address)) || !ep.idle() {
+	if ep.pair != nil || slices.Equal(identity.EntriesOf(addr), identity.EntriesOf(ep.dest.address)) || !ep.idle() {
 		return
 	}
 	lanes, ue, cfg, where, refused, process := ep.lanes, ep.ue, ep.cfg, ep.dest, ep.refused(), ep.process
 	ep.setRefused(nil)
 	ep.process = 0
 	if err := ws.connect(ep, addr); err != nil {
-		ep.w.ctx.log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
+		ep.w.ctx.log.Debug("cannot make lanes to the peer's address: the endpoint keeps those of the peer's request", zap.String("worker", ep.w.name), zap.Error(err))
 		ep.lanes, ep.ue, ep.cfg, ep.dest, ep.process = lanes, ue, cfg, where, process
 		ep.setRefused(refused)
 		return
 	}
-	ep.state &^= epNoRemoteWrite // memory is now opened to every place that the address names
+	ep.state &^= epNoRemoteWrite // memory is now registered for all entries of the peer's address
 	for i := range lanes {
 		lanes[i].uct.Close()
 	}
-	ep.open()
+	ep.allowShort()
 }
 
 // idle reports whether the endpoint has nothing queued or in flight.
 func (ep *Endpoint) idle() bool {
-	const busy = epRequested | epDraining | epChecking
-	if ep.usable() != nil || ep.state&busy != 0 || ep.waiting.head != nil || ep.outstanding.head != nil || ep.rma != nil ||
-		ep.w.copying.head != nil || ep.w.dispatched.head != nil || ep.w.dispatching != nil {
+	const busy = epDraining | epChecking
+	if ep.usable() != nil || ep.state&busy != 0 || ep.handshake.Unanswered() || !ep.waiting.Empty() || !ep.outstanding.Empty() || ep.rma != nil ||
+		!ep.w.copying.Empty() || !ep.w.dispatched.Empty() || ep.w.dispatching != nil {
 		return false
 	}
 	for i := range ep.lanes {

@@ -11,14 +11,14 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What becomes of messages, endpoints and requests when a connection gives way to
-// another one, or fails, in the middle of something.
+// Tests of the messages, endpoints and requests of a connection that is evicted, or
+// that fails during an operation.
 
-// fill lets a connection bring messages up to a limit of 64 KiB.
+// fill delivers messages over a connection up to a limit of 64 KiB.
 func (v *targetWorker) fill(c *conn) {
 	v.Helper()
 	v.log.Allow("dropping the connection that holds the most")
-	for v.accounts.held() < 60_000 {
+	for v.accounts.Held() < 60_000 {
 		v.handle(v.tag.onEagerOnly(), c, eagerOnly(3, make([]byte, 1000)))
 	}
 }
@@ -34,8 +34,8 @@ func (v *targetWorker) opens(c *conn, uuid uint64, sn uint16) error {
 	return v.wireups.onWireup(&c.Source, b, nil)
 }
 
-// TestProbedMessageEvicted: a message in the hands of the user whose rest is given
-// up.
+// TestProbedMessageEvicted: the receive of a message that the application has taken
+// fails if the connection is evicted before the rest of the message has arrived.
 func TestProbedMessageEvicted(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
@@ -52,8 +52,8 @@ func TestProbedMessageEvicted(t *testing.T) {
 	}
 }
 
-// TestEvictedHalf: the last fragment of a message came from the hog, the first from
-// somebody else. It is gone as a whole.
+// TestEvictedHalf: a message is dropped as a whole if the connection of its last
+// fragment is evicted, even if its first fragment came over another connection.
 func TestEvictedHalf(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
@@ -81,13 +81,13 @@ func TestRefusedMiddle(t *testing.T) {
 	v.checkEmpty(c)
 }
 
-// TestFragmentsWithoutBytes: messages under assembly are charged even when they
-// bring nothing.
+// TestFragmentsWithoutBytes: messages under assembly are charged even if their
+// fragments are empty.
 func TestFragmentsWithoutBytes(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds the most")
 	hog, modest := newConn(), newConn()
-	for k := 0; v.accounts.held() < 65_300; k++ {
+	for k := 0; v.accounts.Held() < 65_300; k++ {
 		v.handle(v.tag.onEagerMiddle, hog, middle(proto.MessageID(1000+k), 40, nil))
 	}
 	v.handle(v.tag.onEagerFirst, modest, first(1, 7, 100, make([]byte, 40)))
@@ -96,8 +96,8 @@ func TestFragmentsWithoutBytes(t *testing.T) {
 	}
 }
 
-// TestLimitsOutliveConnections: closing a connection gives back nothing of what it
-// brought, so it still counts when a limit is reached.
+// TestLimitsOutliveConnections: what a connection has brought stays charged when the
+// connection is closed, and still counts when a limit is reached.
 func TestLimitsOutliveConnections(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) {
 		v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
@@ -125,8 +125,8 @@ func TestLimitsOutliveConnections(t *testing.T) {
 	})
 }
 
-// TestEvictionKeepsPeer: the endpoint that a peer opens is known under the peer
-// even if its others have just gone with a connection that gave way.
+// TestEvictionKeepsPeer: the endpoint that a peer opens is recorded for the peer,
+// even if the peer's other endpoints have just ended with an evicted connection.
 func TestEvictionKeepsPeer(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_EPS", "5")
 	v.log.Expect("dropping the connection that holds the most")
@@ -141,14 +141,14 @@ func TestEvictionKeepsPeer(t *testing.T) {
 		}
 	}
 	v.endpoints.Each(func(ep *Endpoint) {
-		if ep.w.accounts.openedBy(ep) != nil && v.peers.byUUID[ep.peer.uuid] != ep.peer.identity {
+		if ep.w.accounts.openedBy(ep) != nil && v.peers.Find(ep.peer.UUID(), ep.peer.Entries()) == nil {
 			t.Error("an endpoint of a peer that the worker does not know")
 		}
 	})
 }
 
-// TestCallbackOfEviction: what ends because a connection gives way is told later,
-// not in the middle of the message that needs the room.
+// TestCallbackOfEviction: callbacks of operations that an eviction ends run later,
+// and not while the message that needs the room is being handled.
 func TestCallbackOfEviction(t *testing.T) {
 	for name, send := range map[string]func(v *targetWorker, c *conn, payload []byte, last bool){
 		"whole": func(v *targetWorker, c *conn, payload []byte, last bool) {
@@ -177,7 +177,7 @@ func TestCallbackOfEviction(t *testing.T) {
 			r.state |= stateParams
 			r.onTagRecv = func(*Request, error, TagRecvInfo, any) {
 				late = v.post(9, len(got))
-				late.data.buf = got
+				late.data.Buf = got
 			}
 			send(v, other, payload, true)
 			if late != nil {
@@ -196,7 +196,7 @@ func TestCallbackOfEviction(t *testing.T) {
 	}
 }
 
-// queueEndpoint is a lane on which everything waits.
+// queueEndpoint is a lane on which all operations stay pending.
 type queueEndpoint struct {
 	refuse
 	q uct.PendingQueue
@@ -204,7 +204,7 @@ type queueEndpoint struct {
 
 func (e *queueEndpoint) PendingPurge(fn func(*uct.Pending)) { e.q.Purge(fn) }
 
-// TestCloseInPurge: a callback closes the endpoint while the requests of its first
+// TestCloseInPurge: a callback may close the endpoint while the requests of its first
 // lane are being ended.
 func TestCloseInPurge(t *testing.T) {
 	v := newTarget(t)
@@ -233,8 +233,8 @@ func TestCloseInPurge(t *testing.T) {
 	}
 }
 
-// TestCloseInDelivery: a callback closes the endpoint inside the call of a
-// synchronous send over it. The send ends all the same.
+// TestCloseInDelivery: a synchronous send ends even if a callback closes its endpoint
+// inside the call of the send.
 func TestCloseInDelivery(t *testing.T) {
 	v := newTarget(t)
 	if _, err := v.TagRecv(1, FullMask, make([]byte, 8), &RequestParams{

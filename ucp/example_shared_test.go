@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A server whose handlers are goroutines that wait on one worker, and clients that share
-// another one. Nobody else progresses these: one of those who wait does it for all. The
-// upper half of a tag says whose answer it is.
+// The handlers of a server are goroutines that wait on one worker, and the clients share another
+// worker. No other goroutine progresses these workers: one of the waiting calls does it for all.
+// The upper half of a tag says whether it is a request or an answer, the lower half says whose.
 func Example_shared() {
 	const requests, answers, who = 1 << 32, 2 << 32, 1<<32 - 1
 	open := func() (*ucp.Context, *ucp.Worker) {

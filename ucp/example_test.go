@@ -37,7 +37,7 @@ func openSelf(features ucp.Features) (*ucp.Context, *ucp.Worker, *ucp.Endpoint) 
 	return ctx, w, ep
 }
 
-// A message goes to the receive whose tag and mask it agrees with.
+// A message goes to a receive whose tag equals the message's in the bits of the mask.
 func ExampleEndpoint_TagSend() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
@@ -114,7 +114,7 @@ func ExampleWorker_TagRecv() {
 	// request
 }
 
-// Pieces of memory travel as one message without being put together first.
+// Pieces of memory are sent as one message without being copied together first.
 func ExampleIOV() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
@@ -137,9 +137,9 @@ func ExampleIOV() {
 	// Output: scatter-gather
 }
 
-// A message that was taken out tells its length before there is a buffer for it. The
-// length is the sender's word: what is not to be trusted is bounded before memory is
-// set aside for it.
+// The length of a message that was taken out is known before there is a buffer for it.
+// The sender claims the length: if the sender is not trusted, the length is limited
+// before memory is allocated for it.
 func ExampleWorker_TagTake() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
@@ -165,8 +165,8 @@ func ExampleWorker_TagTake() {
 	// Output: of unknown length
 }
 
-// openMemory allocates memory, gives its address and key to the other side, by
-// whatever means, and opens it there.
+// openMemory allocates memory and opens it at the other side. A real program sends the
+// address and the packed key there by any means.
 func openMemory(ctx *ucp.Context, ep *ucp.Endpoint, n int) (mem *ucp.Memory, addr uint64, key *ucp.Rkey) {
 	mem, err := ctx.Alloc(n, ucp.ProtAll)
 	if err != nil {
@@ -182,8 +182,8 @@ func openMemory(ctx *ucp.Context, ep *ucp.Endpoint, n int) (mem *ucp.Memory, add
 	return mem, mem.Attr().Address, key
 }
 
-// One side writes to memory of the other and reads it. A flush says that what was
-// written is there.
+// One side writes to memory of the other and reads it. When a flush has ended, the
+// data has been written.
 func ExampleEndpoint_Put() {
 	ctx, w, ep := openSelf(ucp.FeatureRMA)
 	defer ctx.Close()
@@ -213,7 +213,7 @@ func ExampleEndpoint_Put() {
 	// Output: hello
 }
 
-// A word of the peer's memory counts for everybody who can open it.
+// A word of the peer's memory is a counter for all workers that have its key.
 func ExampleFetchAddWait() {
 	ctx, w, ep := openSelf(ucp.FeatureAMO64)
 	defer ctx.Close()
@@ -222,7 +222,7 @@ func ExampleFetchAddWait() {
 	defer mem.Close()
 	defer key.Close()
 
-	if _, err := ucp.PostAdd[uint64](ep, addr, key, 40, nil); err != nil { // nobody waits for it
+	if _, err := ucp.PostAdd[uint64](ep, addr, key, 40, nil); err != nil { // no result needed
 		log.Fatal(err)
 	}
 	ticket, err := ucp.FetchAddWait[uint64](context.Background(), ep, addr, key, 1)
@@ -237,8 +237,8 @@ func ExampleFetchAddWait() {
 	// Output: 40 41
 }
 
-// An endpoint says which transports it uses, which protocol for how many bytes, and
-// why.
+// An endpoint explains which transports it uses, which protocol it uses for how many
+// bytes, and why.
 func ExampleEndpoint_Explain() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
@@ -257,7 +257,7 @@ func ExampleEndpoint_Explain() {
 	// from 0 bytes: egr/short
 }
 
-// What was sent before leaves before an endpoint is gone.
+// Shutdown closes an endpoint after the messages that were sent before have left.
 func ExampleEndpoint_Shutdown() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()

@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Peers that prove to each other by certificates who they are. In a real program the
-// certificate comes from files (tls.LoadX509KeyPair), with the authority that has signed
-// all of them.
+// Peers prove their identity to each other by certificates. In a real program the certificate
+// comes from files (tls.LoadX509KeyPair), together with the certificate of the authority that has
+// signed all of them.
 func ExampleContextParams_tls() {
 	authority := certtest.New()
 	// snippet tls
@@ -32,7 +32,7 @@ func ExampleContextParams_tls() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := cfg.Modify("TLS", "tls"); err != nil { // not even shared memory
+	if err := cfg.Modify("TLS", "tls"); err != nil { // no other transport, not even shared memory
 		log.Fatal(err)
 	}
 	ctx, err := ucp.NewContext(params, cfg)
@@ -49,7 +49,7 @@ func ExampleContextParams_tls() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ep, err := w.NewEndpoint(ucp.EndpointParams{Address: addr}) // its own peer, here
+	ep, err := w.NewEndpoint(ucp.EndpointParams{Address: addr}) // here the worker is its own peer
 	if err != nil {
 		log.Fatal(err)
 	}

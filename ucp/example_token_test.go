@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// A worker that serves who has been given its address, and nobody else who finds its
-// port. The peer does nothing for that.
+// The worker serves only peers that have been given its address, and no other process that finds
+// its port. The peer's program does nothing for that.
 func ExampleWorkerParams_token() {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
@@ -48,8 +48,8 @@ func ExampleWorkerParams_token() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// A long message: the server has to answer, over an endpoint that is opened for
-	// who proves that he has the address.
+	// The message is long, so the server has to answer. It opens the endpoint for the answer
+	// because the client proves that it has the address.
 	send, err := ep.TagSend(1, []byte(strings.Repeat("hello ", 100_000)), nil)
 	if err != nil {
 		log.Fatal(err)

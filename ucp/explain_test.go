@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestExplainOwnLanes: an endpoint explains the lanes it has, also when another
-// choice would be made now, and gives no reasons but its own.
+// TestExplainOwnLanes: an endpoint explains the lanes that it has, even if other
+// lanes would be chosen now, and never gives the reasons of another choice.
 func TestExplainOwnLanes(t *testing.T) {
 	v := newTarget(t)
 	before := v.ep.Explain()
@@ -24,7 +24,7 @@ func TestExplainOwnLanes(t *testing.T) {
 	if diff := cmp.Diff(before.Lanes, after.Lanes); diff != "" {
 		t.Errorf("lanes (-before +after):\n%s", diff)
 	}
-	if after.Searches != nil || !strings.Contains(after.String(), "cannot be told any more") {
+	if after.Searches != nil || !strings.Contains(after.String(), "cannot be explained any more") {
 		t.Errorf("reasons of another choice:\n%s", after)
 	}
 	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
@@ -33,8 +33,8 @@ func TestExplainOwnLanes(t *testing.T) {
 	}
 }
 
-// TestExplainDoubted: an endpoint whose peer was not believed that it is on this
-// machine has the lanes that are left, and tells why.
+// TestExplainDoubted: an endpoint whose peer falsely claims to be on this machine has
+// only the remaining lanes, and explains why.
 func TestExplainDoubted(t *testing.T) {
 	v := newTarget(t, "TLS", "posix,tcp", "NET_DEVICES", "lo")
 	from := &located{elsewhere: true}

@@ -7,16 +7,17 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // echoFamily is a family made up for this test. It is added as ARCHITECTURE.md says:
-// its own code, and a line in the list. A message of its is sent back by the
-// receiver's worker; the request is done when it is here again.
+// by its own code and a line in the list. The receiver's worker sends each message
+// back, and the request is done when the message has come back.
 type echoFamily struct {
 	noFamily
-	state map[*Worker]*echoState // in a struct of workerState, for one that stays
+	state map[*Worker]*echoState // a real family has a field of workerState instead
 }
 
 type echoState struct {
@@ -24,7 +25,7 @@ type echoState struct {
 	stopped               bool
 }
 
-// Ids that C UCX has left free.
+// Message ids that C UCX does not use.
 const (
 	idEchoAsk    proto.AMID = 5
 	idEchoAnswer proto.AMID = 13
@@ -43,7 +44,7 @@ func (f echoFamily) handlers(w *Worker) []handler {
 			f.state[w].heard++
 			ep := w.endpoints.Get(binary.LittleEndian.Uint64(data))
 			r := ep.control(echoAnswer{})
-			r.data.buf = bytes.Clone(data[8:])
+			r.data.Buf = bytes.Clone(data[8:])
 			ep.submit(r)
 			return nil
 		}},
@@ -53,7 +54,7 @@ func (f echoFamily) handlers(w *Worker) []handler {
 				w.stats.Dropped++
 				return nil
 			}
-			r.finish(r.data.unpackAt(data[8:], 0))
+			r.finish(unpackData(r, data[8:], 0))
 			return nil
 		}},
 	}
@@ -70,27 +71,27 @@ func (f echoFamily) stop(w *Worker) error {
 
 func (f echoFamily) count(w *Worker, s *Stats) { s.Served += uint64(f.state[w].heard) }
 
-// echoOperation is what a user starts.
+// echoOperation is the operation that the application starts.
 type echoOperation struct{}
 
 func (echoOperation) name() string { return "echo" }
 
 func (echoOperation) choose(r *Request) (protocol, error) {
-	if r.data.length > r.ep.cfg.maxBcopy-16 {
+	if r.data.Length > r.ep.cfg.maxBcopy-16 {
 		return nil, ucs.ErrExceedsLimit
 	}
 	r.localID = r.w.pool.requestIDs.Put(r)
 	return echoAsk{}, nil
 }
 
-// echoAsk sends the message and waits.
+// echoAsk sends the message and waits until it comes back.
 type echoAsk struct{ basics }
 
 func (echoAsk) about() protocolInfo { return protocolInfo{"echo", kindEcho, needID} }
 
 func (echoAsk) progress(r *Request) error {
-	if r.list == nil {
-		r.ep.outstanding.push(r)
+	if !r.node.Linked() {
+		r.ep.outstanding.Push(&r.node)
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(idEchoAsk), r.hooks(), 0, nil)
 	if err == ucs.InProgress {
@@ -102,33 +103,33 @@ func (echoAsk) progress(r *Request) error {
 func (echoAsk) pack(r *Request, dst []byte) int {
 	binary.LittleEndian.PutUint64(dst, uint64(r.ep.remoteID))
 	binary.LittleEndian.PutUint64(dst[8:], r.localID)
-	return 16 + r.data.packAt(dst[16:16+r.data.length], 0)
+	return 16 + packData(r, dst[16:16+r.data.Length], 0)
 }
 
-// echoAnswer sends it back.
+// echoAnswer sends the message back.
 type echoAnswer struct{ basics }
 
 func (echoAnswer) about() protocolInfo { return protocolInfo{name: "echo answer", needs: needID} }
 
 func (echoAnswer) progress(r *Request) error { return r.sendControl(idEchoAnswer, 0) }
 
-func (echoAnswer) pack(r *Request, dst []byte) int { return copy(dst, r.data.buf) }
+func (echoAnswer) pack(r *Request, dst []byte) int { return copy(dst, r.data.Buf) }
 
-// echo is the call.
+// echo starts the operation, like TagSend.
 func (ep *Endpoint) echo(buf []byte) (*Request, error) {
 	r, err := ep.w.pool.useRequest(nil)
 	if err != nil {
 		return nil, err
 	}
 	r.ep, r.op = ep, echoOperation{}
-	r.data.initRecv(buf, nil)
+	r.data.SetBytes(buf)
 	ep.submit(r)
 	return r.result()
 }
 
-// TestNewFamily: a family is its code and one line. Its operations wait for what
-// they need, end with the endpoint, and are heard of by everything that goes through
-// the list.
+// TestNewFamily: a family consists of its code and one line. Its operations wait for
+// what they need, end with the endpoint, and take part in everything that goes through
+// the list of families.
 func TestNewFamily(t *testing.T) {
 	echo := echoFamily{state: make(map[*Worker]*echoState)}
 	families = append(families, echo) // the line
@@ -143,11 +144,11 @@ func TestNewFamily(t *testing.T) {
 	if ep.needs&needID == 0 {
 		t.Fatal("the endpoint has its peer's id at once: the test tests nothing")
 	}
-	req, err := ep.echo(buf) // done in the call where wireup is
+	req, err := ep.echo(buf) // done inside the call if wireup is
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The counterpart of the endpoint, which is of the same worker.
+	// The counterpart of the endpoint belongs to the same worker.
 	other, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
@@ -166,8 +167,8 @@ func TestNewFamily(t *testing.T) {
 		t.Errorf("a message that does not fit: %v", err)
 	}
 
-	// One that nobody answers ends with the endpoint.
-	ep.needs, ep.state = ep.needs|needID, ep.state|epRequested // as if it was not connected
+	// An operation without an answer ends with the endpoint.
+	ep.needs, ep.handshake.Stage = ep.needs|needID, connect.Requested // as if it was not connected
 	req, err = ep.echo(buf)
 	if err != nil || req.Done() {
 		t.Fatalf("started: %v, %v", req, err)
@@ -191,8 +192,8 @@ func TestNewFamily(t *testing.T) {
 	}
 }
 
-// TestNeeds: an operation is described before there is anything to choose from. It
-// goes on, in order, when the last thing that it needs is there.
+// TestNeeds: an operation may be started before the endpoint has lanes. Operations go
+// on, in their order, when the last of their needs is met.
 func TestNeeds(t *testing.T) {
 	v := newTarget(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
@@ -201,7 +202,7 @@ func TestNeeds(t *testing.T) {
 	}
 	defer ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	ep.needs |= needLanes
-	ep.open()
+	ep.allowShort()
 	src := []byte("in order")
 	var reqs []*Request
 	for tag := range Tag(3) {
@@ -214,7 +215,7 @@ func TestNeeds(t *testing.T) {
 	if _, err := ep.TagSend(9, src, &RequestParams{Flags: OpForceImmediate}); err != ucs.ErrNoResource {
 		t.Errorf("at once without lanes: %v", err)
 	}
-	ep.resolveNeed(needFence) // something else
+	ep.resolveNeed(needFence) // another need
 	if reqs[0].Done() || reqs[0].proto != nil {
 		t.Error("a send has begun without lanes")
 	}

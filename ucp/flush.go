@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// flushFamily contains the operations that wait for everything started before: flushes and closes.
+// flushFamily is the family of the operations that wait for all operations started before them:
+// flushes and closes.
 type flushFamily struct{ noFamily }
 
 func (flushFamily) about() familyInfo { return familyInfo{name: "flush"} }
 
-// The flags and parameters that the calls accept.
+// The flags and parameters that Flush and CloseAsync accept.
 var (
 	callFlush = callRule{"a flush", OpNoImmediate | OpForceImmediate, paramOnSend}
 	callClose = callRule{"a close", OpNoImmediate | OpForceImmediate, paramOnSend | paramCloseFlags}
@@ -22,23 +26,24 @@ var (
 
 // flushState is the state of a flush.
 type flushState struct {
-	posted, asked uint32 // counts in rmaFlow that it waits for (operations by messages)
-	epoch         uint32 // operations in pieces of this epoch and later need not be waited for
+	posted, asked uint32 // counts that rmaFlow.completed and rmaFlow.answered must reach
+	epoch         uint32 // operations in several pieces of earlier epochs are waited for (copyFlow)
 }
 
-// flushing is a flush of all lanes of an endpoint.
+// flushing is the protocol of a flush of all lanes of an endpoint. The types flush, flushPart and
+// lastFlush embed it.
 type flushing struct{ basics }
 
-// progress first waits for operations in pieces to be sent completely. Then it asks the transports
-// to flush everything sent before, one lane after the other. Operations by messages are waited for
-// after that (lanesFlushed).
+// progress first waits until operations in several pieces are sent completely. Then it asks the
+// transports to flush everything sent before, one lane after the other. After that the flush waits
+// for operations by messages (lanesFlushed).
 func (flushing) progress(r *Request) error {
 	if len(r.ep.lanes) == 0 {
 		return ucs.ErrNotConnected
 	}
 	if f := r.ep.rma; f != nil && r.state&stateBehind == 0 {
 		r.state |= stateBehind
-		if f.copies.park(r) {
+		if f.copies.waitForOperations(r) {
 			return nil
 		}
 	}
@@ -61,20 +66,22 @@ func (flushing) progress(r *Request) error {
 // completed is called when all lanes have flushed.
 func (flushing) completed(r *Request, err error) { lanesFlushed(r, err) }
 
-// flushBegun counts a flush of the endpoint, which waits for answers of the peer's transports. At
-// countless the counter stops for good: from then on the endpoint always counts as flushing.
+// flushBegun adds a flush to Endpoint.flushes, the number of flushes in flight, which may wait for
+// answers of the peer's transports. When the counter reaches countless it is not changed any more,
+// and the endpoint counts as flushing for the rest of its life.
 func (ep *Endpoint) flushBegun() {
-	if ep.flushes != countless {
+	if ep.flushes != maxFlushes {
 		ep.flushes++
 	}
 	ep.w.stream.expect()
 }
 
-// countless is the value at which Endpoint.flushes stops counting.
-const countless = 1<<16 - 1
+// maxFlushes is the largest value of Endpoint.flushes. It means that the number of flushes is not
+// known.
+const maxFlushes = 1<<16 - 1
 
 func (flushing) release(r *Request) {
-	if r.ep.flushes != countless {
+	if r.ep.flushes != maxFlushes {
 		r.ep.flushes--
 	}
 }
@@ -89,9 +96,9 @@ type flushPart struct{ flushing }
 
 func (flushPart) about() protocolInfo { return protocolInfo{name: "flush", kind: kindFlush} }
 
-// release reports the end to the flush of the worker. The error of an endpoint that failed
-// meanwhile is dropped, because nothing is left to flush; only if the worker is closed it is passed
-// on.
+// release reports the end of this part to the flush of the worker. The error of an endpoint that
+// failed meanwhile is reported only if the worker is closed; otherwise it is dropped, because
+// nothing is left to flush.
 func (p flushPart) release(r *Request) {
 	p.flushing.release(r)
 	parent := r.userData.(*Request)
@@ -143,19 +150,14 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 	if err := ep.takeError(); err != nil {
 		return nil, err
 	}
-	return ep.w.ends.startFlush(ep, p)
-}
-
-// startFlush starts a flush for the application.
-func (ee *endpointEnds) startFlush(ep *Endpoint, p *RequestParams) (*Request, error) {
 	r, err := ep.w.pool.useRequest(p)
 	if err != nil {
 		return nil, err
 	}
 	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return ee.flushedNow(r, ee.flushNow(ep))
+		return ep.w.ends.flushedNow(r, ep.w.ends.flushNow(ep))
 	}
-	r.toward(ep)
+	r.setEndpoint(ep)
 	r.proto, r.step = flush{}, 0
 	ep.flushBegun()
 	ep.submit(r)
@@ -210,12 +212,12 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 	return r.result()
 }
 
-// CloseAsync closes the endpoint. From then on the endpoint refuses operations. By default
-// the operations that were started before go on, and the close is done after them. That
-// includes messages that wait for the peer to match them, so a peer that never does delays
-// the close. These operations end with ucs.ErrCanceled if the peer's end is gone, or if
-// Close is called. The end of an endpoint that was made with an address may stay, hidden,
-// after the close, as long as the peer's application holds its end.
+// CloseAsync closes the endpoint. From then on the endpoint refuses operations. By default the
+// operations that were started before go on, and the close is done after them. That includes
+// messages that wait for the peer to match them, so a peer that never does delays the close. These
+// operations end with ucs.ErrCanceled if the peer's endpoint is gone, or if Close is called. After
+// the close the library may keep an endpoint that was made with an address, hidden, as long as the
+// peer's application holds its endpoint.
 //
 // With CloseForce the endpoint is released in the call and all its operations end with
 // ucs.ErrCanceled, without waiting; that needs ErrModePeer. After a failure of the peer
@@ -258,13 +260,30 @@ func (ee *endpointEnds) closeAsync(ep *Endpoint, p *RequestParams) (*Request, er
 		return nil, nil
 	}
 	if ep.err != nil {
-		ee.destroy(ep, ep.err)
-		return nil, nil
+		return ee.closeFailed(ep, p)
 	}
 	return ee.startClosing(ep, life.Close, p)
 }
 
-// startClosing starts a close that waits for the operations started before it.
+// closeFailed closes an endpoint whose peer has failed. That is done in the call.
+func (ee *endpointEnds) closeFailed(ep *Endpoint, p *RequestParams) (*Request, error) {
+	if p == nil || p.Flags&OpNoImmediate == 0 {
+		ee.destroy(ep, ep.err)
+		return nil, nil
+	}
+	r, err := ep.w.pool.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	r.ep, r.proto = ep, closeRequest{}
+	r.state |= stateUncounted
+	ee.destroy(ep, ep.err)
+	r.finish(nil)
+	return r.result()
+}
+
+// startClosing starts a close that waits for the operations started before it. how is life.Close,
+// or life.ShutdownClose for Worker.Shutdown.
 func (ee *endpointEnds) startClosing(ep *Endpoint, how life.Event, p *RequestParams) (*Request, error) {
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
@@ -284,8 +303,8 @@ func (ee *endpointEnds) startClosing(ep *Endpoint, how life.Event, p *RequestPar
 	return r.result()
 }
 
-// closeRequest is the application's request of a close. Other requests carry out the steps of the
-// close.
+// closeRequest is the operation of a close, which the application waits for. Other requests carry
+// out the steps of the close.
 type closeRequest struct{ basics }
 
 func (closeRequest) about() protocolInfo { return protocolInfo{name: "close", kind: kindClose} }
@@ -293,12 +312,13 @@ func (closeRequest) about() protocolInfo { return protocolInfo{name: "close", ki
 func (closeRequest) progress(*Request) error { return nil }
 
 // A flush with OpForceImmediate is done in the call if nothing is left to wait for, and otherwise
-// starts nothing. A transport may have to send something to find that out, as tcp does after
-// messages. The peer answers that later, and then the next such flush has less to wait for.
+// starts nothing. Some transports must first send the peer a question to find that out, as tcp does
+// after messages; the flush then fails. When the peer's answer has arrived, a later flush can
+// succeed.
 
 // flushNow flushes the endpoint. It returns ucs.ErrNoResource if the flush would have to wait.
 func (ee *endpointEnds) flushNow(ep *Endpoint) error {
-	if len(ep.lanes) == 0 || ep.waiting.head != nil {
+	if len(ep.lanes) == 0 || !ep.waiting.Empty() {
 		return ucs.ErrNoResource
 	}
 	if f := ep.rma; f != nil && (f.copies.busy() || !f.idle()) {
@@ -333,7 +353,8 @@ func (w *Worker) flushNow() (err error) {
 	return err
 }
 
-// flushedNow ends the request of a flush with OpForceImmediate in its call.
+// flushedNow ends the request of a flush with OpForceImmediate in its call. err is the result of
+// flushNow; with ucs.ErrNoResource the request is dropped, because nothing was started.
 func (ee *endpointEnds) flushedNow(r *Request, err error) (*Request, error) {
 	if err == ucs.ErrNoResource {
 		r.w.pool.dropRequest(r)
@@ -341,4 +362,277 @@ func (ee *endpointEnds) flushedNow(r *Request, err error) (*Request, error) {
 	}
 	r.finish(err)
 	return r.result()
+}
+
+// rmaFlow is an endpoint's state of one-sided operations, allocated for the first such operation.
+// Operations by messages are counted. Each put and each posted atomic operation is answered by a
+// CMPL, which says only that one more of them is done. Gets and fetching atomic operations are
+// answered by their result. Both kinds of answers come in the order of the operations, so a flush
+// is done when the counts of answers have reached the counts that the operations had when the flush
+// began. Counts wrap around.
+type rmaFlow struct {
+	posted, completed uint32 // numbers of operations answered by CMPL: sent, answered
+	asked, answered   uint32 // numbers of operations answered with data: sent, answered
+
+	flushing list.List[Request] // flushes that wait for answers, in order
+	fencing  *Request           // a fence that holds back the operations started after it
+
+	copies *copyFlow // nil before the first operation in pieces
+
+	completionsOwed int   // CMPLs to send to the peer
+	reading         int32 // gets by messages that are not answered
+	completing      bool  // a request that sends CMPLs is in flight
+	direct          bool  // a direct operation was started since the last fence
+	messages        bool  // an operation by messages was started since the last fence
+	bypassed        bool  // a key has ever let a lane access memory without the peer's worker
+}
+
+// flow returns the endpoint's rmaFlow, and creates it if there is none.
+func (ep *Endpoint) flow() *rmaFlow {
+	if ep.rma == nil {
+		ep.rma = new(rmaFlow)
+	}
+	return ep.rma
+}
+
+func (ep *Endpoint) markDirect()               { ep.flow().direct = true }
+func (rm *rmaState) markMessages(ep *Endpoint) { ep.flow().messages = true }
+
+// reached reports whether count n has reached mark. Counts may wrap around.
+func reached(n, mark uint32) bool { return int32(n-mark) >= 0 }
+
+// settled reports whether everything that a flush waits for has been answered.
+func (f *rmaFlow) settled(r *Request) bool {
+	return reached(f.completed, r.flush.posted) && reached(f.answered, r.flush.asked)
+}
+
+// idle reports whether the peer has answered everything.
+func (f *rmaFlow) idle() bool { return f.completed == f.posted && f.answered == f.asked }
+
+// advance ends the flushes that have no more answers to wait for.
+func (f *rmaFlow) advance() {
+	for !f.flushing.Empty() && f.settled(f.flushing.Front().Value) {
+		r := f.flushing.Pop()
+		r.w.rma.flushed(r, nil)
+	}
+}
+
+// lanesFlushed is called when the lanes have flushed for a flush r. Operations by messages may
+// still be unanswered; the flush then waits for their answers. If another lane has failed
+// meanwhile, and the endpoint with it, no answers come any more, and the flush ends with the error.
+func lanesFlushed(r *Request, err error) {
+	f := r.ep.rma
+	if err != nil || f == nil {
+		r.w.rma.flushed(r, err)
+		return
+	}
+	r.flush.posted, r.flush.asked = f.posted, f.asked
+	if f.settled(r) {
+		r.w.rma.flushed(r, nil)
+		return
+	}
+	if err := r.ep.gone(); err != nil {
+		r.w.rma.flushed(r, err)
+		return
+	}
+	f.flushing.Push(&r.node)
+}
+
+// flushed ends a flush that has nothing left to wait for.
+func (rm *rmaState) flushed(r *Request, err error) { r.finish(err) }
+
+// addCompletionOwed tells the peer that one of its puts or posted atomic operations is done. A CMPL
+// that cannot be sent at once is counted, not queued, so a peer that does not read its answers
+// costs no memory.
+func (ep *Endpoint) addCompletionOwed() {
+	f := ep.flow()
+	f.completionsOwed++
+	if f.completing {
+		return
+	}
+	f.completing = true
+	ep.reply(ep.control(sendCompletions{}))
+}
+
+// sendCompletions sends the CMPLs that are owed.
+type sendCompletions struct{ basics }
+
+func (sendCompletions) about() protocolInfo {
+	return protocolInfo{name: "rma completion", needs: needID}
+}
+
+func (sendCompletions) progress(r *Request) error {
+	ep, f := r.ep, r.ep.rma
+	for f.completionsOwed > 0 {
+		f.completionsOwed-- // before the call: the peer may be this worker
+		err := ep.ue.AMShort(uct.AMID(proto.IDCmpl), uint64(ep.remoteID), nil, 0, nil)
+		if err != nil && err != ucs.InProgress {
+			f.completionsOwed++
+			return err
+		}
+	}
+	f.completing = false // before finish, which may be deferred: more may be owed by then
+	r.finish(nil)
+	return nil
+}
+
+// abort lets another request send the CMPLs that are owed.
+func (p sendCompletions) abort(r *Request, err error) {
+	r.ep.rma.completing = false
+	p.basics.abort(r, err)
+}
+
+// onCompletion receives a CMPL: the peer has done one more put or posted atomic operation.
+func (rm *rmaState) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w := rm.w
+	h, err := proto.ParseCmpl(data)
+	if err != nil {
+		return w.logMalformed(err)
+	}
+	ep := w.endpoints.Get(uint64(h.EpID))
+	if ep == nil || ep.err != nil {
+		w.stats.Dropped++
+		return nil
+	}
+	if w.admission.spoofed(src, ep) {
+		return nil
+	}
+	f := ep.rma
+	if f == nil || f.posted == f.completed {
+		return w.logMalformed(errCompletion)
+	}
+	f.completed++
+	f.advance()
+	return nil
+}
+
+var errCompletion = &proto.FormatError{What: "completion", Reason: "nothing is outstanding", Status: ucs.ErrIO}
+
+// fence holds back the one-sided operations after it until those before it have taken effect: it is
+// a flush, whose end the later operations need (needFence).
+type fence struct{ flushing }
+
+func (fence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
+
+func (p fence) progress(r *Request) error {
+	if f := r.ep.flow(); f.fencing != r { // progress may run several times
+		f.direct, f.messages = false, false
+		f.fencing = r
+		r.ep.needs |= needFence
+	}
+	return p.flushing.progress(r)
+}
+
+// release starts the operations that the fence held back.
+func (fence) release(r *Request) {
+	ep := r.ep
+	if ep.rma == nil || ep.rma.fencing != r {
+		return
+	}
+	ep.rma.fencing = nil
+	word.Fence() // writes through mappings become visible before what follows
+	if ep.err == nil {
+		ep.resolveNeed(needFence)
+	}
+}
+
+// Fence orders one-sided operations: on every endpoint, operations started before it take
+// effect at the peer before those started after it. It does not wait and does not indicate
+// completion.
+func (w *Worker) Fence() error {
+	if w.missing() {
+		return errMissing("Worker.Fence", w == nil)
+	}
+	w.owner.acquire()
+	err := w.rma.fenceAll()
+	w.owner.release()
+	return err
+}
+
+func (rm *rmaState) fenceAll() error {
+	w := rm.w
+	if w.closed {
+		return w.closedFor("Fence")
+	}
+	var first error
+	w.endpoints.Each(func(ep *Endpoint) {
+		if ep.err != nil || ep.rma == nil || ep.life.Stage == life.Gone {
+			return
+		}
+		if err := rm.fenceEndpoint(ep); err != nil && first == nil {
+			first = err
+		}
+	})
+	return first
+}
+
+// fenceEndpoint orders the operations of an endpoint: at once if the lane can do that, and
+// otherwise with a request. That request also follows operations that wait, whose protocols are not
+// chosen yet.
+func (rm *rmaState) fenceEndpoint(ep *Endpoint) error {
+	if ep.waiting.Empty() && !rm.fenceNeedsFlush(ep) {
+		return rm.fenceLane(ep)
+	}
+	r := ep.control(nil)
+	r.op, r.step = fenceOperation{}, 0
+	ep.submit(r)
+	return nil
+}
+
+// fenceOperation is the operation of a fence that is submitted behind other operations.
+type fenceOperation struct{}
+
+func (fenceOperation) name() string { return "fence" }
+
+func (fenceOperation) choose(r *Request) (protocol, error) {
+	if r.ep.w.rma.fenceNeedsFlush(r.ep) {
+		return fence{}, nil
+	}
+	return plainFence{}, nil
+}
+
+// plainFence is a fence that needs only a call of the transport.
+type plainFence struct{ basics }
+
+func (plainFence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
+
+func (plainFence) progress(r *Request) error {
+	err := r.ep.w.rma.fenceLane(r.ep)
+	if err == nil {
+		r.finish(nil)
+	}
+	return err
+}
+
+// fenceNeedsFlush reports whether the operations started before the fence must be done before any
+// later one starts. That is so with several lanes, which keep no order among each other; with lanes
+// on which messages may overtake writes; if messages, which the peer's worker carries out, may be
+// mixed with accesses that bypass it; while operations in pieces are in flight, or gets by messages,
+// whose answers the peer may still be reading from its memory; and with the strong fence mode.
+func (rm *rmaState) fenceNeedsFlush(ep *Endpoint) bool {
+	f := ep.flow()
+	if !f.direct && !f.messages {
+		return false
+	}
+	if len(ep.lanes) > 1 || f.messages && f.bypassed || f.copies.busy() || f.reading > 0 || ep.w.ctx.settings.FenceMode == fenceStrong {
+		return true
+	}
+	for i := range ep.lanes {
+		if f.direct && !ep.lanes[i].iface.attr.Flags.Has(uct.IfacePutAMOrder) {
+			return true
+		}
+	}
+	return false
+}
+
+// fenceLane orders the operations started on the endpoint's only lane. Requests in the lane's queue
+// keep their order anyway.
+func (rm *rmaState) fenceLane(ep *Endpoint) error {
+	if f := ep.rma; !f.direct && !f.messages {
+		return nil
+	}
+	if err := ep.ue.Fence(); err != nil && err != ucs.ErrNoResource {
+		return err
+	}
+	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// rounds is a benchmark whose rounds clean up behind themselves, like tests.
+// rounds is a benchmark in which each round runs its cleanups at its end, like a test.
 type rounds struct {
 	testing.TB
 	cleanups []func()
@@ -24,8 +24,8 @@ func (r *rounds) over() {
 	r.cleanups = r.cleanups[:0]
 }
 
-// BenchmarkHandlers measures an execution of FuzzHandlers: how many there are in a
-// second decides what a minute of it finds.
+// BenchmarkHandlers measures an execution of FuzzHandlers. The number of executions in
+// a second decides how much a minute of fuzzing finds.
 func BenchmarkHandlers(b *testing.B) {
 	was := log.SetLogger(zap.NewNop())
 	defer log.SetLogger(was)

@@ -1,13 +1,13 @@
 package ucp
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"net/netip"
 	"testing"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -16,23 +16,23 @@ import (
 
 // script is a list of messages as the fuzzer sees them. Each is
 //
-//	handler   5 bits, and 3 bits: which connection the message comes on, 0 for none
-//	          that the transport could tell from others
+//	handler   5 bits, and 3 bits: the connection that the message comes on, 0 for a
+//	          transport that does not tell connections apart
 //	patch     1 byte: which live id is put into the message, and where
 //	length    1 byte
 //	message   length bytes
 //
-// Without the live ids a fuzzer would never get past the first look at a table.
-// Handlers behind the last are other events: the end of a connection, and what the
-// application does.
+// Without the live ids a fuzzer would never get past the first look-up in a table.
+// Some numbers of handlers are other events: the end of a connection, and calls of the
+// application.
 type script []byte
 
-// step is one message of a script.
+// step returns one step of a script: a message, or another event.
 func step(handler int, patch byte, message []byte) []byte {
 	return append([]byte{byte(handler), patch, byte(len(message))}, message...)
 }
 
-// on lets the first step of a script come on a connection.
+// on makes the first step of a script come on a connection.
 func on(source int, s []byte) []byte {
 	s[0] |= byte(source << 5)
 	return s
@@ -43,6 +43,8 @@ const fuzzSources = 7
 
 // fuzzConn is a connection of a script.
 type fuzzConn struct {
+	uct.BasicSource
+	uct.BasicConnection
 	src    uct.Source
 	at     int
 	gone   bool
@@ -51,8 +53,7 @@ type fuzzConn struct {
 
 var _ interface {
 	uct.SourceOwner
-	uct.SourceLocator
-	uct.SourcePauser
+	uct.Connection
 } = (*fuzzConn)(nil)
 
 func (c *fuzzConn) DropSource(error) { c.end() }
@@ -61,15 +62,12 @@ func (c *fuzzConn) ResumeSource()    { c.paused = false }
 
 func (c *fuzzConn) HeldBy(uct.Process) bool { return c.at%2 == 0 }
 
-// SourceInfo implements uct.SourceLocator: two connections are of one address.
+// SourceInfo implements uct.Connection: always two connections share an IP address.
 func (c *fuzzConn) SourceInfo() uct.SourceInfo {
 	return uct.SourceInfo{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c.at / 2)}), uint16(c.at+1))}
 }
 
-// SourceTLS implements uct.SourceLocator.
-func (c *fuzzConn) SourceTLS() *tls.ConnectionState { return nil }
-
-// end is the end of the connection.
+// end ends the connection.
 func (c *fuzzConn) end() {
 	if !c.gone {
 		c.gone = true
@@ -77,8 +75,8 @@ func (c *fuzzConn) end() {
 	}
 }
 
-// The places of a live id, in the upper bits of a patch; its kind is in the lower
-// ones.
+// The upper bits of a patch: where it puts a live id. The lower bits are the number of
+// the live id.
 const (
 	patchNone = iota << 4
 	patchAt0
@@ -93,15 +91,15 @@ const (
 
 var patchOffsets = [patchPlaces >> 4]int{-1, 0, 4, 8, 12, 16, 24, 32}
 
-// fuzzTarget is a worker with an operation of every kind under way.
+// fuzzTarget is a worker with an operation of every kind in flight.
 type fuzzTarget struct {
 	*targetWorker
-	handlers [fuzzSteps]uct.AMHandler // nil for what is no message
+	handlers [fuzzSteps]uct.AMHandler // nil for an event that is not a message
 	live     []uint64                 // ids that peers may know
 	open     []*Request
-	memory   *target // that peers may access
+	memory   *target // memory that peers may access
 	conns    [fuzzSources]*fuzzConn
-	active   []*AMMessage // that were kept
+	active   []*AMMessage // the messages that were kept
 	queue    *AMQueue
 }
 
@@ -127,11 +125,11 @@ const (
 	fuzzCompletion
 	fuzzStream
 	fuzzGone     // the connection ends
-	fuzzReceive  // the application posts a receive, of the tag that the patch says
-	fuzzTake     // takes a message and receives it, or discards it
-	fuzzCancel   // ends its posted receives
-	fuzzRead     // receives from the stream as the patch says: takes data, or a buffer, maybe of elements
-	fuzzProgress // progresses
+	fuzzReceive  // the application posts a receive, with the tag in the patch
+	fuzzTake     // the application takes a message and receives it, or discards it
+	fuzzCancel   // the application cancels its posted receives
+	fuzzRead     // the application receives from the stream, as the patch says (fuzzTarget.read)
+	fuzzProgress // the application progresses the worker
 	fuzzAMSingle
 	fuzzAMReply
 	fuzzAMFirst
@@ -139,8 +137,8 @@ const (
 	fuzzSteps
 )
 
-// fuzzEndpointAt is where messages have the endpoint's id that have an address,
-// too, which a patch is for.
+// fuzzEndpointAt is the offset of the endpoint's id in messages that also contain an
+// address. In such messages any patch sets this id, too.
 var fuzzEndpointAt = map[int]int{fuzzPut: 8, fuzzGetReq: 16, fuzzAtomicReq: 8}
 
 // The live ids by number.
@@ -155,8 +153,8 @@ const (
 	liveAtomic
 )
 
-// fuzzSettings are those of the worker: what peers can make it hold is little, so
-// that a script of some hundred bytes comes to the limits.
+// fuzzSettings are the settings of the worker. The limits for peers are low, so that a
+// script of some hundred bytes reaches them.
 var fuzzSettings = []string{"MAX_UNEXP_EPS", "3", "MAX_UNEXP_BYTES", "6k", "RNDV_THRESH", "2k", "KEEPALIVE_INTERVAL", "inf"}
 
 // fuzzOffer is the length of the message that the target offers.
@@ -201,8 +199,8 @@ func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
 	return f
 }
 
-// conn is a connection of the script by its number from 1 on: the one that is there,
-// or a new one.
+// conn returns connection k of the script, counted from 1, and makes a new one if there
+// is none.
 func (f *fuzzTarget) conn(k int) *fuzzConn {
 	c := f.conns[k-1]
 	if c == nil || c.gone {
@@ -213,8 +211,8 @@ func (f *fuzzTarget) conn(k int) *fuzzConn {
 	return c
 }
 
-// play hands the messages of a script to the handlers, as a transport would: what a
-// handler refuses ends its connection.
+// play hands the messages of a script to the handlers, as a transport would: if a
+// handler returns an error, the connection ends.
 func (f *fuzzTarget) play(s script) {
 	for len(s) >= 3 {
 		h, k, patch, n := int(s[0]&31)%fuzzSteps, int(s[0]>>5), s[1], min(int(s[2]), len(s)-3)
@@ -241,7 +239,7 @@ func (f *fuzzTarget) play(s script) {
 	}
 }
 
-// handleActive sets handlers that do everything there is to do, by the id of the message.
+// handleActive sets handlers of active messages. What a handler does depends on the message id.
 func (f *fuzzTarget) handleActive() {
 	for id := range uint16(5) {
 		p := AMHandlerParams{ID: id, Flags: AMHandlerFlags(id&1) * AMPersistentData}
@@ -276,7 +274,7 @@ func (f *fuzzTarget) handleActive() {
 	}
 }
 
-// event is a step that is no message.
+// event carries out a step that is not a message.
 func (f *fuzzTarget) event(h, k int, patch byte) {
 	tag, mask := Tag(patch&7), FullMask
 	if patch&8 != 0 {
@@ -333,7 +331,7 @@ func (f *fuzzTarget) read(patch byte) {
 	}
 }
 
-// finish ends what is under way and checks what must hold whatever was played.
+// finish ends what is in flight and checks what must hold after any script.
 func (f *fuzzTarget) finish() {
 	for _, c := range f.conns {
 		if c != nil {
@@ -353,10 +351,10 @@ func (f *fuzzTarget) finish() {
 	for _, req := range f.open {
 		f.Cancel(req)
 	}
-	for req := f.tag.wild.head; req != nil; req = f.tag.wild.head {
-		f.Cancel(req)
+	for !f.tag.wild.Empty() {
+		f.Cancel(f.tag.wild.Front().Value)
 	}
-	// The endpoint may have been told that its peer is gone.
+	// The endpoint may have failed, because a message said that its peer is gone.
 	if f.ep.err != nil {
 		f.ep.w.ends.destroy(f.ep, ucs.ErrCanceled)
 		ep, err := f.NewEndpoint(EndpointParams{Address: f.own.address})
@@ -374,8 +372,8 @@ func (f *fuzzTarget) finish() {
 	f.leave()
 }
 
-// leave takes back what the target has made, and checks that nothing else is left:
-// the worker serves the next script.
+// leave frees what the target has made, and checks that nothing else is left, because the worker
+// serves the next script.
 func (f *fuzzTarget) leave() {
 	w := f.Worker
 	for _, m := range f.active {
@@ -385,7 +383,7 @@ func (f *fuzzTarget) leave() {
 	w.endpoints.Each(func(ep *Endpoint) { ep.w.ends.destroy(ep, ucs.ErrCanceled) })
 	w.eager.cancelAssemblies()
 	w.tag.dropMessages()
-	streamFamily{}.stop(w) // what was taken and not given back
+	streamFamily{}.stop(w) // frees data that was taken and not released
 	f.Progress()
 	for i, req := range f.open {
 		if !req.Done() {
@@ -393,8 +391,8 @@ func (f *fuzzTarget) leave() {
 		}
 	}
 	for what, n := range map[string]int{
-		"endpoints": w.endpoints.Len(), "ids of requests": w.pool.requestIDs.Len(), "bytes": w.accounts.held(),
-		"endpoints of peers": w.wireups.unexpected, "peers": len(w.peers.byUUID), "messages in parts": len(w.eager.assemblies),
+		"endpoints": w.endpoints.Len(), "ids of requests": w.pool.requestIDs.Len(), "bytes": w.accounts.Held(),
+		"endpoints of peers": w.wireups.unexpected, "peers": w.peers.Len(), "messages in parts": len(w.eager.assemblies),
 		"answers": w.rma.serving,
 	} {
 		if n != 0 {
@@ -406,11 +404,11 @@ func (f *fuzzTarget) leave() {
 // fuzzRounds is how many scripts a worker plays before it is replaced by a new one.
 const fuzzRounds = 64
 
-// fuzzWorker is the worker of one script after the other.
+// fuzzWorker is a worker that plays one script after the other.
 type fuzzWorker struct {
 	ctx    *Context
 	w      *Worker
-	memory *target // that peers may access
+	memory *target // memory that peers may access
 	played int
 }
 
@@ -438,7 +436,7 @@ func (f *fuzzWorker) close(t testing.TB) {
 	f.w = nil
 }
 
-// end is the end of all scripts.
+// end closes the worker and its context after the last script.
 func (f *fuzzWorker) end(t testing.TB) {
 	f.close(t)
 	f.memory.mem.Close()
@@ -447,12 +445,12 @@ func (f *fuzzWorker) end(t testing.TB) {
 	}
 }
 
-// plain is a test that is not told of helpers, which costs a walk of the stack each.
+// plain is a test whose method Helper does nothing, because Helper walks the stack.
 type plain struct{ testing.TB }
 
 func (plain) Helper() {}
 
-// play is one script, from the making of the target to its end.
+// play plays one script, from the making of the target to its end.
 func (f *fuzzWorker) play(t testing.TB, s script) {
 	defer func() {
 		if t.Failed() {
@@ -520,15 +518,16 @@ func seeds() []script {
 	return append(append(list, all), connSeeds(list)...)
 }
 
-// fuzzAM is a fragment of an active message; of a later one the total is cut off.
+// fuzzAM returns the first fragment of an active message. The callers cut off the total
+// length to get a later fragment.
 func fuzzAM(word uint64, payload []byte, id uint64, total int) []byte {
 	b := append(binary.LittleEndian.AppendUint64(nil, word), payload...)
 	return proto.AMFirstFooter{MsgID: proto.MessageID(id), TotalLen: total}.Append(b)
 }
 
-// connSeeds are scripts of several connections.
+// connSeeds returns scripts with several connections.
 func connSeeds(list []script) []script {
-	// Everything, each message on the next connection, and the ends of all of them.
+	// All messages, each on the next connection, and then the ends of all connections.
 	var spread, mixed script
 	for i, s := range list {
 		spread = append(spread, on(1+i%fuzzSources, append(script(nil), s...))...)
@@ -557,7 +556,7 @@ func connSeeds(list []script) []script {
 	parts = append(parts, on(1, step(fuzzGone, 0, nil))...)
 	parts = append(parts, on(2, step(fuzzEagerMiddle, 0, append(proto.EagerMiddle{MsgID: 9, Offset: 9}.Append(nil), "ABCDEFGHIJK"...)))...)
 	parts = append(parts, step(fuzzTake, 8, nil)...)
-	// What the application does in between.
+	// Calls of the application between the messages.
 	for i, s := range list {
 		mixed = append(mixed, on(1+i%2, append(script(nil), s...))...)
 		mixed = append(mixed, step([]int{fuzzReceive, fuzzTake, fuzzCancel, fuzzProgress}[i%4], byte(i), nil)...)
@@ -575,16 +574,16 @@ func connSeeds(list []script) []script {
 }
 
 // FuzzHandlers feeds a worker with messages of peers. Nothing may panic, memory
-// stays within its limits, and afterwards the worker does its work.
+// stays within its limits, and afterwards the worker still works.
 func FuzzHandlers(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s))
 	}
-	// Most of the time would go into the making of contexts and workers, and into
-	// warnings.
+	// Otherwise most of the time would be spent on making contexts and workers, and on
+	// logging warnings.
 	was := log.SetLogger(zap.NewNop())
 	f.Cleanup(func() { log.SetLogger(was) })
 	worker := newFuzzWorker(f)
 	f.Cleanup(func() { worker.end(f) })
-	f.Fuzz(func(t *testing.T, b []byte) { worker.play(t, b) })
+	fuzztest.Run(f, func(t *testing.T, b []byte) { worker.play(t, b) })
 }

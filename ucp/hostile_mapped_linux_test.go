@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// file is memory as a peer shares it over posix, which may lie about it.
+// file is memory that a peer shares over posix. The peer may lie about it.
 type file struct {
 	testing.TB
 	fd   int
@@ -57,10 +57,10 @@ func (f *file) write(b []byte) {
 	}
 }
 
-// fileBase is where the files are in the memory of the peer that does not exist.
+// fileBase is the address of the files in the memory of the peer, which does not exist.
 const fileBase = 0x7000_0000_0000
 
-// posixKey is a key of posix (uct_posix_packed_rkey_t).
+// posixKey returns a packed key of the transport posix (uct_posix_packed_rkey_t).
 func posixKey(pid, fd int, base, length uint64) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, 1<<63|1<<62|uint64(fd)<<30|uint64(pid))
 	b = binary.LittleEndian.AppendUint64(b, base)
@@ -69,7 +69,7 @@ func posixKey(pid, fd int, base, length uint64) []byte {
 
 func (f *file) key() []byte { return posixKey(os.Getpid(), f.fd, fileBase, uint64(f.size)) }
 
-// packed makes a key of domain md.
+// packed returns a packed remote key that contains the key blob of memory domain md.
 func packed(t testing.TB, md uint8, blob []byte) []byte {
 	t.Helper()
 	k := proto.NewRkey(ucs.MemoryHost.Wire())
@@ -79,7 +79,8 @@ func packed(t testing.TB, md uint8, blob []byte) []byte {
 	return k.Append(nil)
 }
 
-// offered is a receive of n bytes that has been offered data at addr, with a key.
+// offered returns a receive of n bytes, for which data at addr was offered with a key, and its
+// buffer.
 func (v *targetWorker) offered(n int, addr uint64, key []byte) (*Request, []byte) {
 	v.Helper()
 	buf := make([]byte, n)
@@ -94,7 +95,7 @@ func (v *targetWorker) offered(n int, addr uint64, key []byte) (*Request, []byte
 	return req, buf
 }
 
-// until progresses a while until the request is done.
+// until progresses until the request is done, but not forever.
 func (v *targetWorker) until(req *Request) {
 	v.Helper()
 	for range 10_000 {
@@ -116,8 +117,8 @@ func newMappedTarget(t testing.TB) *targetWorker {
 	return v
 }
 
-// TestHostileKeys: a key that opens nothing, or not all that is offered, makes the
-// receiver ask for the data. No byte is read by it.
+// TestHostileKeys: if a key does not open all memory that is offered, the receiver
+// requests the data from the sender instead. No byte is read with such a key.
 func TestHostileKeys(t *testing.T) {
 	const n = 100_000
 	v := newMappedTarget(t)
@@ -174,7 +175,7 @@ func TestHostileKeys(t *testing.T) {
 		req.finish(ucs.ErrCanceled)
 		req.Free()
 	}
-	for _, a := range v.rndv.attached {
+	for _, a := range v.rndv.mappedKeys {
 		if a.use != 0 {
 			t.Errorf("an attachment is used %d times", a.use)
 		}
@@ -192,21 +193,21 @@ func TestHostileKeys(t *testing.T) {
 	req.Free()
 }
 
-// TestHostileUnexpectedKey: so does one whose receive comes later; what is kept
-// until then is bounded.
+// TestHostileUnexpectedKey: the key of an offer is kept until its receive is posted.
+// A longer key than the limit is not kept, and the receiver requests the data.
 func TestHostileUnexpectedKey(t *testing.T) {
 	v := newMappedTarget(t)
 	f := newFile(t, 1<<20)
 	want := ucttest.Pattern(1<<20, 4)
 	f.write(want)
-	long := append(packed(t, 0, f.key()), bytes.Repeat([]byte{0x10}, 4000)...) // distances, and more of them
+	long := append(packed(t, 0, f.key()), bytes.Repeat([]byte{0x10}, 4000)...) // too many device distances
 	for _, key := range [][]byte{packed(t, 0, f.key()), long} {
-		before := v.accounts.held()
+		before := v.accounts.Held()
 		rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: 1 << 20, Address: fileBase}
 		if err := v.rndv.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
 			t.Fatal(err)
 		}
-		if held := v.accounts.held() - before; held > messageSize+2*maxOfferKey {
+		if held := v.accounts.Held() - before; held > messageSize+2*maxOfferKey {
 			t.Errorf("%d bytes are kept of a key of %d", held, len(key))
 		}
 		buf := make([]byte, 1<<20)
@@ -224,14 +225,14 @@ func TestHostileUnexpectedKey(t *testing.T) {
 			ucttest.SameBytes(t, "message", buf, want)
 		}
 		req.Free()
-		if v.accounts.held() != before {
-			t.Errorf("%d bytes held, %d before", v.accounts.held(), before)
+		if v.accounts.Held() != before {
+			t.Errorf("%d bytes held, %d before", v.accounts.Held(), before)
 		}
 	}
 }
 
-// TestHostileShrink: a sender that cuts its memory short, before the first piece
-// or between two, ends this receive and nothing else.
+// TestHostileShrink: if a sender truncates its memory, before the first piece is
+// copied or between two pieces, only this receive fails.
 func TestHostileShrink(t *testing.T) {
 	for what, pieces := range map[string]int{"at once": 0, "after a piece": 1, "before the last": 3} {
 		t.Run(what, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestHostileShrink(t *testing.T) {
 			want := ucttest.Pattern(2<<20, 6)
 			f.write(want)
 			key := packed(t, 0, f.key())
-			// Attached and whole.
+			// The file is mapped, and not truncated yet.
 			req, buf := v.offered(100_000, fileBase+5, key)
 			v.until(req)
 			ucttest.SameBytes(t, "message", buf, want[5:][:100_000])
@@ -260,7 +261,7 @@ func TestHostileShrink(t *testing.T) {
 			}
 			req.Free()
 
-			// The memory is still the same file, and attached: short messages too.
+			// The same truncated file is still mapped. Short messages fail as well.
 			req, _ = v.offered(70_000, fileBase+1<<20, key)
 			v.until(req)
 			if !errors.Is(req.Err(), ucs.ErrConnectionReset) {
@@ -272,8 +273,8 @@ func TestHostileShrink(t *testing.T) {
 	}
 }
 
-// TestMappedFailure: the end of the endpoint ends what is being copied, and lets go
-// of the memory.
+// TestMappedFailure: the failure of an endpoint ends the receives that copy from
+// mapped memory, and the memory is unmapped with the endpoint.
 func TestMappedFailure(t *testing.T) {
 	v := newMappedTarget(t)
 	f := newFile(t, 2<<20)
@@ -284,10 +285,10 @@ func TestMappedFailure(t *testing.T) {
 		reqs = append(reqs, req)
 	}
 	v.Progress()
-	if a := v.rndv.attached[0]; len(v.rndv.attached) != 1 || a.use != 3 {
-		t.Fatalf("%d attachments, used %d times", len(v.rndv.attached), a.use)
+	if a := v.rndv.mappedKeys[0]; len(v.rndv.mappedKeys) != 1 || a.use != 3 {
+		t.Fatalf("%d attachments, used %d times", len(v.rndv.mappedKeys), a.use)
 	}
-	a := v.rndv.attached[0]
+	a := v.rndv.mappedKeys[0]
 	v.ep.fail(ucs.ErrConnectionReset)
 	for _, req := range reqs {
 		if !errors.Is(req.Err(), ucs.ErrConnectionReset) {
@@ -295,7 +296,7 @@ func TestMappedFailure(t *testing.T) {
 		}
 		req.Free()
 	}
-	if a.use != 0 || v.copying.head != nil {
+	if a.use != 0 || !v.copying.Empty() {
 		t.Errorf("the memory is used %d times", a.use)
 	}
 	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
@@ -304,8 +305,8 @@ func TestMappedFailure(t *testing.T) {
 	}
 }
 
-// TestHostileClosed: memory whose name is gone, or names another file, is not what
-// is attached.
+// TestHostileClosed: a mapping is not used again if the peer has closed the file
+// descriptor in the key, or the descriptor now names another file.
 func TestHostileClosed(t *testing.T) {
 	v := newMappedTarget(t)
 	f := newFile(t, 1<<20)
@@ -327,8 +328,8 @@ func TestHostileClosed(t *testing.T) {
 	fd := f.fd
 	f.close()
 	req, _ := v.offered(1<<20, fileBase, key)
-	if req.Done() || !req.is(kindAsk) || len(v.rndv.attached) != 0 {
-		t.Errorf("memory that is gone: done %v, %d attachments", req.Done(), len(v.rndv.attached))
+	if req.Done() || !req.is(kindAsk) || len(v.rndv.mappedKeys) != 0 {
+		t.Errorf("memory that is gone: done %v, %d attachments", req.Done(), len(v.rndv.mappedKeys))
 	}
 	req.finish(ucs.ErrCanceled)
 	req.Free()
@@ -340,7 +341,7 @@ func TestHostileClosed(t *testing.T) {
 	if got := read(); got[0] != 2 {
 		t.Errorf("%d: the memory of the first file", got[0])
 	}
-	// While a message is copied out of the second it may become the third.
+	// While a message is copied out of the second file, its descriptor may become the third's.
 	req, buf := v.offered(1<<20, fileBase, key)
 	v.Progress()
 	second.close()
@@ -359,8 +360,8 @@ func TestHostileClosed(t *testing.T) {
 	next.Free()
 }
 
-// TestHostileAttachments: a peer that names ever more memory does not fill ours
-// with mappings.
+// TestHostileAttachments: the number of mappings is bounded if a peer offers ever
+// more memory.
 func TestHostileAttachments(t *testing.T) {
 	v := newMappedTarget(t)
 	for i := range 3 * minMappedKeys {
@@ -372,17 +373,17 @@ func TestHostileAttachments(t *testing.T) {
 			t.Fatalf("%d: %v, %d", i, req.Err(), buf[0])
 		}
 		req.Free()
-		if len(v.rndv.attached) > minMappedKeys {
-			t.Fatalf("%d attachments", len(v.rndv.attached))
+		if len(v.rndv.mappedKeys) > minMappedKeys {
+			t.Fatalf("%d attachments", len(v.rndv.mappedKeys))
 		}
 	}
 	v.ep.w.ends.destroy(v.ep, ucs.ErrCanceled)
-	if len(v.rndv.attached) != 0 {
-		t.Errorf("%d attachments of an endpoint that is closed", len(v.rndv.attached))
+	if len(v.rndv.mappedKeys) != 0 {
+		t.Errorf("%d attachments of an endpoint that is closed", len(v.rndv.mappedKeys))
 	}
 }
 
-// TestAbandonedAttachments: memory that its owner has freed is not kept for long.
+// TestAbandonedAttachments: memory that its owner has freed does not stay mapped for long.
 func TestAbandonedAttachments(t *testing.T) {
 	for _, tls := range []string{"posix", "sysv"} {
 		t.Run(tls, func(t *testing.T) {
@@ -411,8 +412,8 @@ func TestAbandonedAttachments(t *testing.T) {
 				}
 				req.Free()
 				send.Free()
-				if len(v.rndv.attached) > 2 {
-					t.Fatalf("%d attachments", len(v.rndv.attached))
+				if len(v.rndv.mappedKeys) > 2 {
+					t.Fatalf("%d attachments", len(v.rndv.mappedKeys))
 				}
 			}
 			if v.stats.RndvPtr != 50 {

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What a peer makes a worker remember or answer is bounded.
+// Tests that what a peer can make a worker remember or answer is bounded.
 
 func (v *targetWorker) wireup(m proto.Wireup) error {
 	v.Helper()
@@ -21,15 +22,15 @@ func (v *targetWorker) wireup(m proto.Wireup) error {
 	return v.wireups.onWireup(nil, b, nil)
 }
 
-// stranger is a request of an unknown worker that can be reached here.
+// stranger returns a request of an unknown worker whose address leads to this worker.
 func (v *targetWorker) stranger(uuid uint64, sn uint16) proto.Wireup {
 	addr := v.own.described
 	addr.UUID = uuid
 	return proto.Wireup{Type: proto.WireupRequest, ConnSN: sn, SrcEp: 33, Address: addr}
 }
 
-// TestAnswersOnce: a peer that repeats itself and does not read is not answered
-// each time: the answers would pile up.
+// TestAnswersOnce: repeated requests and replies are answered once. Otherwise the
+// answers to a peer that does not read would pile up.
 func TestAnswersOnce(t *testing.T) {
 	v := newTarget(t)
 	for range 10 {
@@ -45,7 +46,7 @@ func TestAnswersOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep.state |= epRequested
+	ep.handshake.Stage = connect.Requested
 	for range 10 {
 		m := proto.Wireup{Type: proto.WireupReplyReconfig, SrcEp: 7, DstEp: ep.localID, Address: v.own.emptyAddress()}
 		if err := v.wireup(m); err != nil {
@@ -57,8 +58,8 @@ func TestAnswersOnce(t *testing.T) {
 	}
 }
 
-// TestPeerForgottenOnce: the end of an endpoint without a number does not make
-// the worker forget endpoints created toward the same peer since.
+// TestPeerForgottenOnce: the end of an endpoint without a pairing number does not make
+// the worker forget the peer if an endpoint to it was created since.
 func TestPeerForgottenOnce(t *testing.T) {
 	v := newTarget(t)
 	if err := v.wireup(v.stranger(5, proto.ConnSNNone)); err != nil {
@@ -81,12 +82,12 @@ func TestPeerForgottenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	numberless.w.ends.destroy(numberless, ucs.ErrCanceled)
-	if p := v.peers.byUUID[5]; p == nil || p != ep.peer.identity {
+	if !v.peers.HasNumbered(5) || v.peers.Idle() != 0 || ep.peer.UUID() != 5 {
 		t.Error("the peer of an open endpoint is forgotten")
 	}
 }
 
-// TestUnreachablePeerForgotten: an address that leads nowhere leaves nothing.
+// TestUnreachablePeerForgotten: a peer whose address leads nowhere is not remembered.
 func TestUnreachablePeerForgotten(t *testing.T) {
 	v := newTarget(t)
 	packed, err := (&proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: 5}).Append(nil, proto.FormWorker)
@@ -96,12 +97,13 @@ func TestUnreachablePeerForgotten(t *testing.T) {
 	if _, err := v.NewEndpoint(EndpointParams{Address: packed}); !errors.Is(err, ucs.ErrUnreachable) {
 		t.Fatal(err)
 	}
-	if len(v.peers.byUUID) != 0 {
-		t.Errorf("%d peers are remembered", len(v.peers.byUUID))
+	if v.peers.Len() != 0 {
+		t.Errorf("%d peers are remembered", v.peers.Len())
 	}
 }
 
-// TestConfigsBounded: peers choose the length on which a configuration depends.
+// TestConfigsBounded: a worker keeps a bounded number of endpoint configurations, although they
+// depend on a length that peers choose.
 func TestConfigsBounded(t *testing.T) {
 	v := newTarget(t)
 	for n := range 1000 {
@@ -114,8 +116,8 @@ func TestConfigsBounded(t *testing.T) {
 	}
 }
 
-// TestFirstOverLimit: the first fragment of a message that cannot be kept leaves
-// no message whose rest never comes.
+// TestFirstOverLimit: if there is no room for the first fragment of a message, no
+// incomplete message is left behind.
 func TestFirstOverLimit(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "1k")
 	b := make([]byte, proto.EagerFirstSize+2000)
@@ -123,13 +125,13 @@ func TestFirstOverLimit(t *testing.T) {
 	if err := v.tag.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
-	if _, found := v.TagPeek(1, FullMask); found || len(v.eager.assemblies) != 0 || v.accounts.held() != 0 {
-		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.eager.assemblies), v.accounts.held())
+	if _, found := v.TagPeek(1, FullMask); found || len(v.eager.assemblies) != 0 || v.accounts.Held() != 0 {
+		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.eager.assemblies), v.accounts.Held())
 	}
 }
 
-// TestWireupTooLong: a request that does not fit into the peer's messages ends
-// the operation that needs it.
+// TestWireupTooLong: a wireup request that is longer than the peer's longest message
+// ends the operation that needs it.
 func TestWireupTooLong(t *testing.T) {
 	v := newTarget(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback})
@@ -138,7 +140,7 @@ func TestWireupTooLong(t *testing.T) {
 	}
 	small := *ep.cfg
 	small.chosen.Lanes = slices.Clone(small.chosen.Lanes)
-	small.chosen.Lanes[small.lanes.wireup].SegSize = 40
+	small.chosen.Lanes[small.lanes.Wireup].SegSize = 40
 	ep.cfg = &small
 	for range 2 {
 		r, err := ep.TagSendSync(1, nil, nil)
@@ -150,7 +152,7 @@ func TestWireupTooLong(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if ep.waiting.head != nil || ep.short < 0 {
+	if !ep.waiting.Empty() || ep.short < 0 {
 		t.Error("the endpoint still waits")
 	}
 }
@@ -160,8 +162,8 @@ type lender struct{ lent int }
 
 func (l *lender) ReleaseDesc(*uct.AMDesc) { l.lent-- }
 
-// TestKeptMemoryCounted: a short message in a large piece of receive memory costs
-// what the piece takes, so it is copied, or counted as that.
+// TestKeptMemoryCounted: a short message in a large piece of receive memory keeps the
+// whole piece in use, so it is copied, or charged with the size of the piece.
 func TestKeptMemoryCounted(t *testing.T) {
 	const size, limit = 8 << 10, 1 << 20
 	for _, n := range []int{0, 8, 100, 1000, 1100, 4000, size - proto.EagerOnlySize} {
@@ -177,16 +179,16 @@ func TestKeptMemoryCounted(t *testing.T) {
 				refused = true
 				break
 			}
-			if own := v.accounts.held() - l.lent*size; own < 0 || l.lent*size > limit+size {
-				t.Fatalf("%d bytes each: %d pieces of %d bytes are kept, %d bytes counted", n, l.lent, size, v.accounts.held())
+			if own := v.accounts.Held() - l.lent*size; own < 0 || l.lent*size > limit+size {
+				t.Fatalf("%d bytes each: %d pieces of %d bytes are kept, %d bytes counted", n, l.lent, size, v.accounts.Held())
 			}
 		}
 		if !refused {
 			t.Errorf("%d bytes each: nothing was refused", n)
 		}
 		v.tag.dropMessages()
-		if v.accounts.held() != 0 || l.lent != 0 {
-			t.Errorf("%d bytes each: %d bytes, %d pieces at the end", n, v.accounts.held(), l.lent)
+		if v.accounts.Held() != 0 || l.lent != 0 {
+			t.Errorf("%d bytes each: %d bytes, %d pieces at the end", n, v.accounts.Held(), l.lent)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// holder is another process that has a file open, and its number there.
+// holder starts another process that has the file open. It returns the process and its descriptor.
 func (f *file) holder() (pid, fd int) {
 	f.Helper()
 	cmd := exec.Command("cat")
@@ -40,8 +40,8 @@ func (f *file) holder() (pid, fd int) {
 	return cmd.Process.Pid, 3
 }
 
-// TestKeyOfAnotherProcess: memory of a third process is neither copied from, where
-// a message offers it, nor accessed with a key.
+// TestKeyOfAnotherProcess: memory of a third process is neither mapped for a message
+// that offers it, nor accessed with a remote key.
 func TestKeyOfAnotherProcess(t *testing.T) {
 	const n = 100_000
 	v := newMappedTarget(t)
@@ -82,7 +82,7 @@ func TestKeyOfAnotherProcess(t *testing.T) {
 	}
 	k.Close()
 
-	// What is mapped for one peer is not there for another.
+	// Memory that is mapped for one peer is not used for another peer.
 	was := v.ep.process
 	v.ep.process += 1 << 40
 	refused("another peer", good)
@@ -91,8 +91,8 @@ func TestKeyOfAnotherProcess(t *testing.T) {
 	v.ep.process = was
 }
 
-// TestAddressOfTwoProcesses: an address names a process besides its own, whose
-// memory the kernel would let us access.
+// TestAddressOfTwoProcesses: if an address also names another process than its own, no
+// lane leads to that process, although the kernel would permit access to its memory.
 func TestAddressOfTwoProcesses(t *testing.T) {
 	ucttest.NoLeaks(t)
 	v := newTarget(t, "TLS", "posix,cma")

@@ -6,12 +6,13 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// target is memory of a attacked worker with fences around it.
+// target is registered memory of a worker, with fences around it.
 type target struct {
 	arena, buf []byte
 	addr       uint64
@@ -33,9 +34,9 @@ func mapTarget(t testing.TB, ctx *Context, n int, prot MemProt) *target {
 	t.Helper()
 	m := &target{arena: make([]byte, n+2*targetFence+8)}
 	m.fill()
-	at := targetFence + int(-memoryAddress(m.arena)&7)
+	at := targetFence + int(-word.Address(m.arena)&7)
 	m.buf = m.arena[at : at+n : at+n]
-	m.addr = memoryAddress(m.buf)
+	m.addr = word.Address(m.buf)
 	var err error
 	if m.mem, err = ctx.MemMap(MemMapParams{Buffer: m.buf, Prot: prot}); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func mapTarget(t testing.TB, ctx *Context, n int, prot MemProt) *target {
 	return m
 }
 
-// fill writes all of it anew.
+// fill resets the memory and the fences.
 func (m *target) fill() {
 	for i := range m.arena {
 		m.arena[i] = 0x5A
@@ -53,7 +54,7 @@ func (m *target) fill() {
 // untouched checks that nothing around the memory was written.
 func (m *target) untouched(t testing.TB) {
 	t.Helper()
-	before := memoryAddress(m.buf) - memoryAddress(m.arena)
+	before := word.Address(m.buf) - word.Address(m.arena)
 	if !bytes.Equal(m.arena[:before], bytes.Repeat([]byte{0x5A}, int(before))) {
 		t.Error("memory before the region was written")
 	}
@@ -63,7 +64,7 @@ func (m *target) untouched(t testing.TB) {
 	}
 }
 
-// opened is a key that leads to messages only.
+// opened returns a remote key that permits access by messages only.
 func (v *targetWorker) opened() *Rkey {
 	v.Helper()
 	k, err := v.ep.UnpackRkey(make([]byte, 9))
@@ -74,7 +75,7 @@ func (v *targetWorker) opened() *Rkey {
 	return k
 }
 
-// waiting is an operation whose answer does not come.
+// waiting returns an operation that waits for an answer.
 func (v *targetWorker) waiting(p protocol, buf []byte) *Request {
 	v.Helper()
 	r, err := v.pool.useRequest(nil)
@@ -83,11 +84,11 @@ func (v *targetWorker) waiting(p protocol, buf []byte) *Request {
 	}
 	r.proto = p
 	r.w.rma.target(r, v.ep, v.opened(), 0)
-	r.data.initRecv(buf, nil)
+	r.data.SetBytes(buf)
 	r.access.atomic.size = uint8(min(len(buf), 8))
 	r.localID = v.pool.requestIDs.Put(r)
 	r.state &^= stateInCall
-	v.ep.outstanding.push(r)
+	v.ep.outstanding.Push(&r.node)
 	v.ep.flow().asked++
 	return r
 }
@@ -101,14 +102,14 @@ func (v *targetWorker) deniedAccess(what string, err error) {
 	v.stats.Denied = 0
 }
 
-// TestHostileAccess: a peer reaches what is registered for what it does, and not
-// a byte more.
+// TestHostileAccess: a peer can access only memory that is registered for this kind of
+// access, and not a byte beyond it.
 func TestHostileAccess(t *testing.T) {
 	v := newTarget(t)
 	all := v.memory(64, ProtAll)
 	read := v.memory(64, ProtRemoteRead)
 	write := v.memory(64, ProtRemoteWrite)
-	src := new(uct.Source) // a connection, dropped for what is refused
+	src := new(uct.Source) // a connection, which a refused access drops
 	put := func(addr uint64, n int) error {
 		b := proto.Put{Address: addr, EpID: v.ep.localID}.Append(nil)
 		return v.rma.onPut(src, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
@@ -144,7 +145,7 @@ func TestHostileAccess(t *testing.T) {
 			t.Error("memory was written")
 		}
 	}
-	// The answers go to an endpoint of this worker that has asked for nothing.
+	// The answers go to an endpoint of this worker that has no such operation in flight.
 	for _, err := range []error{put(all.addr, 64), put(write.addr+1, 63), get(read.addr, 64), add(all.addr+56, 5)} {
 		if err != nil {
 			t.Error(err)
@@ -163,8 +164,8 @@ func TestHostileAccess(t *testing.T) {
 	}
 }
 
-// TestHostileAccessUnnamed: a transport that cannot drop a connection has the
-// worker tell the peer that its endpoint is of no use: this worker, here.
+// TestHostileAccessUnnamed: if there is no connection to drop for a refused access, the
+// worker makes the peer's endpoint fail. Here the peer is the worker itself.
 func TestHostileAccessUnnamed(t *testing.T) {
 	v := newTarget(t)
 	for range 3 {
@@ -178,7 +179,7 @@ func TestHostileAccessUnnamed(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: answers nobody waits for, or that do not fit, change
+// TestHostileAnswers: answers that no operation waits for, or that do not fit, change
 // nothing.
 func TestHostileAnswers(t *testing.T) {
 	v := newTarget(t)
@@ -226,8 +227,8 @@ func TestHostileAnswers(t *testing.T) {
 	v.exchange()
 }
 
-// TestHostileEndpoints: messages for endpoints that are not there are errors: who
-// sent them waits for answers.
+// TestHostileEndpoints: requests for endpoints that do not exist are errors, because
+// their sender waits for answers.
 func TestHostileEndpoints(t *testing.T) {
 	v := newTarget(t)
 	m := v.memory(64, ProtAll)
@@ -249,8 +250,8 @@ func TestHostileEndpoints(t *testing.T) {
 func TestHostileGets(t *testing.T) {
 	v := newTarget(t)
 	m := v.memory(64, ProtAll)
-	v.accounts.unnamed.replyBytes = maxServing * requestSize
+	v.accounts.unnamed.AddReplies(maxServing * requestSize)
 	v.refused("one get too many", v.rma.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
 	v.refused("one atomic operation too many", v.rma.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
-	v.accounts.unnamed.replyBytes = 0
+	v.accounts.unnamed.SubReplies(maxServing * requestSize)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestHostileRTR: nobody is sent more than there is, or the same twice.
+// TestHostileRTR: a receiver cannot request data outside the message, or the same part twice.
 func TestHostileRTR(t *testing.T) {
 	v := newTarget(t)
 	req := v.offer(offerLength)
@@ -43,7 +43,7 @@ func TestHostileRTR(t *testing.T) {
 	if req.Done() {
 		t.Fatalf("the send is done: %v", req.Err())
 	}
-	v.stats.Dropped = 0 // the data nobody asked for
+	v.stats.Dropped = 0 // the data for the unknown request 99
 	if err := v.rndv.onRndvATS(nil, proto.RndvAck{ReqID: id, Status: ucs.ErrCanceled}.Append(nil), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestForeignRendezvous(t *testing.T) {
 	}
 }
 
-// TestHostileParts: a peer that asks for a byte at a time while nothing can be
+// TestHostileParts: a peer that requests a byte at a time while nothing can be
 // sent does not make the list of parts grow for ever.
 func TestHostileParts(t *testing.T) {
 	v := newTarget(t)
@@ -94,7 +94,7 @@ func TestHostileParts(t *testing.T) {
 	req.proto = rndvOffer{}
 }
 
-// TestHostileData: data outside the buffer, or twice, is not stored.
+// TestHostileData: data outside the buffer, and data that has arrived before, is not stored.
 func TestHostileData(t *testing.T) {
 	v := newTarget(t)
 	mem := make([]byte, 100+8)
@@ -164,7 +164,7 @@ func TestHostileATP(t *testing.T) {
 	}
 }
 
-// fickleDomain unpacks keys of a message that the peer changes meanwhile.
+// fickleDomain is a memory domain that unpacks a key while the peer changes the message.
 type fickleDomain struct {
 	uct.MemoryDomain
 	message  []byte
@@ -179,8 +179,8 @@ func (d *fickleDomain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 
 func (d *fickleDomain) ReleaseRkey(*uct.Rkey) error { return nil }
 
-// TestKeyChangedWhileMapped: what is mapped for one key is not used for another,
-// which the peer puts in its place.
+// TestKeyChangedWhileMapped: a mapping for one key is not used for another key that
+// the peer has put in its place in the message.
 func TestKeyChangedWhileMapped(t *testing.T) {
 	v := newTarget(t)
 	d := &fickleDomain{message: []byte("a key of the peer")}

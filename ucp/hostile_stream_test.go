@@ -15,8 +15,8 @@ func streamData(ep *Endpoint, n int) []byte {
 	return append(proto.StreamData{EpID: ep.localID}.Append(nil), make([]byte, n)...)
 }
 
-// TestHostileStreams: packets for nobody find nothing, those of others are refused, and
-// empty ones hold nothing.
+// TestHostileStreams: packets for unknown endpoints are dropped, packets of other peers are
+// refused, and empty packets hold no memory.
 func TestHostileStreams(t *testing.T) {
 	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
@@ -30,12 +30,12 @@ func TestHostileStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if v.accounts.held() != 0 || v.stream.ready != nil {
-		t.Errorf("empty packets hold %d bytes", v.accounts.held())
+	if v.accounts.Held() != 0 || !v.stream.ready.Empty() {
+		t.Errorf("empty packets hold %d bytes", v.accounts.Held())
 	}
-	// Of an address where the peer, who is this worker, is not.
+	// A connection from an address other than that of the peer, which is this worker.
 	c := from("192.0.2.1")
-	v.log.Allow("message for an operation with another peer dropped")
+	v.log.Allow("message dropped: it names an operation with another peer")
 	if err := v.stream.onStreamData(&c.Source, streamData(v.ep, 8), nil); err != nil {
 		t.Error(err)
 	}
@@ -53,21 +53,21 @@ func TestHostileStreams(t *testing.T) {
 	v.exchange()
 }
 
-// TestHostileTinyPackets: bytes one by one cost what they take.
+// TestHostileTinyPackets: packets of one byte are charged with the memory that they occupy.
 func TestHostileTinyPackets(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	n := 0
 	var err error
 	for ; err == nil; n++ {
 		err = v.stream.onStreamData(nil, streamData(v.ep, 1), nil)
-		if held := v.accounts.held(); held > 64<<10+64<<10/16 {
+		if held := v.accounts.Held(); held > 64<<10+64<<10/16 {
 			t.Fatalf("%d bytes are held", held)
 		}
 	}
 	if n < 10 || n > 64<<10/chunkSize+1 || !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Errorf("packet %d: %v", n, err)
 	}
-	// The stream is over, and what had come can be read.
+	// The stream has ended, and the bytes that had arrived can be read.
 	buf := make([]byte, 1<<10)
 	if got, req, err := v.ep.StreamRecv(buf, nil); got != n-1 || req != nil || err != nil {
 		t.Errorf("%d of %d bytes: %v, %v", got, n-1, req, err)
@@ -75,13 +75,13 @@ func TestHostileTinyPackets(t *testing.T) {
 	if got, _, err := v.ep.StreamRecv(buf, nil); got != 0 || !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Errorf("afterwards: %d, %v", got, err)
 	}
-	if v.accounts.held() != 0 {
-		t.Errorf("%d bytes are held", v.accounts.held())
+	if v.accounts.Held() != 0 {
+		t.Errorf("%d bytes are held", v.accounts.Held())
 	}
 }
 
-// TestEvictedStream: a stream that has to give way is over, with its endpoint. What it
-// held is free, and others go on.
+// TestEvictedStream: an eviction ends the stream together with its endpoint. The memory of the
+// stream is freed, and other peers are not affected.
 func TestEvictedStream(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "100k")
 	ep := v.ep
@@ -105,14 +105,14 @@ func TestEvictedStream(t *testing.T) {
 	if n, req, err := ep.StreamRecv(make([]byte, 8), nil); n != 0 || req != nil || !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Errorf("a receive: %d, %v, %v", n, req, err)
 	}
-	if src.held != 0 || src.streams != nil || ep.stream.held != 0 {
-		t.Errorf("%d bytes are held", src.held)
+	if src.Held() != 0 || !src.streams.Empty() || ep.stream.held != 0 {
+		t.Errorf("%d bytes are held", src.Held())
 	}
 	modest.Gone()
 }
 
-// TestStreamChunksAreTheirs: library memory that was released is not that of the next
-// bytes, and the worker's end takes back what is left.
+// TestStreamChunksAreTheirs: a second release of library memory does not free the data that uses
+// the memory next. The end of the worker frees what is left.
 func TestStreamChunksAreTheirs(t *testing.T) {
 	v := newTarget(t)
 	take := func() StreamData {
@@ -133,17 +133,17 @@ func TestStreamChunksAreTheirs(t *testing.T) {
 		t.Fatal("the object is not used again, so this shows nothing")
 	}
 	d.Release()
-	if v.stream.lent != e.c {
+	if !e.c.node.In(&v.stream.lent) {
 		t.Error("an old release has taken it back")
 	}
 	f := take()
 	e.Release()
-	if v.accounts.held() != 0 || v.stream.lent != f.c || f.c.next != nil {
+	if v.accounts.Held() != 0 || v.stream.lent.Front() != &f.c.node || f.c.node.Next() != nil {
 		t.Error("another one was taken back")
 	}
 }
 
-// evicting is a datatype in whose Unpack its sender has to give way.
+// evicting is a datatype whose Unpack evicts the sender.
 type evicting struct{ call func() }
 
 func (d evicting) StartPack(any, int) (PackState, error)     { return nil, nil }
@@ -152,7 +152,7 @@ func (d evicting) PackedSize() int                           { return 100 }
 func (d evicting) Finish()                                   {}
 func (d evicting) Unpack(int, []byte) error                  { d.call(); return nil }
 
-// TestEvictedWhileUnpacking: a stream may be given up while a datatype has its bytes.
+// TestEvictedWhileUnpacking: a stream may be evicted while a datatype unpacks its bytes.
 func TestEvictedWhileUnpacking(t *testing.T) {
 	v := newServer(t)
 	c := from("192.0.2.1")
@@ -162,12 +162,12 @@ func TestEvictedWhileUnpacking(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dt := NewGeneric(evicting{func() { v.accounts.evict(src, ucs.ErrExceedsLimit) }})
+	dt := NewGeneric(evicting{func() { src.Evict(ucs.ErrExceedsLimit) }})
 	n, req, err := v.ep.StreamRecv(nil, &RequestParams{Buffer: Generic(dt, nil, 1), StreamFlags: StreamRecvWaitAll})
 	if req != nil || n != 0 || !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Errorf("%d, %v, %v", n, req, err)
 	}
-	if v.accounts.held() != 0 || v.ep.stream.first != nil || src.streams != nil || c.dropped == nil {
-		t.Errorf("%d bytes are held", v.accounts.held())
+	if v.accounts.Held() != 0 || !v.ep.stream.chunks.Empty() || !src.streams.Empty() || c.dropped == nil {
+		t.Errorf("%d bytes are held", v.accounts.Held())
 	}
 }

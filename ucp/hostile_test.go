@@ -13,12 +13,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What a peer sends is not to be trusted. These tests call the handlers with
-// messages that no peer in its right mind sends: each is refused or dropped,
-// counted, and changes nothing else.
+// Messages of peers are not trusted. These tests call the handlers with messages that
+// no correct peer sends: each message is refused or dropped, counted, and changes
+// nothing else.
 
-// TestHostileLengths: every handler takes messages of any length, of zeros, ones
-// and others.
+// TestHostileLengths: every handler survives messages of any length and content, and
+// refuses those that are too short.
 func TestHostileLengths(t *testing.T) {
 	v := newTarget(t)
 	for name, h := range v.handlers() {
@@ -38,7 +38,7 @@ func TestHostileLengths(t *testing.T) {
 	v.exchange()
 }
 
-// TestHostileIDs: ids that were never given out find nothing.
+// TestHostileIDs: messages with ids that were never given out are dropped.
 func TestHostileIDs(t *testing.T) {
 	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, 3, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
@@ -105,7 +105,7 @@ func TestHostileFragments(t *testing.T) {
 	v.refused("a length that is too short", first(2, 40, 10))
 	v.refused("a payload that is longer than the length", first(3, 5, 6))
 
-	// Lengths are believed, not allocated.
+	// A claimed length is believed, but no memory is allocated for it.
 	held := v.Stats().UnexpectedBytes
 	for i := range 50 {
 		if err := first(100+i, hugeLength, 10); err != nil {
@@ -125,7 +125,7 @@ func TestHostileFragments(t *testing.T) {
 		t.Errorf("receiving a huge message: %v, %v", req, err)
 	}
 
-	// Negative, as an int, and more than there is memory.
+	// Lengths that are negative as an int, or longer than any memory.
 	for _, n := range []uint64{1 << 63, 1<<63 - 1, hugeLength + 1} {
 		b := proto.EagerFirst{Tag: 0xF1, MsgID: 7}.Append(nil)
 		binary.LittleEndian.PutUint64(b[8:], n)
@@ -155,8 +155,8 @@ func TestHostileFragments(t *testing.T) {
 // hugeLength is the longest message that a peer may claim.
 const hugeLength = min(1<<47, math.MaxInt/2)
 
-// TestHostileUnexpected: whatever kind of message a peer sends that nobody
-// receives, memory stops growing at the limit, and goes on when there is room.
+// TestHostileUnexpected: the memory for unexpected messages of any kind stops growing
+// at the limit, and the worker goes on when there is room again.
 func TestHostileUnexpected(t *testing.T) {
 	needtest.Goroutines(t)
 	const limit = 1 << 20
@@ -176,7 +176,7 @@ func TestHostileUnexpected(t *testing.T) {
 		},
 		"fragments without bytes": func(v *targetWorker, i int) error {
 			if i == limit {
-				return ucs.ErrExceedsLimit // there is no end to them, and no need for one
+				return ucs.ErrExceedsLimit // they hold no memory, so they have no limit
 			}
 			return v.tag.onEagerMiddle(nil, proto.EagerMiddle{MsgID: 1, Offset: i}.Append(nil), nil)
 		},
@@ -208,7 +208,7 @@ func TestHostileUnexpected(t *testing.T) {
 	}
 }
 
-// TestHostileAssemblies: the number of messages in parts is bounded too.
+// TestHostileAssemblies: the number of incomplete messages is bounded as well.
 func TestHostileAssemblies(t *testing.T) {
 	v := newTarget(t)
 	for i := 0; ; i++ {

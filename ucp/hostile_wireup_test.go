@@ -19,18 +19,18 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// located is a connection that knows where its peer is.
+// located is a connection whose peer a test places at an address, in a process and under a user.
 type located struct {
 	conn
 	elsewhere bool
 	from      netip.AddrPort
-	holder    uct.Process // that has the other end; 0: any, unless elsewhere
-	asked     int         // how often that was looked up
+	holder    uct.Process // process at the other end; 0: any, unless elsewhere
+	asked     int         // number of look-ups of the process
 	paused    int
-	uid       int      // its user, if not that of the test
-	look      func()   // unless nil called by such a look-up
+	uid       int      // user of the peer; 0: the user of the test
+	look      func()   // called by each look-up, unless nil
 	others    []uint16 // ports at which another user listens
-	listeners int      // how often it was looked up who listens somewhere
+	listeners int      // number of look-ups of the user that listens at a port
 	tls       *tls.ConnectionState
 }
 
@@ -57,15 +57,15 @@ func (l *located) MayListen(at netip.AddrPort) bool {
 func (l *located) PauseSource()  { l.paused++ }
 func (l *located) ResumeSource() { l.paused-- }
 
-// newLocated is a connection from an IP address.
+// newLocated returns a connection from an IP address and port, of this machine if here is set.
 func newLocated(from string, here bool) *located {
 	l := &located{elsewhere: !here, from: netip.MustParseAddrPort(from)}
 	l.Owner = l
 	return l
 }
 
-// TestRequestFromElsewhere: who is on another machine cannot say that he is a
-// process of this one. He could have us read and write its memory.
+// TestRequestFromElsewhere: a peer on another machine cannot claim to be a process of
+// this machine. Otherwise this process would read and write that process's memory for it.
 func TestRequestFromElsewhere(t *testing.T) {
 	for _, tls := range []string{"posix", "sysv", "posix,cma", "self"} {
 		for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
@@ -115,13 +115,13 @@ func TestNoWayBackLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if logs.Len() != 1 || len(v.peers.byUUID) != 0 {
-		t.Errorf("%d warnings, %d peers remembered", logs.Len(), len(v.peers.byUUID))
+	if logs.Len() != 1 || v.peers.Len() != 0 {
+		t.Errorf("%d warnings, %d peers remembered", logs.Len(), v.peers.Len())
 	}
 }
 
-// TestHostileWireup: strangers open endpoints up to the limit, and nothing is
-// remembered about those over it.
+// TestHostileWireup: unknown peers can open endpoints up to the limit, and nothing is
+// remembered about the peers beyond it.
 func TestHostileWireup(t *testing.T) {
 	const limit = 10
 	v := newTarget(t, "MAX_UNEXP_EPS", "10")
@@ -141,11 +141,11 @@ func TestHostileWireup(t *testing.T) {
 			t.Fatalf("stranger %d: %v", i, err)
 		}
 	}
-	if len(v.peers.byUUID) != limit || v.wireups.unexpected != limit {
-		t.Errorf("%d strangers are remembered, %d endpoints counted", len(v.peers.byUUID), v.wireups.unexpected)
+	if v.peers.Len() != limit || v.wireups.unexpected != limit {
+		t.Errorf("%d strangers are remembered, %d endpoints counted", v.peers.Len(), v.wireups.unexpected)
 	}
 	before := v.Stats().Endpoints
-	for range 10 { // the same again finds what is there
+	for range 10 { // the same request again finds its endpoint
 		if err := request(0xABC000, 0, 1); err != nil {
 			t.Error(err)
 		}
@@ -159,8 +159,8 @@ func TestHostileWireup(t *testing.T) {
 			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	})
-	if v.wireups.unexpected != 0 || len(v.peers.byUUID) != 0 {
-		t.Errorf("%d unexpected endpoints and %d peers are left", v.wireups.unexpected, len(v.peers.byUUID))
+	if v.wireups.unexpected != 0 || v.peers.Len() != 0 {
+		t.Errorf("%d unexpected endpoints and %d peers are left", v.wireups.unexpected, v.peers.Len())
 	}
 	for i := range 2 * limit { // there is room again
 		if err := request(uint64(0xDEF000+i), 0, 1); (i < limit) != (err == nil) {
@@ -170,8 +170,8 @@ func TestHostileWireup(t *testing.T) {
 	v.exchange()
 }
 
-// TestHostileWireupTypes: messages of types that are not spoken, and for
-// endpoints that do not exist, do nothing.
+// TestHostileWireupTypes: wireup messages of unknown types, and for endpoints that do
+// not exist, do nothing.
 func TestHostileWireupTypes(t *testing.T) {
 	v := newTarget(t)
 	for kind := range 256 {
@@ -193,8 +193,8 @@ func TestHostileWireupTypes(t *testing.T) {
 	v.exchange()
 }
 
-// TestEpCheck: a peer that asks for an endpoint which is gone is told so, and
-// its end fails with ConnectionReset. One that is there is not disturbed.
+// TestEpCheck: a peer that checks an endpoint which is gone is notified, and its own
+// endpoint fails with ErrConnectionReset. If the endpoint exists, nothing happens.
 func TestEpCheck(t *testing.T) {
 	v := newTarget(t)
 	p := EndpointParams{Address: v.own.address, Flags: EndpointNoLoopback}

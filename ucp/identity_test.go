@@ -11,16 +11,19 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/admit"
+	"github.com/ucx-go/ucx/ucp/internal/identity"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Who says that he is somebody else: what comes of it.
+// Tests of peers that claim to be another peer.
 
-// loop is an address of this machine, as a connection has it.
+// loop is the address of a connection from this machine.
 const loop = "127.0.0.1:40000"
 
-// says is a wireup message of a peer over a connection.
+// says handles a wireup message as if a peer had sent it over a connection; by is nil for memory of
+// this process.
 func (v *targetWorker) says(by *located, kind proto.WireupType, uuid uint64, sn uint16, src, dst proto.EndpointID, addr *proto.WorkerAddress) error {
 	v.Helper()
 	a := addr.Clone()
@@ -37,8 +40,8 @@ func (v *targetWorker) says(by *located, kind proto.WireupType, uuid uint64, sn 
 	return v.wireups.onWireup(from, b, nil)
 }
 
-// asks is a request to open an endpoint, and returns that of the worker toward the
-// id that it came with, nil if there is none: there may be no way to who asks.
+// asks handles a request to open an endpoint. It returns the worker's endpoint toward the
+// peer's endpoint src, nil if there is none, because the peer may be unreachable.
 func (v *targetWorker) asks(by *located, uuid uint64, sn uint16, src proto.EndpointID, addr *proto.WorkerAddress) *Endpoint {
 	v.Helper()
 	if err := v.says(by, proto.WireupRequest, uuid, sn, src, 0, addr); err != nil && !errors.Is(err, ucs.ErrUnreachable) {
@@ -47,7 +50,8 @@ func (v *targetWorker) asks(by *located, uuid uint64, sn uint16, src proto.Endpo
 	return v.toward(src)
 }
 
-// toward returns the endpoint that is connected with an id of the peer.
+// toward returns the endpoint that is connected with the endpoint id of a peer, nil if there is
+// none.
 func (v *targetWorker) toward(id proto.EndpointID) (found *Endpoint) {
 	v.endpoints.Each(func(ep *Endpoint) {
 		if ep.remoteID == id {
@@ -57,7 +61,7 @@ func (v *targetWorker) toward(id proto.EndpointID) (found *Endpoint) {
 	return found
 }
 
-// laneNames are the transports of an endpoint, each once, sorted.
+// laneNames returns the transports of an endpoint, each once, sorted.
 func laneNames(ep *Endpoint) string {
 	if ep == nil {
 		return "none"
@@ -70,7 +74,7 @@ func laneNames(ep *Endpoint) string {
 	return strings.Join(slices.Compact(names), " ")
 }
 
-// part is an address without the transports that are not named.
+// part returns the worker's address with only the named transports.
 func (v *targetWorker) part(transports ...string) *proto.WorkerAddress {
 	a := v.own.described.Clone()
 	for d := range a.Devices {
@@ -82,11 +86,11 @@ func (v *targetWorker) part(transports ...string) *proto.WorkerAddress {
 	return a
 }
 
-// process is this one, as the transports of a worker know it.
+// process returns this process as the transports of the worker identify it.
 func (v *targetWorker) process() (p uct.Process) {
 	v.Helper()
 	for _, i := range v.ifaces {
-		if f, ok := i.uct.(uct.ProcessFinder); ok && i.inside() {
+		if f, ok := i.uct.(uct.ProcessIface); ok && i.inside() {
 			var err error
 			if p, err = f.FindProcess(uct.ReachableParams{DeviceAddr: i.uct.DeviceAddress(), IfaceAddr: i.uct.Address()}, nil); err != nil {
 				v.Fatal(err)
@@ -97,8 +101,8 @@ func (v *targetWorker) process() (p uct.Process) {
 }
 
 // TestConfusedDeputyAddress: an address that came over tcp leads to a process of this machine only
-// where the kernel says that the connection is that process's. Whoever connects could
-// have us read and write the memory of any process of our user.
+// if the kernel confirms that this process holds the connection. Otherwise a peer could make the
+// worker read and write the memory of any process of the same user.
 func TestConfusedDeputyAddress(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
 	peer := newTarget(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
@@ -136,7 +140,7 @@ func TestConfusedDeputyAddress(t *testing.T) {
 	try("only tcp", held(mine), peer.part("tcp"), "tcp", 0)
 	try("only cma and a target", held(mine+1), peer.part("tcp", "cma"), "tcp", 1)
 
-	third := peer.own.described.Clone() // that names another process beside itself
+	third := peer.own.described.Clone() // names another process besides the peer's
 	for d := range third.Devices {
 		for _, f := range third.Devices[d].Ifaces {
 			if f.Transport == proto.TransportIDOf("cma") {
@@ -152,8 +156,8 @@ func TestConfusedDeputyAddress(t *testing.T) {
 	}
 }
 
-// TestNamesOfFiles: an entry that does not say of which process it is, a file with a
-// name, is looked at only for a process that another entry has tied to the connection.
+// TestNamesOfFiles: an address entry that names a file, and not its process, is opened only if
+// another entry names a process that holds the connection.
 func TestNamesOfFiles(t *testing.T) {
 	open := func() *targetWorker {
 		return newTarget(t, "TLS", "tcp,posix,sysv", "NET_DEVICES", "lo", "POSIX_USE_PROC_LINK", "n")
@@ -189,16 +193,13 @@ func TestNamesOfFiles(t *testing.T) {
 	try("nothing but a name", mine, peer.part("tcp", "posix"), "tcp", 0)
 }
 
-// TestSlowPeers: somebody has taken long to be looked for. He is answered on the
-// connection that he asks on, if it can do that, until that is made up for; the next
-// user gets all.
+// TestSlowPeers: if the look-ups for a user have taken too long, no more look-ups are made for the
+// user for a while, and its endpoints get only lanes that need none. Other users are not affected.
 func TestSlowPeers(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 	peer := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 	var clock time.Duration
-	old := askClock
-	askClock = func() time.Duration { return clock }
-	defer func() { askClock = old }()
+	v.admission.gate.Rates.Clock = func() time.Duration { return clock }
 	id := proto.EndpointID(1)
 	try := func(takes time.Duration, uid int, want bool) {
 		t.Helper()
@@ -214,26 +215,26 @@ func TestSlowPeers(t *testing.T) {
 			ep.w.ends.destroy(ep, ucs.ErrCanceled)
 		}
 	}
-	try(askMost-1, 7, true)
+	try(admit.LookupBurst-1, 7, true)
 	try(1, 7, true)
 	try(0, 7, false)
 	try(0, 8, true)
-	clock += 2 * askShare * askMost
+	clock += 2 * admit.LookupShare * admit.LookupBurst
 	try(0, 7, true)
-	for range askMost / (2 * time.Millisecond) { // little, ever again
+	for range admit.LookupBurst / (2 * time.Millisecond) { // short look-ups, again and again
 		try(2*time.Millisecond, 9, true)
 	}
-	for r := v.admission.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.lookups.spentAt(clock) < askMost; {
+	for r := v.admission.gate.Rates.Of(ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)); !r.Lookups.Exhausted(clock); {
 		try(2*time.Millisecond, 9, true)
-		if clock > 20*askShare*askMost {
+		if clock > 20*admit.LookupShare*admit.LookupBurst {
 			t.Fatal("look-ups that take little are not charged")
 		}
 	}
 	try(0, 9, false)
 }
 
-// TestManyHomes: a peer with several devices names them all, whatever way it has come;
-// that is no claim to be somebody else.
+// TestManyHomes: a peer with several devices names all of them, whichever it connects from. That
+// does not count as a false claim.
 func TestManyHomes(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
 	addr := v.own.described.Clone()
@@ -250,15 +251,15 @@ func TestManyHomes(t *testing.T) {
 	}{{"192.0.2.7:1", 0}, {"192.0.2.8:1", 0}, {"192.0.2.9:1", 1}} {
 		before := v.stats.Refused
 		by := newLocated(c.from, false)
-		v.admission.validateAddress(v.accounts.sourceOf(&by.Source), addr.Clone())
+		v.admission.validateAddress(v.accounts.sourceOf(&by.Source), addr.Clone(), false)
 		if n := v.stats.Refused - before; n != c.claims {
 			t.Errorf("from %s: %d claims", c.from, n)
 		}
 	}
 }
 
-// TestConnectBack: a request has the worker connect to where it comes from and nowhere
-// else, never to this machine for somebody who is not here.
+// TestConnectBack: a request makes the worker connect only to the address that it comes from,
+// unless CHECK_SOURCE is n, and never to this machine for a peer on another machine.
 func TestConnectBack(t *testing.T) {
 	for _, check := range []string{"y", "n", "try"} {
 		v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
@@ -287,7 +288,7 @@ func TestConnectBack(t *testing.T) {
 		} {
 			a := addr()
 			by := newLocated(c.from, c.here)
-			v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
+			v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a, false)
 			var got []string
 			a.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 				switch {
@@ -314,12 +315,12 @@ func TestConnectBack(t *testing.T) {
 	}
 }
 
-// strangers are a worker, a peer that it shall talk to, and somebody who says that he
-// is this peer. All are at one IP address, where nothing else tells them apart.
+// strangers returns a worker, a peer of the application, and an attacker that claims to be this
+// peer. All have the same IP address, so that it does not tell them apart.
 func strangers(t *testing.T) (v, peer, evil *targetWorker) {
 	open := func() *targetWorker { return newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo") }
 	v, peer, evil = open(), open(), open()
-	evil.log.Allow("message for an operation with another peer dropped")
+	evil.log.Allow("message dropped: it names an operation with another peer")
 	return v, peer, evil
 }
 
@@ -341,8 +342,8 @@ const (
 	evilID  = proto.EndpointID(0x2001)
 )
 
-// TestStolenUUID: whoever comes first, the application's endpoint is with the peer
-// whose address it gave, and whoever says that he is that has one of his own.
+// TestStolenUUID: in any order of requests, the application's endpoint is connected with the peer
+// whose address it gave. An attacker that claims the peer's uuid gets an endpoint of its own.
 func TestStolenUUID(t *testing.T) {
 	type step func(t *testing.T, v, peer, evil *targetWorker)
 	var ep *Endpoint
@@ -379,16 +380,17 @@ func TestStolenUUID(t *testing.T) {
 			if ep.remoteID != peersID || ep.err != nil {
 				t.Fatalf("the application's endpoint is with %#x (%v)", ep.remoteID, ep.err)
 			}
-			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.life.Mine() {
+			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.life.EverHeld() {
 				t.Error("the stranger is not kept apart")
 			}
-			if k := ep.peer.identity; k.nextSN != 1 || !ep.w.peers.leadsTo(ep, &peer.own.described) {
-				t.Errorf("the next endpoint would have number %d", k.nextSN)
+			if n := ep.peer.TakeNumber(); n != 1 || !ep.w.peers.leadsTo(ep, &peer.own.described) {
+				t.Errorf("the next endpoint would have number %d", n)
 			}
-			if !slices.Equal(entriesOf(ep.peer.address), entriesOf(&peer.own.described)) {
+			ep.peer.ReturnNumber(1)
+			if !slices.Equal(identity.EntriesOf(ep.peer.Address()), identity.EntriesOf(&peer.own.described)) {
 				t.Error("the stranger's address has taken the place of the peer's")
 			}
-			// The second pair is not disturbed either.
+			// The second pair of endpoints is connected correctly, too.
 			two, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 			if err != nil {
 				t.Fatal(err)
@@ -403,14 +405,14 @@ func TestStolenUUID(t *testing.T) {
 					ep.w.ends.destroy(ep, ucs.ErrCanceled)
 				}
 			})
-			if k := v.peers.byUUID[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpointCount != 0 {
-				t.Errorf("left of the peer: %+v", k)
+			if !v.peers.HasNumbered(peer.uuid) || v.peers.Idle() != 1 || v.peers.Find(peer.uuid, ep.peer.Entries()) != nil {
+				t.Errorf("%d peers are left, %d of them for their numbers", v.peers.Len(), v.peers.Idle())
 			}
 		})
 	}
 }
 
-// TestStolenAddress: who is at another IP address cannot use the peer's own address.
+// TestStolenAddress: an attacker at another IP address cannot use the address of the peer.
 func TestStolenAddress(t *testing.T) {
 	v, peer, _ := strangers(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
@@ -426,15 +428,15 @@ func TestStolenAddress(t *testing.T) {
 	}
 }
 
-// TestStolenReply: a reply of another worker, or over a connection that is known to be
-// another's, is none.
+// TestStolenReply: a reply of another worker, or over a connection that cannot be the peer's, is
+// refused.
 func TestStolenReply(t *testing.T) {
 	v, peer, evil := strangers(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ep.w.wireups.requestWireup(ep); err != nil {
+	if err := ep.w.handshakes.request(ep); err != nil {
 		t.Fatal(err)
 	}
 	by := newLocated(loop, true)
@@ -464,16 +466,16 @@ func TestStolenReply(t *testing.T) {
 	}
 }
 
-// TestRequestBehindReply: both have asked, and the peer's answer has come before its request, over
-// another connection. That opens no second endpoint; another one of the peer's does, and so
-// does the same one when nobody leads there any more.
+// TestRequestBehindReply: both sides have sent a request, and the peer's reply arrives before its
+// request, over another connection. The request then opens no second endpoint. A request of another
+// endpoint opens one, and so does the first request again when the endpoint here is gone.
 func TestRequestBehindReply(t *testing.T) {
 	v, peer, _ := strangers(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ep.w.wireups.requestWireup(ep); err != nil {
+	if err := ep.w.handshakes.request(ep); err != nil {
 		t.Fatal(err)
 	}
 	by := newLocated(loop, true)
@@ -501,15 +503,14 @@ func TestRequestBehindReply(t *testing.T) {
 	}
 }
 
-// TestWiden: an endpoint that was opened over what was believed of a request gets the
-// lanes of the whole address with the application, unless it is in the middle of
-// something.
+// TestWiden: an endpoint that was opened with the verified part of an address gets the lanes of the
+// whole address when the application gives it, unless an operation is in flight.
 func TestWiden(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		v := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 		peer := newTarget(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 		by := newLocated(loop, true)
-		by.holder = 1 // it cannot be told who
+		by.holder = 1 // not verified as the peer's process
 		opened := v.asks(by, peer.uuid, 0, peersID, &peer.own.described)
 		if got := laneNames(opened); got != "tcp" {
 			t.Fatalf("lanes over %s", got)
@@ -519,8 +520,8 @@ func TestWiden(t *testing.T) {
 		opened.state |= epNoRemoteWrite
 		if busy {
 			r := opened.control(wireupMessage{})
-			opened.outstanding.push(r)
-			defer opened.outstanding.remove(r)
+			opened.outstanding.Push(&r.node)
+			defer r.node.Remove()
 		}
 		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address, Name: "mine"})
 		if err != nil {
@@ -550,8 +551,8 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestMixedAddress: somebody's request names the peer's address beside his own. What
-// he opened leads to him, so the application does not get it.
+// TestMixedAddress: an attacker's request names the peer's address besides its own. The endpoint
+// that it opens leads to the attacker, so the application does not get it.
 func TestMixedAddress(t *testing.T) {
 	v, peer, evil := strangers(t)
 	port := func(w *targetWorker) uint16 {
@@ -570,7 +571,7 @@ func TestMixedAddress(t *testing.T) {
 	if ep == s || ep.remoteID != 0 || !ep.w.peers.leadsTo(ep, &peer.own.described) {
 		t.Error("the application got the stranger's endpoint")
 	}
-	// Where the kernel says that another user listens, naming that does not help.
+	// If another user listens at the named address, as the kernel reports, naming it does not help.
 	other := newLocated(loop, true)
 	other.others = []uint16{port(peer)}
 	v.asks(other, peer.uuid, 0, evilID+2, mixed)

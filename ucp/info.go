@@ -101,10 +101,10 @@ func (ls *laneSelection) info(ep *Endpoint) []byte {
 	return b.Bytes()
 }
 
-// placement returns where the peer is: "self" for the same worker, "intra-node" if a lane uses a
-// device other than a network device, else "inter-node".
+// placement returns the location of the peer in the terms of ucx_info: "self" for the same worker,
+// "intra-node" if a lane uses a device other than a network device, else "inter-node".
 func (ls *laneSelection) placement(ep *Endpoint) string {
-	if ep.peer == nil || ep.peer.uuid == ep.w.uuid {
+	if ep.peer == nil || ep.peer.UUID() == ep.w.uuid {
 		return "self"
 	}
 	for i := range ep.lanes {
@@ -157,7 +157,7 @@ func (ep *Endpoint) EvaluatePerf(p PerfParams) (PerfAttr, error) {
 type Stats struct {
 	TagSends    uint64 // tagged messages sent or offered
 	TagRecvs    uint64 // receives posted
-	StreamSends uint64 // pieces of streams sent
+	StreamSends uint64 // stream sends
 	StreamRecvs uint64 // stream receives posted, or done in the call
 	AMSends     uint64 // active messages sent or offered
 	AMRecvs     uint64 // active messages given to a handler, or taken out of a queue
@@ -168,16 +168,16 @@ type Stats struct {
 	EagerMulti  uint64
 	RndvSends   uint64
 	RndvPut     uint64 // rendezvous served by writing to the receiver
-	RndvAM      uint64 // rendezvous served by messages
+	RndvAM      uint64 // rendezvous whose data was sent in messages
 	RndvRecvs   uint64
 	RndvGet     uint64 // rendezvous received by reading the sender's memory
 	RndvPtr     uint64 // rendezvous received by copying from the sender's memory, mapped here
 	Unexpected  uint64 // messages that arrived before a matching receive
 	Pending     uint64 // sends that had to wait for the transport
 	Malformed   uint64 // malformed messages
-	Evicted     uint64 // connections dropped because the worker held the most for them
-	Refused     uint64 // requests of peers refused: no room, or not the peer's to ask
-	Paused      uint64 // connections not read for a while, because the peer did not read
+	Evicted     uint64 // connections dropped at a limit, because the worker held the most for them
+	Refused     uint64 // requests of peers refused: no room, or not permitted
+	Paused      uint64 // connections not read for a while, because the peer did not read its replies
 	HeldBack    uint64 // peers whose requests waited in queues for a while, because the peer did not read its replies
 	Stopped     uint64 // connections not read for a while, because the application did not read a stream
 	Abandoned   uint64 // messages whose connection broke before they were complete
@@ -197,11 +197,11 @@ type Stats struct {
 	Endpoints       int // open endpoints, including those that peers opened
 	UnexpectedBytes int // bytes of messages without a receive
 	OwedBytes       int // bytes of replies that peers have not read, including other sends over endpoints that peers opened
-	Sources         int // connections that made the worker hold something
+	Sources         int // connections for which the worker holds messages, endpoints or unread replies
 }
 
-// countSent counts a sent message in way, the counter of its protocol, and in the counter of its
-// kind of send.
+// countSent counts a sent message. The parameter way is the counter of its protocol; the form of
+// the message has the counter of its family.
 func (r *Request) countSent(way *uint64) {
 	*way++
 	if sends := r.form.sends; sends != nil {
@@ -230,8 +230,8 @@ type LibraryAttr struct {
 // Library describes the library. It needs no context.
 func Library() LibraryAttr { return LibraryAttr{MaxThreadMode: maxThreadMode} }
 
-// tellOpened logs the transports and devices that the worker has opened.
-func (w *Worker) tellOpened() {
+// logOpened logs the transports and devices that the worker has opened.
+func (w *Worker) logOpened() {
 	if !w.ctx.log.Enabled(log.LevelInfo) {
 		return
 	}
@@ -242,9 +242,9 @@ func (w *Worker) tellOpened() {
 	w.ctx.log.Info("worker uses", zap.String("worker", w.name), zap.Strings("transports", names))
 }
 
-// tellLanes logs the lanes that endpoints of a configuration use, in the format of C UCX
+// logLanes logs the lanes of endpoint configuration number, in the format of C UCX
 // (ucp_worker_print_used_tls in src/ucp/core/ucp_worker.c).
-func (w *Worker) tellLanes(number int, chosen *proto.LaneConfig) {
+func (w *Worker) logLanes(number int, chosen *proto.LaneConfig) {
 	if w.ctx.log.Enabled(log.LevelInfo) {
 		w.ctx.log.Info("ep_cfg["+strconv.Itoa(number)+"]: "+w.usedLanes(chosen), zap.String("worker", w.name))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestEvaluatePerf: an endpoint estimates the time of messages, which grows with their
-// length and is that of the protocols it uses.
+// TestEvaluatePerf: the time that an endpoint estimates for a message grows with its length, and is
+// that of the protocol that the endpoint uses.
 func TestEvaluatePerf(t *testing.T) {
 	v := newTarget(t)
 	last := time.Duration(0)

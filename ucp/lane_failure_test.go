@@ -8,10 +8,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestLaneGivenUp: a peer hears of it when the connection is given up over which it is
-// answered, by the end of the one that it asked on: of both directions, or of that to it
-// alone if it may have sent something there before it closed the other. A connection with
-// which another endpoint would end stays as it is.
+// TestLaneGivenUp: if the connection for replies to a peer is given up, the peer is notified by the
+// end of the connection on which its request came. Both directions end, or only the sending
+// direction if the peer closed the connection for replies, as it may have sent messages before. A
+// connection that another endpoint needs is left alone.
 func TestLaneGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 )
 
-// ownLogger is a logger of a context, and what it has logged. Its level may change.
+// ownLogger returns a logger for a context, its output, and its level, which may change.
 func ownLogger(name string) (*slog.Logger, *bytes.Buffer, *slog.LevelVar) {
 	var buf bytes.Buffer
 	var level slog.LevelVar
@@ -21,7 +21,7 @@ func ownLogger(name string) (*slog.Logger, *bytes.Buffer, *slog.LevelVar) {
 // TestContextLogger: a context, its workers, endpoints and interfaces log to the logger of
 // the context alone, whose level may change meanwhile.
 func TestContextLogger(t *testing.T) {
-	logtest.Watch(t) // which nothing may reach
+	logtest.Watch(t) // nothing may be logged to the logger of the process
 	cfg, err := ReadConfig("", "")
 	if err != nil {
 		t.Fatal(err)

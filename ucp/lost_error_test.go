@@ -10,20 +10,20 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/life"
 )
 
-// What becomes of others when a callback ends the goroutine that has a shared worker.
+// Tests of other calls when a callback ends the goroutine that owns a shared worker.
 
-// revive makes the worker one that can be closed: nothing of self is lost, but the rest of
-// the closing of an endpoint.
+// revive makes the worker closable again. Over self nothing is lost but the rest of the closing of
+// an endpoint, which revive makes up for.
 func (s *shared) revive() {
 	s.owner.gate, s.owner.engine = gateShared, engine.New((*sleepers)(s.Worker))
-	s.wake.engine = s.owner.engine
+	s.wake.Engine = s.owner.engine
 	if s.own.life.Stage == life.Gone {
 		s.own.w.ends.closeLanes(s.own, false)
 		s.endpoints.Remove(uint64(s.own.localID))
 	}
 }
 
-// says checks that something tells of the loss.
+// says checks that an error reports the loss of the goroutine.
 func (s *shared) says(what string, told any) {
 	s.Helper()
 	if err, ok := told.(error); !ok || !strings.Contains(err.Error(), "has ended the goroutine") {
@@ -31,7 +31,8 @@ func (s *shared) says(what string, told any) {
 	}
 }
 
-// TestLostInShutdown: the goroutine is one that shuts the worker down.
+// TestLostInShutdown: if a callback ends a goroutine that shuts the worker down, later calls report
+// that, and the shutdown is no longer counted.
 func TestLostInShutdown(t *testing.T) {
 	s := newShared(t)
 	defer s.revive()
@@ -42,7 +43,7 @@ func TestLostInShutdown(t *testing.T) {
 	go func() {
 		defer close(over)
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // or it waits until somebody receives
+		cancel() // otherwise Shutdown waits until the message is received
 		s.Worker.Shutdown(ctx)
 		t.Error("the callback did not end the goroutine")
 	}()
@@ -53,8 +54,8 @@ func TestLostInShutdown(t *testing.T) {
 	}
 }
 
-// TestLostBesideWaiters: the goroutine is in a callback inside of others, and those who
-// wait are told.
+// TestLostBesideWaiters: if a callback inside other callbacks ends the goroutine, all calls that
+// wait end with an error.
 func TestLostBesideWaiters(t *testing.T) {
 	const waiters, lost = 3, "lost"
 	for range 20 {
@@ -88,7 +89,7 @@ func TestLostBesideWaiters(t *testing.T) {
 		go func() {
 			var is any = lost
 			defer func() { told <- is }()
-			s.own.TagSend(2, nil, nil) // or a waiter does it, and is lost
+			s.own.TagSend(2, nil, nil) // or a waiter runs the callbacks, and is lost
 			for is == lost {
 				if v := misuse(func() { s.Progress() }); v != nil {
 					is = v

@@ -12,27 +12,30 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// otherManager is a connection manager that is tried before another one: it has ports of
-// its own, and finds no server.
+// otherManager is a connection manager that a worker tries before its own managers. It has its own
+// ports and finds no server.
 type otherManager struct {
-	ports   []uint16 // that it chooses, in turn
-	refuses error    // to listen
-	outcome []error  // of Connect: at once, and if that is nil, in Progress
-	device  string   // what Pack is given, if anything
+	ports   []uint16 // to choose in turn for listeners on any port
+	refuses error    // result of Listen
+	outcome []error  // of Connect: [0] is returned at once; if it is nil, Progress reports [1]
+	device  string   // passed to Pack, if not empty
 
-	open, closed int // listeners
-	asked        int // by clients
+	open, closed int // numbers of listeners
+	asked        int // number of Connect calls
 	packed       error
 	told         []func()
 }
 
-// before puts the manager in front of those of a worker.
+// before puts the manager in front of the connection managers of a worker.
 func (o *otherManager) before(w *Worker) {
 	w.conns.connManagers()
 	w.conns.managers = slices.DeleteFunc(w.conns.managers, func(m manager) bool { return m.uct == nil })
 	w.conns.managers = append([]manager{{name: "other", uct: o}}, w.conns.managers...)
 	w.uctw.AddProgress(o)
 }
+
+// Arm implements uct.Progressor.
+func (o *otherManager) Arm(uct.EventFlags) error { return nil }
 
 func (o *otherManager) Attr() *uct.ConnManagerAttr {
 	return &uct.ConnManagerAttr{Component: "other", MaxPrivate: 54}
@@ -105,9 +108,9 @@ func (*otherEnd) LocalAddr() netip.AddrPort  { return netip.AddrPort{} }
 func (*otherEnd) RemoteAddr() netip.AddrPort { return netip.AddrPort{} }
 func (e *otherEnd) Close()                   { e.closed = true }
 
-// TestManagersListen: a listener listens by all managers at one port. One that has no
-// device is left out; a port that somebody has at one of them is taken, and another one is
-// looked for if the system is to choose.
+// TestManagersListen checks that a listener uses the same port at every connection manager. A
+// manager without a device is left out. A port that is taken at one manager counts as taken; if the
+// caller leaves the choice to the system, another port is tried.
 func TestManagersListen(t *testing.T) {
 	d := newDuo(t)
 	listen := func(o *otherManager, port uint16) (*Listener, error) {
@@ -154,8 +157,8 @@ func TestManagersListen(t *testing.T) {
 	}
 }
 
-// TestManagersConnect: a client tries the managers in their order, whatever is in the way,
-// but for a server that does not want it.
+// TestManagersConnect checks that a client tries the next connection manager after any failure of
+// one, except when the server has rejected the connection.
 func TestManagersConnect(t *testing.T) {
 	sentinel := errors.New("something else")
 	for what, o := range map[string]*otherManager{
@@ -192,7 +195,7 @@ func TestManagersConnect(t *testing.T) {
 	}
 }
 
-// TestManagersExhausted: when none is left the error is that of the last.
+// TestManagersExhausted checks that the error is that of the last manager if all have failed.
 func TestManagersExhausted(t *testing.T) {
 	d := newDuo(t)
 	o := &otherManager{outcome: []error{nil, ucs.ErrUnreachable}}

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/arena"
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -39,25 +42,27 @@ type Memory struct {
 	limited bool       // only allowed peers may access the memory
 	scoped  []exposure // registrations for the allowed peers, in domains that distinguish peers; guarded by ctx.mu
 
-	region *regions.Region // nil for an empty handle
-	mapped []byte          // unmapped by free
+	region *regions.Region // nil if the handle is empty
+	mapped []byte          // memory allocated from the kernel, which free unmaps
 	pin    *runtime.Pinner
-	done   atomic.Bool  // set under ctx.mu
-	users  atomic.Int32 // operations in flight with RequestParams.Memory, or whose buffer an RDMA device sends
+	done   atomic.Bool // the memory is closed; set under ctx.mu
+	// users is the number of operations in flight that use the memory: those with
+	// RequestParams.Memory, and those whose buffer an RDMA device accesses.
+	users atomic.Int32
 }
 
 // MemAttr describes a Memory.
 type MemAttr struct {
-	Address    uint64 // of the first byte, as peers name it
+	Address    uint64 // address of the first byte, which peers use as the remote address
 	Length     int    // bytes; an allocation may be longer than requested
 	MemoryType ucs.MemoryType
 }
 
-// Attr describes the memory.
+// Attr returns the address, length and type of the memory.
 func (m *Memory) Attr() MemAttr {
 	a := MemAttr{Length: len(m.buf), MemoryType: m.memType}
 	if len(m.buf) > 0 {
-		a.Address = memoryAddress(m.buf)
+		a.Address = word.Address(m.buf)
 	}
 	return a
 }
@@ -72,8 +77,8 @@ func (m *Memory) Bytes() []byte { return m.buf }
 // memory is left alone; allocated memory is freed. A second Close does nothing.
 //
 // Close is refused with ucs.ErrBusy, and the memory stays registered, in two cases: an
-// operation in flight uses it, by RequestParams.Memory or because its buffer is sent by an
-// RDMA device; or data of a peer's put is arriving, and the refusal would drop the peer's
+// operation in flight uses it, by RequestParams.Memory or because an RDMA device accesses
+// its buffer; or data of a peer's put is arriving, and the refusal would drop the peer's
 // connection. Both cases end with progress. A peer that never sends the rest holds the
 // memory until its connection or the worker is closed.
 func (m *Memory) Close() error {
@@ -94,7 +99,7 @@ func (m *Memory) Close() error {
 	}
 	m.ctx.table.Remove(m.region)
 	if m.owner >= 0 {
-		if d, ok := m.ctx.mds[m.owner].md.(uct.Revoker); ok {
+		if d, ok := m.ctx.mds[m.owner].md.(uct.MappedMemory); ok {
 			d.Revoke(m.handles[m.owner])
 		}
 	}
@@ -110,8 +115,8 @@ func (m *Memory) inUse() error {
 		return fmt.Errorf("ucp: the memory is in use by %d operations in flight: %w", n, ucs.ErrBusy)
 	}
 	for i, h := range m.handles {
-		if d, ok := m.ctx.mds[i].md.(uct.UseReporter); ok && h != nil && d.InUse(h) {
-			return fmt.Errorf("ucp: a put of a peer is arriving in the memory, over %s: %w", m.ctx.mds[i].md.Attr().Name, ucs.ErrBusy)
+		if d, ok := m.ctx.mds[i].md.(uct.ScopedMemory); ok && h != nil && d.InUse(h) {
+			return fmt.Errorf("ucp: a peer's put into the memory is in progress, over %s: %w", m.ctx.mds[i].md.Attr().Name, ucs.ErrBusy)
 		}
 	}
 	return nil
@@ -152,8 +157,8 @@ func (m *Memory) deregister() error {
 	return first
 }
 
-// free releases the memory: it frees or unmaps an allocation, and unpins memory of the caller. No
-// peer may access the memory any more.
+// free releases the memory: it frees or unmaps an allocation, and unpins memory of the caller. The
+// region calls it once, when it is closed and no peer accesses the memory any more.
 func (m *Memory) free() {
 	if m.owner >= 0 {
 		m.ctx.mds[m.owner].md.Deregister(m.handles[m.owner])
@@ -170,7 +175,7 @@ func (m *Memory) free() {
 // MemAdvice is a hint (enum ucp_mem_advice).
 type MemAdvice uint8
 
-// Hints, with C's numbers.
+// Hints for Memory.Advise, with C's numbers.
 const (
 	AdviceNormal   MemAdvice = 0 // no special treatment
 	AdviceWillNeed MemAdvice = 1 // make the pages resident
@@ -178,7 +183,7 @@ const (
 
 // MemAdviseParams are the parameters of Memory.Advise.
 type MemAdviseParams struct {
-	Offset int // of the part, within the memory
+	Offset int // start of the part, in bytes from the start of the memory
 	Length int // bytes
 	Advice MemAdvice
 }
@@ -254,15 +259,15 @@ func (m *Memory) packs(i int) bool {
 	return flags&uct.MDFlagNeedRkey != 0 && !m.limited && (flags&uct.MDFlagRkeyPtr == 0 || m.prot&all == all)
 }
 
-// covers reports whether the memory holds all of an operation's buffer.
-func (m *Memory) covers(ctx *Context, p *payload) bool {
+// covers reports whether the memory is open, belongs to ctx and contains the whole buffer p.
+func (m *Memory) covers(ctx *Context, p *datatype.Payload) bool {
 	if m.ctx != ctx || m.done.Load() {
 		return false
 	}
-	if p.class == DatatypeContig {
-		return m.holds(p.buf)
+	if p.Class == datatype.Contig {
+		return m.holds(p.Buf)
 	}
-	for _, b := range p.list {
+	for _, b := range p.List {
 		if !m.holds(b) {
 			return false
 		}
@@ -281,7 +286,7 @@ func within(mem, b []byte) bool {
 	if len(b) > len(mem) {
 		return false
 	}
-	at, base := memoryAddress(b), memoryAddress(mem)
+	at, base := word.Address(b), word.Address(mem)
 	return at >= base && at-base <= uint64(len(mem)-len(b))
 }
 
@@ -349,4 +354,174 @@ func (m *Memory) WriteInfo(w io.Writer) error {
 	}
 	ew.printf("#  rkey size: %d\n", len(key))
 	return ew.err
+}
+
+// memoryRights is a worker's state for granting one peer access to memory, and no other peer.
+type memoryRights struct {
+	w       *Worker
+	guards  guards
+	scopers []scoper // domains that can distinguish peers
+}
+
+// Allow gives the peer of an endpoint access to memory that was mapped for selected peers
+// (MemMapParams.Peers). The peer may use any of its endpoints to this worker, until the application
+// closes its last endpoint to the peer. Other memory gives ucs.ErrInvalidParam. Allow uses the
+// endpoint's worker, so in the single-goroutine thread modes only the worker's goroutine may call
+// it.
+func (m *Memory) Allow(ep *Endpoint) error {
+	if m.missing() {
+		return errMissing("Memory.Allow", m == nil)
+	}
+	switch {
+	case !m.limited || ep == nil || ep.w.ctx != m.ctx:
+		return fmt.Errorf("ucp: Memory.Allow: endpoint: %w", ucs.ErrInvalidParam)
+	case m.region == nil:
+		return nil // an empty handle has no memory to access
+	}
+	ep.w.owner.acquireRead()
+	defer ep.w.owner.releaseRead()
+	if err := ep.usable(); err != nil {
+		return err
+	}
+	if len(ep.lanes) == 0 {
+		return ucs.ErrNotConnected // the endpoint is closed
+	}
+	m.ctx.mu.Lock()
+	defer m.ctx.mu.Unlock()
+	if err := m.live(); err != nil {
+		return err
+	}
+	m.region.Admit(ep.w.rights.identity(ep))
+	for k := range ep.w.rights.scopers {
+		s := &ep.w.rights.scopers[k]
+		md := ep.w.mds[s.md]
+		a := md.Attr()
+		if a.Flags&uct.MDFlagNeedRkey != 0 || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
+			continue
+		}
+		mem, err := s.RegisterFor(m.buf, m.region.Access, ep.dest.scopes[k])
+		if err != nil {
+			return err
+		}
+		m.scoped = append(m.scoped, exposure{md: md, mem: mem})
+	}
+	return nil
+}
+
+// identity returns a value that stands for the endpoint's peer. It is the same for all endpoints of
+// the peer.
+func (mr *memoryRights) identity(ep *Endpoint) any {
+	if ep.peer == nil {
+		return ep.w // the worker itself
+	}
+	return ep.peer.Canonical()
+}
+
+// guard is a memory domain that lets peers access registered memory without a key.
+type guard struct {
+	md    uct.MemoryDomain
+	scope int // index in memoryRights.scopers; -1 if any peer that knows the address is admitted
+}
+
+// scoper is a memory domain that can distinguish peers.
+type scoper struct {
+	uct.ScopedMemory
+	md int // index of the domain in the context
+}
+
+// scopesOf returns the scopes of the peer with a worker address: one for each domain in
+// memoryRights.scopers, nil if there are none.
+func (mr *memoryRights) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
+	if len(mr.scopers) == 0 {
+		return nil
+	}
+	list := make([]uct.Scope, len(mr.scopers))
+	for k := range mr.scopers {
+		list[k] = mr.scopers[k].Scope(mr.partOf(addr, mr.scopers[k].md))
+	}
+	return list
+}
+
+// partOf returns the entries of an address that belong to a domain's transports.
+func (mr *memoryRights) partOf(addr *proto.WorkerAddress, md int) (list []uct.ReachableParams) {
+	w := mr.w
+	list = make([]uct.ReachableParams, 0, addr.NumIfaces())
+	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
+		if slices.ContainsFunc(w.ifaces, func(i *iface) bool { return i.md == md && i.id == f.Transport }) {
+			list = append(list, uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
+		}
+		return true
+	})
+	return list
+}
+
+// errNoScope is the error for memory that cannot be opened to a peer because the domains cannot
+// identify the peer.
+var errNoScope = fmt.Errorf("ucp: the peer cannot be identified by its address: %w", ucs.ErrUnsupported)
+
+// register registers buf for access by the peer of ep, and by no other peer if the domain can
+// distinguish peers. It returns errNoScope if accesses could not be attributed to the peer.
+func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {
+	if ep.dest != nil && ep.dest.reversePath || ep.state&epNoRemoteWrite != 0 {
+		return nil, errNoScope
+	}
+	if g.scope < 0 || ep.dest == nil || g.scope >= len(ep.dest.scopes) {
+		return g.md.Register(buf, access)
+	}
+	return ep.w.rights.scopers[g.scope].RegisterFor(buf, access, ep.dest.scopes[g.scope])
+}
+
+// checkOfferSource checks the connection src, over which the peer of ep has sent an offer. If src comes
+// from an address that is not in the peer's worker address, writes over src are refused and end the
+// connection. Most peers would write over the connection that carried the offer. checkOfferSource
+// therefore sets epNoRemoteWrite, so that the peer is asked to send the data in messages.
+func (mr *memoryRights) checkOfferSource(ep *Endpoint, src *uct.Source) {
+	if src == nil || ep.state&epNoRemoteWrite != 0 || ep.dest == nil {
+		return
+	}
+	for k, s := range ep.dest.scopes {
+		if ep.w.rights.scopers[k].Excludes(s, src) {
+			ep.state |= epNoRemoteWrite
+		}
+	}
+}
+
+// guards are the memory domains that let peers access memory without a key, but only registered
+// memory. A peer chooses its lanes itself, so memory that is offered to the peer is registered with
+// all of these domains.
+type guards struct {
+	put, get []guard
+}
+
+// guardedBy adds the domain of an interface to the guards, if the domain lets peers access
+// registered memory without a key.
+func (mr *memoryRights) guardedBy(i *iface) {
+	w := mr.w
+	md := w.mds[i.md]
+	f := md.Attr().Flags
+	if f&uct.MDFlagRegister == 0 || f&uct.MDFlagNeedRkey != 0 {
+		return
+	}
+	g := guard{md: md, scope: mr.scoperOf(i.md)}
+	if i.attr.Flags.Has(uct.IfacePutZcopy) && !slices.Contains(mr.guards.put, g) {
+		mr.guards.put = append(mr.guards.put, g)
+	}
+	if i.attr.Flags.Has(uct.IfaceGetZcopy) && !slices.Contains(mr.guards.get, g) {
+		mr.guards.get = append(mr.guards.get, g)
+	}
+}
+
+// scoperOf returns the index of a domain in memoryRights.scopers, to which it adds the domain if
+// necessary. It returns -1 if the domain cannot distinguish peers.
+func (mr *memoryRights) scoperOf(md int) int {
+	w := mr.w
+	s, ok := w.mds[md].(uct.ScopedMemory)
+	if !ok {
+		return -1
+	}
+	if k := slices.IndexFunc(mr.scopers, func(s scoper) bool { return s.md == md }); k >= 0 {
+		return k
+	}
+	mr.scopers = append(mr.scopers, scoper{ScopedMemory: s, md: md})
+	return len(mr.scopers) - 1
 }

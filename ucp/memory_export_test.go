@@ -9,22 +9,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// exporting is a memory domain that hands memory to others by a number.
+// exporting is a memory domain that exports memory under a number, which is the key.
 type exporting struct {
 	uct.MemoryDomain
+	uct.NoDeviceMemory
 	attr uct.MDAttr
-	open *[]uct.MemHandle // exported, by number
-	cut  int              // bytes by which what it imports is too short
+	open *[]uct.MemHandle // exported memory, indexed by key
+	cut  int              // bytes by which imported memory is too short
 }
 
 func (d *exporting) Attr() *uct.MDAttr { return &d.attr }
+
+// RkeyValue implements uct.DeviceMemory.
+func (d *exporting) RkeyValue([]byte) (uint64, error) { return 0, ucs.ErrUnsupported }
 
 func (d *exporting) AppendExportedKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	*d.open = append(*d.open, m)
 	return append(b, byte(len(*d.open)-1)), nil
 }
 
-func (d *exporting) Import(key []byte, length int) (uct.MemHandle, error) {
+func (d *exporting) ImportKey(key []byte, length int) (uct.MemHandle, error) {
 	if len(key) != 1 || int(key[0]) >= len(*d.open) {
 		return nil, ucs.ErrInvalidParam
 	}
@@ -32,7 +36,7 @@ func (d *exporting) Import(key []byte, length int) (uct.MemHandle, error) {
 	return d.Register(m[:min(length, len(m))-d.cut], 0)
 }
 
-// exporters are two contexts whose first domain exports and imports.
+// exporters returns two contexts whose first memory domain can export and import memory.
 func exporters(t *testing.T) (from, to *Context, domain *exporting) {
 	t.Helper()
 	var open []uct.MemHandle
@@ -45,6 +49,7 @@ func exporters(t *testing.T) (from, to *Context, domain *exporting) {
 		})
 		d := &exporting{MemoryDomain: c.mds[0].md, attr: *c.mds[0].md.Attr(), open: &open}
 		d.attr.GlobalID = id
+		d.attr.Flags |= uct.MDFlagExportedMkey
 		c.mds[0].md = d
 		return c, d
 	}
@@ -53,8 +58,8 @@ func exporters(t *testing.T) (from, to *Context, domain *exporting) {
 	return from, to, domain
 }
 
-// TestExportedMemory: memory that a domain exports is that of who imports it, and peers can
-// access it there.
+// TestExportedMemory checks that imported memory is the exported memory, and that the importer can
+// pack a remote key of it for peers.
 func TestExportedMemory(t *testing.T) {
 	from, to, _ := exporters(t)
 	own := make([]byte, 100)
@@ -87,7 +92,8 @@ func TestExportedMemory(t *testing.T) {
 	}
 }
 
-// TestImportRefused: what a handle says is not believed.
+// TestImportRefused checks that importing an exported handle with false or inconsistent contents is
+// refused.
 func TestImportRefused(t *testing.T) {
 	from, to, domain := exporters(t)
 	m, err := from.Register(make([]byte, 100), 0)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/arena"
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
@@ -20,17 +21,17 @@ type MemMapFlags uint32
 // Mapping flags, with C's bit numbers.
 const (
 	MemMapNonblock      MemMapFlags = 1 << 0 // pages may be made resident later; never changes the result
-	MemMapAllocate      MemMapFlags = 1 << 1 // the library allocates
-	MemMapFixed         MemMapFlags = 1 << 2 // exactly at Address; needs MemMapAllocate
-	MemMapSymmetricRkey MemMapFlags = 1 << 3 // a hint: the same key on every process
+	MemMapAllocate      MemMapFlags = 1 << 1 // the library allocates the memory
+	MemMapFixed         MemMapFlags = 1 << 2 // allocate exactly at Address; needs MemMapAllocate
+	MemMapSymmetricRkey MemMapFlags = 1 << 3 // hint without effect: use one key for all processes
 
 	memMapKnown = MemMapSymmetricRkey<<1 - 1
 )
 
-// MemProt is the set of accesses that memory is registered for (UCP_MEM_MAP_PROT_*).
+// MemProt is the set of access rights that memory is registered with (UCP_MEM_MAP_PROT_*).
 type MemProt uint32
 
-// Accesses, with C's bit numbers. Atomic operations need remote reading and writing.
+// Access rights, with C's bit numbers. Atomic operations need remote reading and writing.
 const (
 	ProtLocalRead   MemProt = 1 << 0
 	ProtLocalWrite  MemProt = 1 << 1
@@ -40,7 +41,7 @@ const (
 	ProtAll = ProtLocalRead | ProtLocalWrite | ProtRemoteRead | ProtRemoteWrite
 )
 
-// access translates the rights into those of memory domains.
+// access converts the rights to access flags of memory domains.
 func (p MemProt) access() uct.Access {
 	var a uct.Access
 	if p&ProtLocalRead != 0 {
@@ -74,7 +75,7 @@ func (p MemProt) access() uct.Access {
 type MemMapParams struct {
 	Buffer  []byte // memory to register
 	Length  int    // bytes to allocate
-	Address uint64 // wanted for an allocation, 0 for anywhere; a whole page with MemMapFixed
+	Address uint64 // wanted address of an allocation, 0 for any; a page boundary with MemMapFixed
 	Flags   MemMapFlags
 	Prot    MemProt // 0 means ProtAll
 
@@ -91,7 +92,7 @@ type MemMapParams struct {
 	// goroutine of each of these endpoints.
 	Peers []*Endpoint
 
-	Name string // of an allocation, for debugging
+	Name string // name of an allocation, for debugging
 }
 
 // check sets a Prot of 0 to ProtAll and returns ucs.ErrInvalidParam if the parameters are not valid.
@@ -105,7 +106,7 @@ func (p *MemMapParams) check() (empty bool, err error) {
 	}
 	address := p.Address
 	if len(p.Buffer) > 0 {
-		address = memoryAddress(p.Buffer)
+		address = word.Address(p.Buffer)
 	}
 	allocate, fixed := p.Flags&MemMapAllocate != 0, p.Flags&MemMapFixed != 0
 	switch {
@@ -146,7 +147,7 @@ func (p *MemMapParams) check() (empty bool, err error) {
 // while this process progresses its worker (or WorkerParams.Background does). Large
 // messages sent from memory that a shared-memory domain allocated carry its key, if the
 // memory is open to remote reads and writes: a receiver on this machine maps the whole
-// allocation and copies the message out of it. The handle must be unmapped before the
+// allocation and copies the message out of it. The Memory must be closed before the
 // context is closed.
 func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	if c.missing() {
@@ -189,7 +190,7 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 		m.pin = c.pins.Pin(m.buf)
 	}
 	m.register()
-	m.region = &regions.Region{Base: memoryAddress(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free, Owner: m, Limited: m.limited}
+	m.region = &regions.Region{Base: word.Address(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free, Owner: m, Limited: m.limited}
 	m.keyForMessages()
 	c.table.Add(m.region)
 	for _, ep := range p.Peers {
@@ -222,8 +223,8 @@ func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
 	return c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate, Prot: prot})
 }
 
-// keyForMessages packs the key that messages sent from the memory carry, if the domain that
-// allocated the memory lets peers map it.
+// keyForMessages packs the key that rendezvous offers of data in the memory contain, if the domain
+// that allocated the memory lets peers map it.
 func (m *Memory) keyForMessages() {
 	if m.owner < 0 || m.ctx.mds[m.owner].md.Attr().Flags&uct.MDFlagRkeyPtr == 0 || !m.packs(m.owner) {
 		return
@@ -234,14 +235,14 @@ func (m *Memory) keyForMessages() {
 		err = k.Add(uint8(m.owner), key)
 	}
 	if err != nil {
-		m.ctx.log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
+		m.ctx.log.Debug("cannot pack a key of allocated memory for rendezvous messages", zap.String("domain", m.method), zap.Error(err))
 		return
 	}
 	m.region.MapMD, m.region.Rkey = 1<<m.owner, k.Append(nil)
 }
 
-// addMemory records a memory handle, which the context cannot be closed before, and dropMemory
-// removes one. addMemory fails if the context is closed.
+// addMemory records an open memory handle, and dropMemory removes it. The context cannot be closed
+// while a handle is recorded. addMemory fails if the context is closed.
 func (c *Context) addMemory(m *Memory) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +277,7 @@ func (m *Memory) register() {
 		}
 		h, err := md.Register(m.buf, access)
 		if err != nil {
-			m.ctx.log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
+			m.ctx.log.Debug("memory domain cannot register memory", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
 			continue
 		}
 		m.handles[i] = h
@@ -334,8 +335,9 @@ func (m *Memory) allocateFrom(name string, p *MemMapParams) error {
 	return err
 }
 
-// allocateArena allocates memory from the kernel. No method uses the Go heap, because the Go
-// runtime ends the program when the heap cannot grow.
+// allocateArena allocates memory from the kernel, by a method of UCX_ALLOC_PRIO that names no
+// memory domain. No method uses the Go heap, because the Go runtime ends the program when the heap
+// cannot grow.
 func (m *Memory) allocateArena(way string, p *MemMapParams) error {
 	o := arena.Options{
 		Address:  p.Address,
@@ -353,7 +355,7 @@ func (m *Memory) allocateArena(way string, p *MemMapParams) error {
 	case "mmap":
 	case "heap", "libc":
 		if o.Fixed {
-			return errors.New("it cannot allocate at a fixed address")
+			return errors.New("cannot allocate at a fixed address")
 		}
 		o.Populate = false // as in a heap, pages become resident when they are used
 	default:
@@ -369,7 +371,7 @@ func (m *Memory) allocateArena(way string, p *MemMapParams) error {
 
 // Export returns a handle for another process that uses the same device of a memory domain;
 // that process passes it to MemMap (ucp_memh_pack with UCP_MEMH_PACK_FLAG_EXPORT). It fails
-// with ucs.ErrUnsupported if no domain can export the memory (uct.Exporter), as with all
+// with ucs.ErrUnsupported if no domain can export the memory (uct.MDFlagExportedMkey), as with all
 // domains of this library.
 func (m *Memory) Export() ([]byte, error) {
 	if m.missing() {
@@ -378,10 +380,10 @@ func (m *Memory) Export() ([]byte, error) {
 	if m.region == nil {
 		return proto.ExportedMemory{}.Append(nil), nil
 	}
-	e := proto.ExportedMemory{MemType: m.memType.Wire(), Address: memoryAddress(m.buf), Length: uint64(len(m.buf))}
+	e := proto.ExportedMemory{MemType: m.memType.Wire(), Address: word.Address(m.buf), Length: uint64(len(m.buf))}
 	for i, h := range m.handles {
-		x, ok := m.ctx.mds[i].md.(uct.Exporter)
-		if !ok || h == nil {
+		x := m.ctx.mds[i].exporter()
+		if x == nil || h == nil {
 			continue
 		}
 		key, err := x.AppendExportedKey(nil, h)
@@ -407,11 +409,11 @@ func (m *Memory) importFrom(e *proto.ExportedMemory) error {
 	for _, k := range e.Keys {
 		for i := range m.ctx.mds {
 			md := m.ctx.mds[i].md
-			x, ok := md.(uct.Exporter)
-			if !ok || md.Attr().GlobalID != string(k.GlobalID) {
+			x := m.ctx.mds[i].exporter()
+			if x == nil || md.Attr().GlobalID != string(k.GlobalID) {
 				continue
 			}
-			h, err := x.Import(k.Key, int(e.Length))
+			h, err := x.ImportKey(k.Key, int(e.Length))
 			if err == nil && uint64(len(h.Bytes())) != e.Length {
 				err = errors.Join(errImported, md.Deregister(h))
 			}
@@ -433,20 +435,30 @@ const maxImport = 1 << (30 + 16*(^uint(0)>>63)) // 2^46, and 2^30 where an int h
 
 var errImported = fmt.Errorf("the imported memory differs from the handle: %w", ucs.ErrUnsupported)
 
+// exporter returns the domain's interface for exporting and importing memory, nil if the domain
+// supports neither.
+func (m *openMD) exporter() uct.DeviceMemory {
+	d, _ := m.md.(uct.DeviceMemory)
+	if d == nil || !m.md.Attr().Flags.Has(uct.MDFlagExportedMkey) {
+		return nil
+	}
+	return d
+}
+
 // exports reports whether a memory domain of the context can export and import memory.
 func (c *Context) exports() bool {
 	for i := range c.mds {
-		if _, ok := c.mds[i].md.(uct.Exporter); ok {
+		if c.mds[i].exporter() != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// noExport returns the error that says why memory can neither be exported nor imported.
+// noExport returns the error of an export or import that no memory domain can carry out.
 func (c *Context) noExport() error {
 	if c.exports() {
-		return fmt.Errorf("no memory domain that supports it has the memory or its device: %w", ucs.ErrUnsupported)
+		return fmt.Errorf("no memory domain that supports cross-process handles has the memory or its device: %w", ucs.ErrUnsupported)
 	}
-	return fmt.Errorf("none of the %d memory domains supports it, a device with cross-process keys is needed: %w", len(c.mds), ucs.ErrUnsupported)
+	return fmt.Errorf("none of the %d memory domains supports cross-process handles, which need a device with such keys: %w", len(c.mds), ucs.ErrUnsupported)
 }

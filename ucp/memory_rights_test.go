@@ -8,23 +8,24 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// excluding lets accesses over one connection in, and no others.
+// excluding is scoped memory that permits accesses over one connection only.
 type excluding struct {
-	uct.Scoper
+	uct.ScopedMemory
 	but *uct.Source
 }
 
 func (e excluding) Excludes(_ uct.Scope, src *uct.Source) bool { return src != e.but }
 
-// TestOfferFromElsewhere: a peer that offers data over a connection that may not write
-// to memory opened to it is asked to send it in messages.
+// TestOfferFromElsewhere checks that the receiver of a rendezvous offer asks for the data in
+// messages if the offer arrives over a connection that may not write to the memory opened to the
+// peer.
 func TestOfferFromElsewhere(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	if len(v.rights.scopers) != 1 {
 		t.Fatalf("%d domains tell peers apart", len(v.rights.scopers))
 	}
 	own, other := newLocated("127.0.0.1:4000", true), newLocated("127.0.0.1:4001", true)
-	v.rights.scopers[0].Scoper = excluding{v.rights.scopers[0].Scoper, &own.Source}
+	v.rights.scopers[0].ScopedMemory = excluding{v.rights.scopers[0].ScopedMemory, &own.Source}
 	const size = 1 << 20
 	for _, c := range []struct {
 		name  string

@@ -8,17 +8,19 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// roaming is an address of C UCX 1.13, which connects from where its routes lead.
+// roaming returns an address of C UCX 1.13, which may connect from another address than its own, as
+// its routes decide.
 func (v *targetWorker) roaming(uuid uint64) *proto.WorkerAddress {
 	a := v.far(uuid, 7)
 	a.Devices[0].MDCaps = 0x20
 	return a
 }
 
-// TestMigratedPeerCorrected: somebody had the place of a peer that may roam. The peer's own
-// word, by a reply or from where it is, takes it from him, and it may roam itself.
+// TestMigratedPeerCorrected: an attacker has taken the endpoint that waits for a peer which may
+// migrate. A reply of the real peer, or its request from its own address, takes the endpoint back,
+// and the peer may still migrate.
 func TestMigratedPeerCorrected(t *testing.T) {
-	const uuid = 0xABC // smaller than all others
+	const uuid = 0xABC // smaller than the uuid of any worker
 	for name, say := range map[string]func(v *targetWorker, ep *Endpoint, a *proto.WorkerAddress){
 		"reply": func(v *targetWorker, ep *Endpoint, a *proto.WorkerAddress) {
 			none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
@@ -34,7 +36,7 @@ func TestMigratedPeerCorrected(t *testing.T) {
 			v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 			a := v.roaming(uuid)
 			ep, next := v.waits(a), v.waits(a)
-			if err := ep.w.wireups.requestWireup(ep); err != nil {
+			if err := ep.w.handshakes.request(ep); err != nil {
 				t.Fatal(err)
 			}
 			thief := newLocated("192.0.2.66:4000", false)
@@ -45,7 +47,7 @@ func TestMigratedPeerCorrected(t *testing.T) {
 				t.Errorf("the application knows somebody by that, %d endpoints are left", v.accounts.unbound)
 			}
 			say(v, ep, a)
-			if ep.remoteID != peersID || ep.peer.contested || ep.peer.unmatched[0] != nil {
+			if _, waits := ep.peer.Unmatched(0); ep.remoteID != peersID || ep.peer.Contested() || waits {
 				t.Errorf("the peer has said who it is, and the endpoint is with %#x", ep.remoteID)
 			}
 			if v.asks(newLocated("192.0.2.1:4000", false), uuid, 1, peersID+2, a) != next {
@@ -57,7 +59,8 @@ func TestMigratedPeerCorrected(t *testing.T) {
 	}
 }
 
-// TestMigratedPeerMode: a migrated peer's request does not end the endpoint, whatever is in it.
+// TestMigratedPeerMode checks that no request of a migrated peer ends an endpoint with error
+// handling.
 func TestMigratedPeerMode(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 	a := v.roaming(0xABC)
@@ -88,9 +91,25 @@ func TestMigratedPeerToken(t *testing.T) {
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
-// TestRepeatedRequest: a request of an endpoint's peer that is not believed, as it comes
-// from a translated address, has ours sent again: the peer has taken the first one for
-// the answer to its own, and does not reply.
+// TestPeerForgetsConnection: a connection that has ended is not kept by its peer.
+func TestPeerForgetsConnection(t *testing.T) {
+	v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
+	a := v.far(0xABC, 7)
+	ep := v.waits(a)
+	by := newLocated("192.0.2.7:4000", false)
+	v.asks(by, 0xABC, 0, peersID, a)
+	if p := ep.peer; p.LastSource != v.accounts.sourceOf(&by.Source) {
+		t.Error("the connection is not the peer's")
+	}
+	if by.Gone(); ep.peer.LastSource != nil {
+		t.Error("the connection is kept when it has ended")
+	}
+	ep.w.ends.destroy(ep, ucs.ErrCanceled)
+}
+
+// TestRepeatedRequest: a request for an endpoint comes from its peer, but through a translated
+// address, so the worker does not trust it. The worker sends its own request again: the peer has
+// taken the first one as the answer to its request, and does not reply.
 func TestRepeatedRequest(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
 	sent := func(what string, uuid uint64, sn uint16, a *proto.WorkerAddress, want uint64) {
@@ -103,7 +122,7 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 	a := v.far(1, 7)
 	ep := v.waits(a)
-	if err := ep.w.wireups.requestWireup(ep); err != nil {
+	if err := ep.w.handshakes.request(ep); err != nil {
 		t.Fatal(err)
 	}
 	sent("another place", 1, 0, v.far(1, 8), 0)
@@ -112,7 +131,7 @@ func TestRepeatedRequest(t *testing.T) {
 	sent("the peer's", 1, 0, a, 1)
 	sent("again", 1, 0, a, 1)
 	sent("without end", 1, 0, a, 0)
-	if ep.remoteID != 0 || ep.peer.contested || len(ep.peer.entries) != 1 || ep.peer.lastSource != nil {
+	if ep.remoteID != 0 || ep.peer.Contested() || len(ep.peer.Entries()) != 1 || ep.peer.LastSource != nil {
 		t.Error("something is believed of who asks")
 	}
 	none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
@@ -121,21 +140,22 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 
-	answers := v.far(1<<64-1, 7) // whatever comes of its own requests
+	answers := v.far(1<<64-1, 7) // this uuid has the peer reply to the worker's request
 	ep = v.waits(answers)
-	if err := ep.w.wireups.requestWireup(ep); err != nil {
+	if err := ep.w.handshakes.request(ep); err != nil {
 		t.Fatal(err)
 	}
 	sent("a peer that replies", 1<<64-1, 0, answers, 0)
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
-// TestRequestTwice: the peer's request was not believed before the endpoint had asked.
-// What answers that is on its way over another connection than our own request, and may
-// come later.
+// TestRequestTwice: an untrusted request of the peer arrives before the endpoint sends its own
+// request. The endpoint sends its request twice to a peer that takes the first one as an answer,
+// because that answer and the request travel over different connections and may arrive in either
+// order.
 func TestRequestTwice(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
-	requests := map[uint64]uint64{1: 2, 1<<64 - 1: 1} // by the peer's uuid
+	requests := map[uint64]uint64{1: 2, 1<<64 - 1: 1} // wanted, by the peer's uuid
 	for uuid, want := range requests {
 		a := v.far(uuid, 7)
 		ep := v.waits(a)

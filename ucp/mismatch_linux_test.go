@@ -10,16 +10,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// mismatching is an interface that says of all peers that they take it for reachable and are
-// not.
+// mismatching is an interface that reports a mismatch with every peer: the peer would regard this
+// worker as reachable, and is not reachable from here.
 type mismatching struct{ uct.Iface }
 
 func (mismatching) Reachable(uct.ReachableParams) error {
 	return fmt.Errorf("%w: set UCX_PEER_RELEASE: %w", uct.ErrMismatch, ucs.ErrUnreachable)
 }
 
-// TestMismatch: an endpoint to a peer that would hang in its shared memory fails and says what
-// to set, although there is another way; where the peer may not use that it is warned of, once.
+// TestMismatch: the creation of an endpoint to a peer that would hang in shared memory fails and
+// names the setting to change, although another transport reaches the peer. If error handling keeps
+// the peer from using that memory there is only one warning.
 func TestMismatch(t *testing.T) {
 	logs := logtest.Watch(t)
 	ctx := targetContext(t, "TLS", "posix,sysv")
@@ -33,7 +34,7 @@ func TestMismatch(t *testing.T) {
 	for _, i := range w.ifaces {
 		if i.attr.Resource.Transport == "posix" {
 			whole := i.uct
-			t.Cleanup(func() { i.uct = whole }) // for the end of the worker: it has more methods
+			t.Cleanup(func() { i.uct = whole }) // Worker.Close needs its other methods
 			i.uct, found = mismatching{i.uct}, true
 		}
 	}
@@ -45,7 +46,7 @@ func TestMismatch(t *testing.T) {
 			t.Errorf("the endpoint: %v", err)
 		}
 	}
-	logs.Expect("a peer of C UCX may hang")
+	logs.Expect("a C UCX peer with these settings may hang")
 	for range 2 {
 		if _, err := w.NewEndpoint(EndpointParams{Address: w.own.address, ErrMode: ErrModePeer}); err != nil {
 			t.Error(err)

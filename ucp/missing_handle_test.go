@@ -24,7 +24,7 @@ func TestMissingHandles(t *testing.T) {
 			m := v.Type().Method(k)
 			out := m.Type.NumOut()
 			if out == 0 || m.Type.Out(out-1) != errorType || v.Type() == reflect.TypeFor[*Listener]() && m.Name == "Reject" {
-				continue // which is the request's
+				continue // a method of Request
 			}
 			var args []reflect.Value
 			for a := 1; a < m.Type.NumIn(); a++ {

@@ -30,18 +30,18 @@ func withSettings(t *testing.T, settings ...string) error {
 	return err
 }
 
-// TestNothingLeft: the error about a context without transports is about those that were
-// asked for, and says which names mean nothing.
+// TestNothingLeft checks that the error of a context without transports describes only those that
+// the settings name, and lists unknown names.
 func TestNothingLeft(t *testing.T) {
 	for _, tc := range []struct {
 		settings []string
 		want     []string // parts of the error
-		not      string   // which is not
+		not      string   // must not be in the error
 	}{
 		{[]string{"TLS", "tpc"}, []string{"ucp: unknown transport tpc in UCX_TLS, nearest tcp: "}, "self"},
 		{[]string{"TLS", "tpc,xyzzy"}, []string{"nearest tcp; unknown transport xyzzy in UCX_TLS: "}, "self"},
 		{[]string{"TLS", "cuda_copy,tpc"}, []string{"no transport cuda_copy", "unknown transport tpc in UCX_TLS, nearest tcp"}, "self"},
-		{[]string{"TLS", "self", "SELF_DEVICES", "other"}, []string{"self/memory: not in the list", "no device other (UCX_SELF_DEVICES) here, but memory"}, "tcp"},
+		{[]string{"TLS", "self", "SELF_DEVICES", "other"}, []string{"self/memory: not in the list", "no device other (UCX_SELF_DEVICES), available: memory"}, "tcp"},
 	} {
 		err := withSettings(t, tc.settings...)
 		if !errors.Is(err, ucs.ErrNoDevice) {
@@ -59,8 +59,8 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestWarnMissing: names of transports and devices that are not here are warned of, once,
-// where there is something left.
+// TestWarnMissing checks that a context with some transports left warns once about each transport
+// or device of the settings that does not exist here.
 func TestWarnMissing(t *testing.T) {
 	for _, tc := range []struct {
 		settings []string
@@ -91,16 +91,13 @@ func TestWarnMissing(t *testing.T) {
 	}
 }
 
-// TestDeviceless: transports without a device are told of with what is missing, in the error
-// of a context that wants nothing else and in the warning of another one.
-func TestDeviceless(t *testing.T) {
+// TestNoDevice checks that the reason why a transport has no device is in the error of a context
+// that wants only this transport, and in the warning of a context with other transports.
+func TestNoDevice(t *testing.T) {
 	for _, comp := range uct.Components() {
-		d, ok := comp.(uct.Deviceless)
-		if !ok {
-			continue
-		}
-		names, why := d.Transports(), d.Absent()
-		if list, err := comp.MemoryDomains(nil); err != nil || len(list) > 0 || len(names) == 0 {
+		names := comp.Transports()
+		_, why := comp.MemoryDomains(nil)
+		if !errors.Is(why, ucs.ErrNoDevice) || len(names) == 0 {
 			continue // there is a device
 		}
 		err := withSettings(t, "TLS", names[0])

@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/admit"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// seeking is an interface of tcp that has to seek the ways to its peers.
+// seeking is an interface of tcp that must resolve the addresses of its peers first.
 type seeking struct {
 	uct.Iface
-	uct.AddrLocator
-	uct.ReturnIface
-	unknown map[string]bool // device addresses
-	sought  []func(bool)    // who waits
-	origins []uct.Origin    // of the endpoints that were made
+	uct.NetworkIface
+	unknown map[string]bool // device addresses to resolve
+	sought  []func(bool)    // ends of lookups
+	origins []uct.Origin    // of the addresses that endpoints were created to
 }
 
-func (s *seeking) SeekWay(p uct.ReachableParams, done func(bool)) bool {
+func (s *seeking) ResolveAddress(p uct.ReachableParams, done func(bool)) bool {
 	if !s.unknown[string(p.DeviceAddr)] {
 		return false
 	}
@@ -37,7 +37,7 @@ func (s *seeking) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return s.Iface.NewEndpoint(p)
 }
 
-// over returns all that is sought, as found or not.
+// over ends all pending lookups, with success or not.
 func (s *seeking) over(found bool) {
 	if found {
 		s.unknown = nil
@@ -49,20 +49,21 @@ func (s *seeking) over(found bool) {
 	}
 }
 
-// newSeeking is a attacked worker that does not know the way to lo.
+// newSeeking returns a worker that has not resolved the address of lo, its interface, and a peer's
+// address there.
 func newSeeking(t *testing.T) (v *targetWorker, s *seeking, addr *proto.WorkerAddress) {
 	v = newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	addr = &peer.own.described
 	was := v.ifaces[0].uct
-	s = &seeking{was, was.(uct.AddrLocator), was.(uct.ReturnIface), map[string]bool{string(addr.Devices[0].Addr): true}, nil, nil}
+	s = &seeking{Iface: was, NetworkIface: was.(uct.NetworkIface), unknown: map[string]bool{string(addr.Devices[0].Addr): true}}
 	v.ifaces[0].uct = s
 	t.Cleanup(func() { v.ifaces[0].uct = was })
 	return v, s, addr
 }
 
-// TestKeptBack: a request that names a place to which no way is known waits for the end of
-// the search, and so does what else comes from there. Then it is handled once.
+// TestKeptBack checks that a request with an unresolved address, and everything else on its
+// connection, is deferred until the lookup ends, and that the request is then handled once.
 func TestKeptBack(t *testing.T) {
 	for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
 		v, s, addr := newSeeking(t)
@@ -76,12 +77,12 @@ func TestKeptBack(t *testing.T) {
 		if v.stats.WireupSent != before || by.paused != 1 || len(s.sought) == 0 {
 			t.Fatalf("%v: %d messages sent, paused %d times, sought %d ways", kind, v.stats.WireupSent-before, by.paused, len(s.sought))
 		}
-		asked := v.admission.rates[src.account().ledger.Source()].tokens
+		asked := v.admission.gate.Rates.Of(src.Account().Ledger().Source()).Tokens
 		s.over(true)
 		if v.stats.WireupSent != before+1 || by.paused != 0 || src.deferred != nil {
 			t.Errorf("%v: %d messages sent, paused %d times", kind, v.stats.WireupSent-before, by.paused)
 		}
-		if r := v.admission.rates[src.account().ledger.Source()]; r.tokens != asked {
+		if r := v.admission.gate.Rates.Of(src.Account().Ledger().Source()); r.Tokens != asked {
 			t.Errorf("%v: counted as another request", kind)
 		}
 		if len(s.origins) == 0 || slices.ContainsFunc(s.origins, func(o uct.Origin) bool { return o != uct.OriginPeer }) {
@@ -124,15 +125,14 @@ func TestDeferredUnresolved(t *testing.T) {
 	}
 }
 
-// TestKeptBackOften: for whom searches in vain have taken too long there are none until that is
-// made up for; for others there are. What was sought at the same time counts once, and what was
-// found not at all.
+// TestKeptBackOften checks that a source whose failed lookups have taken too long gets no more
+// until its budget has recovered, while other sources get theirs. Concurrent lookups count once,
+// successful ones not at all.
 func TestKeptBackOften(t *testing.T) {
 	v, s, addr := newSeeking(t)
 	unknown := s.unknown
 	var clock time.Duration
-	defer func(old func() time.Duration) { askClock = old }(askClock)
-	askClock = func() time.Duration { return clock }
+	v.admission.gate.Rates.Clock = func() time.Duration { return clock }
 	id := proto.EndpointID(1)
 	var by *located
 	asks := func(uid int) (sought bool) {
@@ -151,25 +151,25 @@ func TestKeptBackOften(t *testing.T) {
 			t.Fatal("not sought for one with many connections")
 		}
 	}
-	clock += askMost / 2
+	clock += admit.LookupBurst / 2
 	s.over(false)
 	for range 10 {
 		if !asks(7) {
 			t.Fatal("not sought for who may ask a little more")
 		}
-		clock += askMost
+		clock += admit.LookupBurst
 		s.over(true)
 		s.unknown = unknown
 	}
-	clock += askShare * askMost
+	clock += admit.LookupShare * admit.LookupBurst
 	asks(7)
-	clock += askMost - 1
+	clock += admit.LookupBurst - 1
 	s.over(false)
 	if !asks(7) {
 		t.Fatal("not sought for who may ask a little more")
 	}
 	clock += 10
-	by.Gone() // which saves nothing
+	by.Gone() // does not save the lookup's time
 	s.over(false)
 	if asks(7) {
 		t.Error("sought for who has taken too long")
@@ -178,7 +178,7 @@ func TestKeptBackOften(t *testing.T) {
 		t.Error("not sought for another")
 	}
 	s.over(false)
-	clock += askShare * askMost
+	clock += admit.LookupShare * admit.LookupBurst
 	if !asks(7) {
 		t.Error("not sought for who has made up for it")
 	}

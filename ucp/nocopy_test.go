@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCopiesAreFound: go vet finds a copy of anything that the package hands out as a
-// pointer to something of its own.
+// TestCopiesAreFound checks that go vet reports copies of the types that the package returns by
+// pointer.
 func TestCopiesAreFound(t *testing.T) {
 	for _, v := range []any{
 		AMMessage{}, AMQueue{}, ConnRequest{}, Context{}, Endpoint{}, Listener{}, Memory{}, Request{}, Rkey{}, TagMessage{}, Worker{},
@@ -18,7 +18,7 @@ func TestCopiesAreFound(t *testing.T) {
 	}
 }
 
-// locked reports whether a type has something in it that go vet takes for a lock.
+// locked reports whether a type contains something that go vet treats as a lock.
 func locked(t reflect.Type) bool {
 	locker := reflect.TypeFor[sync.Locker]()
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// impatient is a context that ends when somebody has looked at it some times.
+// impatient is a context that is canceled when its Err has been called a number of times.
 type impatient struct {
 	context.Context
 	left   int
@@ -24,8 +24,8 @@ func (c *impatient) Err() error {
 	return c.Context.Err()
 }
 
-// TestWaitWithoutDescriptors: who waits and cannot sleep, for there is no descriptor left to
-// sleep on, waits awake, and a receive whose context ends is taken back.
+// TestWaitWithoutDescriptors checks that a wait that cannot sleep, because no file descriptor is
+// available, polls instead, and that a receive is canceled when its context ends.
 func TestWaitWithoutDescriptors(t *testing.T) {
 	for _, mode := range []ucs.ThreadMode{ucs.ThreadModeSingle, ucs.ThreadModeMulti} {
 		ctx := targetContext(t)
@@ -64,8 +64,8 @@ func TestWaitWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// noDescriptors lets no more descriptors be opened until restore, at the end of
-// the test at the latest.
+// noDescriptors prevents the process from opening descriptors until restore is called, at the
+// latest at the end of the test.
 func noDescriptors(t *testing.T) (restore func()) {
 	t.Helper()
 	var old unix.Rlimit

@@ -1,8 +1,10 @@
 package ucp
 
 import (
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -28,29 +30,29 @@ type operation interface {
 	choose(r *Request) (protocol, error)
 }
 
-// needs is a set of conditions that an operation needs before it can start. An endpoint has the set
-// that it lacks, a protocol the set that it requires.
+// needs is a set of conditions that an operation needs before it can start. An endpoint holds the
+// set of conditions that are not met, a protocol the set that it requires.
 type needs uint8
 
 const (
-	needLanes  needs = 1 << iota // lanes: before there are any, no protocol can be chosen
-	needID                       // the peer's id of the endpoint
+	needLanes  needs = 1 << iota // lanes; without them no protocol can be chosen
+	needID                       // the id of the peer's endpoint
 	needFence                    // the end of the fence that holds back one-sided operations
 	needStream                   // the end of a stream send in several packets
 )
 
-// submit starts a request now, or once nothing that it needs is missing. The request is described,
-// or is one of the library itself that has its protocol already.
+// submit starts a request now, or queues it until all its needs are met. Either the operation of
+// the request is set, or, for requests of the library itself, the protocol.
 func (ep *Endpoint) submit(r *Request) {
-	if ep.waiting.head == nil && ep.begin(r) {
+	if ep.waiting.Empty() && ep.begin(r) {
 		return
 	}
-	ep.waiting.push(r)
+	ep.waiting.Push(&r.node)
 	ep.short, ep.shortAM = -1, -1
 	for _, f := range ep.w.families {
 		if err := f.provide(ep); err != nil {
 			r.abort(err)
-			ep.open()
+			ep.allowShort()
 			return
 		}
 	}
@@ -66,7 +68,7 @@ func (ep *Endpoint) reply(r *Request) {
 	ep.submit(r)
 }
 
-// begin runs a request if nothing that it needs is missing.
+// begin runs a request if all its needs are met. Otherwise it returns false.
 func (ep *Endpoint) begin(r *Request) bool {
 	if r.proto == nil {
 		if ep.needs&needLanes != 0 {
@@ -102,37 +104,34 @@ func (r *Request) needs() needs {
 	return n
 }
 
-// resolveNeed records that n is no longer missing, and starts the requests that waited for it.
+// resolveNeed records that the needs n are met, and starts the requests that waited for them.
 func (ep *Endpoint) resolveNeed(n needs) {
 	ep.needs &^= n
 	ep.drain()
 }
 
-// drain starts the waiting requests in order, until one lacks something.
+// drain starts the waiting requests in order, until one has a need that is not met.
 func (ep *Endpoint) drain() {
 	if ep.state&epDraining != 0 {
 		return
 	}
 	ep.state |= epDraining
-	for ep.err == nil && ep.life.Stage != life.Gone {
-		r := ep.waiting.pop()
-		if r == nil {
-			break
-		}
+	for ep.err == nil && ep.life.Stage != life.Gone && !ep.waiting.Empty() {
+		r := ep.waiting.Pop()
 		if !ep.begin(r) {
-			ep.waiting.unpop(r)
+			ep.waiting.PushFront(&r.node)
 			break
 		}
 	}
 	ep.state &^= epDraining
-	ep.open()
+	ep.allowShort()
 }
 
-// open allows short sends, in one transport call, if the endpoint is ready for them, and otherwise
+// allowShort allows short sends, in one transport call, if the endpoint is ready for them, and otherwise
 // forbids them.
-func (ep *Endpoint) open() {
+func (ep *Endpoint) allowShort() {
 	ep.short, ep.shortAM = -1, -1
-	if ep.life.Usable() && ep.state&epDraining == 0 && ep.waiting.head == nil &&
+	if ep.life.Usable() && ep.state&epDraining == 0 && ep.waiting.Empty() &&
 		ep.needs&needLanes == 0 {
 		ep.short, ep.shortAM = int32(ep.cfg.short), int32(ep.cfg.shortAM)
 	}
@@ -191,19 +190,20 @@ func (r *Request) run() {
 
 // await makes the request wait for a message of the peer, in the list outstanding of its endpoint.
 func (r *Request) await() {
-	r.ep.outstanding.push(r)
+	r.ep.outstanding.Push(&r.node)
 	r.w.stream.expect()
 }
 
 // requeue puts the request at the end of the worker's copying queue, from which the next rounds of
 // progress run it. Requests that copy with the CPU are served there in rotation.
-func (r *Request) requeue() { r.w.copying.push(r) }
+func (r *Request) requeue() { r.w.copying.Push(&r.node) }
 
 // finishDispatched ends the requests whose end was deferred, resumes those that continue on another
 // lane (stateMoves), and returns their number.
 func (w *Worker) finishDispatched() int {
 	n := 0
-	for r := w.dispatched.pop(); r != nil; r = w.dispatched.pop() {
+	for !w.dispatched.Empty() {
+		r := w.dispatched.Pop()
 		if r.state&stateMoves != 0 {
 			r.state &^= stateMoves
 			r.run()
@@ -217,35 +217,35 @@ func (w *Worker) finishDispatched() int {
 
 // endMoves aborts the requests of an endpoint that were about to continue on another lane.
 func (w *Worker) endMoves(ep *Endpoint, err error) {
-	for r := w.dispatched.head; r != nil; {
-		next := r.next
+	for n := w.dispatched.Front(); n != nil; {
+		r, next := n.Value, n.Next()
 		if r.ep == ep && r.state&stateMoves != 0 {
 			r.state &^= stateMoves
-			r.list.remove(r)
+			n.Remove()
 			r.abort(err)
-			next = w.dispatched.head // callbacks may have changed the list
+			next = w.dispatched.Front() // callbacks may have changed the list
 		}
-		r = next
+		n = next
 	}
 }
 
-// end ends all requests with err, oldest first. Callbacks run.
-func (l *requestList) end(err error) {
-	for r := l.pop(); r != nil; r = l.pop() {
-		r.abort(err)
+// abortAll ends all requests of a list with err, oldest first. Callbacks run.
+func abortAll(l *list.List[Request], err error) {
+	for !l.Empty() {
+		l.Pop().abort(err)
 	}
 }
 
-// endOf ends the requests of one endpoint with err. Callbacks run.
-func (l *requestList) endOf(ep *Endpoint, err error) {
-	for r := l.head; r != nil; {
-		next := r.next
+// abortThoseOf ends the requests of a list that belong to the endpoint ep, with err. Callbacks run.
+func abortThoseOf(ep *Endpoint, l *list.List[Request], err error) {
+	for n := l.Front(); n != nil; {
+		r, next := n.Value, n.Next()
 		if r.ep == ep {
-			l.remove(r)
+			n.Remove()
 			r.abort(err)
-			next = l.head // callbacks may have changed the list
+			next = l.Front() // callbacks may have changed the list
 		}
-		r = next
+		n = next
 	}
 }
 
@@ -256,12 +256,13 @@ func (l *requestList) endOf(ep *Endpoint, err error) {
 // control makes a request for a control message.
 func (ep *Endpoint) control(p protocol) *Request {
 	r := ep.w.pool.getRequest()
-	r.toward(ep)
+	r.setEndpoint(ep)
 	r.proto, r.state = p, stateFreed
 	return r
 }
 
-// sendControl is the method progress of a control message that its protocol packs.
+// sendControl implements protocol.progress for control messages. It sends a message with the given
+// id, which the request's protocol packs.
 func (r *Request) sendControl(id proto.AMID, flags uct.SendFlags) error {
 	_, err := r.ep.lane(r.lane).AMBcopy(uct.AMID(id), r.hooks(), flags, nil)
 	return controlSent(r, err)
@@ -275,4 +276,211 @@ func controlSent(r *Request, err error) error {
 		return nil
 	}
 	return err
+}
+
+// A message of any family is sent in one of these ways, which its length decides:
+//
+//	short        inline, behind a header of 8 bytes
+//	bcopy        copied into the transport's buffer
+//	zcopy        header and application memory in one transport call
+//	multi        first fragment and middles, each bcopy or zcopy
+//	rendezvous   an offer; the receiver says where the data goes (rndv_send.go)
+//
+// The first packets of all messages of an endpoint go over one lane and in order. The protocols do
+// not depend on the kind of message: a messageForm describes the packets of each kind.
+
+// messageForm describes what the messages of an operation look like on the wire.
+type messageForm struct {
+	name string // name of the operation
+
+	only, first, middle packetForm
+
+	// word returns the 8-byte header of a short message.
+	word func(r *Request) uint64
+
+	// offer returns the operation and the header field of a rendezvous offer of the message.
+	offer func(r *Request) (op proto.RndvOp, header uint64)
+
+	// sends returns the counter of such messages. It is nil for tagged messages, which are
+	// counted as the remainder (tagFamily.count).
+	sends func(s *Stats) *uint64
+
+	// tables returns the endpoint's decision tables for such messages.
+	tables func(c *epConfig) *proto.MessageTables
+
+	acked      bool  // the send is complete when the receiver has acknowledged the message
+	offered    bool  // sent by rendezvous, whatever the length
+	oneLane    bool  // all packets go over the AM lane, because they need its order
+	active     bool  // an active message: the application's header is part of it (am.go)
+	needs      needs // needs of every send, in addition to those of its protocol
+	partsNeeds needs // further needs of a message in fragments
+}
+
+// packetForm describes a kind of packet: its id, its header and its tail.
+type packetForm struct {
+	id   proto.AMID
+	size int // size of the header in bytes
+	put  func(r *Request, dst []byte) int
+
+	tail // what stands behind the data
+}
+
+// fragment returns the form of the packet at the request's offset.
+func (f *messageForm) fragment(r *Request) *packetForm {
+	if r.offset > 0 {
+		return &f.middle
+	}
+	return &f.first
+}
+
+// sendMessage is the operation of sending a message of any form.
+type sendMessage struct{}
+
+func (sendMessage) name() string { return "send" }
+
+// unmappedFrom is the length, in bytes, from which messages in memory that peers can map are
+// offered with the key of that memory even if the peer has requested data by RTR that it could have
+// copied out of such memory (epUnmapped). The peer may have had no file descriptors, or no
+// permission to access this process.
+const unmappedFrom = 64 << 10
+
+// choose looks up the protocol in the decision tables. If the message is in memory that the peer
+// may map, and is offered, choose keeps a reference to that memory.
+func (sendMessage) choose(r *Request) (protocol, error) {
+	w, ep, n := r.w, r.ep, r.data.Length
+	tables, class := r.form.tables(ep.cfg), r.class()
+	r.msgID = 0
+	size := n // bytes of the message that count for the number of packets
+	if r.form.active {
+		if err := r.w.am.fitsHeader(r); err != nil {
+			return nil, err
+		}
+		size, class = n+len(r.am.header), r.w.am.tailClass(r, class)
+	}
+	if class == proto.DataContig && n >= ep.cfg.mapFrom && (n >= unmappedFrom || ep.state&epUnmapped == 0) {
+		if r.region = w.ctx.table.FindMapped(word.Address(r.data.Buf), n, ep.cfg.mapMDs); r.region != nil {
+			class = proto.DataMapped
+		}
+	}
+	p := tables.Table(class, r.mode).Lookup(size)
+	if r.form.active {
+		p = r.w.am.withTail(r, p, tables, size)
+	}
+	if r.region != nil && (!p.Rendezvous() || r.form.active && !r.w.am.fitsKey(r)) {
+		r.region.Release()
+		r.region = nil
+	}
+	if p.EagerZcopy() && !r.w.eager.eagerHandles(r, p) {
+		class = proto.DataGeneric
+		p = tables.Table(class, r.mode).Lookup(size)
+	}
+	r.w.selection.countMessage(r, tables, class, size)
+	switch {
+	case p == proto.ProtoNone:
+		return nil, ucs.ErrUnsupported
+	case p.EagerMulti():
+		r.step = 0
+		w.eager.nextID++
+		r.msgID = w.eager.nextID
+	}
+	if p.Rendezvous() {
+		r.w.rndv.newOffer(r)
+	}
+	if r.form.acked || p.Rendezvous() {
+		if r.localID = w.pool.requestIDs.Put(r); r.localID == 0 {
+			return nil, ucs.ErrNoMemory
+		}
+	}
+	return protocolOf[p], nil
+}
+
+// sendMessage starts to send a message, or sends it in the call.
+func (ep *Endpoint) sendMessage(r *Request, form *messageForm, flags OpFlags) (*Request, error) {
+	r.bind(ep)
+	r.op, r.form = sendMessage{}, form
+	r.offset = 0
+	if flags&OpForceImmediate != 0 {
+		return ep.sendMessageNow(r)
+	}
+	ep.submit(r)
+	return r.result()
+}
+
+// describeSend checks the parameters of a send of any form and makes its request.
+func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	if err := rule.check(buf, p); err != nil {
+		return nil, err
+	}
+	r, err := w.pool.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		p = &noParams
+	}
+	if r.data.SetBytes(buf); p.Buffer.set {
+		err = r.setBuffer(&p.Buffer, true)
+	}
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
+	}
+	if err != nil {
+		w.pool.dropRequest(r)
+		return nil, err
+	}
+	r.w.rights.attachMemory(r, p.Memory)
+	return r, nil
+}
+
+// shortInFlight returns the request of a short send that the transport has taken, but that is still in
+// flight after the call. The request is requestPool.spare, whose completion was passed to the
+// transport.
+func (ep *Endpoint) shortInFlight(form *messageForm, p *RequestParams) *Request {
+	w := ep.w
+	r := w.pool.spare
+	w.pool.spare = w.pool.getRequest()
+	r.setEndpoint(ep)
+	r.form, r.proto = form, eagerShort{}
+	r.countSent(&w.stats.EagerShort)
+	if p != nil {
+		r.state |= stateParams
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+	return r
+}
+
+// sendMessageNow sends a message in one step inside the call, or returns ucs.ErrNoResource.
+func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
+	err := error(ucs.ErrNoResource)
+	size := r.data.Length
+	if r.form.active {
+		size += len(r.am.header)
+	}
+	p := proto.ProtoRndvAM // any protocol that cannot be used now, until there are lanes
+	if ep.needs&needLanes == 0 {
+		p = r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(size)
+	}
+	switch {
+	case p == proto.ProtoNone:
+		err = ucs.ErrUnsupported
+	case ep.waiting.Empty() && ep.needs&(needLanes|r.form.needs) == 0 && !r.form.acked && !r.form.offered &&
+		(p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
+		r.proto = eagerBcopy{}
+		_, err = ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), uct.SendNow, nil)
+	}
+	if err == nil || err == ucs.InProgress {
+		// A packet that a transport has begun to write leaves without further calls.
+		err = nil
+		r.countSent(&ep.w.stats.EagerBcopy)
+		r.w.selection.countMessage(r, r.form.tables(ep.cfg), r.class(), size)
+		if r.frag < r.data.Length {
+			err = r.packedNothing(r.frag)
+		}
+	}
+	ep.w.pool.dropRequest(r)
+	return nil, err
 }

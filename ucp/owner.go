@@ -8,24 +8,34 @@ import (
 )
 
 // Every call acquires the worker first and releases it last. In thread mode multi, where any
-// goroutine may call at any time, the engine (internal/engine) gives the worker to one goroutine
-// at a time, its owner; the owner first carries out the calls that others have delegated to it
-// (call.go). In the other modes the caller sees to it that there is one goroutine at a time, and
-// acquiring marks the worker busy, after checking that no other call is running. That mark is a
-// plain word, because an atomic one would cost more than a short message may: of two goroutines
-// that call at the same moment by mistake neither may notice, but later calls will. Calls that
-// only read (Attr, Stats, Explain) do not check it.
+// goroutine may call at any time, the engine (internal/engine) gives the worker to one goroutine at
+// a time, its owner. The owner first carries out the calls that other goroutines have delegated to
+// it (call.go). In the other modes the application ensures that one goroutine calls at a time:
+// acquiring checks that no other call is running, and then marks the worker busy. The mark is not
+// atomic, because an atomic operation would cost more than is acceptable for a short message. If
+// two goroutines call at the same moment by mistake, neither call may detect the mistake, but later
+// calls will. Calls that only read (Attr, Stats, Explain) do not check the mark.
 //
-// A function of the application that a call runs may itself call the worker. The gate therefore
-// also counts such functions, and their calls belong to the ownership of the outermost call.
+// A function of the application that a call runs may itself call the worker. The type gate
+// therefore also counts the functions of the application that are running. Their calls use the
+// ownership of the outermost call.
+//
+// There are three ways to acquire the worker:
+//
+//	acquire       for calls that must run now; acquireChecked returns an error where acquire panics
+//	tryAcquire    for calls that can be delegated to the goroutine that owns the worker
+//	acquireRead   for calls that only read
+//
+// A call that waits releases the worker in between (pause, resume). The methods with Shared in their
+// names are for thread mode multi; of these only abandonShared is used outside this file.
 
-// ownership says which goroutine uses a worker: the first words of the worker, which every
-// call looks at.
+// ownership controls which goroutine uses a worker. It stands at the beginning of Worker,
+// because every call reads it.
 type ownership struct {
 	gate     gate           // whether the worker may be called
-	multi    bool           // thread mode multi: any goroutine may, at any time
-	panicked *CallbackPanic // of a function of the application, until the outermost call ends
-	engine   *engine.Engine // whose turn it is, in thread mode multi
+	multi    bool           // thread mode multi: any goroutine may call at any time
+	panicked *CallbackPanic // panic of a function of the application; the outermost call raises it
+	engine   *engine.Engine // selects the owner in thread mode multi, else nil
 	w        *Worker
 }
 
@@ -41,15 +51,28 @@ func (ow *ownership) acquire() {
 
 //go:noinline
 func (ow *ownership) acquireSlow() {
-	if ow.multi {
-		ow.acquireShared()
-		return
+	if err := ow.acquireChecked(); err != nil {
+		panic(err)
 	}
-	ow.checkGate()
-	ow.gate |= gateInside
 }
 
-// tryAcquire is acquire for calls that can be delegated: it reports whether the call has begun.
+// acquireChecked is acquire for calls that return an error where acquire panics.
+func (ow *ownership) acquireChecked() error {
+	if ow.multi {
+		ow.ownShared()
+	}
+	err := ow.misused()
+	switch {
+	case err == nil:
+		ow.gate |= gateInside
+	case ow.multi:
+		ow.release()
+	}
+	return err
+}
+
+// tryAcquire is acquire for calls that can be delegated: it returns false if another goroutine owns
+// the worker, for longer than a moment.
 func (ow *ownership) tryAcquire() bool {
 	if !ow.available() {
 		return ow.tryAcquireSlow()
@@ -60,19 +83,24 @@ func (ow *ownership) tryAcquire() bool {
 
 //go:noinline
 func (ow *ownership) tryAcquireSlow() bool {
-	if ow.multi {
-		return ow.tryAcquireShared()
+	if !ow.multi {
+		ow.acquireSlow()
+		return true
 	}
-	ow.acquireSlow()
-	return true
-}
-
-// acquireFast is tryAcquire for short paths. It fails where they have to go the long way.
-func (ow *ownership) acquireFast() bool {
-	if !ow.available() {
-		return ow.acquireSharedFast()
+	if !ow.engine.Try() {
+		if ow.engine.Nested() {
+			ow.gate |= gateInside
+			return true
+		}
+		if !ow.engine.TryBriefly() {
+			return false
+		}
 	}
 	ow.gate |= gateInside
+	if ow.gate&gateAbandoned != 0 || ow.engine.Pending() {
+		ow.beginShared()
+		ow.checkShared()
+	}
 	return true
 }
 
@@ -86,42 +114,83 @@ func (ow *ownership) release() {
 
 //go:noinline
 func (ow *ownership) releaseSlow() {
-	if ow.multi {
-		ow.releaseShared()
+	ow.gate &^= gateInside
+	e := ow.engine
+	if ow.gate != gateShared || e.NeedsSettle() {
+		ow.releaseRare()
 		return
 	}
-	ow.gate &^= gateInside
-	ow.raise()
+	e.Free()
+	if e.Pending() || e.Wanted() {
+		ow.afterRelease(nil)
+	}
+}
+
+// releaseRare is releaseSlow for the rare cases: a panic must be passed on, a sleeping goroutine must
+// be woken, the worker is closed, or a function of the application has made the call.
+//
+//go:noinline
+func (ow *ownership) releaseRare() {
+	switch {
+	case !ow.multi:
+		ow.raise()
+	case ow.gate.depth() == 0:
+		ow.engine.Settle()
+		ow.handOver()
+	}
+}
+
+// handOver releases the worker, and then carries out the calls that were delegated meanwhile.
+func (ow *ownership) handOver() {
+	p := ow.caughtPanic()
+	ow.engine.Free()
+	ow.afterRelease(p)
 }
 
 // acquireRead is acquire for calls that only read, and releaseRead ends them. In modes other than
 // multi nothing is checked.
 func (ow *ownership) acquireRead() {
 	if ow.multi {
-		ow.acquireShared()
+		ow.acquireSlow()
 	}
 }
 
 func (ow *ownership) releaseRead() {
 	if ow.multi {
-		ow.releaseShared()
+		ow.release()
 	}
 }
 
-// acquireChecked is acquire for calls that return an error where acquire panics.
-func (ow *ownership) acquireChecked() error {
-	if ow.multi {
-		ow.waitShared()
+// pause lets other goroutines call the worker in the middle of a call that waits, until resume. In
+// modes other than multi no other goroutine may call the worker even then, and the mark stays. pause
+// panics if a function of the application has panicked.
+func (ow *ownership) pause() {
+	if ow.gate&(gateShared|gatePanicked) != 0 {
+		ow.release()
 	}
-	if err := ow.misused(); err != nil {
-		ow.releaseRead()
-		return err
+}
+
+// pauseArmed is pause for a goroutine that has armed the event set and is about to sleep: nothing is
+// to be settled.
+func (ow *ownership) pauseArmed() {
+	if !ow.multi {
+		ow.pause()
+		return
+	}
+	ow.gate &^= gateInside
+	ow.handOver()
+}
+
+// resume acquires the worker again after pause. It does not check whether the worker is usable.
+func (ow *ownership) resume() {
+	if ow.multi {
+		ow.ownShared()
+		return
 	}
 	ow.gate |= gateInside
-	return nil
 }
 
-// isClosed reports whether Close was called, to goroutines that do not own the worker.
+// isClosed reports whether Close was called. The caller need not own the worker.
 //
 //go:norace
 func (ow *ownership) isClosed() bool {
@@ -130,15 +199,8 @@ func (ow *ownership) isClosed() bool {
 	return ow.gate&gateClosed != 0
 }
 
-// acquireShared waits for the worker and begins a call. All methods with Shared in their names
-// are for thread mode multi.
-func (ow *ownership) acquireShared() {
-	ow.waitShared()
-	ow.checkShared()
-}
-
-// waitShared is acquireShared for calls that check themselves whether the worker is usable.
-func (ow *ownership) waitShared() {
+// ownShared waits for the worker.
+func (ow *ownership) ownShared() {
 	if !ow.engine.Try() {
 		if ow.engine.Nested() {
 			ow.gate |= gateInside
@@ -149,39 +211,7 @@ func (ow *ownership) waitShared() {
 	ow.beginShared()
 }
 
-// acquireSharedFast begins a call if nobody owns the worker. It is tryAcquireShared for short paths.
-//
-//go:noinline
-func (ow *ownership) acquireSharedFast() bool {
-	if !ow.multi || !ow.engine.Try() {
-		return false
-	}
-	ow.gate |= gateInside
-	if ow.gate&gateAbandoned != 0 || ow.engine.Pending() {
-		ow.beginShared()
-		ow.checkShared()
-	}
-	return true
-}
-
-// tryAcquireShared begins a call if the worker is free, or becomes free soon. It is for calls that
-// can be delegated.
-func (ow *ownership) tryAcquireShared() bool {
-	if !ow.engine.Try() {
-		if ow.engine.Nested() {
-			ow.gate |= gateInside
-			return true
-		}
-		if !ow.engine.TryBriefly() {
-			return false
-		}
-	}
-	ow.beginShared()
-	ow.checkShared()
-	return true
-}
-
-// beginShared marks the worker busy and carries out what others have delegated.
+// beginShared marks the worker busy and carries out the calls that other goroutines have delegated.
 func (ow *ownership) beginShared() {
 	ow.gate |= gateInside
 	if ow.engine.Pending() { // [begin]
@@ -193,44 +223,13 @@ func (ow *ownership) beginShared() {
 func (ow *ownership) checkShared() {
 	if ow.gate&gateAbandoned != 0 {
 		err := ow.misused()
-		ow.releaseShared()
+		ow.release()
 		panic(err)
 	}
 }
 
-// releaseShared ends a call.
-func (ow *ownership) releaseShared() {
-	ow.gate &^= gateInside
-	e := ow.engine
-	if ow.gate != gateShared || e.Restless() {
-		ow.releaseSharedSlow()
-		return
-	}
-	e.Free() // as in handOver, which is a call more
-	if e.Pending() || e.Wanted() {
-		ow.afterRelease(nil)
-	}
-}
-
-// releaseSharedSlow is releaseShared where there is a panic to pass on, a sleeper to wake, or a
-// function of the application that made the call.
-//
-//go:noinline
-func (ow *ownership) releaseSharedSlow() {
-	if ow.gate.depth() == 0 {
-		ow.engine.Settle()
-		ow.handOver()
-	}
-}
-
-// handOver releases the worker, and then carries out what was delegated meanwhile.
-func (ow *ownership) handOver() {
-	p := ow.caughtPanic()
-	ow.engine.Free()
-	ow.afterRelease(p)
-}
-
-// afterRelease carries out what others delegated just before the worker was released.
+// afterRelease carries out the calls that other goroutines delegated just before the worker was
+// released. Then it raises p, if p is not nil.
 //
 //go:noinline
 func (ow *ownership) afterRelease(p *CallbackPanic) {
@@ -244,7 +243,7 @@ func (ow *ownership) afterRelease(p *CallbackPanic) {
 			p = ow.caughtPanic()
 		}
 		e.Free()
-		e.GiveWay() // there may be no end of tasks
+		e.GiveWay() // other goroutines may push tasks without end
 	}
 	if p != nil {
 		panic(p) // [raise]
@@ -254,22 +253,31 @@ func (ow *ownership) afterRelease(p *CallbackPanic) {
 
 // push delegates a task to the owner, or carries it out if there is no owner any more.
 func (ow *ownership) push(t *engine.Task) {
-	ow.engine.Push(t)
-	if ow.engine.Retake() {
-		ow.beginShared()
-		ow.checkShared()
-		ow.releaseShared()
+	if ow.pushOrAcquire(t) {
+		ow.release()
 	}
 }
 
-// abandonShared closes the engine when a callback has ended the goroutine that owned the worker:
-// all who wait get an error.
+// pushOrAcquire delegates a task to the owner. If there is no owner any more, it acquires the
+// worker, carries the task out, and returns true.
+func (ow *ownership) pushOrAcquire(t *engine.Task) bool {
+	ow.engine.Push(t)
+	if !ow.engine.Retake() {
+		return false
+	}
+	ow.beginShared()
+	ow.checkShared()
+	return true
+}
+
+// abandonShared closes the engine because a callback has ended the goroutine that owned the worker.
+// All calls that wait end with an error.
 func (ow *ownership) abandonShared() {
 	e := ow.engine
 	e.Return() // [lost]
 	e.Close(ow.misused())
 	for {
-		e.Run() // the rest too of those that were being done
+		e.Run() // also the remaining tasks of the batch that was being carried out
 		e.Free()
 		if !e.Pending() || !e.Retake() {
 			return
@@ -277,32 +285,34 @@ func (ow *ownership) abandonShared() {
 	}
 }
 
-// gate says whether the worker may be called: flags, and how many functions of the application
-// are on the stack.
+// gate decides whether the worker may be called. It consists of flags and the number of functions
+// of the application on the stack.
 type gate uint32
 
 const (
-	gateInside    gate = 1 << iota // a call is under way, and not in a function of the application
+	gateInside    gate = 1 << iota // a call is running, outside the functions of the application
 	gateClosed                     // closed, or being closed
-	gatePanicked                   // a function of the application has panicked: the outermost call says so
-	gateAbandoned                  // one has ended its goroutine, in the middle of a call
-	gateShared                     // thread mode multi, for good: short paths do not look further
+	gatePanicked                   // a function of the application has panicked (ownership.panicked)
+	gateAbandoned                  // a function of the application has ended its goroutine in a call
+	gateShared                     // thread mode multi; never cleared, so short paths check only this
 
 	gateDepth gate = 1 << 8        // one function of the application on the stack
-	gateFlags      = gateDepth - 1 // all before
+	gateFlags      = gateDepth - 1 // mask of the flags
 )
 
 // depth is the number of functions on the stack, in units of gateDepth.
 func (g gate) depth() gate { return g &^ gateFlags }
 
 // available reports whether a call may begin at once: no other call is running, and the worker is
-// not in thread mode multi. The race detector is not told of the read: the panic that misuse leads
-// to says more than the detector would, and in thread mode multi the flag never changes.
+// not in thread mode multi. The read is hidden from the race detector, because the panic on misuse
+// says more than a report of the detector, and in thread mode multi the flag gateShared never
+// changes.
 //
 //go:norace
 func (ow *ownership) available() bool { return ow.gate&gateFlags == 0 }
 
-// outermost is available that also wants no function of the application on the stack.
+// outermost reports whether a call may begin at once and no function of the application is on the
+// stack.
 //
 //go:norace
 func (ow *ownership) outermost() bool { return ow.gate == 0 }
@@ -314,7 +324,8 @@ func (ow *ownership) raise() {
 	}
 }
 
-// caughtPanic returns what the call that ends has to panic with, nil if nothing.
+// caughtPanic returns the caught panic that the ending call must raise, and clears it. It returns
+// nil if there is none, or if the call is not the outermost.
 func (ow *ownership) caughtPanic() *CallbackPanic {
 	if ow.gate.depth() != 0 || ow.gate&gatePanicked == 0 {
 		return nil
@@ -332,7 +343,7 @@ func (ow *ownership) checkGate() {
 	}
 }
 
-// misused returns the error of a call that the application must not make now.
+// misused returns the error of a call that the application must not make now, nil if it may.
 //
 //go:norace
 func (ow *ownership) misused() error {
@@ -348,8 +359,8 @@ func (ow *ownership) misused() error {
 	return nil
 }
 
-// inCallback reports whether a function of the application is running, as far as a goroutine
-// that does not own the worker can tell.
+// inCallback reports whether a function of the application is running. If the caller does not own
+// the worker, the result may be outdated.
 //
 //go:norace
 func (ow *ownership) inCallback() bool { return ow.gate.depth() != 0 }

@@ -12,24 +12,24 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Calls of a worker that its user must not make: each is refused or panics, and
-// nothing happens in silence.
+// Calls of a worker that violate its rules of use: each is refused or panics, none is silently
+// accepted.
 
-// misuse runs a call and returns what it panics with, nil for nothing.
+// misuse runs a call and returns the value that it panics with, nil if it does not panic.
 func misuse(call func()) (v any) {
 	defer func() { v = recover() }()
 	call()
 	return nil
 }
 
-// elsewhere runs a call on a goroutine of its own.
+// elsewhere runs a call on another goroutine and returns the value that it panics with.
 func elsewhere(call func()) any {
 	c := make(chan any)
 	go func() { c <- misuse(call) }()
 	return <-c
 }
 
-// calls are those that use the state of a worker.
+// calls returns the calls that use the state of a worker, by name.
 func (v *targetWorker) calls(r *Request, m *TagMessage) map[string]func() {
 	return map[string]func(){
 		"Progress":    func() { v.Progress() },
@@ -50,7 +50,7 @@ func (v *targetWorker) calls(r *Request, m *TagMessage) map[string]func() {
 	}
 }
 
-// taken is a message in the hands of the user.
+// taken sends a message to the worker itself and returns it as taken by TagTake.
 func (v *targetWorker) taken(tag Tag) *TagMessage {
 	v.Helper()
 	if _, err := v.ep.TagSend(tag, []byte("taken"), nil); err != nil {
@@ -66,8 +66,8 @@ func (v *targetWorker) taken(tag Tag) *TagMessage {
 	return nil
 }
 
-// TestTwoGoroutines: a call that begins while another goroutine is inside one panics
-// and says why. The other goroutine is held in the middle of its call.
+// TestTwoGoroutines checks that a call that begins while another goroutine is in a call panics and
+// says why. The test holds the worker as a call in progress would.
 func TestTwoGoroutines(t *testing.T) {
 	v := newTarget(t)
 	r, err := v.TagRecv(9, FullMask, nil, nil)
@@ -84,7 +84,7 @@ func TestTwoGoroutines(t *testing.T) {
 		},
 	} {
 		for name, call := range v.calls(r, m) {
-			enter() // this goroutine is inside
+			enter() // this goroutine is now in a call
 			got := elsewhere(call)
 			v.owner.release()
 			if err, ok := got.(error); !ok || !strings.Contains(err.Error(), "two goroutines use worker "+v.name) {
@@ -110,7 +110,7 @@ func TestTwoGoroutines(t *testing.T) {
 	v.exchange()
 }
 
-// TestBesideRun: who waits on a worker has it, asleep too.
+// TestBesideRun checks that other calls are refused while a goroutine waits in Run, even asleep.
 func TestBesideRun(t *testing.T) {
 	v := newTarget(t)
 	r, err := v.TagRecv(9, FullMask, nil, nil)
@@ -121,9 +121,9 @@ func TestBesideRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
 	go func() { over <- v.Run(ctx) }()
-	asleep := func() bool { // the armed event set is waited for
+	asleep := func() bool { // whether a goroutine waits for the armed event set
 		buf := make([]byte, 1<<16)
-		return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "(*wakeup).park")
+		return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "(*Set).Park")
 	}
 	for end := time.Now().Add(time.Minute); !asleep(); {
 		if time.Now().After(end) {
@@ -158,8 +158,8 @@ func TestBesideRun(t *testing.T) {
 	v.exchange()
 }
 
-// TestGoexit: a callback ends its goroutine in the middle of a call. Nothing can put
-// that right, so the next call says what has happened.
+// TestGoexit: a callback has ended its goroutine in the middle of a call. The worker cannot be
+// repaired, so every later call reports that.
 func TestGoexit(t *testing.T) {
 	v := newTarget(t)
 	if _, err := v.TagRecv(1, FullMask, nil, &RequestParams{OnTagRecv: func(*Request, error, TagRecvInfo, any) { runtime.Goexit() }}); err != nil {
@@ -185,11 +185,11 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("closing the %s after a goroutine was lost: %v", name, err)
 		}
 	}
-	v.owner.gate = 0 // for the end of the test: nothing of self is lost here
+	v.owner.gate = 0 // lets the test close the worker; transport self has lost nothing
 }
 
-// TestCloseTwiceAtOnce: of two goroutines that close a worker one does, and the other
-// is told that it is busy or closed.
+// TestCloseTwiceAtOnce checks that of two goroutines that close a worker at the same time one
+// closes it, and that the other call returns busy or, if the worker is already closed, nil.
 func TestCloseTwiceAtOnce(t *testing.T) {
 	for range 20 {
 		v := newTarget(t)
@@ -208,7 +208,8 @@ func TestCloseTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// TestCloseInCallback: in a callback, and in one that Close itself runs.
+// TestCloseInCallback checks Close in a callback of a send, where it is refused, and in a callback
+// that Close itself runs, where it succeeds.
 func TestCloseInCallback(t *testing.T) {
 	v := newTarget(t)
 	var inCall, inClose error = nil, errors.New("not called")
@@ -234,8 +235,8 @@ func TestCloseInCallback(t *testing.T) {
 	}
 }
 
-// TestFreedTwice: a request that was freed is not used for another operation at once,
-// so a second Free is found out.
+// TestFreedTwice checks that a freed request object is not reused for another operation at once, so
+// that a second Free is detected.
 func TestFreedTwice(t *testing.T) {
 	v := newTarget(t)
 	receive := func() *Request {
@@ -257,7 +258,7 @@ func TestFreedTwice(t *testing.T) {
 		}
 		t.Fatal("no message")
 	}
-	for range 3 * quarantine { // the free list is full
+	for range 3 * quarantine { // fill the free list
 		r := receive()
 		finish(r)
 		r.Free()
@@ -281,7 +282,7 @@ func TestFreedTwice(t *testing.T) {
 		under.Free()
 	}
 
-	// In flight: it goes on, and is freed once.
+	// A request in flight: Free does not stop its operation, and a second Free is detected.
 	r, err := v.ep.TagSendSync(5, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -294,8 +295,8 @@ func TestFreedTwice(t *testing.T) {
 	v.exchange()
 }
 
-// TestTakenTwice: a message that was taken, and received or discarded, is nobody's
-// any more, whatever has been taken since.
+// TestTakenTwice checks that a message that was taken and then received or discarded cannot be used
+// again, whatever messages have been taken since.
 func TestTakenTwice(t *testing.T) {
 	v := newTarget(t)
 	for name, end := range map[string]func(*TagMessage) error{
@@ -319,8 +320,8 @@ func TestTakenTwice(t *testing.T) {
 	if err := v.Worker.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if v.tag.taken.head != nil || v.accounts.held() != 0 {
-		t.Errorf("a closed worker holds %d bytes", v.accounts.held())
+	if v.tag.taken.head != nil || v.accounts.Held() != 0 {
+		t.Errorf("a closed worker holds %d bytes", v.accounts.Held())
 	}
 	if _, err := last.Recv(make([]byte, 8), nil); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("received after Close: %v", err)
@@ -331,13 +332,13 @@ func TestTakenTwice(t *testing.T) {
 	last.Discard()
 }
 
-// nilStates is a datatype that starts nothing.
+// nilStates is a datatype whose operations return no state.
 type nilStates struct{}
 
 func (nilStates) StartPack(any, int) (PackState, error)     { return nil, nil }
 func (nilStates) StartUnpack(any, int) (UnpackState, error) { return nil, nil }
 
-// TestNilState: a datatype that returns no state fails the operation.
+// TestNilState checks that an operation fails if its datatype returns no state.
 func TestNilState(t *testing.T) {
 	v := newTarget(t)
 	b := Generic(NewGeneric(nilStates{}), nil, 1)
@@ -375,7 +376,8 @@ func (unpackKept) Finish()                  {}
 func (packKept) Pack(_ int, dst []byte) int { return len(dst) }
 func (unpackKept) Unpack(int, []byte) error { return nil }
 
-// TestCalloutsDoNotAllocate: catching panics costs no allocation.
+// TestCalloutsDoNotAllocate checks that catching panics of callbacks and datatypes allocates
+// nothing.
 func TestCalloutsDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector")

@@ -3,12 +3,14 @@ package ucp
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestForeignMessages: messages for operations with a peer are its own, or nothing.
+// TestForeignMessages checks that messages for operations with a peer are accepted from that peer
+// only.
 func TestForeignMessages(t *testing.T) {
 	v, peer, evil := strangers(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
@@ -17,9 +19,9 @@ func TestForeignMessages(t *testing.T) {
 	}
 	own, stranger := newLocated(loop, true), newLocated(loop, true)
 	v.asks(own, peer.uuid, 0, peersID, &peer.own.described)
-	v.asks(stranger, peer.uuid, 0, evilID, &evil.own.described) // by the peer's uuid
-	silent := newLocated("192.0.2.1:4000", false)               // and never says who it is
-	also := newLocated(loop, true)                              // another connection of the peer's
+	v.asks(stranger, peer.uuid, 0, evilID, &evil.own.described) // with the peer's uuid
+	silent := newLocated("192.0.2.1:4000", false)               // never sends an address
+	also := newLocated(loop, true)                              // a second connection of the peer
 
 	buf := make([]byte, 1000)
 	recv, err := v.TagRecv(0xF0, FullMask, buf, nil)
@@ -100,7 +102,7 @@ func TestForeignMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	put := append(proto.Put{Address: memoryAddress(mem), EpID: ep.localID}.Append(nil), 0xEE)
+	put := append(proto.Put{Address: word.Address(mem), EpID: ep.localID}.Append(nil), 0xEE)
 	for _, by := range others {
 		if !say(by, v.rma.onPut, put) || mem[0] != 0 {
 			t.Error("a put in the name of the peer is carried out")
@@ -115,13 +117,14 @@ func TestForeignMessages(t *testing.T) {
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
-// TestForeignDrops: a connection of another worker that uses what only the peer was
-// told loses its place. Who cannot be told is not heard, and late messages are nothing.
+// TestForeignDrops checks that a connection of another worker is dropped if it uses an id that only
+// the peer has got. Messages of a connection whose owner cannot be determined are ignored under
+// CHECK_SOURCE=y, and late messages are ignored.
 func TestForeignDrops(t *testing.T) {
 	for _, check := range []string{"y", "try"} {
 		open := func() *targetWorker { return newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", check) }
 		v, peer, evil := open(), open(), open()
-		evil.log.Allow("message for an operation with another peer dropped")
+		evil.log.Allow("message dropped: it names an operation with another peer")
 		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +132,7 @@ func TestForeignDrops(t *testing.T) {
 		own := newLocated(loop, true)
 		v.asks(own, peer.uuid, 0, peersID, &peer.own.described)
 		claims, other := newLocated(loop, true), newLocated(loop, true)
-		v.asks(claims, peer.uuid, 0, evilID, &evil.own.described) // says that he is the peer
+		v.asks(claims, peer.uuid, 0, evilID, &evil.own.described) // claims to be the peer
 		v.asks(other, evil.uuid, 0, evilID+2, &evil.own.described)
 		send, err := ep.TagSend(0xBAD, make([]byte, 1<<20), nil)
 		if err != nil || !send.is(kindOffer) {
@@ -154,7 +157,7 @@ func TestForeignDrops(t *testing.T) {
 		if _ = v.rndv.onRndvRTS(&offers.Source, rts, nil); offers.dropped == nil {
 			t.Errorf("CHECK_SOURCE=%s: an offer in the name of another", check)
 		}
-		second := newLocated("192.0.2.1:4000", false) // a device of the peer's, or nobody's
+		second := newLocated("192.0.2.1:4000", false) // another device of the peer, or an attacker
 		_ = v.rndv.onRndvATS(&second.Source, ats, nil)
 		if taken := send.Done(); taken != (check == "try") || second.dropped != nil {
 			t.Errorf("CHECK_SOURCE=%s, who knows the id: taken %v, dropped: %v", check, taken, second.dropped)
@@ -175,8 +178,8 @@ func TestForeignDrops(t *testing.T) {
 	}
 }
 
-// TestMemoryOfPeers: memory for some peers is for no others, whatever address they
-// know.
+// TestMemoryOfPeers checks that memory mapped for some peers cannot be accessed by other peers that
+// know its address.
 func TestMemoryOfPeers(t *testing.T) {
 	v, peer, other := strangers(t)
 	ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
@@ -201,7 +204,7 @@ func TestMemoryOfPeers(t *testing.T) {
 	}
 	put := func(ep *Endpoint) bool {
 		mem[0] = 0
-		b := append(proto.Put{Address: memoryAddress(mem), EpID: ep.localID}.Append(nil), 0xEE)
+		b := append(proto.Put{Address: word.Address(mem), EpID: ep.localID}.Append(nil), 0xEE)
 		err := v.rma.onPut(nil, b, nil)
 		if err == nil != (mem[0] == 0xEE) {
 			t.Errorf("%v, and the memory has %#x", err, mem[0])

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -59,7 +60,8 @@ type RequestParams struct {
 	OnStreamRecv func(r *Request, err error, n int, userData any)
 
 	// OnAMRecv is called when a receive of the data of an active message finishes, unless
-	// it finished in the call. length, that of the data, is valid only without an error.
+	// it finished in the call. length is the length of the data, and is valid only without
+	// an error.
 	OnAMRecv func(r *Request, err error, length int, userData any)
 
 	// UserData is passed to the callback.
@@ -118,7 +120,7 @@ func (p *RequestParams) flags() OpFlags {
 // noParams stands for a nil *RequestParams.
 var noParams RequestParams
 
-// sendMode translates the flags of an operation for the decision tables.
+// sendMode converts the flags of an operation to the send mode in the decision tables.
 func sendMode(attr OpFlags) proto.SendMode {
 	var m proto.SendMode
 	if attr&OpFastComplete != 0 {
@@ -252,7 +254,7 @@ func (c *callRule) refuse(what string) error {
 }
 
 // checkMemory returns ucs.ErrInvalidParam if p.Memory is given and does not contain the buffer.
-func (p *RequestParams) checkMemory(ctx *Context, data *payload) error {
+func (p *RequestParams) checkMemory(ctx *Context, data *datatype.Payload) error {
 	if p == nil || p.Memory == nil || p.Memory.covers(ctx, data) {
 		return nil
 	}

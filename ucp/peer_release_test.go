@@ -7,7 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestPeerRelease has the setting override the program.
+// TestPeerRelease checks that the setting has priority over the program's parameter, and that
+// unknown releases are refused.
 func TestPeerRelease(t *testing.T) {
 	for _, tc := range []struct {
 		setting     string

@@ -4,15 +4,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/binary"
+	"encoding/asn1"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestContestedNumber: two who say that they are the peer's end of one pair are both
-// answered, and the application gets neither.
+// TestContestedNumber checks that two requests that claim the same endpoint of one peer are both
+// answered, and that the application's endpoint is connected with neither.
 func TestContestedNumber(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		v, peer, _ := strangers(t)
@@ -30,7 +31,7 @@ func TestContestedNumber(t *testing.T) {
 			t.Error("the same is answered twice")
 		}
 		if !alone {
-			a.w.ends.destroy(a, ucs.ErrCanceled) // and once more, when the number is free again
+			a.w.ends.destroy(a, ucs.ErrCanceled) // and again, with the number free
 			a = v.asks(newLocated(loop, true), peer.uuid, 0, evilID+2, &peer.own.described)
 		}
 		ep, err := v.NewEndpoint(EndpointParams{Address: peer.own.address})
@@ -44,94 +45,47 @@ func TestContestedNumber(t *testing.T) {
 	}
 }
 
-// TestStrangersOfOneName: those who go by one uuid are not looked for among more than a
-// few, and nothing is left of them.
-func TestStrangersOfOneName(t *testing.T) {
-	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	const n = 5 * maxUntrustedPeers
-	var all []*peer
-	for k := range n {
-		a := v.far(0xABC, 7)
-		binary.BigEndian.PutUint16(a.Devices[0].Ifaces[0].Addr, uint16(1+k))
-		p := v.Worker.peers.newUntrustedPeer(a)
-		all = append(all, p)
-		v.peers.setPeer(new(Endpoint), p)
-		if found := v.peers.findPeer(0xABC, entriesOf(a)); (found == p) != (k < maxUntrustedPeers) {
-			t.Fatalf("stranger %d: found %v", k, found == p)
-		}
-	}
-	k := v.peers.byUUID[0xABC]
-	if len(k.peers) != maxUntrustedPeers {
-		t.Errorf("%d are looked at", len(k.peers))
-	}
-	mine := v.peers.peerOf(v.far(0xABC, 8))
-	mine.given = true
-	if v.peers.findPeer(0xABC, mine.entries) != mine {
-		t.Error("the application's peer is not found")
-	}
-	v.peers.releasePeer(mine)
-	for _, p := range all {
-		if v.peers.byUUID[0xABC] != k {
-			t.Fatal("forgotten while there is a way to one of them")
-		}
-		v.peers.endpointClosed(p, p.endpoints[0])
-	}
-	if len(v.peers.byUUID) != 0 {
-		t.Errorf("%d names are left", len(v.peers.byUUID))
-	}
-}
-
-// TestJoin: a peer that turns out to be another one brings its endpoints, and no others
-// are looked at, for there may be many.
-func TestJoin(t *testing.T) {
+// TestPeersMerged checks that the endpoints of a peer that turns out to be another known peer are
+// moved to that peer.
+func TestPeersMerged(t *testing.T) {
 	v := newTarget(t)
 	var p [2]*peer
 	var eps []*Endpoint
 	for k := range p {
-		p[k] = v.peers.newPeer(0xABC)
-		for sn := range uint16(3) {
-			ep, err := v.wireups.newEndpoint(&v.own.described, ErrModeNone, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ep.w.peers.setPeer(ep, p[k])
-			ep.connSN = 2*sn + uint16(k)
-			p[k].addUnmatched(ep)
-			eps = append(eps, ep)
+		p[k] = v.peers.NewUntrusted(&proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: 0xABC})
+		ep, err := v.wireups.newEndpoint(&v.own.described, ErrModeNone, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
+		v.peers.Add((*peerEnd)(ep), p[k])
+		eps = append(eps, ep)
 	}
-	unlisted := &Endpoint{w: v.Worker, peer: p[0]}
-	id := v.endpoints.Put(unlisted)
-	v.peers.mergePeers(p[0], p[1])
-	v.endpoints.Remove(id)
-	if unlisted.peer != p[0] {
-		t.Error("all endpoints were looked at")
+	v.peers.Merge(p[0], p[1])
+	if eps[0].peer != p[1] {
+		t.Error("an endpoint has a peer that was merged into another one")
 	}
-	if len(p[1].endpoints) != 6 || len(p[1].unmatched) != 6 || p[0].canonical() != p[1] || len(p[1].identity.peers) != 1 {
-		t.Errorf("%d endpoints of %d", len(p[1].unmatched), len(p[1].endpoints))
-	}
-	eps[4].state |= epRequested
-	if !eps[0].w.replies.awaits(eps[0]) {
+	eps[1].handshake.Stage = connect.Requested
+	if !v.replies.awaits(eps[0]) {
 		t.Error("what another endpoint waits for does not count")
 	}
-	eps[4].state &^= epRequested
-	if eps[0].w.replies.awaits(eps[0]) {
+	eps[1].handshake.Stage = connect.Open
+	if v.replies.awaits(eps[0]) {
 		t.Error("nothing is waited for")
 	}
-	for _, k := range []int{2, 0, 5, 1, 4, 3} {
-		eps[k].w.ends.destroy(eps[k], ucs.ErrCanceled)
+	for _, ep := range eps {
+		v.Worker.ends.destroy(ep, ucs.ErrCanceled)
 	}
-	if len(v.peers.byUUID) != 0 {
-		t.Errorf("%d names are left", len(v.peers.byUUID))
+	if v.peers.Len() != 0 {
+		t.Errorf("%d peers are left", v.peers.Len())
 	}
 }
 
-// certified is a connection from a place whose peer has a certificate.
+// certified returns a connection whose peer has a certificate with these names and this key.
 func certified(names, key string, verified bool) *located {
 	l := newLocated(loop, true)
 	c := &x509.Certificate{RawSubject: []byte{0x30, 0}, RawSubjectPublicKeyInfo: []byte(key)}
 	if names != "" {
-		c.Extensions = []pkix.Extension{{Id: extensionSAN, Value: []byte(names)}}
+		c.Extensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: []byte(names)}}
 	}
 	l.tls = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
 	if verified {
@@ -140,8 +94,8 @@ func certified(names, key string, verified bool) *located {
 	return l
 }
 
-// TestCertificates: who was heard with a certificate is not somebody at the same place
-// with another, or without.
+// TestCertificates: a peer whose first connection had a certificate is not the same as a peer at
+// the same address with another certificate, or with none.
 func TestCertificates(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -181,7 +135,7 @@ func TestCertificates(t *testing.T) {
 				t.Errorf("the endpoints are with %#x and %#x", ep.remoteID, two.remoteID)
 			}
 			s := v.toward(evilID)
-			if !c.same && (s == nil || s.peer == ep.peer || s.life.Mine()) {
+			if !c.same && (s == nil || s.peer == ep.peer || s.life.EverHeld()) {
 				t.Error("the other one is not kept apart")
 			}
 			if c.same {
@@ -196,5 +150,26 @@ func TestCertificates(t *testing.T) {
 				t.Error("the other one has ended the peer's endpoint")
 			}
 		})
+	}
+}
+
+// TestPeerForgotten: a peer whose endpoint has ended requests another one on the same connection,
+// and its messages count as those of the new endpoint's peer.
+func TestPeerForgotten(t *testing.T) {
+	v, peer, _ := strangers(t)
+	l := newLocated(loop, true)
+	for k := range 3 {
+		id := evilID + proto.EndpointID(2*k)
+		ep := v.asks(l, peer.uuid, 0, id, &peer.own.described)
+		if ep == nil || !v.accounts.sourceOf(&l.Source).owner.Is(ep.peer) {
+			t.Fatalf("request %d: the connection does not belong to the peer of %p", k, ep)
+		}
+		if v.admission.spoofed(&l.Source, ep) {
+			t.Fatalf("request %d: messages of the peer do not count as its own", k)
+		}
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
+		if v.peers.Len() != 0 {
+			t.Fatal("the peer is remembered: the test tests nothing")
+		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// loggedTables opens two workers under settings, runs exchange between them and returns the
-// lines of the log after both are closed.
+// loggedTables opens two workers with the given settings, runs exchange between them, closes both
+// and returns the lines of the log.
 func loggedTables(t *testing.T, level zapcore.Level, exchange func(a, b *Worker), settings ...string) []string {
 	t.Helper()
 	logs := watchLog(t, level)
@@ -37,7 +37,7 @@ func loggedTables(t *testing.T, level zapcore.Level, exchange func(a, b *Worker)
 	return lines
 }
 
-// TestProtoInfo: the setting says which tables are printed when they are made.
+// TestProtoInfo checks which protocol tables are printed when they are made, as PROTO_INFO says.
 func TestProtoInfo(t *testing.T) {
 	const tag, stream = "tagged message by ucp_tag_send* from", "rendezvous data fetch"
 	for _, tc := range []struct {
@@ -65,8 +65,8 @@ func TestProtoInfo(t *testing.T) {
 	}
 }
 
-// TestProtoInfoUsed: with used the tables that were made use of are printed when the worker is
-// closed, with how often each range was.
+// TestProtoInfoUsed checks that PROTO_INFO=used prints only the tables that were used, when the
+// worker is closed, with the number of uses of each range.
 func TestProtoInfoUsed(t *testing.T) {
 	lines := loggedTables(t, zapcore.InfoLevel, func(a, b *Worker) {
 		for range 3 {
@@ -92,7 +92,8 @@ func TestProtoInfoUsed(t *testing.T) {
 	}
 }
 
-// TestProtoInfoDir: the tables that are printed are written to files as well, with reasons.
+// TestProtoInfoDir checks that the printed tables are also written to files in PROTO_INFO_DIR, with
+// the reasons for the choices.
 func TestProtoInfoDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "of-%p")
 	loggedTables(t, zapcore.InfoLevel, func(a, b *Worker) {
@@ -112,7 +113,7 @@ func TestProtoInfoDir(t *testing.T) {
 	}
 }
 
-// TestProtoInfoValues: what the setting takes and what it does not.
+// TestProtoInfoValues checks which values PROTO_INFO accepts and how they are printed.
 func TestProtoInfoValues(t *testing.T) {
 	for in, want := range map[string]string{"Y": "y", "0": "n", "AUTO": "auto", "Used": "used", "*Tag*GPU*": "*tag*gpu*", "": "!", "[a": "!"} {
 		var v protoInfo

@@ -12,9 +12,9 @@ import (
 	"github.com/ucx-go/ucx/internal/rdmatest"
 )
 
-// TestRDMACM: a client and a server of this library find each other by the RDMA connection
-// manager, on the ends of the virtual machine's cable, and where it does not lead, by the
-// next one.
+// TestRDMACM checks that a client and a server of this library connect through the RDMA connection
+// manager over the RDMA devices of the virtual machine, and through the next connection manager
+// where no RDMA device reaches the server.
 func TestRDMACM(t *testing.T) {
 	if os.Getenv("VM_NET") != "veth" {
 		t.Skip("the addresses are those of the VM, make test-rxe runs this there")
@@ -26,8 +26,8 @@ func TestRDMACM(t *testing.T) {
 		{"rc_verbs", "n", "10.9.0.2", "10.9.0.1", "rc_verbs/rxe0:1"},
 		{"rc", "y", "10.9.0.2", "10.9.0.1", "rc_verbs/rxe0:1"},
 		{"ib,tcp", "y", "10.9.0.2", "10.9.0.1", "rc_verbs/rxe0:1"},
-		{"ib,tcp", "n", "127.0.0.1", "", "tcp/lo"},        // no device leads there
-		{"tcp", "n", "10.9.0.2", "10.9.0.1", "tcp/veth0"}, // none that is in use
+		{"ib,tcp", "n", "127.0.0.1", "", "tcp/lo"},        // no RDMA device reaches this address
+		{"tcp", "n", "10.9.0.2", "10.9.0.1", "tcp/veth0"}, // no RDMA device is in use
 	} {
 		t.Run(fmt.Sprintf("%s to %s, all devices %s", c.tls, c.server, c.all), func(t *testing.T) {
 			ctx := targetContext(t, "TLS", c.tls, "CM_USE_ALL_DEVICES", c.all)

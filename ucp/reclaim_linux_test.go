@@ -8,12 +8,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// crowd is a worker and peers of it in shared memory that have opened endpoints to it.
+// crowd is a worker with peers over shared memory that have opened endpoints to it.
 type crowd struct {
 	testing.TB
 	*Worker
 	peers []*Worker
-	ends  []*Endpoint // of the peers
+	ends  []*Endpoint // endpoints of the peers
 }
 
 func newCrowd(t *testing.T, n int) *crowd {
@@ -50,7 +50,8 @@ func newCrowd(t *testing.T, n int) *crowd {
 	return c
 }
 
-// meets sends a message that is answered, which takes an endpoint to the peer.
+// meets has a peer send a message with an acknowledgement, for which the worker opens an endpoint
+// to the peer.
 func (c *crowd) meets(k int) {
 	c.Helper()
 	recv, err := c.TagRecv(1, FullMask, make([]byte, 8), nil)
@@ -75,13 +76,13 @@ func (c *crowd) meets(k int) {
 // has reports whether the worker has an endpoint to a peer.
 func (c *crowd) has(k int) bool {
 	found := false
-	c.Worker.endpoints.Each(func(ep *Endpoint) { found = found || ep.peer.uuid == c.peers[k].uuid })
+	c.Worker.endpoints.Each(func(ep *Endpoint) { found = found || ep.peer.UUID() == c.peers[k].uuid })
 	return found
 }
 
-// TestReclaim: for want of room endpoints of peers that are gone are closed, then the
-// oldest that nothing is under way on, and never those of the application, nor one of the peer
-// that asks.
+// TestReclaim checks which endpoints a worker closes for lack of room: first those of peers that
+// are gone, then the oldest idle one; never those of the application, nor those of the peer that
+// requests an endpoint.
 func TestReclaim(t *testing.T) {
 	logs := logtest.Watch(t)
 	logs.Expect("closing the oldest idle endpoints of peers to make room")
@@ -98,8 +99,8 @@ func TestReclaim(t *testing.T) {
 	}
 	for _, step := range []struct {
 		what    string
-		opening int // which peer asks
-		goes    int // -1: nobody
+		opening int // the peer that requests an endpoint
+		goes    int // peer to lose its endpoint; -1: none
 	}{
 		{"the peer that is gone", 5, 4}, {"the oldest", 5, 1}, {"the next but the one that waits", 5, 3},
 		{"the last", 0, 5}, {"nobody", 0, -1},
@@ -109,7 +110,7 @@ func TestReclaim(t *testing.T) {
 			c.looks()
 		}
 		before := c.Worker.endpoints.Len()
-		if got := c.accounts.reclaim(); got != (step.goes >= 0) {
+		if got := c.accounts.reclaimEndpoints(); got != (step.goes >= 0) {
 			t.Errorf("%s: %v", step.what, got)
 		}
 		if n := before - c.Worker.endpoints.Len(); step.goes >= 0 && (n != 1 || c.has(step.goes)) || step.goes < 0 && n != 0 {
@@ -131,17 +132,17 @@ func TestReclaim(t *testing.T) {
 	busy.Free()
 }
 
-// anEndpoint is the endpoint of the worker to a peer.
+// anEndpoint returns the worker's endpoint to a peer.
 func (c *crowd) anEndpoint(k int) (found *Endpoint) {
 	c.Worker.endpoints.Each(func(ep *Endpoint) {
-		if ep.peer.uuid == c.peers[k].uuid {
+		if ep.peer.UUID() == c.peers[k].uuid {
 			found = ep
 		}
 	})
 	return found
 }
 
-// looks lets the transport look at its endpoints, as it does for each new one.
+// looks has the transport check its endpoints, as it does for each new one.
 func (c *crowd) looks() {
 	c.Helper()
 	if _, err := c.NewEndpoint(EndpointParams{Address: c.peers[0].own.address, ErrMode: ErrModePeer}); err != nil {
@@ -149,12 +150,13 @@ func (c *crowd) looks() {
 	}
 }
 
-// TestReclaimElsewhere: a worker that has nothing to give asks the others.
+// TestReclaimElsewhere checks that a worker without endpoints to close asks the other workers of
+// the process to close some.
 func TestReclaimElsewhere(t *testing.T) {
 	logs := logtest.Watch(t)
 	logs.Expect("closing the oldest idle endpoints of peers to make room")
 	c := newCrowd(t, 2)
-	if c.peers[0].accounts.reclaim() {
+	if c.peers[0].accounts.reclaimEndpoints() {
 		t.Error("there was something to close")
 	}
 	for c.has(0) {

@@ -8,12 +8,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What callbacks do to the objects whose end they are told, and what comes back
-// under a name that was used before.
+// What callbacks do to objects that are just ending, and what happens to identifiers that are
+// reused.
 
-// TestFreeAndReuseInCallback: a callback frees its request and starts an
-// operation that gets the same object, without an interest in its end. That
-// operation is not disturbed by the end of the first.
+// TestFreeAndReuseInCallback: a callback frees its request and starts an operation that gets the
+// same request object and is freed at once. The completion of the first operation must not disturb
+// the second.
 func TestFreeAndReuseInCallback(t *testing.T) {
 	v := newTarget(t)
 	buf := make([]byte, 8)
@@ -22,7 +22,7 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 		OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
 			called++
 			r.Free()
-			for range quarantine { // before the object is used again
+			for range quarantine { // until the object may be reused
 				other, err := v.TagRecv(3, FullMask, nil, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -58,8 +58,8 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 	v.exchange()
 }
 
-// TestCloseWhileFailing: an endpoint that a callback closes while it fails has
-// no error handler to call any more.
+// TestCloseWhileFailing checks that the error handler of an endpoint is not called if a callback
+// closes the endpoint while it fails.
 func TestCloseWhileFailing(t *testing.T) {
 	v := newTarget(t)
 	handled := 0
@@ -67,7 +67,7 @@ func TestCloseWhileFailing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep.errMode = ErrModePeer // self has nobody to lose
+	ep.errMode = ErrModePeer // endpoints over self do not support error handling
 	ep.SetErrorHandler(func(*Endpoint, error, any) { handled++ })
 	sent := 0
 	r, err := ep.TagSendSync(1, nil, &RequestParams{OnSend: func(_ *Request, err error, _ any) {
@@ -86,8 +86,8 @@ func TestCloseWhileFailing(t *testing.T) {
 	r.Free()
 }
 
-// TestMessageIDAgain: a message that is complete and waits for its receive does
-// not take a later one of the same id with it.
+// TestMessageIDAgain: a complete message waits for its receive while another message with the same
+// id arrives. Neither must affect the other.
 func TestMessageIDAgain(t *testing.T) {
 	v := newTarget(t)
 	first := func(tag Tag) {
@@ -127,8 +127,8 @@ func TestMessageIDAgain(t *testing.T) {
 	}
 }
 
-// TestBlockingInCallback: a blocking call where nobody may wait does not start
-// what it could not end.
+// TestBlockingInCallback checks that a blocking call in a callback, where waiting is not possible,
+// is refused before it starts an operation.
 func TestBlockingInCallback(t *testing.T) {
 	v := newTarget(t)
 	var sendErr, recvErr error
@@ -157,8 +157,8 @@ func TestBlockingInCallback(t *testing.T) {
 	}
 }
 
-// TestHookSends: what the hook for new requests does is done before the receive that
-// takes the request looks for its message.
+// TestHookSends: the hook for new requests sends a message. The receive that got the new request
+// must find this message.
 func TestHookSends(t *testing.T) {
 	var self *Endpoint
 	send := false
@@ -195,7 +195,7 @@ func TestHookSends(t *testing.T) {
 		t.Fatal(err)
 	}
 	send = true
-	for send { // until a request is made
+	for send { // until a receive allocates a request
 		first := self.w.tag.sn
 		req, err := w.TagRecv(7, FullMask, make([]byte, 8), nil)
 		if err != nil {

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/ucp/internal/account"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 )
 
-// What becomes of replies that a peer does not read, over transports as they are. The deaf
-// peer is a worker that asks without progress.
+// Replies that a peer does not read, over real transports. The deaf peer is a worker that sends
+// requests without calling Progress.
 
 // Ids of active messages.
 const (
@@ -23,17 +24,18 @@ const (
 	testReply   = 3
 )
 
-// deafPeers are a server with low limits, and two workers that have endpoints to it.
+// deafPeers are a server with low limits and two workers that have endpoints to it: one does not
+// read its replies, the other does.
 type deafPeers struct {
 	testing.TB
 	server, deaf, good *Worker
-	toServer           *Endpoint // of the deaf one
+	toServer           *Endpoint // the deaf worker's endpoint
 	goodToServer       *Endpoint
 	queue              *AMQueue
-	replies            []uint64 // numbers that the deaf one has got
-	answered           int      // replies that the good one has got
-	started            uint64   // replies of the server
-	errs               []error  // with which they have ended
+	replies            []uint64 // numbers in the replies that the deaf worker has received
+	answered           int      // number of replies that the good worker has received
+	started            uint64   // number of replies that the server has started
+	errs               []error  // errors that they have ended with
 	reply              []byte
 }
 
@@ -52,7 +54,7 @@ func newDeafPeers(t *testing.T, tls string, size int) *deafPeers {
 		return w
 	}
 	p.server, p.deaf, p.good = open(), open(), open()
-	p.server.accounts.stopReplyBytes, p.server.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
+	p.server.accounts.Limits.StopReplies, p.server.accounts.Limits.DropReplies = 1<<20, account.DropMultiple<<20
 	handle := func(w *Worker, id uint16, fn func(m *AMMessage)) {
 		t.Helper()
 		if err := w.SetAMHandler(AMHandlerParams{ID: id, Handler: func(m *AMMessage) error { fn(m); return nil }}); err != nil {
@@ -84,7 +86,7 @@ func newDeafPeers(t *testing.T, tls string, size int) *deafPeers {
 	return p
 }
 
-// answer answers with the number of the question, and does not wait.
+// answer sends a reply with the number of the request, without waiting.
 func (p *deafPeers) answer(m *AMMessage) {
 	p.started++
 	req, err := m.Reply().AMSend(testReply, m.Data(), p.reply, &RequestParams{
@@ -101,7 +103,7 @@ func (p *deafPeers) answer(m *AMMessage) {
 	_ = req // freed by its callback
 }
 
-// turn progresses all but the deaf one, and takes one question.
+// turn progresses the server and the good worker, and answers one message of the queue.
 func (p *deafPeers) turn() (n int) {
 	n = p.server.Progress() + p.good.Progress()
 	if m, ok := p.queue.TryNext(); ok {
@@ -112,7 +114,7 @@ func (p *deafPeers) turn() (n int) {
 	return n
 }
 
-// until makes turns, in which the deaf one hears, until cond.
+// until repeats turn and progresses the deaf worker too, until cond holds.
 func (p *deafPeers) until(what string, cond func() bool) {
 	p.Helper()
 	for since := time.Now(); !cond(); {
@@ -124,7 +126,7 @@ func (p *deafPeers) until(what string, cond func() bool) {
 	}
 }
 
-// ask has the deaf one ask n questions, or as many as the server reads.
+// ask has the deaf worker send n requests, or as many as the server reads.
 func (p *deafPeers) ask(id uint16, n int) (asked int) {
 	p.Helper()
 	var b [8]byte
@@ -148,13 +150,13 @@ func (p *deafPeers) ask(id uint16, n int) (asked int) {
 	return asked
 }
 
-// stopsReading reports whether the server has stopped to read what the deaf one asks.
+// stopsReading reports whether the server has stopped reading from the deaf worker.
 func (p *deafPeers) stopsReading() bool {
 	s := p.server.Stats()
 	return s.Paused > 0 || s.HeldBack > 0
 }
 
-// goodIsServed: the other client is answered.
+// goodIsServed checks that the good worker gets replies.
 func (p *deafPeers) goodIsServed() {
 	p.Helper()
 	for _, id := range []uint16{testHandled, testQueued} {
@@ -172,12 +174,13 @@ func (p *deafPeers) goodIsServed() {
 	}
 }
 
-// end is the endpoint of the server toward the deaf one.
+// end returns the server's endpoint to the deaf worker.
 func (p *deafPeers) end() *Endpoint {
 	return p.server.endpoints.Get(uint64(p.toServer.remoteID))
 }
 
-// hears lets the deaf one read everything: it is answered all that it has asked, in order.
+// hears has the deaf worker read everything, and checks that all its requests were answered, in
+// order.
 func (p *deafPeers) hears(asked int) {
 	p.Helper()
 	p.until("all replies", func() bool { return len(p.replies) >= asked })
@@ -198,14 +201,15 @@ func (p *deafPeers) hears(asked int) {
 	if s.OwedBytes != 0 || s.UnexpectedBytes != 0 || d.bytes != 0 || d.askBytes != 0 || d.kept != 0 || d.holding {
 		p.Errorf("left: %+v, %+v", d, s)
 	}
-	if p.queue.asides != nil && p.queue.front() != nil {
+	if p.queue.senderQueues != nil && p.queue.front() != nil {
 		p.Error("questions are left")
 	}
 	p.goodIsServed()
 }
 
-// TestRepliesOfHandler: a peer that does not read what a handler answers is not read, or,
-// where it cannot be stopped alone, its endpoint ends before much is held.
+// TestRepliesOfHandler: a peer does not read the replies of a handler. The server stops reading
+// from the peer; over a transport that cannot stop a single peer it fails the peer's endpoint
+// before much memory is held.
 func TestRepliesOfHandler(t *testing.T) {
 	t.Run("tcp", func(t *testing.T) {
 		p := newDeafPeers(t, "tcp", 1000)
@@ -227,7 +231,7 @@ func TestRepliesOfHandler(t *testing.T) {
 		if !errors.Is(end.Err(), ucs.ErrExceedsLimit) {
 			t.Errorf("after %d questions: %v, %+v", asked, end.Err(), p.server.Stats())
 		}
-		if n := len(p.errs); n == 0 || !errors.Is(p.errs[0], ucs.ErrExceedsLimit) || n > replyMultiple<<20/1000 {
+		if n := len(p.errs); n == 0 || !errors.Is(p.errs[0], ucs.ErrExceedsLimit) || n > account.DropMultiple<<20/1000 {
 			t.Errorf("%d replies have failed: %v", n, p.errs)
 		}
 		if s := p.server.Stats(); s.OwedBytes != 0 || s.Refused == 0 {
@@ -237,8 +241,8 @@ func TestRepliesOfHandler(t *testing.T) {
 	})
 }
 
-// TestRepliesOfQueue: the questions of a peer that does not read are held back in their
-// queue, and all are answered in order when it does.
+// TestRepliesOfQueue checks that requests of a peer that does not read its replies are held back in
+// their queue, and that all are answered in order once the peer reads.
 func TestRepliesOfQueue(t *testing.T) {
 	for _, tls := range []string{"tcp", "posix"} {
 		t.Run(tls, func(t *testing.T) {
@@ -258,15 +262,15 @@ func TestRepliesOfQueue(t *testing.T) {
 		if !errors.Is(end.Err(), ucs.ErrExceedsLimit) {
 			t.Errorf("after %d questions: %v", asked, end.Err())
 		}
-		if s := p.server.Stats(); s.OwedBytes != 0 || s.UnexpectedBytes > 1<<20 || s.Unexpected > replyMultiple<<20/amMessageSize {
+		if s := p.server.Stats(); s.OwedBytes != 0 || s.UnexpectedBytes > 1<<20 || s.Unexpected > account.DropMultiple<<20/amMessageSize {
 			t.Errorf("%+v", s)
 		}
 		p.goodIsServed()
 	})
 }
 
-// TestRepliesClaimed: nobody is charged with what goes over an endpoint that is the
-// application's.
+// TestRepliesClaimed checks that replies are no longer charged to the peer when the application has
+// claimed the endpoint.
 func TestRepliesClaimed(t *testing.T) {
 	p := newDeafPeers(t, "tcp", 1000)
 	asked := p.ask(testQueued, 5000)
@@ -285,7 +289,7 @@ func TestRepliesClaimed(t *testing.T) {
 	p.hears(asked)
 }
 
-// TestRepliesOfReader: nothing stays of the replies to a peer that reads.
+// TestRepliesOfReader checks that no charge remains for the replies to a peer that reads.
 func TestRepliesOfReader(t *testing.T) {
 	for _, tls := range []string{"tcp", "posix"} {
 		p := newDeafPeers(t, tls, 100)

@@ -18,32 +18,28 @@ import (
 // Answers to one-sided operations with a result are requests: they must leave in the order of the
 // operations, and most have data. Answers to operations without a result are only counted
 // (rmaFlow.completionsOwed). Records and requests are charged to the connection of the peer that
-// asked. A connection that owes more than maxReplyBytes, the bytes of answers that its peer has
-// not read, is not read until it owes half of that; TCP thus tells the peer to stop. A connection
-// that cannot be stopped so, or that owes far more (replyMultiple), is dropped. If there is no
-// connection to drop the endpoint fails.
+// asked. The charge of a connection is the number of bytes of answers that its peer has not read.
+// When the charge exceeds account.StopReplies, the worker does not read the connection until half
+// of that is left, so that TCP stops the peer. If reading cannot be stopped, or the charge is far
+// higher (account.DropMultiple), the connection is dropped. If there is no connection to drop the
+// endpoint fails.
 //
 // Two honest peers that flood each other do not stop forever. A worker stops reading a peer only
-// while the worker waits for nothing from the peer (awaits). A worker that is owed answers waits
-// for them, so of two workers that owe each other answers neither stops. An answer is never
-// answered, so workers that read end up with nothing to answer. If a worker that has stopped
-// reading starts an operation afterwards, the answer comes when the worker reads again: the peer
-// waits for answers, so it reads, and takes those that are due first. What two workers that do
-// not stop can come to owe is bounded by what they read while their answers, which go first, do
-// not leave: what the buffers of a connection hold, some MiB of requests, each of which costs
-// about its size again. replyMultiple times maxReplyBytes is far above that.
-
-const (
-	maxReplyBytes = 16 << 20  // bytes owed at which the worker stops reading a connection
-	minReplyBytes = 256 << 10 // the same, when the process is owed much
-	replyMultiple = 4         // multiple of these at which the connection is dropped
-)
+// while the worker waits for nothing from the peer (awaits). If two workers both have answers to
+// send to each other, both wait for answers, so neither stops reading. An answer is never answered,
+// so workers that read finally have nothing left to answer. If a worker that has stopped reading
+// starts an operation afterwards, it gets the answer when it reads again: the peer waits for
+// answers, so the peer reads, and first gets the answers that are queued for it. The answers that
+// two workers that do not stop can accumulate are bounded by the requests that they read while
+// their answers, which are sent first, cannot leave. These requests fit in the buffers of a
+// connection, some MiB, and each costs about its size again. The limit at which a connection is
+// dropped is far above that.
 
 // answer sends the small answer that r, a request of the library, describes, or queues a record
 // of the answer. The answer is charged to from.
 func (rs *replyState) answer(ep *Endpoint, r *Request, kind answerKind, from *source) {
 	w := ep.w
-	if from.detached {
+	if from.Detached() {
 		from = &w.accounts.unnamed
 	}
 	if ep.needs&r.needs() != 0 {
@@ -66,7 +62,7 @@ func (rs *replyState) answer(ep *Endpoint, r *Request, kind answerKind, from *so
 	w.stats.Pending++
 	q := &ep.w.accounts.ensureCharge(ep).answers
 	q.push(rec)
-	from.addReplyBytes(answerSize)
+	from.AddReplies(answerSize)
 	if q.drain == nil {
 		q.drain = ep.control(sendAnswers{})
 		if d := q.drain; ep.lane(d.lane).PendingAdd(&d.pend) != nil {
@@ -74,7 +70,7 @@ func (rs *replyState) answer(ep *Endpoint, r *Request, kind answerKind, from *so
 		}
 	}
 	from.checkReplyBytes(ep)
-	if int(q.count)*answerSize > w.accounts.maxReplyBytes && from.uct == nil {
+	if int(q.count)*answerSize > w.accounts.Limits.DropReplies && from.uct == nil {
 		ep.fail(fmt.Errorf("the peer does not read its replies: %w", ucs.ErrExceedsLimit))
 	}
 }
@@ -99,7 +95,7 @@ func (sendAnswers) progress(r *Request) error {
 			q.unpop(a)
 			return err
 		}
-		a.from.subReplyBytes(answerSize)
+		a.from.SubReplies(answerSize)
 	}
 	if r.pend.Queued() && r != r.w.dispatching {
 		return nil // another request is being dispatched, and lets answers go first; r is dispatched later
@@ -135,16 +131,17 @@ func (sendAnswers) release(r *Request) {
 	for q.count > 0 && q.drain == nil {
 		a := q.front()
 		q.pop()
-		a.from.subReplyBytes(answerSize)
+		a.from.SubReplies(answerSize)
 	}
 }
 
-// answerKind is the kind of an answer.
+// answerKind is what an answer tells the peer. An answer is a message of a few bytes that the peer's
+// protocol waits for; a reply is a message of the application.
 type answerKind uint8
 
 const (
 	answerSync answerKind = iota // a synchronous message was matched
-	answerATS                    // an offer is done
+	answerATS                    // an offer is finished
 	answerATP                    // the data of an offer is not coming
 )
 
@@ -155,15 +152,15 @@ var answerIDs = [...]proto.AMID{answerSync: proto.IDEagerSyncAck, answerATS: pro
 type answerRecord struct {
 	from   *source // the source that is charged
 	req    uint64  // id of the peer's request
-	size   int     // bytes that the answer is about
+	size   int     // number of bytes that the answer acknowledges or cancels
 	kind   answerKind
 	status ucs.Status
 }
 
-// answerSize is how many bytes a record is charged with.
+// answerSize is the charge for a record, in bytes.
 const answerSize = 32
 
-// chunkLen is how many records a chunk of 4 KiB has room for.
+// chunkLen is the number of records in a chunk, which takes 4 KiB.
 const chunkLen = 127
 
 // answerChunk is a part of an answerQueue.
@@ -175,7 +172,7 @@ type answerChunk struct {
 // answerQueue is a FIFO of records. While the queue is not empty it has a request that drains it.
 type answerQueue struct {
 	head, tail *answerChunk
-	first, end uint32 // index of the oldest record in head, and of the end in tail
+	first, end uint32 // index of the oldest record in head, and of the first free entry in tail
 	drain      *Request
 	count      uint32
 	draining   bool

@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// overTCP opens two workers with small socket buffers, and an endpoint each way.
+// overTCP opens two workers with small socket buffers, each with an endpoint to the other.
 func overTCP(t *testing.T, settings ...[2]string) (w [2]*Worker, ep [2]*Endpoint) {
 	t.Helper()
 	logtest.Watch(t)
@@ -46,10 +46,11 @@ func overTCP(t *testing.T, settings ...[2]string) (w [2]*Worker, ep [2]*Endpoint
 	return w, ep
 }
 
-// hangs is how long nothing happens before a test takes that for the end.
+// hangs is how long a test waits without any progress before it gives up.
 const hangs = 20 * time.Second
 
-// progressed progresses workers until cond, or until nothing has happened for long.
+// progressed progresses workers until cond holds, or until nothing has happened for the time hangs.
+// It returns cond.
 func progressed(w [2]*Worker, cond func() bool) bool {
 	for since := time.Now(); time.Since(since) < hangs; {
 		if cond() {
@@ -62,7 +63,7 @@ func progressed(w [2]*Worker, cond func() bool) bool {
 	return cond()
 }
 
-// settle progresses workers until nothing happens. What the kernel delays may still come.
+// settle progresses workers until nothing happens. Data that the kernel delays may still arrive.
 func settle(w [2]*Worker) {
 	for idle := 0; idle < 20_000; idle++ {
 		if w[0].Progress()+w[1].Progress() > 0 {
@@ -71,10 +72,10 @@ func settle(w [2]*Worker) {
 	}
 }
 
-// TestFloodOfAcknowledged: peers that send each other synchronous messages without end,
-// far more than connections and bounds hold, get through, whether one or both do, and
-// whoever gets less time. It would hang if both stopped reading, or if answers waited
-// behind what is itself held up.
+// TestFloodOfAcknowledged: one peer or both send synchronous messages, far more than connections
+// and limits hold, while one of them makes less progress. All messages arrive. The test would hang
+// if both peers stopped reading, or if acknowledgements waited behind messages that are held up
+// themselves.
 func TestFloodOfAcknowledged(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {
@@ -85,12 +86,13 @@ func TestFloodOfAcknowledged(t *testing.T) {
 		n = 10_000
 	}
 	for _, both := range []bool{false, true} {
-		for _, slow := range []int{-1, 0, 1} { // which makes progress less often; if one alone sends it does not read for a while
+		// The slow worker progresses less often. A slow sole sender does not read for a while.
+		for _, slow := range []int{-1, 0, 1} {
 			t.Run(fmt.Sprintf("both %v, slow %d", both, slow), func(t *testing.T) {
 				w, ep := overTCP(t)
-				var left [2]int // operations of the worker under way
+				var left [2]int // pending operations by worker
 				for i := range w {
-					w[i].accounts.stopReplyBytes = 1 << 10
+					w[i].accounts.Limits.StopReplies = 1 << 10
 					i := i
 					count := func(err error) {
 						if err != nil {
@@ -115,7 +117,7 @@ func TestFloodOfAcknowledged(t *testing.T) {
 						}
 					}
 				}
-				var deaf uct.SourcePauser
+				var deaf uct.Connection
 				idle := 0
 				for round := 0; left != [2]int{} && idle < 1_000_000; round++ {
 					idle++
@@ -127,7 +129,7 @@ func TestFloodOfAcknowledged(t *testing.T) {
 					switch {
 					case both || slow != 0:
 					case deaf == nil && left[1] < n:
-						deaf = ep[0].lanes[0].uct.(uct.SourceHolder).Source().Owner.(uct.SourcePauser)
+						deaf = ep[0].lanes[0].uct.(uct.NetworkEndpoint).Source().Owner.(uct.Connection)
 						deaf.PauseSource()
 					case w[1].stats.Paused == 1 && deaf != nil:
 						if w[1].endpoints.Len() != 1 {
@@ -149,9 +151,8 @@ func TestFloodOfAcknowledged(t *testing.T) {
 	}
 }
 
-// TestClientsComeAndGo: of clients one after the other, over tcp, nothing stays with a
-// server: neither of those that say good-bye nor of those that break off in the middle
-// of a message.
+// TestClientsComeAndGo checks that a server over tcp keeps nothing of clients that come and go,
+// whether they leave in order or in the middle of an exchange.
 func TestClientsComeAndGo(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {
@@ -161,7 +162,7 @@ func TestClientsComeAndGo(t *testing.T) {
 	server := w[0]
 	sizes := func() [6]int {
 		s := server.Stats()
-		return [6]int{len(server.accounts.byLedger), s.Sources, len(server.peers.byUUID), s.Endpoints, len(server.eager.assemblies), server.wireups.unexpected}
+		return [6]int{server.accounts.Len(), s.Sources, server.peers.Len(), s.Endpoints, len(server.eager.assemblies), server.wireups.unexpected}
 	}
 	until := func(what string, done func() bool) {
 		t.Helper()
@@ -174,7 +175,7 @@ func TestClientsComeAndGo(t *testing.T) {
 		t.Fatalf("%s: %+v, %v", what, server.Stats(), sizes())
 	}
 	ctx := w[1].ctx
-	accounts := ledger.Number()
+	accounts := ledger.OpenAccounts()
 	before := sizes()
 	for i := range 2000 {
 		c, err := ctx.NewWorker(WorkerParams{})
@@ -185,7 +186,7 @@ func TestClientsComeAndGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i%3 == 0 { // opens an endpoint here, and waits for a match that does not come
+		if i%3 == 0 { // waits for an acknowledgement, over an endpoint of the server
 			if _, err := ep.TagSendSync(1, make([]byte, 100), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -212,11 +213,11 @@ func TestClientsComeAndGo(t *testing.T) {
 			}
 		}
 	}
-	until("the end of all", func() bool { return sizes() == before && ledger.Number() <= accounts+1 }) // that of the other worker
+	until("the end of all", func() bool { return sizes() == before && ledger.OpenAccounts() <= accounts+1 }) // that of the other worker
 }
 
-// TestKnownByLane: a peer is known by the endpoint toward it, also if nothing was ever
-// said about endpoints.
+// TestKnownByLane checks that a sender counts as a known peer if the application has an endpoint to
+// it, even if no endpoint ids were ever exchanged.
 func TestKnownByLane(t *testing.T) {
 	w, ep := overTCP(t)
 	if _, err := ep[1].TagSend(1, make([]byte, 100), nil); err != nil {
@@ -244,9 +245,9 @@ func TestKnownByLane(t *testing.T) {
 	}
 }
 
-// TestConnectedAwaitsNothing: of two that ask each other at once for the id of an endpoint
-// one gets no answer, and knows it nevertheless. Neither waits for the other then, or it
-// could never stop reading.
+// TestConnectedAwaitsNothing: two workers ask each other for an endpoint id at the same time. One
+// request gets no reply, as the other worker's request already has the id. Neither worker may count
+// as waiting for its peer then, or it could never stop reading from it.
 func TestConnectedAwaitsNothing(t *testing.T) {
 	w, ep := overTCP(t)
 	for i := range ep {

@@ -9,13 +9,14 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/account"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What becomes of answers that a peer does not read.
+// What happens to answers that a peer does not read.
 
-// stalledLane takes a number of messages and then no more.
+// stalledLane is a lane that sends room messages and then refuses more.
 type stalledLane struct {
 	refuse
 	q     uct.PendingQueue
@@ -41,7 +42,7 @@ func (l *stalledLane) AMShort(id uct.AMID, _ uint64, _ []byte, _ uct.SendFlags, 
 	return err
 }
 
-// nothing packs nothing.
+// nothing is a packer of empty messages.
 type nothing struct{}
 
 func (nothing) Pack([]byte) int { return 0 }
@@ -56,7 +57,7 @@ func (l *stalledLane) PendingAdd(p *uct.Pending) error {
 
 func (l *stalledLane) PendingPurge(fn func(*uct.Pending)) { l.q.Purge(fn) }
 
-// deaf makes an endpoint toward a peer that does not read.
+// deaf opens an endpoint whose lanes are stalled, as toward a peer that does not read.
 func (v *targetWorker) deaf() (*Endpoint, *stalledLane) {
 	v.Helper()
 	ep, err := v.NewEndpoint(EndpointParams{Address: v.own.address})
@@ -73,7 +74,7 @@ func (v *targetWorker) deaf() (*Endpoint, *stalledLane) {
 	return ep, l
 }
 
-// syncFlood lets a connection bring synchronous messages that are matched.
+// syncFlood has a connection deliver n synchronous messages, each of which finds a receive.
 func (v *targetWorker) syncFlood(c *sited, ep *Endpoint, n int) {
 	v.Helper()
 	m := proto.EagerSyncOnly{Tag: 1, EpID: ep.localID, ReqID: 7}.Append(nil)
@@ -91,18 +92,18 @@ func (v *targetWorker) syncFlood(c *sited, ep *Endpoint, n int) {
 	}
 }
 
-// TestUnreadAnswers: who does not read its answers is not read any more when it owes
-// too much, and costs little until then. When it reads it is read again.
+// TestUnreadAnswers: a worker stops reading from a peer that leaves too many answers unread, and
+// holds little memory for it until then. When the peer reads again, the worker does too.
 func TestUnreadAnswers(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "1g")
-	v.accounts.stopReplyBytes = 1 << 20
+	v.accounts.Limits.StopReplies = 1 << 20
 	c := from("192.0.2.66")
 	ep, lane := v.deaf()
 	before := v.stats.Requests
 	v.syncFlood(c, ep, 1_000_000)
 	s := c.User.(*source)
 	if !c.paused || c.dropped != nil {
-		t.Fatalf("paused %v, dropped by %v, owes %d bytes", c.paused, c.dropped, s.replyBytes)
+		t.Fatalf("paused %v, dropped by %v, owes %d bytes", c.paused, c.dropped, s.ReplyBytes())
 	}
 	if n := v.stats.SyncAcks; n != 1<<20/answerSize+1 {
 		t.Errorf("%d answers until the reading stops", n)
@@ -110,10 +111,10 @@ func TestUnreadAnswers(t *testing.T) {
 	if n := v.stats.Requests - before; n > 2 && recycleRequests {
 		t.Errorf("%d requests for that", n)
 	}
-	if st := v.Stats(); st.OwedBytes != s.replyBytes || st.Paused != 1 || ledger.Total(ledger.Owed) < int64(s.replyBytes) {
+	if st := v.Stats(); st.OwedBytes != s.ReplyBytes() || st.Paused != 1 || ledger.Total(ledger.Owed) < int64(s.ReplyBytes()) {
 		t.Errorf("%+v, %d owed in the process", st, ledger.Total(ledger.Owed))
 	}
-	if p := v.Peers(); len(p) != 1 || p[0].Paused != 1 || p[0].Owed != s.replyBytes {
+	if p := v.Peers(); len(p) != 1 || p[0].Paused != 1 || p[0].Owed != s.ReplyBytes() {
 		t.Errorf("%+v", p)
 	}
 	lane.room = 1<<20/answerSize/2 - 100
@@ -124,11 +125,11 @@ func TestUnreadAnswers(t *testing.T) {
 	lane.room = 1 << 20
 	lane.q.Dispatch()
 	v.finishDispatched()
-	if c.paused || s.replyBytes != 0 || !lane.q.Empty() || len(lane.taken) != int(v.stats.SyncAcks) {
-		t.Errorf("paused %v, owes %d bytes, %d of %d answers sent", c.paused, s.replyBytes, len(lane.taken), v.stats.SyncAcks)
+	if c.paused || s.ReplyBytes() != 0 || !lane.q.Empty() || len(lane.taken) != int(v.stats.SyncAcks) {
+		t.Errorf("paused %v, owes %d bytes, %d of %d answers sent", c.paused, s.ReplyBytes(), len(lane.taken), v.stats.SyncAcks)
 	}
-	v.syncFlood(c, ep, 10) // they go at once again
-	if n := len(lane.taken); n != int(v.stats.SyncAcks) || s.replyBytes != 0 {
+	v.syncFlood(c, ep, 10) // sent at once again
+	if n := len(lane.taken); n != int(v.stats.SyncAcks) || s.ReplyBytes() != 0 {
 		t.Errorf("%d answers sent", n)
 	}
 	c.Gone()
@@ -137,15 +138,15 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersOfFailed: the answers that wait end with the endpoint, and nobody is
-// charged with them.
+// TestAnswersOfFailed checks that pending answers end with their endpoint and are charged to no
+// account.
 func TestAnswersOfFailed(t *testing.T) {
 	for _, end := range []func(ep *Endpoint){
 		func(ep *Endpoint) { ep.fail(ucs.ErrConnectionReset) },
 		func(ep *Endpoint) { ep.w.ends.destroy(ep, ucs.ErrCanceled) },
 	} {
 		v := newServer(t)
-		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
+		v.accounts.Limits.StopReplies, v.accounts.Limits.DropReplies = 1<<20, account.DropMultiple<<20
 		c := from("192.0.2.66")
 		ep, _ := v.deaf()
 		v.syncFlood(c, ep, 1_000_000)
@@ -157,17 +158,17 @@ func TestAnswersOfFailed(t *testing.T) {
 	}
 }
 
-// TestDebtor: where reading cannot be stopped, or must not because we wait for the peer
-// as well, who owes far too much is dropped; over shared memory its endpoint fails.
+// TestDebtor: a peer owes far too much, but the worker cannot stop reading from it, or must not
+// because it awaits an answer. The connection is dropped; over shared memory the endpoint fails.
 func TestDebtor(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}
-	most := uint64(replyMultiple<<20/answerSize*9/8 + 2)
+	most := uint64(account.DropMultiple<<20/answerSize*9/8 + 2)
 	t.Run("waited for", func(t *testing.T) {
 		v := newServer(t)
-		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
+		v.accounts.Limits.StopReplies, v.accounts.Limits.DropReplies = 1<<20, account.DropMultiple<<20
 		c := from("192.0.2.66")
 		ep, lane := v.deaf()
 		lane.room = 1
@@ -181,7 +182,7 @@ func TestDebtor(t *testing.T) {
 	})
 	t.Run("shared memory", func(t *testing.T) {
 		v := newServer(t)
-		v.accounts.stopReplyBytes, v.accounts.maxReplyBytes = 1<<20, replyMultiple<<20
+		v.accounts.Limits.StopReplies, v.accounts.Limits.DropReplies = 1<<20, account.DropMultiple<<20
 		ep, _ := v.deaf()
 		m := proto.EagerSyncOnly{Tag: 1, EpID: ep.localID, ReqID: 7}.Append(nil)
 		for range 1_000_000 {
@@ -201,8 +202,8 @@ func TestDebtor(t *testing.T) {
 	})
 }
 
-// TestOwedInAll: where the process is owed much a connection may owe less, so that
-// many connections do not come to many times as much.
+// TestOwedInAll checks that a connection may owe less while the process is owed much, so that the
+// total stays bounded for many connections.
 func TestOwedInAll(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {
@@ -217,18 +218,19 @@ func TestOwedInAll(t *testing.T) {
 		if !c.paused {
 			t.Fatalf("connection %d is not stopped: %v", i, c.dropped)
 		}
-		all += int64(c.User.(*source).replyBytes)
+		all += int64(c.User.(*source).ReplyBytes())
 	}
 	if all > 64<<20 {
 		t.Errorf("%d bytes are owed", all)
 	}
 }
 
-// TestUnreadGets: one peer's gets that wait do not cost anybody else an answer.
+// TestUnreadGets checks that pending get requests of one peer do not keep other peers from being
+// answered.
 func TestUnreadGets(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "1g")
 	mem := v.memory(64, 0)
-	hog, honest := ofUser(66), ofUser(1) // the endpoints are of the worker to itself
+	hog, honest := ofUser(66), ofUser(1) // both ask over endpoints of the worker to itself
 	ep, _ := v.deaf()
 	ask := func(c *sited, ep *Endpoint) error {
 		m := proto.GetReq{Address: mem.addr, Length: 8, EpID: ep.localID, ReqID: 3}
@@ -240,7 +242,7 @@ func TestUnreadGets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := v.rma.serving; n > maxReplyBytes/requestSize+1 {
+	if n := v.rma.serving; n > account.StopReplies/requestSize+1 {
 		t.Errorf("%d answers wait", n)
 	}
 	for range 100 {
@@ -254,7 +256,7 @@ func TestUnreadGets(t *testing.T) {
 	}
 }
 
-// TestAnswersGoFirst: they overtake what the application has waiting.
+// TestAnswersGoFirst checks that answers overtake pending sends of the application.
 func TestAnswersGoFirst(t *testing.T) {
 	v := newServer(t)
 	c := from("192.0.2.1")
@@ -282,7 +284,7 @@ func TestAnswersGoFirst(t *testing.T) {
 	}
 }
 
-// TestAnswerQueue compares with a slice.
+// TestAnswerQueue compares the queue with a slice.
 func TestAnswerQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q answerQueue
@@ -322,7 +324,8 @@ func TestAnswerQueue(t *testing.T) {
 	})
 }
 
-// TestFreeRequestsShrink: after a peak of operations not all of the objects are kept.
+// TestFreeRequestsShrink checks that only a limited number of request objects is kept after a peak
+// of operations.
 func TestFreeRequestsShrink(t *testing.T) {
 	if !recycleRequests {
 		t.Skip("race builds keep none")
@@ -336,7 +339,7 @@ func TestFreeRequestsShrink(t *testing.T) {
 		v.pool.putRequest(r)
 	}
 	n := 0
-	for r := v.pool.freeRequests; r != nil; r = r.next {
+	for ; !v.pool.freeRequests.Empty(); v.pool.freeRequests.Pop() {
 		n++
 	}
 	if n != maxIdleRequests || v.pool.idleRequests != n {

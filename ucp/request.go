@@ -9,7 +9,9 @@ import (
 
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -26,15 +28,14 @@ import (
 type Request struct {
 	_ noCopy
 
+	// Position in the one list that holds the request: the free list, a receive queue, or one
+	// of its endpoint's lists. Most receives use only the fields down to data, so that they touch
+	// few cache lines. The node comes first, because then its address is that of the request.
+	node list.Node[Request]
+
 	// Private belongs to the application. ContextParams.RequestInit may set it once per
 	// request object; the library does not touch it.
 	Private any
-
-	// Position in the one list that holds the request: the free list, a receive queue, or one
-	// of its endpoint's lists. Most receives use only these fields and those down to data, so
-	// that they touch few cache lines.
-	list       *requestList
-	prev, next *Request
 
 	state requestState
 	life  uint32 // lifeInFlight, lifeOver or lifeIdle; atomic
@@ -50,7 +51,7 @@ type Request struct {
 	onRecv    func(*Request, error, int, any) // callback of receives that report only a length
 	userData  any
 
-	data payload // the data to send, or the buffer to receive into
+	data datatype.Payload // the data to send, or the buffer to receive into
 
 	// State of an operation that sends: what the caller asked for, the protocol, the progress.
 	onSend    func(*Request, error, any)
@@ -58,7 +59,7 @@ type Request struct {
 	op        operation // nil for messages of the library itself
 	proto     protocol  // nil until a protocol is chosen; nil for receives without one
 	form      *messageForm
-	lane      uint8          // the lane that the next piece takes
+	lane      uint8          // the lane of the next transport call
 	step      uint8          // the current step of a protocol that has several
 	mode      proto.SendMode // send mode, from the caller's flags
 	ackStatus ucs.Status     // status in the acknowledgement (ATS, ATP) of a rendezvous
@@ -79,7 +80,7 @@ type Request struct {
 	iov    []uct.IOV    // grows to the transport's limit
 
 	region  *regions.Region // memory of this process, acquired until the end of the operation
-	waiters *call           // thread mode multi: the calls that wait for the end
+	waiters *call           // thread mode multi: the calls that wait for the end of the operation
 	ackSize int             // bytes in a rendezvous acknowledgement, or charged for a reply
 
 	pend uct.Pending
@@ -107,7 +108,7 @@ const (
 	stateSplit                                   // an operation in pieces, counted in copyFlow
 	stateBehind                                  // a flush that has waited for operations in pieces
 	stateWhole                                   // a receive that got one whole message; holds nothing else
-	stateWatched                                 // calls wait for the end and must be told of it
+	stateWatched                                 // calls wait for the end and must be notified
 	statePromised                                // the caller already has the request, whatever the result
 	stateDelegated                               // its call was delegated and has not been carried out yet
 	stateUnwanted                                // a delegated call that a callback has canceled since
@@ -115,7 +116,7 @@ const (
 	stateFull                                    // a stream receive that ends only when its buffer is full
 	stateAMRecv                                  // a receive of the data of an active message
 	stateNext                                    // waits for the next message of an AMQueue
-	stateUncounted                               // not counted among the operations that keep its endpoint
+	stateUncounted                               // not counted in Endpoint.inFlight
 	stateCharged                                 // a reply that is charged to the peer
 	stateExpectsMessage                          // a charged reply that ends with a message of the peer
 	stateAwaited                                 // a charged reply in replyState.waits
@@ -123,19 +124,19 @@ const (
 	stateGivenUp                                 // canceled in a lane's queue: ends when it is dispatched
 )
 
-// The life of a request, readable from any goroutine.
+// Values of Request.life, which any goroutine may read.
 const (
 	lifeInFlight uint32 = iota
 	lifeOver            // as stateDone: err and info are final
 	lifeIdle            // as stateIdle
 )
 
-// setLife publishes the life of the request. A goroutine that reads it also sees everything stored
-// before it.
+// setLife publishes a new value of Request.life. A goroutine that reads the value also sees
+// everything that was stored before.
 func (r *Request) setLife(life uint32) { word.StoreRelease32(&r.life, life) }
 
-// setOver publishes that the operation has ended. In thread mode multi that is news for goroutines
-// that sleep until anything happens.
+// setOver publishes that the operation has ended. In thread mode multi it also notifies the engine,
+// for goroutines that sleep until anything happens.
 func (r *Request) setOver() {
 	w := r.w
 	r.setLife(lifeOver)
@@ -210,7 +211,7 @@ func (r *Request) Free() {
 			r.onTagRecv, r.userData = nil, nil
 		}
 		r.setIdle() // the request holds nothing else
-		w.pool.rest(r)
+		w.pool.quarantineRequest(r)
 		return
 	}
 	if w.owner.multi {
@@ -249,30 +250,29 @@ func (r *Request) free() {
 func (r *Request) freeShared() {
 	w := r.w
 	r.checkLive()
-	if w.owner.acquireSharedFast() {
-		if r.state&^stateParams == stateRecv|stateDone|stateWhole { // as Free does
-			if r.state&stateParams != 0 {
-				r.onTagRecv, r.userData = nil, nil
-			}
-			r.setIdle()
-			w.pool.rest(r)
-			w.owner.releaseShared()
-			return
-		}
-	} else if !w.owner.tryAcquireShared() {
+	if !w.owner.tryAcquire() {
 		if atomic.LoadUint32(&r.life) == lifeOver {
 			t := frees.Get().(*freeing)
 			t.r = r
 			w.owner.push(&t.Task)
 			return
 		}
-		w.owner.acquireShared()
+		w.owner.acquire()
+	}
+	if r.state&^stateParams == stateRecv|stateDone|stateWhole { // as Free does
+		if r.state&stateParams != 0 {
+			r.onTagRecv, r.userData = nil, nil
+		}
+		r.setIdle()
+		w.pool.quarantineRequest(r)
+		w.owner.release()
+		return
 	}
 	twice := r.state&(stateIdle|stateFreed) != 0
 	if !twice {
 		r.free()
 	}
-	w.owner.releaseShared()
+	w.owner.release()
 	if twice {
 		panic("ucp: request freed twice")
 	}
@@ -358,12 +358,12 @@ func (r *Request) abort(err error) {
 // callback. While the request is being dispatched, or while accounts.evicting is set, the end is
 // deferred to the end of the round of progress.
 func (r *Request) finish(err error) {
-	if r.list != nil {
-		r.list.remove(r)
+	if r.node.Linked() {
+		r.node.Remove()
 	}
 	if r == r.w.dispatching || r.w.accounts.evicting {
 		r.err = err
-		r.w.dispatched.push(r)
+		r.w.dispatched.Push(&r.node)
 		return
 	}
 	r.err = err
@@ -377,7 +377,11 @@ func (r *Request) finish(err error) {
 			r.w.replies.accounting.over(r)
 		}
 	}
-	r.data.finish()
+	if r.data.Class == datatype.Contig { // the usual case, without a call
+		r.data.Buf = nil
+	} else {
+		finishData(r)
+	}
 	r.state |= stateDone
 	if err != nil {
 		r.w.stats.Failed++
@@ -392,7 +396,8 @@ func (r *Request) finish(err error) {
 	}
 }
 
-// releaseResources releases what any request may hold: its id, registrations, region and key.
+// releaseResources releases the resources that requests of all protocols may hold: id,
+// registrations, region and key.
 func (r *Request) releaseResources() {
 	if r.localID != 0 {
 		r.w.pool.requestIDs.Remove(r.localID)
@@ -439,7 +444,7 @@ func (r *Request) deliverResult(err error) {
 		w.callLength(length, r, err, info.Length, data)
 	}
 	if waiters != nil {
-		w.tell(waiters, err, info)
+		w.notifyWaiters(waiters, err, info)
 	}
 	if state&stateFreed != 0 {
 		w.pool.putRequest(r)
@@ -450,7 +455,7 @@ func (r *Request) deliverResult(err error) {
 type RequestAttr struct {
 	Info       string         // protocol and transport
 	Err        error          // as Request.Err
-	MemoryType ucs.MemoryType // of the buffer; unknown for operations without one
+	MemoryType ucs.MemoryType // type of the buffer's memory; unknown for operations without a buffer
 }
 
 // Attr describes the request, until Free. It fails with ucs.ErrInvalidParam for nil, and

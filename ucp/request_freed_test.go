@@ -11,8 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestUseAfterFree: whatever is done with a request that was freed is found out in the same
-// way.
+// TestUseAfterFree checks that every use of a freed request panics with a message that says so.
 func TestUseAfterFree(t *testing.T) {
 	for _, mode := range threadModes {
 		w, _ := waitMemWorker(t, mode)
@@ -46,14 +45,14 @@ func TestUseAfterFree(t *testing.T) {
 	}
 }
 
-// recovered returns what f panics with.
+// recovered returns the value that f panics with, as text.
 func recovered(f func()) (said string) {
 	defer func() { said = fmt.Sprint(recover()) }()
 	f()
 	return ""
 }
 
-// TestRequestUnused: a request that stands for no operation tells nothing.
+// TestRequestUnused checks that a request without an operation has no attributes.
 func TestRequestUnused(t *testing.T) {
 	w, ep := waitMemWorker(t, ucs.ThreadModeSingle)
 	own := new(ucp.Request)

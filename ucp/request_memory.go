@@ -1,14 +1,16 @@
 package ucp
 
 import (
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // requestMemory holds the registrations that a request made or was given, until the request ends.
 type requestMemory struct {
-	given   *Memory       // registered memory that holds the buffer, verified
-	handles []localHandle // for lanes of this worker whose domains want them
+	given   *Memory       // registered memory that was checked to contain the buffer, nil if none
+	handles []localHandle // local registrations, for lanes whose domains need them
 	exposed []exposure    // registrations that the peer may access
 	rkey    uct.Rkey      // argument of the current transport call (keyOf)
 }
@@ -17,10 +19,10 @@ type requestMemory struct {
 type localHandle struct {
 	md       uct.MemoryDomain
 	mem      uct.MemHandle
-	borrowed bool // the registration belongs to given: not deregistered here
+	borrowed bool // the registration belongs to requestMemory.given and is not deregistered here
 }
 
-// memory returns the request's registrations.
+// memory returns the request's requestMemory, and creates it if there is none.
 func (mr *memoryRights) memory(r *Request) *requestMemory {
 	if r.mem == nil {
 		r.mem = new(requestMemory)
@@ -66,7 +68,7 @@ func (m *requestMemory) expose(buf []byte, guards []guard, access uct.Access, ep
 		}
 		m.exposed = append(m.exposed, exposure{md: guards[k].md, mem: mem})
 	}
-	return memoryAddress(buf)
+	return word.Address(buf)
 }
 
 // conceal closes the exposed memory again.
@@ -125,17 +127,17 @@ func (m *requestMemory) addTo(iov []uct.IOV, md uct.MemoryDomain) {
 // operation is over. Such a registration is not kept for the next operation: the memory belongs to
 // the Go runtime, and its pages may be gone by then.
 
-// give attaches registered memory that the caller gave with an operation, if it does hold the
+// attachMemory attaches registered memory that the caller gave with an operation, if it does hold the
 // buffer.
-func (mr *memoryRights) give(r *Request, m *Memory) {
+func (mr *memoryRights) attachMemory(r *Request, m *Memory) {
 	if m != nil && m.covers(r.w.ctx, &r.data) && m.use() {
 		mr.memory(r).given = m
 	}
 }
 
 // handles makes sure that an operation has the handles that a domain wants for data sent or
-// received without copies. index is that of md in the context. If it returns false, the operation
-// must take another protocol.
+// received without copies. The parameter index is the index of md in the context. If it returns
+// false, the operation must take another protocol.
 func (mr *memoryRights) handles(r *Request, md uct.MemoryDomain, index int, access uct.Access) bool {
 	if md.Attr().Flags&uct.MDFlagNeedMemh == 0 {
 		return true
@@ -144,17 +146,17 @@ func (mr *memoryRights) handles(r *Request, md uct.MemoryDomain, index int, acce
 	if m.has(md) {
 		return true
 	}
-	mr.seekMemory(r, index)
+	mr.findMemory(r, index)
 	if m.given != nil {
 		if h := m.given.handles[index]; h != nil {
 			m.handles = append(m.handles, localHandle{md: md, mem: h, borrowed: true})
 			return true
 		}
 	}
-	if r.data.class == DatatypeContig {
-		return m.register(md, r.data.buf, access)
+	if r.data.Class == datatype.Contig {
+		return m.register(md, r.data.Buf, access)
 	}
-	for _, b := range r.data.list {
+	for _, b := range r.data.List {
 		if !m.register(md, b, access) {
 			return false
 		}
@@ -162,14 +164,14 @@ func (mr *memoryRights) handles(r *Request, md uct.MemoryDomain, index int, acce
 	return true
 }
 
-// seekMemory attaches the registered memory that contains the buffer, if none was given and that
+// findMemory attaches the registered memory that contains the buffer, if none was given and that
 // memory is registered with the domain of an index. Replies to peers do not use it: the memory
 // could not be closed while a reply is in flight.
-func (mr *memoryRights) seekMemory(r *Request, index int) {
-	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 || r.is(kindAnswer) {
+func (mr *memoryRights) findMemory(r *Request, index int) {
+	if r.mem.given != nil || r.data.Class != datatype.Contig || r.data.Length == 0 || r.is(kindAnswer) {
 		return
 	}
-	region := r.w.ctx.table.Holder(memoryAddress(r.data.buf), len(r.data.buf))
+	region := r.w.ctx.table.Holder(word.Address(r.data.Buf), len(r.data.Buf))
 	if region == nil {
 		return
 	}
@@ -179,7 +181,7 @@ func (mr *memoryRights) seekMemory(r *Request, index int) {
 	region.Release()
 }
 
-// laneHandles is handles for the domain of a lane.
+// laneHandles calls handles for the domain of a lane.
 func (mr *memoryRights) laneHandles(r *Request, lane uint8, access uct.Access) bool {
 	if !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
 		return true
@@ -188,7 +190,7 @@ func (mr *memoryRights) laneHandles(r *Request, lane uint8, access uct.Access) b
 	return mr.handles(r, r.w.mds[md], md, access)
 }
 
-// shareHandles is laneHandles for all lanes that share n bytes.
+// shareHandles calls laneHandles for all lanes that share n bytes.
 func (mr *memoryRights) shareHandles(r *Request, lanes []memoryLane, shares *proto.LaneShares, n int, access uct.Access) bool {
 	if !r.ep.cfg.needMemh {
 		return true
@@ -224,7 +226,7 @@ func (mr *memoryRights) iovec(r *Request) []uct.IOV {
 type exposure struct {
 	md       uct.MemoryDomain
 	mem      uct.MemHandle
-	index    uint8 // of md in the context
-	keyed    bool  // reached with a key, by peers that have it
-	borrowed bool  // the registration belongs to a Memory: not deregistered here
+	index    uint8 // index of md in the context
+	keyed    bool  // peers need a key to access the memory
+	borrowed bool  // the registration belongs to a Memory and is not deregistered here
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// fewHandles is a memory domain that wants handles and gives only some.
+// fewHandles is a memory domain that requires registration and fails after a number of
+// registrations.
 type fewHandles struct {
 	uct.MemoryDomain
 	left, live int
@@ -35,15 +36,15 @@ func (d *fewHandles) Deregister(uct.MemHandle) error {
 	return nil
 }
 
-// TestHandles: the memory of an operation is registered as long as it lasts, or
-// not at all.
+// TestHandles checks that all memory of an operation is registered for as long as the operation
+// lasts, or none of it is.
 func TestHandles(t *testing.T) {
 	list := [][]byte{make([]byte, 10), nil, make([]byte, 20), make([]byte, 30)}
 	for left := range 5 {
 		md := &fewHandles{left: left}
 		r := &Request{w: new(Worker), iov: make([]uct.IOV, 4)}
 		b := IOV(list...)
-		if err := r.data.initSend(nil, &b); err != nil {
+		if err := r.setBuffer(&b, true); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := r.w.rights.handles(r, md, 0, uct.AccessLocalRead), left >= 3; got != want {
@@ -51,8 +52,8 @@ func TestHandles(t *testing.T) {
 		} else if !got && md.live != 0 {
 			t.Errorf("%d handles: %d are left", left, md.live)
 		} else if got {
-			// From the middle of the first piece on.
-			n, _ := r.data.gather(r.iov, 5, 55)
+			// Gather from the middle of the first buffer.
+			n, _ := r.data.Gather(r.iov, 5, 55)
 			r.w.rights.memory(r).addTo(r.iov[:n], md)
 			for i, e := range r.iov[:n] {
 				if e.Mem == nil || !within(e.Mem.Bytes(), e.Data) {
@@ -66,21 +67,19 @@ func TestHandles(t *testing.T) {
 		}
 	}
 
-	// The caller's registration is used and left alone.
+	// The caller's registration is used and not released.
 	md := &fewHandles{}
 	mem := make([]byte, 100)
 	m := &Memory{buf: mem, handles: []uct.MemHandle{nil, plainHandle(mem)}}
 	r := &Request{w: new(Worker), iov: make([]uct.IOV, 1)}
-	if err := r.data.initSend(mem[10:20], nil); err != nil {
-		t.Fatal(err)
-	}
+	r.data.SetBytes(mem[10:20])
 	if m.use() {
 		r.w.rights.memory(r).given = m
 	}
 	if !r.w.rights.handles(r, md, 1, uct.AccessLocalRead) {
 		t.Fatal("no handle")
 	}
-	n, _ := r.data.gather(r.iov, 0, 10)
+	n, _ := r.data.Gather(r.iov, 0, 10)
 	r.w.rights.memory(r).addTo(r.iov[:n], md)
 	if r.iov[0].Mem == nil {
 		t.Error("the entry has no handle")

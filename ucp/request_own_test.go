@@ -7,9 +7,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestOwnRequestMovesOn: a request object of the caller's serves an operation on another
-// worker as soon as it says that it is done. The race detector looks whether the first
-// worker has let go of it.
+// TestOwnRequestMovesOn: a request object of the caller is used for an operation on another worker
+// as soon as it reports that it is done. The race detector checks that the first worker no longer
+// accesses it.
 func TestOwnRequestMovesOn(t *testing.T) {
 	s := newShared(t)
 	there, err := s.to.NewEndpoint(EndpointParams{Address: s.to.own.address})
@@ -51,7 +51,7 @@ func TestOwnRequestMovesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.Stats() // behind the last callbacks
+	s.Stats() // waits for the last callbacks
 	s.to.Stats()
 	if called != 34 {
 		t.Errorf("%d callbacks, want 34", called)

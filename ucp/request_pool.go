@@ -5,7 +5,9 @@ import (
 	"sync"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -13,13 +15,13 @@ import (
 // requestPool holds the requests of a worker that are in no operation. Its first fields are those
 // that every message touches.
 type requestPool struct {
-	rested       uint8 // index, modulo quarantine, of the request in resting that is reused next
-	idleRequests int   // number of requests in freeRequests
-	freeRequests *Request
-	spare        *Request             // for operations of one transport call, used only if one goes on
-	resting      [quarantine]*Request // freed by the application, not reused yet
-	promised     *Request             // of the delegated call that is being carried out
-	spares       sync.Pool            // *Request, for delegated calls, in thread mode multi
+	quarantineIndex uint8 // index, modulo quarantine, of the request in resting that is reused next
+	idleRequests    int   // number of requests in freeRequests
+	freeRequests    list.Stack[Request]
+	spare           *Request             // used if an operation of one transport call stays in flight
+	quarantined     [quarantine]*Request // requests freed by the application and not reused yet
+	promised        *Request             // request of the delegated call that is being carried out
+	spares          sync.Pool            // *Request, for delegated calls, in thread mode multi
 
 	madeRequests []*Request // all requests, only with a RequestCleanup hook
 	requestIDs   idtable.Table[Request]
@@ -30,13 +32,11 @@ type requestPool struct {
 // request counts one operation and holds no error, and the request refers to nothing of the
 // application.
 func (rp *requestPool) getRequest() *Request {
-	r := rp.freeRequests
-	if r == nil {
+	if rp.freeRequests.Empty() {
 		return rp.nextRequest()
 	}
-	rp.freeRequests = r.next
+	r := rp.freeRequests.Pop()
 	rp.idleRequests--
-	r.next = nil
 	r.state = 0
 	r.setLife(lifeInFlight)
 	return r
@@ -74,13 +74,15 @@ func (rp *requestPool) newRequest() *Request {
 
 func (rp *requestPool) makeRequest() *Request {
 	w := rp.w
-	r := &Request{w: w, data: payload{w: w}}
+	r := &Request{w: w, data: datatype.Payload{}}
 	r.attach()
 	return r
 }
 
-// attach makes r the owner of its pending entry and of its completion, and resets the completion.
+// attach makes r the owner of its node, of its pending entry and of its completion, and resets the
+// completion.
 func (r *Request) attach() {
+	r.node.Value = r
 	r.pend.Owner = r.hooks()
 	r.comp.Owner = r.hooks()
 	r.comp.Count = 1
@@ -100,7 +102,7 @@ const quarantine = 16
 func (rp *requestPool) putRequest(r *Request) {
 	rp.clean(r)
 	r.setIdle()
-	rp.rest(r)
+	rp.quarantineRequest(r)
 }
 
 // setIdle ends the life of a request, until it serves another operation.
@@ -109,22 +111,21 @@ func (r *Request) setIdle() {
 	r.setLife(lifeIdle)
 }
 
-// rest puts an idle request into quarantine, and the request that it displaces there into the free
+// quarantineRequest puts an idle request into quarantine, and the request that it displaces there into the free
 // list.
-func (rp *requestPool) rest(r *Request) {
+func (rp *requestPool) quarantineRequest(r *Request) {
 	if !recycleRequests {
 		return
 	}
-	at := &rp.resting[rp.rested%quarantine]
-	rp.rested++
+	at := &rp.quarantined[rp.quarantineIndex%quarantine]
+	rp.quarantineIndex++
 	old := *at
 	*at = r
 	switch {
 	case old == nil:
-	case rp.idleRequests < maxOwnRequests: // what idle does, inline
+	case rp.idleRequests < maxOwnRequests: // as the method idle, inline
 		rp.idleRequests++
-		old.next = rp.freeRequests
-		rp.freeRequests = old
+		rp.freeRequests.Push(&old.node)
 	default:
 		rp.idle(old)
 	}
@@ -133,7 +134,7 @@ func (rp *requestPool) rest(r *Request) {
 // clean drops the references of a request, so that an idle request keeps nothing of the application
 // alive.
 func (rp *requestPool) clean(r *Request) {
-	if r.list != nil || r.state&stateIdle != 0 {
+	if r.node.Linked() || r.state&stateIdle != 0 {
 		panic("ucp: request freed twice or while queued")
 	}
 	if r.ep != nil || r.proto != nil || r.err != nil || r.state&stateParams != 0 {
@@ -155,15 +156,14 @@ func (rp *requestPool) idle(r *Request) {
 		return
 	}
 	rp.idleRequests++
-	r.next = rp.freeRequests
-	rp.freeRequests = r
+	rp.freeRequests.Push(&r.node)
 }
 
 // maxOwnRequests bounds the free list in thread mode multi, which only the owner of the worker
 // uses. Further requests go to spares, for delegated calls.
 const maxOwnRequests = 256
 
-// maxIdleRequests bounds the free list: 8 MiB.
+// maxIdleRequests is the largest number of requests in the free list, about 8 MiB.
 const maxIdleRequests = 1 << 14
 
 // recycle puts back a request that the application has not seen.
@@ -194,10 +194,10 @@ func (rp *requestPool) useRequest(p *RequestParams) (*Request, error) {
 		r.state = stateInCall
 	default:
 		r = p.Request
-		if r.list != nil || r.w != nil && !r.Done() {
+		if r.node.Linked() || r.w != nil && !r.Done() {
 			return nil, fmt.Errorf("ucp: RequestParams.Request is in use by an operation that is not done: %w", ucs.ErrInvalidParam)
 		}
-		*r = Request{Private: r.Private, w: w, data: payload{w: w}, state: stateInCall | stateUser,
+		*r = Request{Private: r.Private, w: w, data: datatype.Payload{}, state: stateInCall | stateUser,
 			mem: r.mem, offer: r.offer, fetch: r.fetch, am: r.am, access: r.access, iov: r.iov}
 		r.attach()
 	}
@@ -216,7 +216,7 @@ func (rp *requestPool) dropRequest(r *Request) {
 		r.proto.release(r)
 	}
 	r.releaseResources()
-	r.data.finish()
+	finishData(r)
 	if ep := r.ep; ep != nil {
 		r.ep = nil
 		if r.state&stateUncounted == 0 {
@@ -234,89 +234,7 @@ func (rp *requestPool) dropRequest(r *Request) {
 	rp.recycle(r)
 }
 
-// requestList is a FIFO of requests with removal from the middle.
-type requestList struct {
-	head, tail *Request
-}
-
-func (l *requestList) push(r *Request) {
-	r.list = l
-	r.prev, r.next = l.tail, nil
-	if l.tail == nil {
-		l.head = r
-	} else {
-		l.tail.next = r
-	}
-	l.tail = r
-}
-
-func (l *requestList) remove(r *Request) {
-	if r.prev == nil {
-		l.head = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		l.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.list, r.prev, r.next = nil, nil, nil
-}
-
-// unpop puts a popped request back at the head of the list.
-func (l *requestList) unpop(r *Request) {
-	r.list = l
-	r.prev, r.next = nil, l.head
-	if l.head == nil {
-		l.tail = r
-	} else {
-		l.head.prev = r
-	}
-	l.head = r
-}
-
-// pop removes and returns the oldest request, nil when the list is empty.
-func (l *requestList) pop() *Request {
-	r := l.head
-	if r != nil {
-		l.remove(r)
-	}
-	return r
-}
-
-// links make a type the element of a doubly linked list, whose head is a pointer to the first
-// element. A type that embeds links can be in one list at a time. Its method place is the argument
-// at of link and unlink.
-type links[T any] struct{ prev, next *T }
-
-func (l *links[T]) place() *links[T] { return l }
-
-// link puts x at the beginning of the list head.
-func link[T any](head **T, x *T, at func(*T) *links[T]) {
-	l := at(x)
-	l.prev, l.next = nil, *head
-	if l.next != nil {
-		at(l.next).prev = x
-	}
-	*head = x
-}
-
-// unlink takes x out of the list head.
-func unlink[T any](head **T, x *T, at func(*T) *links[T]) {
-	l := at(x)
-	if l.prev == nil {
-		*head = l.next
-	} else {
-		at(l.prev).next = l.next
-	}
-	if l.next != nil {
-		at(l.next).prev = l.prev
-	}
-	l.prev, l.next = nil, nil
-}
-
-// A call that waits may return before its operation ends: because its context has ended (outlive),
+// A call that waits may return before its operation ends: because its context has ended (afterWait),
 // or because it sends a reply that it need not wait for (reply_limit.go). Then the data of the send
 // is copied, so that the caller gets its buffer back. Only data that the transport has not accepted
 // is copied.
@@ -329,7 +247,7 @@ func (rp *requestPool) ownData(r *Request) bool {
 		return true
 	}
 	rest := r.state&stateSent == 0
-	if r.data.class != DatatypeContig {
+	if r.data.Class != datatype.Contig {
 		return !rest
 	}
 	rp.copyInstead(r)
@@ -343,17 +261,17 @@ func (rp *requestPool) ownData(r *Request) bool {
 		if !rest {
 			break
 		}
-		if r.mem.busy() || r.region != nil || !r.ep.keepsMemory() {
+		if r.mem.busy() || r.region != nil || !r.ep.copyUnsent() {
 			return false
 		}
-		rest = r.pend.Queued() || r.list != nil || r.is(kindWrite) // a rendezvous may have more parts
+		rest = r.pend.Queued() || r.node.Linked() || r.is(kindWrite) // a rendezvous may have more parts
 	default:
 		return !rest
 	}
-	if rest && r.data.length > 0 {
-		r.data.buf = append(r.w.buffers.Get(r.data.length), r.data.buf...)
+	if rest && r.data.Length > 0 {
+		r.data.Buf = append(r.w.buffers.Get(r.data.Length), r.data.Buf...)
 		r.state |= stateCopied
-		if extra := r.data.length - maxOfReply; extra > 0 && r.state&stateCharged != 0 {
+		if extra := r.data.Length - maxOfReply; extra > 0 && r.state&stateCharged != 0 {
 			r.ep.charge.replies.charge(r, extra, r.state&stateExpectsMessage != 0)
 		}
 	}
@@ -372,7 +290,7 @@ func (rp *requestPool) copyInstead(r *Request) {
 	}
 	switch r.proto.(type) {
 	case eagerZcopy:
-		if r.form.only.size+r.w.am.tailSize(r, &r.form.only.tail)+r.data.length > r.ep.cfg.maxBcopy {
+		if r.form.only.size+r.w.am.tailSize(r, &r.form.only.tail)+r.data.Length > r.ep.cfg.maxBcopy {
 			return
 		}
 		r.proto = eagerBcopy{}
@@ -384,14 +302,15 @@ func (rp *requestPool) copyInstead(r *Request) {
 	r.mem.releaseHandles()
 }
 
-// keepsMemory makes the endpoint's transports copy the data that they still read from callers'
+// copyUnsent makes the endpoint's transports copy the data that they still read from callers'
 // buffers, and reports whether all of them can.
-func (ep *Endpoint) keepsMemory() bool {
+func (ep *Endpoint) copyUnsent() bool {
 	for i := range ep.lanes {
 		l := &ep.lanes[i]
-		if k, ok := l.uct.(uct.MemoryKeeper); ok {
-			k.KeepMemory()
-		} else if l.iface.attr.AM.MaxZcopy > 0 || l.iface.attr.Put.MaxZcopy > 0 {
+		if n, ok := l.uct.(uct.NetworkEndpoint); ok && n.CopyUnsent() {
+			continue
+		}
+		if l.iface.attr.AM.MaxZcopy > 0 || l.iface.attr.Put.MaxZcopy > 0 {
 			return false
 		}
 	}

@@ -12,20 +12,21 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/identity"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// frames of the tcp transport, by hand.
+// tcpFrame returns a frame of the tcp transport.
 func tcpFrame(id byte, body []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte{id}, uint32(len(body))), body...)
 }
 
 func tcpEvent(event uint32) []byte { return tcpFrame(32, binary.LittleEndian.AppendUint32(nil, event)) }
 
-// tcpRequest says that its sender listens at a port of 127.0.0.1.
+// tcpRequest returns a connection request whose sender claims to listen at a port of 127.0.0.1.
 func tcpRequest(port uint16, sn uint64) []byte {
 	b := append(binary.LittleEndian.AppendUint32(nil, 1), 0)
 	b = binary.LittleEndian.AppendUint64(b, sn)
@@ -34,9 +35,9 @@ func tcpRequest(port uint16, sn uint64) []byte {
 	return tcpFrame(32, append(b, make([]byte, 8)...))
 }
 
-// TestWayBack: who names a place that he is not at gets his answers over the connection
-// that he asks on. Nothing is connected, the application does not get his endpoint, and
-// he gets no memory that is for whoever is there.
+// TestWayBack: a request names an address that its sender does not have. The worker answers over
+// the connection of the request and connects to nothing. The application does not get the sender's
+// endpoint, and the sender gets no access to memory that is opened to the owner of the address.
 func TestWayBack(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 	own := v.own.described.Devices[0].Ifaces[0].Addr
@@ -45,7 +46,7 @@ func TestWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := uint16(l.Addr().(*net.TCPAddr).Port)
-	if err := l.Close(); err != nil { // nobody of this user is there
+	if err := l.Close(); err != nil { // so that no process of this user listens there
 		t.Fatal(err)
 	}
 	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), binary.BigEndian.Uint16(own)).String())
@@ -125,19 +126,19 @@ func TestWayBack(t *testing.T) {
 	}
 }
 
-// TestNoWayBack: who cannot be answered loses his connection, and does not wait.
+// TestNoWayBack checks that a request that cannot be answered is refused at once.
 func TestNoWayBack(t *testing.T) {
 	v := newTarget(t, "TLS", "self")
 	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	by := newLocated("192.0.2.66:4000", false)
 	claims := ledger.Refusals(ledger.Claim)
 	err := v.says(by, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.own.described)
-	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || len(v.peers.byUUID) != 0 {
-		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers.byUUID))
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || v.peers.Len() != 0 {
+		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, v.peers.Len())
 	}
 	err = v.says(by, proto.WireupEpCheck, 0xABC, 0, evilID, 0x7777, &peer.own.described)
-	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+2 || len(v.peers.byUUID) != 0 {
-		t.Errorf("asks for an end: %v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers.byUUID))
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+2 || v.peers.Len() != 0 {
+		t.Errorf("asks for an end: %v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, v.peers.Len())
 	}
 	for kind, dst := range map[proto.WireupType]proto.EndpointID{proto.WireupRequest: 0, proto.WireupEpCheck: 0x7777} {
 		if err := v.says(nil, kind, 0xABC, 0, evilID, dst, &peer.own.described); err != nil {
@@ -146,7 +147,7 @@ func TestNoWayBack(t *testing.T) {
 	}
 }
 
-// far is an address with devices at IP addresses that end in these numbers.
+// far returns an address with one device for each of the IP addresses that end in these numbers.
 func (v *targetWorker) far(uuid uint64, ends ...byte) *proto.WorkerAddress {
 	a := v.part("tcp")
 	a.UUID = uuid
@@ -161,14 +162,14 @@ func (v *targetWorker) far(uuid uint64, ends ...byte) *proto.WorkerAddress {
 	return a
 }
 
-// TestTrustedDevices: a peer that the application knows at several addresses may ask
-// from one and name another; nobody else may.
+// TestTrustedDevices checks that only a peer that the application knows at several addresses may
+// send a request from one of them that names another.
 func TestTrustedDevices(t *testing.T) {
 	for _, check := range []string{"y", "try"} {
 		v := newTarget(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
-		p := v.peers.peerOf(v.far(0xABC, 7, 8))
-		p.given = true
-		stranger := v.Worker.peers.newUntrustedPeer(v.far(0xABC, 9, 5))
+		p := v.peers.Given(v.far(0xABC, 7, 8))
+		p.Given = true
+		stranger := v.peers.NewUntrusted(v.far(0xABC, 9, 5))
 		for _, c := range []struct {
 			from  string
 			uuid  uint64
@@ -180,11 +181,11 @@ func TestTrustedDevices(t *testing.T) {
 			{"192.0.2.7:4000", 0xABC, 6, false},
 			{"192.0.2.6:4000", 0xABC, 7, false},
 			{"192.0.2.8:4000", 0xDEF, 7, false},
-			{"192.0.2.9:4000", 0xABC, 5, false}, // he says so himself
+			{"192.0.2.9:4000", 0xABC, 5, false}, // known only by its own claim
 		} {
 			a := v.far(c.uuid, c.names)
 			by := newLocated(c.from, false)
-			said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
+			said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a, false)
 			if got := a.NumIfaces() == 1; got != c.want || (said == nil) != c.want {
 				t.Errorf("CHECK_SOURCE=%s, from %s, names %d: believed %v", check, c.from, c.names, got)
 			}
@@ -194,16 +195,16 @@ func TestTrustedDevices(t *testing.T) {
 		}
 		lo := v.part("tcp")
 		by := newLocated("192.0.2.9:4000", false)
-		if said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil || said.NumIfaces() != 0 {
+		if said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), lo, false); lo.NumIfaces() != 0 || said == nil || said.NumIfaces() != 0 {
 			t.Errorf("CHECK_SOURCE=%s: our own listener, for somebody elsewhere: %+v", check, said)
 		}
-		p.given = false
-		v.peers.releasePeer(p)
-		v.peers.releasePeer(stranger)
+		p.Given = false
+		v.peers.Release(p)
+		v.peers.Release(stranger)
 	}
 }
 
-// TestCheckSourceDefault: the default is safe.
+// TestCheckSourceDefault checks that UCX_CHECK_SOURCE is try by default, the safe value.
 func TestCheckSourceDefault(t *testing.T) {
 	cfg, err := ReadConfig("", "")
 	if err != nil {
@@ -219,46 +220,46 @@ func TestCheckSourceDefault(t *testing.T) {
 	}
 }
 
-// TestSaidDevices: a peer that names two devices is answered at the one that it asks
-// from, and may write from both into memory that is opened to it.
+// TestSaidDevices: a peer that names two devices gets its answers at the one that its request comes
+// from, and may access memory that is opened to it from both.
 func TestSaidDevices(t *testing.T) {
 	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
 	peer := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo")
 	a := peer.own.described.Clone()
 	a.Devices = append(a.Devices, v.far(peer.uuid, 7).Devices...)
 	ep := v.asks(newLocated(loop, true), peer.uuid, 0, peersID, a)
-	if ep == nil || !slices.Equal(entriesOf(ep.dest.address), entriesOf(&peer.own.described)) {
+	if ep == nil || !slices.Equal(identity.EntriesOf(ep.dest.address), identity.EntriesOf(&peer.own.described)) {
 		t.Fatalf("the endpoint is %+v", ep)
 	}
 	if ep.dest.reversePath || !reflect.DeepEqual(ep.dest.scopes, v.rights.scopesOf(a)) || reflect.DeepEqual(ep.dest.scopes, v.rights.scopesOf(&peer.own.described)) {
 		t.Error("memory is not open to the other device")
 	}
-	if !slices.Equal(ep.peer.entries, entriesOf(&peer.own.described)) {
+	if !slices.Equal(ep.peer.Entries(), identity.EntriesOf(&peer.own.described)) {
 		t.Error("the other device is believed")
 	}
 	ep.w.ends.destroy(ep, ucs.ErrCanceled)
 }
 
-// waits is an endpoint of the application that waits for the peer of an address. There
-// is no way there: what it sends goes to the worker itself.
+// waits returns an endpoint of the application that waits for the peer of an address. Nothing
+// reaches that address: the endpoint's messages go to the worker itself.
 func (v *targetWorker) waits(a *proto.WorkerAddress) *Endpoint {
 	v.Helper()
-	p := v.peers.peerOf(a)
-	p.given = true
+	p := v.peers.Given(a)
+	p.Given = true
 	ep, err := v.wireups.newEndpoint(&v.own.described, ErrModeNone, 0)
 	if err != nil {
 		v.Fatal(err)
 	}
-	ep.w.peers.setPeer(ep, p)
-	ep.connSN = p.takeSN()
+	ep.connSN = p.TakeNumber()
+	ep.w.peers.Add((*peerEnd)(ep), p)
 	ep.report(life.Claim, nil)
 	v.accounts.unbound++
-	p.addUnmatched(ep)
+	p.AddUnmatched((*peerEnd)(ep))
 	return ep
 }
 
-// TestMigratedPeer: an endpoint that waits for a peer of an old release takes a request from
-// one other place than the address names; that of others does not.
+// TestMigratedPeer: an endpoint that waits for a peer of an old release accepts a request from one
+// address that is not in the peer's worker address. Endpoints to newer peers do not.
 func TestMigratedPeer(t *testing.T) {
 	if connectsFromListed(&proto.WorkerAddress{Version: proto.AddressV2, Release: 16}) {
 		t.Error("C UCX 1.13 with addresses of the second version is taken for 1.22")
@@ -292,7 +293,7 @@ func TestMigratedPeer(t *testing.T) {
 			if got := eps[1].remoteID == peersID+2; got != c.want {
 				t.Errorf("the peer is connected again: %v", got)
 			}
-			if v.accounts.sourceOf(&roams.Source).peer == p || p.lastSource != nil {
+			if v.accounts.sourceOf(&roams.Source).owner.Is(p) || p.LastSource != nil {
 				t.Error("the connection is the peer's without proof")
 			}
 			v.asks(roams, 0xABC, 2, peersID+4, a)
@@ -306,8 +307,8 @@ func TestMigratedPeer(t *testing.T) {
 	}
 }
 
-// TestPairwiseElsewhere: lanes that are connected pairwise may lead to other places than where
-// a request comes from, but not to this machine for who is elsewhere.
+// TestPairwiseElsewhere: pairwise lanes may lead to addresses that a request does not come from,
+// but not to this machine if the request comes from another one.
 func TestPairwiseElsewhere(t *testing.T) {
 	for _, pairwise := range []bool{false, true} {
 		v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
@@ -318,12 +319,12 @@ func TestPairwiseElsewhere(t *testing.T) {
 		v.ifaces[0].attr = &attr
 		by := newLocated("192.0.2.9:4000", false)
 		a := v.far(0xABC, 9, 5)
-		said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a)
+		said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), a, false)
 		if n := a.NumIfaces(); n != map[bool]int{false: 1, true: 2}[pairwise] || (said == nil) != pairwise {
 			t.Errorf("pairwise %v: %d entries are believed, %+v is not", pairwise, n, said)
 		}
 		lo := v.part("tcp")
-		if said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil {
+		if said := v.admission.validateAddress(v.accounts.sourceOf(&by.Source), lo, false); lo.NumIfaces() != 0 || said == nil {
 			t.Errorf("pairwise %v: our own listener, for somebody elsewhere: %+v", pairwise, said)
 		}
 	}

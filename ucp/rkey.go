@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -27,30 +29,30 @@ import (
 type Rkey struct {
 	_ noCopy
 
-	ep   *Endpoint
-	key  proto.Rkey
-	ways []rkeyWay
+	ep    *Endpoint
+	key   proto.Rkey
+	lanes []rkeyLane
 
-	// The way for each kind of operation, nil where no lane is capable of it.
-	putShort, putBcopy, putZcopy *rkeyWay
-	getBcopy, getZcopy           *rkeyWay
-	amo32, amo64                 *rkeyWay
+	// The lane for each kind of operation, nil if no lane is capable of it.
+	putShort, putBcopy, putZcopy *rkeyLane
+	getBcopy, getZcopy           *rkeyLane
+	amo32, amo64                 *rkeyLane
 
-	tables   *proto.RMATables // choose the way by size; nil until there are lanes
+	tables   *proto.RMATables // choose the protocol by size; nil until there are lanes
 	shortPut int              // largest put that is one short call, -1 for none
 	shortGet int              // largest get that is one copying call, -1 for none
 
-	closed     bool
-	prev, next *Rkey // in Worker.rma.keys, while it is open
+	closed bool
+	member list.Member[Rkey] // in rmaState.keys, while the key is open
 }
 
-// rkeyWay is a lane that accesses the memory of a key directly.
-type rkeyWay struct {
+// rkeyLane is a lane that accesses the memory of a key directly.
+type rkeyLane struct {
 	lane    uint8
-	mdIndex uint8 // of md in the context
+	mdIndex uint8 // index of md in the context
 	md      uct.MemoryDomain
 	attr    *uct.IfaceAttr
-	key     *uct.Rkey // nil where none is needed
+	key     *uct.Rkey // nil if the domain needs no key
 	name    string
 }
 
@@ -87,7 +89,8 @@ func (rm *rmaState) unpackRkey(ep *Endpoint, packed []byte) (*Rkey, error) {
 	if t, ok := ucs.MemoryTypeFromWire(k.key.MemType); !ok || t != ucs.MemoryHost {
 		return nil, fmt.Errorf("ucp: remote key of unsupported memory type %d: %w", k.key.MemType, ucs.ErrUnsupported)
 	}
-	k.enlist()
+	k.member.Value = k
+	ep.w.rma.keys.Add(&k.member)
 	if ep.needs&needLanes != 0 {
 		return k, nil // resolveKeys does the rest when there are lanes
 	}
@@ -98,15 +101,16 @@ func (rm *rmaState) unpackRkey(ep *Endpoint, packed []byte) (*Rkey, error) {
 	return k, nil
 }
 
-// resolve finds the lanes that open the memory, and chooses among them.
+// resolve finds the lanes that can access the memory directly, and chooses one for each kind of
+// operation.
 func (k *Rkey) resolve() error {
 	for i := range k.ep.lanes {
-		if err := k.addWay(uint8(i)); err != nil {
+		if err := k.addLane(uint8(i)); err != nil {
 			return err
 		}
 	}
 	k.choose()
-	for _, w := range []*rkeyWay{k.putShort, k.putBcopy, k.putZcopy, k.getBcopy, k.getZcopy, k.amo32, k.amo64} {
+	for _, w := range []*rkeyLane{k.putShort, k.putBcopy, k.putZcopy, k.getBcopy, k.getZcopy, k.amo32, k.amo64} {
 		if w != nil && w.key != nil && w.md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
 			k.ep.flow().bypassed = true
 		}
@@ -117,59 +121,39 @@ func (k *Rkey) resolve() error {
 // resolveKeys resolves the keys that were unpacked before the endpoint had lanes. A key that a lane
 // refuses as malformed is closed, and operations that need it fail.
 func (rm *rmaState) resolveKeys(ep *Endpoint) {
-	for k := ep.w.rma.keys; k != nil; {
-		next := k.next
+	for m := ep.w.rma.keys.First(); m != nil; {
+		k, next := m.Value, m.Next()
 		if k.ep == ep && k.tables == nil {
 			if err := k.resolve(); err != nil {
-				ep.w.ctx.log.Debug("remote key that was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+				ep.w.ctx.log.Debug("invalid remote key, which was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 				k.close()
 			}
 		}
-		k = next
-	}
-}
-
-// enlist adds an open key to its worker's list; delist removes it.
-func (k *Rkey) enlist() {
-	w := k.ep.w
-	if k.next = w.rma.keys; k.next != nil {
-		k.next.prev = k
-	}
-	w.rma.keys = k
-}
-
-func (k *Rkey) delist() {
-	w := k.ep.w
-	if k.next != nil {
-		k.next.prev = k.prev
-	}
-	if k.prev != nil {
-		k.prev.next = k.next
-	} else if w.rma.keys == k {
-		w.rma.keys = k.next
+		m = next
 	}
 }
 
 // closeKeys closes the keys that are still open.
 func (w *Worker) closeKeys() error {
 	var first error
-	for w.rma.keys != nil {
-		if err := w.rma.keys.close(); err != nil && first == nil {
+	for !w.rma.keys.Empty() {
+		if err := w.rma.keys.First().Value.close(); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-// way returns the way for a lane, without a key.
-func (rm *rmaState) way(ep *Endpoint, lane uint8) rkeyWay {
+// rkeyLaneOf returns the rkeyLane for a lane, without a key.
+func (rm *rmaState) rkeyLaneOf(ep *Endpoint, lane uint8) rkeyLane {
 	i := ep.lanes[lane].iface
-	return rkeyWay{lane: lane, mdIndex: uint8(i.md), md: ep.w.mds[i.md], attr: i.attr, name: i.attr.Resource.String()}
+	return rkeyLane{lane: lane, mdIndex: uint8(i.md), md: ep.w.mds[i.md], attr: i.attr, name: i.attr.Resource.String()}
 }
 
-// addWay adds the way of a lane if the lane opens the memory.
-func (k *Rkey) addWay(lane uint8) error {
-	way := k.ep.w.rma.way(k.ep, lane)
+// addLane adds a lane to the key's ways, if the lane can access the memory directly. It returns an
+// error if the key is malformed.
+func (k *Rkey) addLane(lane uint8) error {
+	way := k.ep.w.rma.rkeyLaneOf(k.ep, lane)
 	md := way.md
 	blob, has := k.key.Key(k.ep.cfg.chosen.Lanes[lane].DstMD)
 	if md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
@@ -181,23 +165,23 @@ func (k *Rkey) addWay(lane uint8) error {
 		case errors.Is(err, ucs.ErrInvalidParam):
 			return fmt.Errorf("ucp: remote key for %s: %w", way.name, err)
 		case err != nil:
-			k.ep.w.ctx.log.Debug("a domain cannot reach memory of the peer", zap.String("lane", way.name), zap.Error(err))
+			k.ep.w.ctx.log.Debug("a memory domain cannot access memory of the peer", zap.String("lane", way.name), zap.Error(err))
 			return nil
 		}
 		way.key = key
 	}
-	k.ways = append(k.ways, way)
+	k.lanes = append(k.lanes, way)
 	return nil
 }
 
-// choose selects the way for each kind of operation.
+// choose selects the lane for each kind of operation.
 func (k *Rkey) choose() {
 	k.tables = k.ep.w.rma.rmaTables(k.ep, k)
-	way := func(i int) *rkeyWay {
+	way := func(i int) *rkeyLane {
 		if i < 0 {
 			return nil
 		}
-		return &k.ways[i]
+		return &k.lanes[i]
 	}
 	r := k.tables.Routes()
 	k.putShort, k.putBcopy, k.putZcopy = way(r.PutShort), way(r.PutBcopy), way(r.PutZcopy)
@@ -208,10 +192,10 @@ func (k *Rkey) choose() {
 		return // with UCX_PROTO_INFO=used every operation is counted
 	}
 	if k.putShort != nil {
-		k.shortPut = min(k.tables.Put(proto.DataContig).MaxFirst(proto.ProtoPutShort), copyPiece)
+		k.shortPut = min(k.tables.Put(proto.DataContig).MaxFirst(proto.ProtoPutShort), datatype.Piece)
 	}
 	if k.getBcopy != nil {
-		k.shortGet = min(k.tables.Get(proto.DataContig).MaxFirst(proto.ProtoGetBcopy), copyPiece, k.getBcopy.attr.Get.MaxBcopy)
+		k.shortGet = min(k.tables.Get(proto.DataContig).MaxFirst(proto.ProtoGetBcopy), datatype.Piece, k.getBcopy.attr.Get.MaxBcopy)
 	}
 }
 
@@ -240,16 +224,16 @@ func (k *Rkey) close() error {
 		return nil
 	}
 	var first error
-	for i := range k.ways {
-		if w := &k.ways[i]; w.key != nil {
+	for i := range k.lanes {
+		if w := &k.lanes[i]; w.key != nil {
 			if err := w.md.ReleaseRkey(w.key); err != nil && first == nil {
 				first = err
 			}
 		}
 	}
-	k.delist()
+	k.member.Remove()
 	// k.key and k.ep stay: Compare reads the key without acquiring the worker.
-	k.ways, k.tables, k.prev, k.next = nil, nil, nil, nil
+	k.lanes, k.tables = nil, nil
 	k.putShort, k.putBcopy, k.putZcopy, k.getBcopy, k.getZcopy, k.amo32, k.amo64 = nil, nil, nil, nil, nil, nil, nil
 	k.shortPut, k.shortGet, k.closed = -1, -1, true
 	return first
@@ -285,8 +269,8 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	if k.closed || n < 0 {
 		return nil, fmt.Errorf("ucp: Rkey.Ptr of %d bytes, key closed: %v: %w", n, k.closed, ucs.ErrInvalidParam)
 	}
-	for i := range k.ways {
-		w := &k.ways[i]
+	for i := range k.lanes {
+		w := &k.lanes[i]
 		if w.key == nil {
 			continue
 		}
@@ -295,10 +279,10 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 			return b, err
 		}
 	}
-	return nil, k.ep.w.ends.nameIn(k.ep, fmt.Errorf("no lane maps the peer's memory: %w", ucs.ErrUnreachable))
+	return nil, k.ep.w.ends.withEndpointName(k.ep, fmt.Errorf("no lane maps the peer's memory: %w", ucs.ErrUnreachable))
 }
 
-// String returns the way that each kind of operation takes.
+// String describes which lane each kind of operation uses, by size.
 func (k *Rkey) String() string {
 	k.ep.w.owner.acquireRead()
 	defer k.ep.w.owner.releaseRead()

@@ -5,12 +5,14 @@ import (
 	"math"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// One-sided operations take one of these ways, depending on what the key opens:
+// One-sided operations use one of these protocols, depending on the lanes that can use the key:
 //
 //	put short, put and get copied   a transport call for each piece (rma_direct.go)
 //	put, get zero-copy              directly between the application's memory and the peer's
@@ -35,7 +37,7 @@ func (rmaFamily) handlers(w *Worker) []handler {
 	return list
 }
 
-// The flags and parameters that the calls accept.
+// Flags and parameters that Put and Get accept.
 var (
 	callPut = callRule{"a put", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 	callGet = callRule{"a get", accessFlags, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
@@ -43,8 +45,8 @@ var (
 
 // rmaState is a worker's state of one-sided operations.
 type rmaState struct {
-	keys    *Rkey // list of the open keys
-	serving int   // answers to operations of peers in flight
+	keys    list.Set[Rkey] // the open keys
+	serving int            // number of answers in flight to operations of peers
 	w       *Worker
 }
 
@@ -54,9 +56,9 @@ func (rmaFamily) stop(w *Worker) error { return w.closeKeys() }
 func (rmaFamily) purge(ep *Endpoint, err error) {
 	if f := ep.rma; f != nil {
 		if f.copies != nil {
-			f.copies.parked.end(err)
+			abortAll(&f.copies.waitingFlushes, err)
 		}
-		f.flushing.end(err)
+		abortAll(&f.flushing, err)
 	}
 }
 
@@ -70,10 +72,10 @@ func (rmaFamily) explain(ep *Endpoint, _ *epConfig) []proto.TableInfo {
 // accessState is the state of a one-sided operation.
 type accessState struct {
 	key   *Rkey
-	route *rkeyWay // the lane that the operation takes, nil for messages
+	route *rkeyLane // the lane that the operation takes, nil for messages
 
-	ways   []rkeyWay         // zero-copy: the ways of the key
-	shares *proto.LaneShares // zero-copy: the shares of the ways in the data
+	lanes  []rkeyLane        // zero-copy: the lanes of the key
+	shares *proto.LaneShares // zero-copy: the share of each of these lanes in the data
 
 	addr    uint64       // address in the peer's memory
 	epoch   uint32       // epoch in which an operation in pieces was started (copyFlow)
@@ -91,17 +93,16 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Put", ep == nil)
 	}
-	w := ep.w
-	if !w.owner.tryAcquire() {
-		return ep.w.rma.leaveAccess(ep, startPut, &callPut, buf, raddr, key, p)
+	if !ep.w.owner.tryAcquire() {
+		return ep.w.rma.delegateAccess(ep, startPut, &callPut, buf, raddr, key, p)
 	}
 	r, err := ep.w.rma.beginPut(ep, buf, raddr, key, p)
-	w.owner.release()
+	ep.w.owner.release()
 	return r, err
 }
 
-// leaveAccess delegates a put or get to the goroutine that owns the worker.
-func (rm *rmaState) leaveAccess(ep *Endpoint, start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+// delegateAccess delegates a put or get to the goroutine that owns the worker.
+func (rm *rmaState) delegateAccess(ep *Endpoint, start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	c := ep.w.newCall(start).with(p)
 	c.ep, c.buf, c.raddr, c.key, c.rule = ep, buf, raddr, key, rule
 	return c.delegate()
@@ -131,7 +132,7 @@ func (rm *rmaState) beginPut(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, 
 
 func (ep *Endpoint) put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	r, err := ep.w.rma.describeAccess(ep, &callPut, buf, raddr, key, p)
-	if err != nil || r.data.length == 0 {
+	if err != nil || r.data.Length == 0 {
 		return ep.w.rma.accessNothing(ep, r, err)
 	}
 	ep.w.stats.Puts++
@@ -154,21 +155,21 @@ func (putOperation) choose(r *Request) (protocol, error) {
 		return nil, errKeyClosed
 	}
 	class := r.class()
-	way := k.tables.Put(class).Lookup(r.data.length)
+	way := k.tables.Put(class).Lookup(r.data.Length)
 	if way == proto.ProtoPutZcopy && !r.w.rma.onRails(r, k.tables.PutRails(), uct.AccessLocalRead) {
 		class = proto.DataGeneric
-		way = k.tables.Put(class).Lookup(r.data.length)
+		way = k.tables.Put(class).Lookup(r.data.Length)
 	}
 	r.w.selection.countAccess(r, k.tables, k.tables.Put(class), class)
 	switch way {
 	case proto.ProtoPutShort:
 		r.w.rma.split(r)
-		return putShort{}, r.w.rma.take(r, k.putShort)
+		return putShort{}, r.w.rma.setLane(r, k.putShort)
 	case proto.ProtoPutBcopy:
 		r.w.rma.split(r)
-		return putCopy{}, r.w.rma.take(r, k.putBcopy)
+		return putCopy{}, r.w.rma.setLane(r, k.putBcopy)
 	case proto.ProtoPutZcopy:
-		return putZcopy{}, r.w.rma.take(r, k.putZcopy)
+		return putZcopy{}, r.w.rma.setLane(r, k.putZcopy)
 	}
 	r.w.rma.split(r)
 	r.ep.w.rma.markMessages(r.ep)
@@ -183,12 +184,11 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Get", ep == nil)
 	}
-	w := ep.w
-	if !w.owner.tryAcquire() {
-		return ep.w.rma.leaveAccess(ep, startGet, &callGet, buf, raddr, key, p)
+	if !ep.w.owner.tryAcquire() {
+		return ep.w.rma.delegateAccess(ep, startGet, &callGet, buf, raddr, key, p)
 	}
 	r, err := ep.w.rma.beginGet(ep, buf, raddr, key, p)
-	w.owner.release()
+	ep.w.owner.release()
 	return r, err
 }
 
@@ -210,7 +210,7 @@ func (rm *rmaState) beginGet(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, 
 
 func (ep *Endpoint) get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	r, err := ep.w.rma.describeAccess(ep, &callGet, buf, raddr, key, p)
-	if err != nil || r.data.length == 0 {
+	if err != nil || r.data.Length == 0 {
 		return ep.w.rma.accessNothing(ep, r, err)
 	}
 	ep.w.stats.Gets++
@@ -230,39 +230,39 @@ func (getOperation) choose(r *Request) (protocol, error) {
 		return nil, errKeyClosed
 	}
 	class := r.class()
-	way := k.tables.Get(class).Lookup(r.data.length)
+	way := k.tables.Get(class).Lookup(r.data.Length)
 	if way == proto.ProtoGetZcopy && !r.w.rma.onRails(r, k.tables.GetRails(), uct.AccessLocalWrite) {
 		class = proto.DataGeneric
-		way = k.tables.Get(class).Lookup(r.data.length)
+		way = k.tables.Get(class).Lookup(r.data.Length)
 	}
 	r.w.selection.countAccess(r, k.tables, k.tables.Get(class), class)
 	switch way {
 	case proto.ProtoGetBcopy:
 		r.w.rma.split(r)
-		return getCopy{}, r.w.rma.take(r, k.getBcopy)
+		return getCopy{}, r.w.rma.setLane(r, k.getBcopy)
 	case proto.ProtoGetZcopy:
-		return getZcopy{}, r.w.rma.take(r, k.getZcopy)
+		return getZcopy{}, r.w.rma.setLane(r, k.getZcopy)
 	}
-	return getMessages{}, r.w.rma.askedFor(r)
+	return getMessages{}, r.w.rma.assignID(r)
 }
 
 // getDirect does a get with one copying call of the transport. If the transport finishes later, the
-// spare request becomes that of the get.
+// spare request becomes the request of the get.
 func (rm *rmaState) getDirect(ep *Endpoint, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w, way := ep.w, key.getBcopy
 	r := w.pool.spare // used only if the operation goes on after the call
 	a := rm.accessing(r)
-	r.data.initRecv(buf, nil)
+	r.data.SetBytes(buf)
 	r.proto, a.arrived = getCopy{}, 0
 	err := ep.lanes[way.lane].remote.GetBcopy(r.hooks(), len(buf), raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
-		r.data.finish()
+		finishData(r)
 		return nil, err
 	}
 	w.stats.Gets++
 	ep.markDirect()
 	if err == nil {
-		r.data.finish()
+		finishData(r)
 		return nil, nil
 	}
 	w.pool.spare = w.pool.getRequest()
@@ -270,8 +270,8 @@ func (rm *rmaState) getDirect(ep *Endpoint, buf []byte, raddr uint64, key *Rkey,
 	return r, nil
 }
 
-// adoptSpare makes the spare request that of a direct operation in flight.
-func (r *Request) adoptSpare(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestParams) {
+// adoptSpare turns the spare request into the request of a direct operation in flight.
+func (r *Request) adoptSpare(ep *Endpoint, key *Rkey, way *rkeyLane, p *RequestParams) {
 	r.bind(ep)
 	r.lane = way.lane
 	r.access.key, r.access.route = key, way
@@ -281,7 +281,7 @@ func (r *Request) adoptSpare(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestPa
 	}
 }
 
-// accessing returns the request's state of a one-sided operation.
+// accessing returns the request's accessState, and creates it if there is none.
 func (rm *rmaState) accessing(r *Request) *accessState {
 	if r.access == nil {
 		r.access = new(accessState)
@@ -313,7 +313,7 @@ func (rm *rmaState) describeAccess(ep *Endpoint, c *callRule, buf []byte, raddr 
 		return nil, ucs.ErrNoResource
 	}
 	if w.ctx.params.Features&FeatureRMA == 0 {
-		return nil, w.lacks(c.name, FeatureRMA)
+		return nil, w.missingFeature(c.name, FeatureRMA)
 	}
 	if !key.opens(ep) {
 		return nil, ep.wrongKey(c.name, key)
@@ -330,23 +330,27 @@ func (rm *rmaState) describeAccess(ep *Endpoint, c *callRule, buf []byte, raddr 
 	}
 	switch {
 	case c == &callPut:
-		err = r.data.initSend(buf, &p.Buffer)
+		if r.data.SetBytes(buf); p.Buffer.set {
+			err = r.setBuffer(&p.Buffer, true)
+		}
 	case p.Buffer.class == DatatypeGeneric:
 		err = fmt.Errorf("ucp: get into a generic datatype: %w", ucs.ErrUnsupported)
 	default:
-		err = r.data.initRecv(buf, &p.Buffer)
+		if r.data.SetBytes(buf); p.Buffer.set {
+			err = r.setBuffer(&p.Buffer, false)
+		}
 	}
 	if err == nil {
 		err = p.checkMemory(w.ctx, &r.data)
 	}
-	if err == nil && raddr+uint64(r.data.length) < raddr {
-		err = fmt.Errorf("ucp: %d bytes at %#x go beyond the address space: %w", r.data.length, raddr, ucs.ErrInvalidAddr)
+	if err == nil && raddr+uint64(r.data.Length) < raddr {
+		err = fmt.Errorf("ucp: %d bytes at %#x go beyond the address space: %w", r.data.Length, raddr, ucs.ErrInvalidAddr)
 	}
 	if err != nil {
 		w.pool.dropRequest(r)
 		return nil, err
 	}
-	r.w.rights.give(r, p.Memory)
+	r.w.rights.attachMemory(r, p.Memory)
 	rm.target(r, ep, key, raddr)
 	return r, nil
 }
@@ -369,29 +373,30 @@ func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.cl
 
 // ready reports whether a one-sided operation may use its lane at once.
 func (ep *Endpoint) ready() bool {
-	return ep.waiting.head == nil && ep.life.Usable() && ep.state&epDraining == 0 &&
+	return ep.waiting.Empty() && ep.life.Usable() && ep.state&epDraining == 0 &&
 		ep.needs&(needFence|needLanes) == 0
 }
 
-// take sets the lane of a direct operation.
-func (rm *rmaState) take(r *Request, way *rkeyWay) error {
+// setLane sets the lane of a direct operation.
+func (rm *rmaState) setLane(r *Request, way *rkeyLane) error {
 	r.access.route, r.lane = way, way.lane
 	r.ep.markDirect()
 	return nil
 }
 
-// putNow does a put with OpForceImmediate: in the call, or with an error not at all.
+// putNow carries out a put with OpForceImmediate in the call, or returns an error and has no
+// effect.
 func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
-	key, n := r.access.key, r.data.length
+	key, n := r.access.key, r.data.Length
 	switch short, bcopy := key.putShort, key.putBcopy; {
 	case !ep.ready():
-	case short != nil && r.data.class == DatatypeContig && n <= short.attr.Put.MaxShort:
-		r.w.rma.take(r, short)
+	case short != nil && r.data.Class == datatype.Contig && n <= short.attr.Put.MaxShort:
+		r.w.rma.setLane(r, short)
 		err = r.w.rma.putShortPiece(r, n)
 	case bcopy != nil && n <= bcopy.attr.Put.MaxBcopy:
 		r.proto = putCopy{}
-		r.w.rma.take(r, bcopy)
+		r.w.rma.setLane(r, bcopy)
 		err = r.putCopyPiece(n)
 	case short == nil && bcopy == nil && ep.remoteID != 0 && n <= ep.cfg.maxBcopy-proto.PutSize:
 		r.proto = putMessages{}
@@ -405,13 +410,13 @@ func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 // never is a size that no operation reaches.
 const never = math.MaxInt
 
-// rmaTables returns the decision tables for the memory of a key. Keys that the same lanes open
+// rmaTables returns the decision tables for the memory of a key. Keys that the same lanes can use
 // share their tables. A lane serves the operations that the selection chose it for. Where the
 // selection chose no lane, the lane of messages serves any operation that it is capable of.
 func (rm *rmaState) rmaTables(ep *Endpoint, k *Rkey) *proto.RMATables {
 	var lanes uint64
-	for i := range k.ways {
-		lanes |= 1 << k.ways[i].lane
+	for i := range k.lanes {
+		lanes |= 1 << k.lanes[i].lane
 	}
 	if t := ep.cfg.rma[lanes]; t != nil {
 		return t
@@ -421,9 +426,9 @@ func (rm *rmaState) rmaTables(ep *Endpoint, k *Rkey) *proto.RMATables {
 	in := proto.RMAInput{AM: w.selection.lanePerf(am, ep.cfg.segSize), Settings: w.selection.protoSettings(am)}
 	in.Rails = int(min(w.ctx.settings.RMARails, proto.MaxLanes))
 	in.Spread = proto.Spread{MaxRatio: w.ctx.settings.LaneRatio, MinChunk: w.ctx.settings.RMAChunk.Int(0)}
-	for i := range k.ways {
-		l := w.rma.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface)
-		ep.cfg.lanes.restrict(k.ways[i].lane, &l)
+	for i := range k.lanes {
+		l := w.rma.rmaLane(&k.lanes[i], ep.lanes[k.lanes[i].lane].iface)
+		ep.cfg.lanes.Restrict(k.lanes[i].lane, &l)
 		if w.ctx.settings.RMARails == 0 {
 			l.PutZcopy, l.GetZcopy = 0, 0
 		}
@@ -440,8 +445,8 @@ func (rm *rmaState) rmaTables(ep *Endpoint, k *Rkey) *proto.RMATables {
 	return t
 }
 
-// rmaLane describes a way for the cost model.
-func (rm *rmaState) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
+// rmaLane describes a lane of a key for the cost model.
+func (rm *rmaState) rmaLane(way *rkeyLane, i *iface) proto.RMALane {
 	w := rm.w
 	a := i.attr
 	l := proto.RMALane{
@@ -470,38 +475,38 @@ func (rm *rmaState) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
 }
 
 // explainRMA returns the tables for one-sided operations with their reasons: those of the
-// endpoint's keys, or if it has no keys those of a key that every lane opens. As long as the
+// endpoint's keys, or if it has no keys, those of a key that every lane can use. As long as the
 // endpoint has no lanes there are no tables.
 func (rm *rmaState) explainRMA(ep *Endpoint) []proto.TableInfo {
 	if len(ep.lanes) == 0 {
 		return nil
 	}
-	var list []proto.TableInfo
+	var tables []proto.TableInfo
 	seen := make(map[*proto.RMATables]bool)
 	add := func(t *proto.RMATables) {
 		if !seen[t] {
 			seen[t] = true
-			list = append(list, t.Explain(proto.DataContig)...)
+			tables = append(tables, t.Explain(proto.DataContig)...)
 		}
 	}
-	for k := ep.w.rma.keys; k != nil; k = k.next {
-		if k.ep == ep && k.tables != nil {
+	for m := ep.w.rma.keys.First(); m != nil; m = m.Next() {
+		if k := m.Value; k.ep == ep && k.tables != nil {
 			add(k.tables)
 		}
 	}
-	if list == nil {
+	if tables == nil {
 		k := &Rkey{ep: ep}
 		for i := range ep.lanes {
-			k.ways = append(k.ways, rm.way(ep, uint8(i)))
+			k.lanes = append(k.lanes, rm.rkeyLaneOf(ep, uint8(i)))
 		}
 		add(rm.rmaTables(ep, k))
 	}
-	return list
+	return tables
 }
 
-// zcopy reports whether a way is capable of a zero-copy operation (flag), with local memory that is
-// not registered or that the library can register for it.
-func (w *rkeyWay) zcopy(flag uct.IfaceFlags) bool {
+// zcopy reports whether the lane is capable of the zero-copy operation flag, and either needs no
+// registration of local memory or lets the library register it.
+func (w *rkeyLane) zcopy(flag uct.IfaceFlags) bool {
 	f := w.md.Attr().Flags
 	return w.attr.Flags.Has(flag) && (f&uct.MDFlagNeedMemh == 0 || f&uct.MDFlagRegister != 0)
 }

@@ -2,13 +2,15 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// This file contains the protocols that access the peer's memory directly, over the lane that the
+// This file contains the protocols that access the peer's memory directly, over the lanes that the
 // key has for them.
 
-// direct is what the direct protocols have in common.
+// direct is embedded in the protocols that access the peer's memory directly.
 type direct struct{ basics }
 
 // release ends the counting of an operation in pieces.
@@ -37,13 +39,13 @@ func (putCopy) progress(r *Request) error { return r.w.rma.inPieces(r, r.putCopy
 
 // pack copies the piece at the request's offset.
 func (putCopy) pack(r *Request, dst []byte) int {
-	return r.data.packAt(dst[:min(len(dst), r.frag)], r.offset)
+	return packData(r, dst[:min(len(dst), r.frag)], r.offset)
 }
 
 // putShortPiece writes the next n bytes in one call.
 func (rm *rmaState) putShortPiece(r *Request, n int) error {
 	a := r.access
-	err := r.ep.remote(r.lane).PutShort(r.data.buf[r.offset:r.offset+n], a.addr+uint64(r.offset), a.route.key)
+	err := r.ep.remote(r.lane).PutShort(r.data.Buf[r.offset:r.offset+n], a.addr+uint64(r.offset), a.route.key)
 	if err == nil {
 		r.offset += n
 	}
@@ -93,22 +95,22 @@ func (putZcopy) progress(r *Request) error {
 // onRails spreads the request over the lanes of the key by shares. It returns false, and changes
 // nothing, if the request cannot have the memory handles that these lanes want.
 func (rm *rmaState) onRails(r *Request, shares *proto.LaneShares, access uct.Access) bool {
-	ways := r.access.key.ways
+	ways := r.access.key.lanes
 	for step := range shares.Lanes() {
-		i, from, to := shares.Part(step, r.data.length)
+		i, from, to := shares.Part(step, r.data.Length)
 		if from < to && !r.w.rights.handles(r, ways[i].md, int(ways[i].mdIndex), access) {
 			return false
 		}
 	}
-	r.access.ways, r.access.shares, r.step = ways, shares, 0
+	r.access.lanes, r.access.shares, r.step = ways, shares, 0
 	return true
 }
 
 // takeRail selects the lane of the current step and returns the offset at which its part ends.
 func (rm *rmaState) takeRail(r *Request) (end int) {
 	a := r.access
-	i, _, end := a.shares.Part(int(r.step), r.data.length)
-	a.route, r.lane = &a.ways[i], a.ways[i].lane
+	i, _, end := a.shares.Part(int(r.step), r.data.Length)
+	a.route, r.lane = &a.lanes[i], a.lanes[i].lane
 	return end
 }
 
@@ -117,14 +119,14 @@ func (rm *rmaState) takeRail(r *Request) (end int) {
 func (rm *rmaState) gatherFor(r *Request, l *uct.RMALimits, end int) int {
 	list := r.w.rights.iovec(r)
 	var n int
-	n, r.frag = r.data.gather(list[:min(max(l.MaxIOV, 1), len(list))], r.offset, min(end-r.offset, l.MaxZcopy))
+	n, r.frag = r.data.Gather(list[:min(max(l.MaxIOV, 1), len(list))], r.offset, min(end-r.offset, l.MaxZcopy))
 	if r.mem != nil && len(r.mem.handles) > 0 {
 		r.mem.addTo(r.iov[:n], r.access.route.md)
 	}
 	return n
 }
 
-// getCopy reads one piece after the other. Pieces arrive in order. At most copyPiece bytes are
+// getCopy reads one piece after the other. Pieces arrive in order. At most datatype.Piece bytes are
 // copied in one round of progress; the rest is copied in later rounds.
 type getCopy struct{ direct }
 
@@ -134,12 +136,12 @@ func (getCopy) about() protocolInfo {
 
 func (getCopy) progress(r *Request) error {
 	ue, a := r.ep.remote(r.lane), r.access
-	for copied := 0; r.offset < r.data.length; {
-		if copied >= copyPiece {
+	for copied := 0; r.offset < r.data.Length; {
+		if copied >= datatype.Piece {
 			r.requeue()
 			return nil
 		}
-		r.frag = min(r.data.length-r.offset, a.route.attr.Get.MaxBcopy, copyPiece-copied)
+		r.frag = min(r.data.Length-r.offset, a.route.attr.Get.MaxBcopy, datatype.Piece-copied)
 		r.comp.Count++
 		err := ue.GetBcopy(r.hooks(), r.frag, a.addr+uint64(r.offset), a.route.key, &r.comp)
 		if err == nil {
@@ -155,8 +157,8 @@ func (getCopy) progress(r *Request) error {
 
 func (getCopy) unpack(r *Request, src []byte) {
 	a := r.access
-	src = src[:min(len(src), r.data.length-a.arrived)]
-	r.data.unpackAt(src, a.arrived) // cannot fail: the datatype is not generic
+	src = src[:min(len(src), r.data.Length-a.arrived)]
+	unpackData(r, src, a.arrived) // cannot fail: the datatype is not generic
 	a.arrived += len(src)
 }
 
@@ -186,23 +188,24 @@ func (getZcopy) progress(r *Request) error {
 }
 
 // Puts and gets that the CPU copies directly to or from the peer's memory, and puts by messages,
-// occupy the CPU for the time of the copy. Long ones are divided into pieces of copyPiece bytes,
-// one in a round of progress, so that other operations go on meanwhile. Several such operations are
-// served in rotation.
+// occupy the CPU for the time of the copy. Long operations are divided into pieces of
+// datatype.Piece bytes, one in each round of progress, so that other operations go on meanwhile.
+// Several such operations are served in rotation.
 
-// copyFlow is an endpoint's state of operations in pieces, allocated for the first. A transport's
-// flush does not cover pieces that are still to come, so a flush waits for the operations that were
-// started before it. These are counted by epoch, and a flush begins a new epoch.
+// copyFlow is an endpoint's state of operations in pieces, allocated for the first such operation.
+// A transport's flush does not cover pieces that are still to come, so a flush waits for the
+// operations that were started before it. These are counted by epoch, and a flush begins a new
+// epoch.
 type copyFlow struct {
-	first  uint32      // epoch of counts[0]
-	counts []int       // operations in flight, by epoch
-	parked requestList // flushes that wait for operations
+	first          uint32             // epoch of counts[0]
+	counts         []int              // operations in flight, by epoch
+	waitingFlushes list.List[Request] // flushes that wait for operations
 }
 
 // split counts an operation that goes on in pieces, if it is longer than one piece. It is called
 // before the operation starts, because fences and flushes must know of it.
 func (rm *rmaState) split(r *Request) {
-	if r.data.length <= copyPiece {
+	if r.data.Length <= datatype.Piece {
 		return
 	}
 	f := r.ep.flow()
@@ -224,12 +227,12 @@ func (rm *rmaState) unsplit(r *Request) {
 // inPieces calls copyUpTo for the bytes that one round of progress may copy, until none is left; a
 // call copies at most n bytes. Then it requeues the request, or ends it after the last byte.
 func (rm *rmaState) inPieces(r *Request, copyUpTo func(n int) error) error {
-	for end := r.offset + copyPiece; r.offset < r.data.length; {
+	for end := r.offset + datatype.Piece; r.offset < r.data.Length; {
 		if r.offset >= end {
 			r.requeue()
 			return nil
 		}
-		if err := copyUpTo(min(r.data.length, end) - r.offset); err != nil {
+		if err := copyUpTo(min(r.data.Length, end) - r.offset); err != nil {
 			return err
 		}
 	}
@@ -257,18 +260,18 @@ func (c *copyFlow) leave(epoch uint32) {
 	}
 	c.first += uint32(over)
 	c.counts = c.counts[:copy(c.counts, c.counts[over:])]
-	for p := c.parked.head; p != nil && reached(c.first, p.flush.epoch); p = c.parked.head {
-		c.parked.remove(p)
+	for !c.waitingFlushes.Empty() && reached(c.first, c.waitingFlushes.Front().Value.flush.epoch) {
+		p := c.waitingFlushes.Pop()
 		p.state |= stateMoves
-		p.w.dispatched.push(p)
+		p.w.dispatched.Push(&p.node)
 	}
 }
 
 // busy reports whether operations in pieces are in flight.
 func (c *copyFlow) busy() bool { return c != nil && len(c.counts) > 0 }
 
-// park makes a flush wait for the operations in flight. It returns false if there are none.
-func (c *copyFlow) park(r *Request) bool {
+// waitForOperations makes a flush wait for the operations in flight. It returns false if there are none.
+func (c *copyFlow) waitForOperations(r *Request) bool {
 	if !c.busy() {
 		return false
 	}
@@ -276,6 +279,6 @@ func (c *copyFlow) park(r *Request) bool {
 		c.counts = append(c.counts, 0)
 	}
 	r.flush.epoch = c.first + uint32(len(c.counts)) - 1
-	c.parked.push(r)
+	c.waitingFlushes.Push(&r.node)
 	return true
 }

@@ -1,12 +1,17 @@
 package ucp
 
-import "testing"
+import (
+	"testing"
 
-// TestFenceRunTwice: a fence that is run again, behind pieces, forgets nothing of what
-// was started behind it: the next fence holds back what overtakes that.
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
+)
+
+// TestFenceRunTwice: a fence waits for a put that is sent in pieces, and is run again afterwards.
+// It must not forget the operations that were started after it: the next fence delays operations
+// that would overtake them.
 func TestFenceRunTwice(t *testing.T) {
 	v := newTarget(t)
-	const n = 4 * copyPiece
+	const n = 4 * datatype.Piece
 	mem := make([]byte, 2*n)
 	m, err := v.ctx.MemMap(MemMapParams{Buffer: mem})
 	if err != nil {
@@ -29,7 +34,7 @@ func TestFenceRunTwice(t *testing.T) {
 	if _, err := v.ep.Put(src, addr, key, nil); err != nil { // P1, in pieces
 		t.Fatal(err)
 	}
-	if err := v.Fence(); err != nil { // F1: parked behind P1
+	if err := v.Fence(); err != nil { // F1: waits for P1
 		t.Fatal(err)
 	}
 	r2, err := v.ep.Put(src, addr+n, key, nil) // P2 waits for F1
@@ -54,11 +59,11 @@ func TestFenceRunTwice(t *testing.T) {
 	}
 }
 
-// TestKeyClosedWhileWaiting: a key that is closed too early ends the operations that
-// have not begun, and nothing else.
+// TestKeyClosedWhileWaiting: a key that is closed too early fails the operations that have not
+// begun, and no others.
 func TestKeyClosedWhileWaiting(t *testing.T) {
 	v := newTarget(t)
-	mem := make([]byte, 4*copyPiece)
+	mem := make([]byte, 4*datatype.Piece)
 	m, err := v.ctx.MemMap(MemMapParams{Buffer: mem})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +82,7 @@ func TestKeyClosedWhileWaiting(t *testing.T) {
 		}
 		req.Free()
 	}
-	start(4 * copyPiece)
+	start(4 * datatype.Piece)
 	if err := v.Fence(); err != nil {
 		t.Fatal(err)
 	}

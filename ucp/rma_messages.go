@@ -57,11 +57,11 @@ func (putMessages) pack(r *Request, dst []byte) int {
 		EpID:    r.ep.remoteID,
 		MemType: uint32(a.key.key.MemType),
 	}.Put(dst)
-	return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
+	return n + r.packFragment(dst, n, r.data.Length-r.offset, r.offset)
 }
 
-// askedFor gives an operation that the peer answers with data an id for the answer.
-func (rm *rmaState) askedFor(r *Request) error {
+// assignID gives an operation an id that the peer's answer with data will name.
+func (rm *rmaState) assignID(r *Request) error {
 	if r.localID = r.w.pool.requestIDs.Put(r); r.localID == 0 {
 		return ucs.ErrNoMemory
 	}
@@ -73,10 +73,13 @@ func (rm *rmaState) askedFor(r *Request) error {
 // endpoint's list outstanding. The data may arrive during the call, so the request is not touched
 // after it.
 func (rm *rmaState) ask(r *Request, id proto.AMID) error {
-	if r.list == nil {
-		r.await()
-	}
 	f := r.ep.flow()
+	if !r.node.Linked() {
+		r.await()
+		if r.is(kindGet) {
+			f.reading++
+		}
+	}
 	f.asked++
 	_, err := r.ep.ue.AMBcopy(uct.AMID(id), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
@@ -90,6 +93,9 @@ func (rm *rmaState) ask(r *Request, id proto.AMID) error {
 func (rm *rmaState) answered(r *Request) {
 	f := r.ep.flow()
 	f.answered++
+	if r.is(kindGet) {
+		f.reading--
+	}
 	r.finish(nil)
 	f.advance()
 }
@@ -106,7 +112,7 @@ func (getMessages) progress(r *Request) error { return r.w.rma.ask(r, proto.IDGe
 func (getMessages) pack(r *Request, dst []byte) int {
 	return proto.GetReq{
 		Address: r.access.addr,
-		Length:  r.data.length,
+		Length:  r.data.Length,
 		EpID:    r.ep.remoteID,
 		ReqID:   proto.RequestID(r.localID),
 		MemType: uint32(r.access.key.key.MemType),
@@ -129,17 +135,17 @@ func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 		return nil
 	}
 	a := r.access
-	if h.Offset+len(payload) > r.data.length || !a.ranges.Add(h.Offset, len(payload)) {
+	if h.Offset+len(payload) > r.data.Length || !a.ranges.Add(h.Offset, len(payload)) {
 		return w.logMalformed(errGetReply)
 	}
-	r.data.unpackAt(payload, h.Offset) // cannot fail: the datatype is not generic
-	if a.arrived += len(payload); a.arrived == r.data.length {
+	unpackData(r, payload, h.Offset) // cannot fail: the datatype is not generic
+	if a.arrived += len(payload); a.arrived == r.data.Length {
 		rm.answered(r)
 	}
 	return nil
 }
 
-var errGetReply = &proto.FormatError{What: "get reply", Reason: "not what was asked for", Status: ucs.ErrIO}
+var errGetReply = &proto.FormatError{What: "get reply", Reason: "does not match the request", Status: ucs.ErrIO}
 
 // One-sided operations by messages, at the target. A message carries an address and no key, so
 // every access is checked against the context's table of registered memory before a byte is copied.
@@ -147,8 +153,8 @@ var errGetReply = &proto.FormatError{What: "get reply", Reason: "not what was as
 // the peer. C UCX does not check.
 
 var (
-	errServing = &proto.FormatError{What: "get request", Reason: "too many are unanswered", Status: ucs.ErrExceedsLimit}
-	errSpoofed = &proto.FormatError{What: "remote access", Reason: "the endpoint is of another peer", Status: ucs.ErrRejected}
+	errServing = &proto.FormatError{What: "get request", Reason: "too many requests of the peer wait for their reply", Status: ucs.ErrExceedsLimit}
+	errSpoofed = &proto.FormatError{What: "remote access", Reason: "the endpoint belongs to another peer", Status: ucs.ErrRejected}
 	errGone    = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
 )
 
@@ -156,8 +162,8 @@ var (
 // send requests at little cost. Reading from most sources stops before that (reply_queue.go).
 const maxServing = 1 << 16
 
-// mayNotAsk reports whether too many requests of the source are unanswered.
-func (s *source) mayNotAsk() bool { return s.replyBytes >= maxServing*requestSize }
+// tooManyRequests reports whether too many requests of the source are unanswered.
+func (s *source) tooManyRequests() bool { return s.ReplyBytes() >= maxServing*requestSize }
 
 // messageTarget returns the endpoint that a message names, and the n bytes at addr with their
 // region, which the caller must release. The region is nil for no bytes. A message for a closed
@@ -241,7 +247,7 @@ func (rm *rmaState) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 		return w.logMalformed(err)
 	}
 	from := w.accounts.sourceOf(source)
-	if from.mayNotAsk() {
+	if from.tooManyRequests() {
 		return w.logMalformed(errServing)
 	}
 	ep, mem, src, err := rm.messageTarget(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
@@ -251,7 +257,7 @@ func (rm *rmaState) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	w.stats.Served++
 	r := ep.control(getReply{})
 	r.peerID, r.offset = uint64(h.ReqID), 0
-	r.data.initSend(src, nil)
+	r.data.SetBytes(src)
 	rm.serve(from, ep, r, mem)
 	return nil
 }
@@ -263,12 +269,12 @@ func (rm *rmaState) serve(from *source, ep *Endpoint, r *Request, mem *regions.R
 	r.state |= stateServes
 	r.userData = from
 	rm.serving++
-	from.addReplyBytes(requestSize)
+	from.AddReplies(requestSize)
 	ep.reply(r)
 	from.checkReplyBytes(ep)
 }
 
-// answer is what answers to one-sided operations of peers have in common.
+// answer is embedded in the protocols of answers to one-sided operations of peers.
 type answer struct{ basics }
 
 // release ends the counting and charging of an answer.
@@ -276,7 +282,7 @@ func (answer) release(r *Request) {
 	if r.state&stateServes != 0 {
 		r.state &^= stateServes
 		r.w.rma.serving--
-		r.userData.(*source).subReplyBytes(requestSize)
+		r.userData.(*source).SubReplies(requestSize)
 	}
 }
 
@@ -299,12 +305,12 @@ const (
 func (getReply) progress(r *Request) error {
 	c := r.ep.cfg
 	room := c.maxBcopy - proto.GetRepSize
-	for first := true; first || r.offset < r.data.length; first = false {
+	for first := true; first || r.offset < r.data.Length; first = false {
 		r.comp.Count++
 		var err error
-		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.w.rights.laneHandles(r, r.ep.amLane(), uct.AccessLocalRead) {
+		if left := r.data.Length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.w.rights.laneHandles(r, r.ep.amLane(), uct.AccessLocalRead) {
 			var n int
-			n, r.frag = r.data.gather(r.w.rights.iovec(r), r.offset, c.maxZcopy-proto.GetRepSize)
+			n, r.frag = r.data.Gather(r.w.rights.iovec(r), r.offset, c.maxZcopy-proto.GetRepSize)
 			r.w.rights.addHandles(r, n, r.ep.amLane())
 			r.step = stepGathered
 			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDGetRep), r.hooks(), r.iov[:n], 0, &r.comp)
@@ -328,7 +334,7 @@ func (getReply) progress(r *Request) error {
 func (getReply) pack(r *Request, dst []byte) int {
 	n := proto.GetRep{ReqID: proto.RequestID(r.peerID), Offset: r.offset}.Put(dst)
 	if r.step == stepCopied {
-		n += r.data.packAt(dst[n:n+r.frag], r.offset)
+		n += packData(r, dst[n:n+r.frag], r.offset)
 	}
 	return n
 }

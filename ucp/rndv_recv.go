@@ -45,10 +45,10 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	if w.admission.spoofed(src, ep) {
 		return nil
 	}
-	ep.w.rights.offeredOver(ep, src)
-	was := w.accounts.offerSource
-	w.accounts.offerSource = w.accounts.sourceOf(src)
-	defer func() { w.accounts.offerSource = was }()
+	ep.w.rights.checkOfferSource(ep, src)
+	was := w.accounts.rndvSource
+	w.accounts.rndvSource = w.accounts.sourceOf(src)
+	defer func() { w.accounts.rndvSource = was }()
 	take := rv.offers[h.Op]
 	if take == nil { // the context does not have the family of this operation
 		rv.refuseOffer(ep, &h)
@@ -68,11 +68,11 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 }
 
 // refuseOffer answers an offer of a kind that this context does not receive, because its sender
-// would wait forever. C UCX ends the sender's request with the status of the ATS
+// would otherwise wait forever. C UCX ends the sender's request with the status of the ATS
 // (ucp_proto_rndv_ats_handler in src/ucp/rndv/rndv_ats.c).
 func (rv *rndvState) refuseOffer(ep *Endpoint, h *proto.RndvRTS) {
 	ep.w.stats.Dropped++
-	ep.w.ctx.log.Debug("offer for an operation without a receiver here", zap.String("endpoint", ep.describe()),
+	ep.w.ctx.log.Debug("rejecting the RTS of an operation that this worker does not receive", zap.String("endpoint", ep.describe()),
 		zap.Int("bytes", h.Size), zap.Uint8("operation", uint8(h.Op)))
 	if ep.err == nil {
 		rv.sendATS(ep, h.ReqID, h.Size, ucs.ErrUnsupported)
@@ -90,7 +90,7 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	case ep.err != nil:
 		r.finish(ep.err)
 		return
-	case h.Size > r.data.length:
+	case h.Size > r.data.Length:
 		rv.sendATS(ep, h.ReqID, h.Size, ucs.OK) // the error is the receiver's own
 		r.finish(ucs.ErrMessageTruncated)
 		return
@@ -112,7 +112,7 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	f := r.fetch
 	f.ranges.Reset()
 	*f = fetchState{size: h.Size, source: h.Address, ranges: f.ranges}
-	r.toward(ep)
+	r.setEndpoint(ep)
 	r.peerID = uint64(h.ReqID)
 	r.offset, r.step = 0, 0
 	switch rv.answerTo(r, h, key) {
@@ -123,10 +123,10 @@ func (rv *rndvState) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		w.stats.RndvGet++
 		r.proto = rndvGet{}
 	case proto.ProtoAskPut:
-		f.target = rv.exposeMemory(r, r.data.buf[:h.Size], w.rights.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
-		r.proto = rndvAsk{}
+		f.target = rv.exposeMemory(r, r.data.Buf[:h.Size], w.rights.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
+		r.proto = rndvRTR{}
 	default:
-		r.proto = rndvAsk{}
+		r.proto = rndvRTR{}
 	}
 	r.run()
 }
@@ -157,15 +157,15 @@ func (rv *rndvState) answerTo(r *Request, h *proto.RndvRTS, key []byte) proto.Pr
 	return p
 }
 
-// rndvAsk asks for the data with an RTR, and then waits for it in the endpoint's list outstanding.
-type rndvAsk struct{ basics }
+// rndvRTR asks for the data with an RTR, and then waits for it in the endpoint's list outstanding.
+type rndvRTR struct{ basics }
 
-func (rndvAsk) about() protocolInfo { return protocolInfo{name: "rndv receive", kind: kindAsk} }
+func (rndvRTR) about() protocolInfo { return protocolInfo{name: "rndv receive", kind: kindAsk} }
 
 // progress sends the RTR. Over a transport that delivers inline, the data may arrive during the
 // call, so the request is not touched after it.
-func (rndvAsk) progress(r *Request) error {
-	if r.list == nil {
+func (rndvRTR) progress(r *Request) error {
+	if !r.node.Linked() {
 		r.await()
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTR), r.hooks(), 0, nil)
@@ -175,7 +175,7 @@ func (rndvAsk) progress(r *Request) error {
 	return nil
 }
 
-func (rndvAsk) pack(r *Request, dst []byte) int {
+func (rndvRTR) pack(r *Request, dst []byte) int {
 	h := proto.RndvRTR{
 		SendReqID: proto.RequestID(r.peerID),
 		RecvReqID: proto.RequestID(r.localID),
@@ -207,7 +207,7 @@ func (rv *rndvState) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) err
 	if h.Offset+len(payload) > r.fetch.size || !r.fetch.ranges.Add(h.Offset, len(payload)) {
 		return w.logMalformed(ucs.ErrIO)
 	}
-	if err := r.data.unpackAt(payload, h.Offset); err != nil {
+	if err := unpackData(r, payload, h.Offset); err != nil {
 		r.finish(err)
 		return nil
 	}
@@ -250,7 +250,7 @@ func (rv *rndvState) received(r *Request, n int) {
 	}
 }
 
-// rndvGet reads the data of an offer from the sender's memory; rndvTell then sends the ATS. The
+// rndvGet reads the data of an offer from the sender's memory; rndvGetATS then sends the ATS. The
 // receive is over only when the ATS has been sent, because a caller that has waited for the receive
 // may not progress the worker for a while.
 type rndvGet struct{ basics }
@@ -268,7 +268,7 @@ func (rndvGet) progress(r *Request) error {
 		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
-			n, r.frag = r.data.gather(r.w.rights.iovec(r), r.offset, min(end-r.offset, l.max))
+			n, r.frag = r.data.Gather(r.w.rights.iovec(r), r.offset, min(end-r.offset, l.max))
 			r.w.rights.addHandles(r, n, l.lane)
 			r.comp.Count++
 			err := ue.GetZcopy(r.iov[:n], f.source+uint64(r.offset), r.w.rndv.keyOf(r, &f.keys, c.get, k), &r.comp)
@@ -299,17 +299,17 @@ func (rv *rndvState) fetched(r *Request, err error) {
 		return
 	}
 	r.fetch.result, r.lane = err, r.ep.amLane()
-	r.proto = rndvTell{}
+	r.proto = rndvGetATS{}
 	r.comp.Count, r.comp.Err = 1, nil
 	r.run()
 }
 
-// rndvTell sends the ATS, which tells the sender the result of the reading.
-type rndvTell struct{ basics }
+// rndvGetATS sends the ATS, which tells the sender the result of the reading.
+type rndvGetATS struct{ basics }
 
-func (rndvTell) about() protocolInfo { return protocolInfo{name: "rndv get ats", kind: kindRead} }
+func (rndvGetATS) about() protocolInfo { return protocolInfo{name: "rndv get ats", kind: kindRead} }
 
-func (t rndvTell) progress(r *Request) error {
+func (t rndvGetATS) progress(r *Request) error {
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATS), r.hooks(), 0, &r.comp)
 	switch err {
 	case nil:
@@ -321,13 +321,13 @@ func (t rndvTell) progress(r *Request) error {
 	return err
 }
 
-func (rndvTell) pack(r *Request, dst []byte) int {
+func (rndvGetATS) pack(r *Request, dst []byte) int {
 	f := r.fetch
 	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.StatusOf(f.result), Size: f.size, HasSize: true}.Put(dst)
 }
 
 // completed is called when the ATS has been sent.
-func (rndvTell) completed(r *Request, err error) {
+func (rndvGetATS) completed(r *Request, err error) {
 	if r.fetch.result != nil {
 		err = r.fetch.result
 	}

@@ -1,7 +1,9 @@
 package ucp
 
 import (
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -48,7 +50,7 @@ func (rndvOffer) about() protocolInfo {
 // progress sends the RTS. Over a transport that delivers inline, the whole rendezvous may happen
 // during the call, so the request is not touched after it.
 func (rndvOffer) progress(r *Request) error {
-	if r.list == nil {
+	if !r.node.Linked() {
 		r.await()
 		r.w.rndv.exposeOffer(r)
 	}
@@ -71,11 +73,11 @@ func (rv *rndvState) newOffer(r *Request) {
 // exposeOffer opens the data to the peer, if a lane can read it. Data in a region that the peer may
 // map is open already; exposeOffer sets its address.
 func (rv *rndvState) exposeOffer(r *Request) {
-	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
-		r.offer.addr = rv.exposeMemory(r, r.data.buf, r.w.rights.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
+	if r.data.Class == datatype.Contig && r.data.Length > 0 && len(r.ep.cfg.get) > 0 {
+		r.offer.addr = rv.exposeMemory(r, r.data.Buf, r.w.rights.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
 	}
-	if r.region != nil && r.data.length > 0 {
-		r.offer.addr = memoryAddress(r.data.buf)
+	if r.region != nil && r.data.Length > 0 {
+		r.offer.addr = word.Address(r.data.Buf)
 	}
 }
 
@@ -88,7 +90,7 @@ func (rndvOffer) pack(r *Request, dst []byte) int {
 		EpID:    r.ep.remoteID,
 		ReqID:   proto.RequestID(r.localID),
 		Address: r.offer.addr,
-		Size:    r.data.length,
+		Size:    r.data.Length,
 	}
 	h.Op, h.Header = r.form.offer(r)
 	n := h.Put(dst)
@@ -123,9 +125,9 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	o := r.offer
 	p := part{reqID: h.RecvReqID, addr: h.Address, off: h.Offset, n: h.Size}
 	if p.n == 0 && p.off == 0 {
-		p.n = r.data.length // 1.13.1 sends no size for scattered destinations
+		p.n = r.data.Length // 1.13.1 sends no size for scattered destinations
 	}
-	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(o.parts) == maxParts || !o.asked.Add(p.off, p.n) {
+	if p.off+p.n > r.data.Length || p.n == 0 && p.off != 0 || len(o.parts) == maxParts || !o.asked.Add(p.off, p.n) {
 		return w.logMalformed(ucs.ErrIO)
 	}
 	if len(key) > 0 {
@@ -136,7 +138,7 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	if p.addr != 0 && !p.keys.read(w, key, r.ep.cfg.put) {
 		p.addr = 0 // without its key the destination cannot be written
 	}
-	if o.asked.Prefix() == r.data.length {
+	if o.asked.Prefix() == r.data.Length {
 		w.pool.requestIDs.Remove(r.localID) // nothing more can be asked for
 		r.localID = 0
 	}
@@ -153,8 +155,8 @@ func (rv *rndvState) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 
 // sendPart starts sending the part that an RTR asked for.
 func (rv *rndvState) sendPart(r *Request, p part) {
-	if r.list != nil {
-		r.list.remove(r)
+	if r.node.Linked() {
+		r.node.Remove()
 	}
 	r.offer.part, r.offset, r.step = p, 0, 0
 	c := r.ep.cfg
@@ -201,7 +203,7 @@ func (rndvPut) progress(r *Request) error {
 		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
-			n, r.frag = r.data.gather(r.w.rights.iovec(r), p.off+r.offset, min(end-r.offset, l.max))
+			n, r.frag = r.data.Gather(r.w.rights.iovec(r), p.off+r.offset, min(end-r.offset, l.max))
 			r.w.rights.addHandles(r, n, l.lane)
 			r.comp.Count++
 			err := ue.PutZcopy(r.iov[:n], p.addr+uint64(r.offset), r.w.rndv.keyOf(r, &p.keys, c.put, k), &r.comp)
@@ -265,7 +267,7 @@ func (rndvZcopy) progress(r *Request) error {
 	p := &r.offer.part
 	for first := true; first || r.offset < p.n; first = false {
 		var n int
-		n, r.frag = r.data.gather(r.w.rights.iovec(r), p.off+r.offset, min(p.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
+		n, r.frag = r.data.Gather(r.w.rights.iovec(r), p.off+r.offset, min(p.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
 		r.w.rights.addHandles(r, n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r.hooks(), r.iov[:n], 0, &r.comp)
@@ -320,7 +322,7 @@ func packRndvHeader(r *Request, dst []byte) int {
 func (rv *rndvState) partSent(r *Request, err error) {
 	o := r.offer
 	o.sent += o.part.n
-	if err != nil || o.sent >= r.data.length {
+	if err != nil || o.sent >= r.data.Length {
 		r.finish(err)
 		return
 	}

@@ -48,7 +48,7 @@ type settings struct {
 	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Largest amount of memory, in the whole process, for messages without a posted receive; messages that the program has taken are not counted. auto is a quarter of the memory of the machine or container, 4g at most. At the limit the largest holder loses its messages and connections; holders are compared by address or local user, and peers that the program has no endpoint to go first. Over shared memory, which does not identify senders, the message is dropped."`
 	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Largest number of endpoints, in the whole process, that peers may open before the program opens its own to them. At the limit the largest holder loses its endpoints, as with UCX_MAX_UNEXP_BYTES."`
 
-	StreamUnread config.Bytes `ucx:"STREAM_MAX_UNREAD" default:"1m" doc:"Memory for the unread bytes of a stream at which its connection is no longer read, until half of it is free; at least 64k, and 64k while the process holds much. Other messages on the connection wait as well. Over shared memory, which does not identify senders, the limit is MAX_UNEXP_BYTES, and a stream that exceeds it fails."`
+	StreamUnread config.Bytes `ucx:"STREAM_MAX_UNREAD" default:"1m" doc:"Memory for the unread bytes of a stream at which its connection is no longer read, until half of it is free; at least 64k, and 64k while the process holds more than half of MAX_UNEXP_BYTES. Other messages on the connection wait as well. Over shared memory, which does not identify senders, the limit is MAX_UNEXP_BYTES, and a stream that exceeds it fails."`
 
 	CheckSource config.Ternary `ucx:"CHECK_SOURCE" default:"try" doc:"Connect back to a peer only at the IP address that its request comes from, or at one of an address for which the application has an endpoint; a request that names other addresses is answered over its own connection. With y, messages that name an operation of a peer are accepted only from that address too: this is for peers with one address each, as messages over their other devices are refused. With n, a request can have connections made to any address except those of this machine."`
 	Closed      bool           `ucx:"CLOSED" default:"n" doc:"Refuse requests of peers that the application has neither made an endpoint to nor allowed; nothing is connected for them."`
@@ -60,7 +60,7 @@ type settings struct {
 	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Number of endpoints that are checked in one round."`
 
 	SockaddrTLS     config.List   `ucx:"SOCKADDR_TLS_PRIORITY" default:"rdmacm,tcp,sockcm" doc:"Connection managers for connections by socket address, in the order in which they are tried; sockcm is another name for that of tcp."`
-	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Use all devices for connections by socket address, not only the device of the address. If the two sides differ, the value of the client counts; C UCX 1.13 does not tell its value and must have the same."`
+	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Use all devices for connections by socket address, not only the device of the address. If the two sides differ, the value of the client counts; C UCX 1.13 does not send its value and must have the same."`
 	SADataVersion   saDataVersion `ucx:"SA_DATA_VERSION" default:"v2" doc:"Version of the data that a client sends to request a connection by socket address: v1 or v2. A server answers in the version of the client."`
 
 	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Methods to allocate memory, in order of preference: md:NAME for the memory domains of a component, md:* for any domain, thp, huge and mmap for pages of the kernel, heap."`
@@ -81,7 +81,7 @@ type settings struct {
 	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Expected number of endpoints, instead of the program's estimate."`
 	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Expected number of processes per host, instead of the program's estimate."`
 
-	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX of the peers: 1.13 (up to 1.15) or 1.22 (from 1.16), instead of what the program says. It decides only what no common form serves: the length of shared-memory rings, and, where lanes are connected pairwise, whether a lane over a much slower device is used. auto means 1.22 there."`
+	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX of the peers: 1.13 (up to 1.15) or 1.22 (from 1.16), instead of the program's parameter. It is needed only where the releases differ and no form suits both: the length of shared-memory rings, and, where lanes are connected pairwise, whether a lane over a much slower device is used. auto means 1.22 there."`
 
 	LogDataSize  config.Bytes `ucx:"LOG_DATA_SIZE" default:"0" doc:"Number of bytes of each message, starting with the header, that are printed if UCX_LOG_LEVEL is data or higher. A worker logs the messages that it receives if the level is set when the worker is created. Messages may contain secrets."`
 	ProtoInfo    protoInfo    `ucx:"PROTO_INFO" default:"auto" doc:"Print the selected protocols to the log: y for each endpoint configuration when it is created; n never; auto if UCX_LOG_LEVEL is debug or higher; used prints the selections that were used, with counts, when the worker is closed. Any other value is a pattern with *, ? and [a-z] that the title of an operation must match, such as *tagged*fast*."`
@@ -362,7 +362,7 @@ func globAny(pattern, name string) bool {
 // WaitPolicy selects how calls that wait spend their time.
 type WaitPolicy uint8
 
-// Policies of waiting.
+// Policies for calls that wait.
 const (
 	// WaitAdaptive spins and yields while recent waits show that this pays off, and
 	// otherwise sleeps soon.
@@ -435,13 +435,13 @@ func (s *settings) limited(a *uct.IfaceAttr) *uct.IfaceAttr {
 	return &l
 }
 
-// PeerRelease is a range of C UCX releases that peers may be of. Go and C peers of every
-// release communicate whatever the range. It decides only where no value suits all
+// PeerRelease is a range of releases of C UCX to which the peers belong. Go and C peers of
+// every release communicate whatever the range. It decides only where no value suits all
 // releases: the default length of shared-memory rings, and, where lanes are connected
 // pairwise, whether devices that are much slower than others get lanes.
 type PeerRelease uint8
 
-// Ranges of releases.
+// Ranges of releases of C UCX.
 const (
 	PeerReleaseAny PeerRelease = iota // as 1.16 and later where a choice must be made
 	PeerRelease113                    // 1.13 to 1.15

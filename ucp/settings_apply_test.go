@@ -19,7 +19,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// parsed is the worker's address.
+// parsed returns the worker's address, parsed.
 func (v *targetWorker) parsed() proto.WorkerAddress {
 	v.Helper()
 	a, _, err := proto.ParseAddress(v.own.address, proto.FormWorker)
@@ -29,7 +29,7 @@ func (v *targetWorker) parsed() proto.WorkerAddress {
 	return a
 }
 
-// TestAddressVersion: the worker's address has the version that the settings want, and an
+// TestAddressVersion checks that the worker's address has the version of the setting, and that an
 // endpoint to it works.
 func TestAddressVersion(t *testing.T) {
 	for setting, want := range map[string]proto.AddressVersion{"v1": proto.AddressV1, "V2": proto.AddressV2} {
@@ -51,8 +51,8 @@ func TestAddressVersion(t *testing.T) {
 	}
 }
 
-// TestAddressName: the address names host and process where that is wanted, cut to what is
-// allowed.
+// TestAddressName checks that the address contains the names of host and process if the setting
+// asks for it, cut to the maximum length.
 func TestAddressName(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -76,8 +76,8 @@ func TestAddressName(t *testing.T) {
 	}
 }
 
-// TestProtocolList: which protocols an endpoint uses can be limited by patterns, which its
-// explanation shows.
+// TestProtocolList checks that patterns in UCX_PROTOS limit which protocols an endpoint uses, as
+// its explanation shows.
 func TestProtocolList(t *testing.T) {
 	uses := func(v *targetWorker, name string) bool {
 		plain := v.ep.Explain().Protocols[0]
@@ -104,7 +104,7 @@ func TestProtocolList(t *testing.T) {
 	}
 }
 
-// TestProtoSettings: what the settings say reaches the cost model and the selection.
+// TestProtoSettings checks that the settings reach the cost model and the lane selection.
 func TestProtoSettings(t *testing.T) {
 	v := newTarget(t, "RNDV_PERF_DIFF", "5", "MULTI_LANE_MAX_RATIO", "2", "MIN_RNDV_CHUNK_SIZE", "1k", "MAX_RNDV_LANES", "7",
 		"MAX_EAGER_LANES", "3", "MAX_RMA_LANES", "5")
@@ -112,7 +112,7 @@ func TestProtoSettings(t *testing.T) {
 	if p.RndvBias != 0.05 || p.Spread != (proto.Spread{MaxRatio: 2, MinChunk: 1 << 10}) {
 		t.Errorf("bias %v, %+v", p.RndvBias, p.Spread)
 	}
-	if l := v.selection.laneInput(v.peers.selfPeer.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
+	if l := v.selection.laneInput(v.peers.self.Address(), ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
 		t.Errorf("limits of the selection %+v", l)
 	}
 	for _, name := range []string{"MIN_RNDV_CHUNK_SIZE", "MIN_RMA_CHUNK_SIZE"} {
@@ -127,16 +127,18 @@ func TestProtoSettings(t *testing.T) {
 	}
 }
 
-// TestSingleNetDevice: of lanes over several network devices those of one are left, by the
-// number of the process.
+// TestSingleNetDevice checks that only the lanes of one network device are used if the setting asks
+// for it, chosen by the local number of the process.
 func TestSingleNetDevice(t *testing.T) {
 	v := newTarget(t)
-	of := func(device string, kind uct.DeviceType) *iface {
-		return &iface{attr: &uct.IfaceAttr{Resource: uct.Resource{Transport: "t", Device: device, Type: kind}}}
+	of := func(device string, kind uct.DeviceType) proto.LocalIface {
+		return proto.LocalIface{Attr: uct.IfaceAttr{Resource: uct.Resource{Transport: "t", Device: device, Type: kind}}}
 	}
-	ifaces := v.ifaces
-	defer func() { v.ifaces = ifaces }()
-	v.ifaces = []*iface{of("eth1", uct.DeviceNetwork), of("eth0", uct.DeviceNetwork), of("memory", uct.DeviceShared), of("eth1", uct.DeviceNetwork)}
+	locals := v.selection.locals
+	defer func() { v.selection.locals = locals }()
+	v.selection.locals = []proto.LocalIface{
+		of("eth1", uct.DeviceNetwork), of("eth0", uct.DeviceNetwork), of("memory", uct.DeviceShared), of("eth1", uct.DeviceNetwork),
+	}
 	c := &proto.LaneConfig{
 		Lanes: []proto.Lane{{Local: 0}, {Local: 1}, {Local: 2}, {Local: 3}},
 		AM:    1, Wireup: 2, RMABW: []uint8{0, 1, 2, 3},
@@ -156,19 +158,20 @@ func TestSingleNetDevice(t *testing.T) {
 		if err := v.ctx.settings.NodeLocalID.ParseConfig(tc.id); err != nil {
 			t.Fatal(err)
 		}
-		if got := v.selection.laneMap(c).bandwidth; !slices.Equal(got, tc.want) {
+		if got := v.selection.laneMap(c).Bandwidth; !slices.Equal(got, tc.want) {
 			t.Errorf("one device %v, process %s: lanes %v, want %v", tc.single, tc.id, got, tc.want)
 		}
 	}
 	for via, want := range map[bool]uint8{false: 2, true: 1} {
 		v.ctx.settings.WireupByAM = via
-		if got := v.selection.laneMap(c).wireup; got != want {
+		if got := v.selection.laneMap(c).Wireup; got != want {
 			t.Errorf("wireup over the lane for messages %v: lane %d, want %d", via, got, want)
 		}
 	}
 }
 
-// TestInterfaceLimits: what the settings do not allow an interface does not have.
+// TestInterfaceLimits checks that settings can limit the sizes and atomic operations of an
+// interface.
 func TestInterfaceLimits(t *testing.T) {
 	all := uct.AtomicOps{Post: 1, Fetch: 1}
 	a := uct.IfaceAttr{Atomic32: all, Atomic64: all}
@@ -203,7 +206,8 @@ func TestInterfaceLimits(t *testing.T) {
 	}
 }
 
-// TestFenceMode: a strong fence holds back what follows, also where the connection orders.
+// TestFenceMode checks that a strong fence delays later operations even if the connection preserves
+// the order.
 func TestFenceMode(t *testing.T) {
 	for mode, want := range map[string]bool{"weak": false, "auto": false, "ep_based": false, "strong": true} {
 		v := newTarget(t, "FENCE_MODE", mode)
@@ -214,7 +218,8 @@ func TestFenceMode(t *testing.T) {
 	}
 }
 
-// TestBacklogSetting: auto is what connection managers take for all they can.
+// TestBacklogSetting checks the backlog that is passed to connection managers: 0, which means their
+// maximum, for auto.
 func TestBacklogSetting(t *testing.T) {
 	for value, want := range map[string]int{"auto": 0, "0": 1, "5": 5, "inf": math.MaxInt} {
 		if got := newTarget(t, "LISTENER_BACKLOG", value).ctx.settings.backlog(); got != want {
@@ -223,7 +228,8 @@ func TestBacklogSetting(t *testing.T) {
 	}
 }
 
-// TestMaxComponentMDs: domains beyond the limit are left out, with the reason.
+// TestMaxComponentMDs checks that memory domains beyond the limit are left out, with the setting as
+// the reason.
 func TestMaxComponentMDs(t *testing.T) {
 	cfg, err := ReadConfig("", "")
 	if err != nil {
@@ -235,7 +241,7 @@ func TestMaxComponentMDs(t *testing.T) {
 	}
 }
 
-// watchLog takes the library's log for the test, from a level on.
+// watchLog collects what the library logs during the test, from the given level on.
 func watchLog(t *testing.T, level zapcore.Level) *observer.ObservedLogs {
 	core, logs := observer.New(level)
 	previous := log.SetLogger(zap.New(core))
@@ -243,8 +249,8 @@ func watchLog(t *testing.T, level zapcore.Level) *observer.ObservedLogs {
 	return logs
 }
 
-// TestPrintTransportTables: transports and lanes are printed to the log on demand, or with
-// what else is for people who look for a mistake.
+// TestPrintTransportTables checks that transports and lanes are logged if the setting asks for it,
+// and with auto at level debug.
 func TestPrintTransportTables(t *testing.T) {
 	for _, tc := range []struct {
 		setting string
@@ -275,7 +281,7 @@ func TestPrintTransportTables(t *testing.T) {
 	}
 }
 
-// TestWarnInvalidConfig: the warning about what is not there can be left out.
+// TestWarnInvalidConfig checks that the warning about unknown transports can be disabled.
 func TestWarnInvalidConfig(t *testing.T) {
 	for setting, want := range map[string]int{"y": 1, "n": 0} {
 		logs := watchLog(t, zapcore.WarnLevel)

@@ -35,10 +35,11 @@ func cDefaults(t *testing.T, release string) (list []cDefault) {
 	return list
 }
 
-// cReleases are the releases whose defaults are kept, with their numbers of settings.
+// cReleases are the releases of C UCX whose defaults are in testdata, with their numbers of
+// settings.
 var cReleases = map[string]int{"1.22.0": 738, "1.13.1": 472}
 
-// TestDefaultsOfC: each default that C UCX prints is a value that this library takes from the
+// TestDefaultsOfC checks that this library accepts each default that C UCX prints as a value in the
 // environment, one at a time and all together.
 func TestDefaultsOfC(t *testing.T) {
 	for release, n := range cReleases {
@@ -50,7 +51,7 @@ func TestDefaultsOfC(t *testing.T) {
 			defaults := (*config.Set)(nil)
 			for _, d := range list {
 				if value, _, known := defaults.Lookup(d.name); !known || value == d.value {
-					continue // there is no other value to parse
+					continue // nothing new to parse
 				}
 				if err := startWith(t, d); err != nil {
 					t.Errorf("UCX_%s=%s: %v", d.name, d.value, err)
@@ -63,8 +64,8 @@ func TestDefaultsOfC(t *testing.T) {
 	}
 }
 
-// startWith opens a worker over the transports self, tcp and those of shared memory, under
-// settings of the environment.
+// startWith opens and closes a worker over the default transports with the given settings in the
+// environment.
 func startWith(t *testing.T, list ...cDefault) error {
 	for _, d := range list {
 		name := "UCX_" + d.name
@@ -98,7 +99,7 @@ func startWith(t *testing.T, list ...cDefault) error {
 	return w.Close()
 }
 
-// TestValuesOfC: values that C UCX takes and that are not its defaults.
+// TestValuesOfC checks that this library accepts values of C UCX that are not defaults.
 func TestValuesOfC(t *testing.T) {
 	for _, d := range []cDefault{
 		{"RNDV_THRESH", "8k,intra:64k"}, {"RNDV_THRESH", "intra:8k,inter:18446744073709551615"}, {"SYSV_SEND_OVERHEAD", "1us"},
@@ -133,8 +134,8 @@ func TestNamesOfC(t *testing.T) {
 	}
 }
 
-// TestGeneralNames: a name without a transport, or with that of a kind of transports, sets each of
-// theirs, and counts less than one that says more.
+// TestGeneralNames checks that a name without a transport, or with that of a group of transports,
+// sets the value of each of them, and that a more specific name has priority.
 func TestGeneralNames(t *testing.T) {
 	for _, tc := range []struct{ value, weak, strong, sets string }{
 		{"ERROR", "FAILURE", "SM_FAILURE", "POSIX_FAILURE SYSV_FAILURE CMA_FAILURE"},
@@ -180,7 +181,7 @@ func TestGeneralNames(t *testing.T) {
 	}
 }
 
-// TestGeneralValue: interfaces have what a general name says.
+// TestGeneralValue checks that interfaces use the values of general names.
 func TestGeneralValue(t *testing.T) {
 	ctx := contextFor(t, FeatureTag, "TLS", "self,tcp,posix,cma", "MAX_NUM_EPS", "7", "SM_MAX_NUM_EPS", "8", "SCOPY_MAX_NUM_EPS", "9")
 	defer ctx.Close()
@@ -198,7 +199,8 @@ func TestGeneralValue(t *testing.T) {
 	}
 }
 
-// TestModifyNames: a name with the prefix, or misspelt, is an error that says what is wanted.
+// TestModifyNames checks that Modify refuses names with the prefix and misspelt names, and that the
+// error has the right name.
 func TestModifyNames(t *testing.T) {
 	cfg, err := ReadConfig("", "")
 	if err != nil {
@@ -219,7 +221,8 @@ func TestModifyNames(t *testing.T) {
 	}
 }
 
-// TestSchemeRefused: pipelines are refused, with what there is instead.
+// TestSchemeRefused checks that rendezvous pipelines are refused, and that the error names an
+// alternative.
 func TestSchemeRefused(t *testing.T) {
 	for _, scheme := range []string{"get_ppln", "put_ppln", "put_pipeline"} {
 		err := startWith(t, cDefault{"RNDV_SCHEME", scheme})
@@ -229,8 +232,8 @@ func TestSchemeRefused(t *testing.T) {
 	}
 }
 
-// TestWrongValues: a value that can be read and not be used fails NewContext, also that of a
-// transport that is not wanted, or has no device.
+// TestWrongValues checks that a value that can be parsed but is out of range fails NewContext, even
+// if the transport is not selected or has no device.
 func TestWrongValues(t *testing.T) {
 	for _, tc := range []struct{ name, value, want string }{
 		{"TCP_ALLOW", "10.0.0/8", "10.0.0/8"},
@@ -263,14 +266,14 @@ func TestWrongValues(t *testing.T) {
 		if err == nil {
 			ctx.Close()
 		}
-		_, setting, _ := strings.Cut(tc.name, "_") // a group's name may be told by another prefix
+		_, setting, _ := strings.Cut(tc.name, "_") // the error may have another prefix
 		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), setting) {
 			t.Errorf("UCX_%s=%s: %v, want %q", tc.name, tc.value, err, tc.want)
 		}
 	}
 }
 
-// otherDefaults are the settings whose default is not that of C UCX 1.22, and why.
+// otherDefaults are the settings whose default differs from that of C UCX 1.22, with the reason.
 var otherDefaults = map[string]string{
 	"RNDV_PERF_DIFF":       "the estimates that it corrects are others",
 	"SYSV_RX_GROW_FACTOR":  "one default for both transports over shared memory, that of POSIX_RX_GROW_FACTOR",
@@ -280,8 +283,8 @@ var otherDefaults = map[string]string{
 	"UD_VERBS_RX_MAX_BUFS": "auto is a limit by the length of the receive queue, -1 means none",
 }
 
-// TestSettingsAsCPrintsThem: settings that C UCX has are printed in its order, with its defaults
-// in its words, and those of this module alone behind the others of their section.
+// TestSettingsAsCPrintsThem checks that settings of C UCX are printed in its order and with its
+// defaults, literally, and that settings of this module alone follow at the end of their section.
 func TestSettingsAsCPrintsThem(t *testing.T) {
 	values := make(map[string]string)
 	var order []string
@@ -294,7 +297,7 @@ func TestSettingsAsCPrintsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	own := "" // a setting of this module alone, in the section that is read
+	own := "" // the last setting of this module alone in the current section
 	differ := make(map[string]bool)
 	for line := range strings.Lines(text.String()) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -319,7 +322,7 @@ func TestSettingsAsCPrintsThem(t *testing.T) {
 			t.Errorf("%s differs no more", name)
 		}
 	}
-	own = "LOG_DATA_SIZE" // of a context here, and of the process in C
+	own = "LOG_DATA_SIZE" // a setting of the context here, of the process in C
 	got = slices.DeleteFunc(got, func(name string) bool { return name == own })
 	want := slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(got, name) })
 	if diff := cmp.Diff(want, got); diff != "" {

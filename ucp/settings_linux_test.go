@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// neighbor opens a worker with settings on this machine.
+// neighbor opens a worker on this machine with the given settings.
 func neighbor(t *testing.T, settings ...string) *Worker {
 	t.Helper()
 	ctx := targetContext(t, settings...)
@@ -22,7 +22,7 @@ func neighbor(t *testing.T, settings ...string) *Worker {
 	return w
 }
 
-// exchangeBetween sends a message from one worker to another and waits for both ends.
+// exchangeBetween sends a message from one worker to another and waits until both sides are done.
 func exchangeBetween(t *testing.T, from, to *Worker, n int) {
 	t.Helper()
 	ep, err := from.NewEndpoint(EndpointParams{Address: to.own.address})
@@ -50,8 +50,8 @@ func exchangeBetween(t *testing.T, from, to *Worker, n int) {
 	}
 }
 
-// TestAddressVersions: workers reach each other whatever versions their addresses have, also
-// where a choice of protocols depends on what they tell.
+// TestAddressVersions checks that workers with addresses of different versions reach each other,
+// including protocols whose choice depends on attributes in the address.
 func TestAddressVersions(t *testing.T) {
 	for _, tls := range []string{"tcp", "posix", "posix,cma"} {
 		for _, v := range [][2]string{{"v1", "v2"}, {"v2", "v1"}, {"v2", "v2"}} {
@@ -65,14 +65,15 @@ func TestAddressVersions(t *testing.T) {
 	}
 }
 
-// TestAddressVersionToken: a token is found in an address of version 2 as well.
+// TestAddressVersionToken checks that a token works in addresses of version 2.
 func TestAddressVersionToken(t *testing.T) {
 	a := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "ADDRESS_VERSION", "v2", "TOKEN", "y")
 	b := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "ADDRESS_VERSION", "v2", "TOKEN", "y")
 	exchangeBetween(t, a, b, 100)
 }
 
-// TestResolveRemoteID: an endpoint asks for the peer's end as early as the settings want.
+// TestResolveRemoteID checks when an endpoint requests the id of the peer's endpoint: at its
+// creation if the setting asks for it.
 func TestResolveRemoteID(t *testing.T) {
 	for _, tc := range []struct {
 		setting, interval string
@@ -90,14 +91,14 @@ func TestResolveRemoteID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if asked := ep.state&epRequested != 0; asked != tc.want {
+		if asked := ep.handshake.Unanswered(); asked != tc.want {
 			t.Errorf("%+v: asked %v", tc, asked)
 		}
 	}
 }
 
-// TestForcedFlush: that nothing overtakes a write is not made use of where the settings
-// want a flush.
+// TestForcedFlush checks that UCX_RNDV_PUT_FORCE_FLUSH prevents the use of the order of writes in
+// place of a flush.
 func TestForcedFlush(t *testing.T) {
 	for setting, want := range map[string]bool{"n": true, "y": false} {
 		w := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "RNDV_PUT_FORCE_FLUSH", setting, "RNDV_SCHEME", "put_zcopy")
@@ -113,8 +114,8 @@ func TestForcedFlush(t *testing.T) {
 	}
 }
 
-// TestDeviceAtomics: where only devices may do atomic operations and there is none the
-// peer's worker does them.
+// TestDeviceAtomics checks that the peer's worker executes atomic operations if the setting permits
+// only devices and there is none.
 func TestDeviceAtomics(t *testing.T) {
 	for mode, want := range map[string]bool{"guess": true, "cpu": true, "device": false} {
 		w, other := neighbor(t, "TLS", "posix", "ATOMIC_MODE", mode), neighbor(t, "TLS", "posix")
@@ -122,7 +123,7 @@ func TestDeviceAtomics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := &Rkey{ep: ep, ways: []rkeyWay{ep.w.rma.way(ep, ep.amLane())}}
+		key := &Rkey{ep: ep, lanes: []rkeyLane{ep.w.rma.rkeyLaneOf(ep, ep.amLane())}}
 		if lane := ep.w.rma.rmaTables(ep, key).Routes().Atomic64; (lane >= 0) != want {
 			t.Errorf("%s: lane %d", mode, lane)
 		}
@@ -132,7 +133,7 @@ func TestDeviceAtomics(t *testing.T) {
 	}
 }
 
-// backlogs is a connection manager that notes how many clients may wait.
+// backlogs is a connection manager that records the backlog of Listen.
 type backlogs struct {
 	uct.ConnManager
 	got int
@@ -143,7 +144,7 @@ func (b *backlogs) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, 
 	return b.ConnManager.Listen(at, p)
 }
 
-// TestBacklogOfListener: the setting reaches the connection manager.
+// TestBacklogOfListener checks that the setting reaches the connection manager.
 func TestBacklogOfListener(t *testing.T) {
 	w := neighbor(t, "TLS", "tcp", "LISTENER_BACKLOG", "3")
 	k := slices.IndexFunc(w.conns.connManagers(), func(m manager) bool { return m.name == "tcp" })

@@ -65,7 +65,8 @@ func TestRndvScheme(t *testing.T) {
 	}
 }
 
-// TestPathShare: the part of a device that is left for another lane, as C counts it.
+// TestPathShare checks how much of a device's bandwidth is left for a lane beside others, which
+// must be as in C UCX.
 func TestPathShare(t *testing.T) {
 	for _, tc := range []struct {
 		ratio  string

@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What every system has: a worker that reaches itself.
+// Tests for every system: a worker with an endpoint to itself.
 
-// alone is a worker in a mode with an endpoint to itself.
+// alone opens a worker in a thread mode, with an endpoint to itself.
 func alone(t *testing.T, mode ucs.ThreadMode) (*ucp.Context, *ucp.Worker, *ucp.Endpoint) {
 	t.Helper()
 	cfg, err := ucp.ReadConfig("", "")
@@ -55,7 +55,8 @@ func inModes(t *testing.T, test func(t *testing.T, mode ucs.ThreadMode)) {
 	}
 }
 
-// TestAlone: messages of all protocols, memory and atomics.
+// TestAlone checks messages of all protocols, memory access and atomic operations in both thread
+// modes.
 func TestAlone(t *testing.T) {
 	inModes(t, func(t *testing.T, mode ucs.ThreadMode) {
 		ctx, w, ep := alone(t, mode)
@@ -102,8 +103,8 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// TestAloneAsleep: a Signal wakes who waits for an event; and who waits for a message that
-// does not come sleeps until his context ends.
+// TestAloneAsleep checks that Signal wakes a goroutine that waits for an event, and that a
+// goroutine that waits for a message which does not arrive sleeps until its context ends.
 func TestAloneAsleep(t *testing.T) {
 	inModes(t, func(t *testing.T, mode ucs.ThreadMode) {
 		_, w, _ := alone(t, mode)
@@ -117,6 +118,27 @@ func TestAloneAsleep(t *testing.T) {
 		defer cancel()
 		if _, err := w.TagRecvWait(ctx, 5, ucp.FullMask, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a message that does not come: %v", err)
+		}
+	})
+}
+
+// TestWaitOfCanceled: a wait for a receive that was canceled before gives the error of the receive,
+// whether its own context has ended or not.
+func TestWaitOfCanceled(t *testing.T) {
+	inModes(t, func(t *testing.T, mode ucs.ThreadMode) {
+		_, w, _ := alone(t, mode)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, ctx := range []context.Context{t.Context(), ended} {
+			r, err := w.TagRecv(5, ucp.FullMask, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Cancel(r)
+			if err := r.Wait(ctx); err != ucs.ErrCanceled {
+				t.Errorf("a wait for a canceled receive, with a context that ends with %v: %v", ctx.Err(), err)
+			}
+			r.Free()
 		}
 	})
 }

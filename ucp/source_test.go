@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/account"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// conn is a connection of a transport that messages come on.
+// conn is a connection of a transport on which messages arrive.
 type conn struct {
 	uct.Source
 	dropped error
 	ended   bool
-	shared  bool  // an endpoint of ours sends on it
-	why     error // it has ended
+	shared  bool  // one of the worker's endpoints sends on it
+	why     error // the reason for its end
 }
 
 func newConn() *conn {
@@ -50,7 +51,7 @@ func eagerOnly(tag Tag, payload []byte) []byte {
 	return append(proto.EagerOnly{Tag: proto.Tag(tag)}.Append(nil), payload...)
 }
 
-// handle runs a handler that must accept.
+// handle runs a handler, which must accept the message.
 func (v *targetWorker) handle(h uct.AMHandler, c *conn, data []byte) {
 	v.Helper()
 	if err := h(&c.Source, data, nil); err != nil {
@@ -58,44 +59,42 @@ func (v *targetWorker) handle(h uct.AMHandler, c *conn, data []byte) {
 	}
 }
 
-// passOrphanTime lets the time pass that orphans have.
+// passOrphanTime lets the time pass after which orphans are abandoned.
 func (v *targetWorker) passOrphanTime() {
-	for a := v.eager.orphans.head; a != nil; a = a.next {
-		a.until = 0
+	for n := v.eager.orphans.Front(); n != nil; n = n.Next() {
+		n.Value.until = 0
 	}
 	v.eager.expireOrphans()
 }
 
-// checkEmpty: nothing is held for anybody.
+// checkEmpty checks that nothing is held or charged for any connection.
 func (v *targetWorker) checkEmpty(conns ...*conn) {
 	v.Helper()
-	if n, bytes := len(v.eager.assemblies), v.accounts.held(); n != 0 || bytes != 0 || v.eager.orphans.head != nil {
-		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.eager.orphans.head != nil)
+	if n, bytes := len(v.eager.assemblies), v.accounts.Held(); n != 0 || bytes != 0 || !v.eager.orphans.Empty() {
+		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, !v.eager.orphans.Empty())
 	}
 	for _, s := range v.allSources() {
-		if s.held != 0 || s.opened != 0 || s.fragments.head != nil {
-			v.Errorf("a connection still pays for %d bytes and %d endpoints, fragments %v", s.held, s.opened, s.fragments.head != nil)
+		if s.Held() != 0 || s.Opened() != 0 || !s.fragments.Empty() {
+			v.Errorf("a connection still pays for %d bytes and %d endpoints, fragments %v", s.Held(), s.Opened(), !s.fragments.Empty())
 		}
 	}
 	for _, c := range conns {
-		if s, ok := c.User.(*source); ok && s.held != 0 {
-			v.Errorf("%d bytes are charged for nothing", s.held)
+		if s, ok := c.User.(*source); ok && s.Held() != 0 {
+			v.Errorf("%d bytes are charged for nothing", s.Held())
 		}
 	}
 }
 
-// allSources are those that something is kept of.
+// allSources returns the sources that the worker has a record of.
 func (v *targetWorker) allSources() (list []*source) {
-	for _, p := range v.accounts.byLedger {
-		for s := p.sources; s != nil; s = s.next {
-			list = append(list, s)
-		}
-	}
+	v.accounts.Each(func(p *account.Account) {
+		p.EachOwner(func(o account.Owner) { list = append(list, o.(*source)) })
+	})
 	return list
 }
 
-// TestSenderDiesMidMessage: what becomes of a message whose connection ends
-// before it is complete, by who has it.
+// TestSenderDiesMidMessage: a connection ends before a message is complete. The message is
+// abandoned after the orphan time, in whatever state it is.
 func TestSenderDiesMidMessage(t *testing.T) {
 	for name, run := range map[string]func(v *targetWorker, c *conn) *Request{
 		"matched": func(v *targetWorker, c *conn) *Request {
@@ -160,8 +159,8 @@ func (v *targetWorker) post(tag Tag, n int) *Request {
 	return r
 }
 
-// TestProbedMessageDies: a message in the hands of the user, from a probe, whose
-// rest does not come.
+// TestProbedMessageDies: the application has taken an incomplete message whose rest never arrives.
+// Its receive fails.
 func TestProbedMessageDies(t *testing.T) {
 	v := newTarget(t)
 	c := newConn()
@@ -179,8 +178,9 @@ func TestProbedMessageDies(t *testing.T) {
 	v.checkEmpty(c)
 }
 
-// TestFragmentsOutliveTheirConnection: a message on two connections of which the
-// first ends early, and one whose rest comes after the end of all.
+// TestFragmentsOutliveTheirConnection: the fragments of a message arrive on two connections of
+// which the first ends early. The message is received, also if the second connection brings all of
+// its fragments after that end.
 func TestFragmentsOutliveTheirConnection(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		v := newTarget(t)
@@ -208,7 +208,7 @@ func TestFragmentsOutliveTheirConnection(t *testing.T) {
 	}
 }
 
-// TestOrphanTimer: the time passes by itself.
+// TestOrphanTimer checks that a blocked call ends when the orphan time is over.
 func TestOrphanTimer(t *testing.T) {
 	v := newTarget(t)
 	c := newConn()
@@ -221,11 +221,11 @@ func TestOrphanTimer(t *testing.T) {
 	v.checkEmpty(c)
 }
 
-// TestOrphansWithoutTimer: the time passes although there is no descriptor for a
-// timer, and the timer is used as soon as there is one.
+// TestOrphansWithoutTimer checks that orphans end although no descriptor is available for a timer,
+// and that the timer is used as soon as a descriptor is available.
 func TestOrphansWithoutTimer(t *testing.T) {
 	v := newTarget(t, "KEEPALIVE_INTERVAL", "0")
-	v.log.Expect("no timer for incomplete messages")
+	v.log.Expect("cannot set the timer for incomplete messages")
 	c := newConn()
 	r := v.post(1, 100)
 	v.handle(v.tag.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
@@ -238,7 +238,7 @@ func TestOrphansWithoutTimer(t *testing.T) {
 	if err := v.wake.arm(); !errors.Is(err, ucs.ErrBusy) {
 		t.Errorf("asleep without a timer: %v", err)
 	}
-	v.eager.orphans.head.until = 0 // the time passes
+	v.eager.orphans.Front().Value.until = 0 // the orphan time is over
 	v.Progress()
 	if !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) || v.eager.untimed {
 		t.Errorf("the receive: done %v, %v, still without timer %v", r.Done(), r.Err(), v.eager.untimed)
@@ -260,8 +260,8 @@ func TestOrphansWithoutTimer(t *testing.T) {
 	v.checkEmpty(c)
 }
 
-// TestOffenderEvicted: at the limit the connection that holds most loses its
-// messages; another one is served.
+// TestOffenderEvicted checks that at the limit the connection that holds the most is dropped and
+// loses its messages, and that other connections are still served.
 func TestOffenderEvicted(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds the most")
@@ -270,7 +270,7 @@ func TestOffenderEvicted(t *testing.T) {
 	v.handle(v.tag.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
 	v.handle(v.tag.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
 	v.handle(v.tag.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
-	fourth := v.post(4, 60_000) // this one is half received
+	fourth := v.post(4, 60_000) // a receive that has got a part of its message
 	v.fill(hog)
 	v.handle(v.tag.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
@@ -284,7 +284,7 @@ func TestOffenderEvicted(t *testing.T) {
 			t.Errorf("messages with tag %d: found %v", tag, found)
 		}
 	}
-	// The first fragment of a message whose others were thrown away.
+	// The first fragment of a message whose other fragments were discarded.
 	if err := v.tag.onEagerFirst(&modest.Source, first(5, 8, 60_000, make([]byte, 40)), nil); err != nil {
 		t.Error(err)
 	}
@@ -298,14 +298,14 @@ func TestOffenderEvicted(t *testing.T) {
 	if v.Stats().Evicted != 1 {
 		t.Errorf("%d connections dropped", v.Stats().Evicted)
 	}
-	// One that exceeds the limit by itself.
+	// A single message that exceeds the limit.
 	if err := v.tag.onEagerOnly()(&newConn().Source, eagerOnly(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
 }
 
-// TestEvictedWhileAdding: a fragment finds no room, and what gives way is the
-// beginning of its own message.
+// TestEvictedWhileAdding: a fragment exceeds the limit, and the connection that is dropped for it
+// has brought the earlier fragments of the same message.
 func TestEvictedWhileAdding(t *testing.T) {
 	for _, withFirst := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", withFirst), func(t *testing.T) {
@@ -335,8 +335,8 @@ func TestEvictedWhileAdding(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfOffender: a peer that opens endpoints without end does not keep
-// another from opening one.
+// TestEndpointsOfOffender checks that a peer that opens too many endpoints does not keep other
+// peers from opening theirs.
 func TestEndpointsOfOffender(t *testing.T) {
 	v := newTarget(t, "MAX_UNEXP_EPS", "20")
 	v.log.Expect("dropping the connection that holds the most")

@@ -3,7 +3,9 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -12,56 +14,57 @@ import (
 // bytes or posted receives; it has both only if the bytes are less than an element of the oldest
 // receive.
 type stream struct {
-	links[stream] // list of the streams that are charged to the same connection
-
 	ep      *Endpoint
-	sending *Request // the piece whose packets are being sent (stream_send.go)
+	sending *Request // the piece whose packets are being sent (stream.go)
 
-	first, last *chunk  // unread chunks, in order
-	unread      int     // number of unread bytes
-	held        int     // bytes of memory that the unread chunks take
-	charged     *source // the source charged with held: that which has brought the first of the unread chunks
-	stopped     *source // the source that is not read because of this stream (stream_send.go)
+	chunks  list.Queue[chunk] // unread chunks, in order
+	unread  int               // number of unread bytes
+	held    int               // bytes of memory that the unread chunks take
+	charged *source           // source charged with held bytes: the one that sent the first unread chunk
+	stopped *source           // the source that is not read because of this stream (stream.go)
 
-	recvs requestList // posted receives, in order
-	ended requestList // completed receives whose callbacks have not run
+	recvs list.List[Request] // posted receives, in order
+	ended list.List[Request] // completed receives whose callbacks have not run
 
-	before, after *stream // in the ring of streams with something to read (streamState.ready)
+	node     list.Node[stream]   // in the list of streams with something to read (streamState.ready)
+	ofSource list.Member[stream] // in the set of the streams that are charged to one source
 
-	borrowed bool // first is in memory of the transport, valid only until the transport's handler returns
+	borrowed bool // the first chunk is in memory of the transport, valid only until the transport's handler returns
 	feeding  bool // feed is running up the stack
 }
 
 // streaming returns the endpoint's stream, and makes it if there is none.
 func (ss *streamState) streaming(ep *Endpoint) *stream {
 	if ep.stream == nil {
-		ep.stream = &stream{ep: ep}
+		s := &stream{ep: ep}
+		s.node.Value, s.ofSource.Value = s, s
+		ep.stream = s
 	}
 	return ep.stream
 }
 
 // chunk holds the bytes that arrived in one packet.
 type chunk struct {
-	prev, next *chunk
-	data       []byte // unread bytes
-	desc       *uct.AMDesc
-	buf        []byte // pooled memory behind data
-	size       int    // bytes that are charged for it, 0 if none
-	times      uint32 // number of times that the application has released it
-	inline     [inlineBytes]byte
+	node   list.Node[chunk]
+	data   []byte // unread bytes
+	desc   *uct.AMDesc
+	buf    []byte // pooled memory behind data
+	size   int    // bytes that are charged for the chunk, 0 if none
+	times  uint32 // number of times that the application has released the chunk
+	inline [inlineBytes]byte
 }
 
 // maxFreeChunks is the largest number of idle chunks of a worker.
 const maxFreeChunks = 4096
 
 func (ss *streamState) newChunk() *chunk {
-	c := ss.free
-	if c == nil {
-		return new(chunk)
+	if ss.free.Empty() {
+		c := new(chunk)
+		c.node.Value = c
+		return c
 	}
-	ss.free, c.next = c.next, nil
 	ss.idle--
-	return c
+	return ss.free.Pop()
 }
 
 // putChunk frees a chunk and the memory that it holds.
@@ -77,7 +80,7 @@ func (ss *streamState) putChunk(c *chunk) {
 	}
 	c.data = nil
 	if ss.idle < maxFreeChunks {
-		c.next, ss.free = ss.free, c
+		ss.free.Push(&c.node)
 		ss.idle++
 	}
 }
@@ -104,22 +107,13 @@ func (c *chunk) store(w *Worker, data []byte, desc *uct.AMDesc) bool {
 
 // push appends a chunk.
 func (s *stream) push(c *chunk) {
-	if s.last == nil {
-		s.first = c
-	} else {
-		s.last.next = c
-	}
-	s.last = c
+	s.chunks.Push(&c.node)
 	s.unread += len(c.data)
 }
 
-// pop removes the first chunk and takes it off the charge.
+// pop removes the first chunk, and ends the charge for it.
 func (s *stream) pop() *chunk {
-	c := s.first
-	s.first, c.next = c.next, nil
-	if s.first == nil {
-		s.last = nil
-	}
+	c := s.chunks.Pop()
 	s.unread -= len(c.data)
 	s.borrowed = false
 	if c.size > 0 {
@@ -131,17 +125,13 @@ func (s *stream) pop() *chunk {
 
 // unpop puts a chunk that was popped back in front.
 func (s *stream) unpop(c *chunk) {
-	c.next = s.first
-	if c.next == nil {
-		s.last = c
-	}
-	s.first = c
+	s.chunks.PushFront(&c.node)
 	s.unread += len(c.data)
 }
 
 // take removes n bytes from the first chunk, which has at least n.
 func (s *stream) take(n int) {
-	c := s.first
+	c := s.chunks.Front().Value
 	c.data = c.data[n:]
 	s.unread -= n
 	if len(c.data) == 0 {
@@ -151,7 +141,7 @@ func (s *stream) take(n int) {
 
 // discard drops the unread bytes.
 func (s *stream) discard() {
-	for s.first != nil {
+	for !s.chunks.Empty() {
 		s.ep.w.stream.putChunk(s.pop())
 	}
 }
@@ -161,49 +151,38 @@ func (s *stream) discard() {
 func (s *stream) charge(from *source, n int) {
 	if s.charged == nil {
 		s.charged = from
-		link(&from.streams, s, (*stream).place)
+		from.streams.Add(&s.ofSource)
 	}
 	s.held += n
-	s.charged.take(n)
+	s.charged.AddBytes(n)
 }
 
 // repay takes n bytes off the charge. It resumes the reading of the connection that the stream
 // has stopped, if the stream holds no more than half of its limit.
 func (s *stream) repay(n int) {
 	s.held -= n
-	payer := s.charged
+	account := s.charged
 	if s.held == 0 {
 		s.charged = nil
-		unlink(&payer.streams, s, (*stream).place)
+		s.ofSource.Remove()
 	}
-	payer.give(n)
-	if s.stopped != nil && s.held <= s.ep.w.stream.mostUnread()/2 {
-		s.goOn()
+	account.SubBytes(n)
+	if s.stopped != nil && s.held <= s.ep.w.stream.unreadLimit()/2 {
+		s.resumeReading()
 	}
 }
 
-// relist puts the stream into the ring of streams with something to read, or takes it out. A
-// stream is in the ring if it has unread bytes, no posted receive, and an endpoint that the
+// relist puts the stream into the list of streams with something to read, or takes it out. A
+// stream is in the list if it has unread bytes, no posted receive, and an endpoint that the
 // application may use.
 func (s *stream) relist() {
-	ready := s.first != nil && s.recvs.head == nil && s.ep.life.Held()
-	head := &s.ep.w.stream.ready
+	ready := !s.chunks.Empty() && s.recvs.Empty() && s.ep.life.Held()
 	switch {
-	case ready == (s.after != nil):
-	case !ready:
-		s.before.after, s.after.before = s.after, s.before
-		if *head == s {
-			*head = s.after
-		}
-		if *head == s {
-			*head = nil
-		}
-		s.before, s.after = nil, nil
-	case *head == nil:
-		*head, s.before, s.after = s, s, s
-	default: // at the end of the ring
-		s.before, s.after = (*head).before, *head
-		s.before.after, s.after.before = s, s
+	case ready == s.node.Linked():
+	case ready:
+		s.ep.w.stream.ready.Push(&s.node)
+	default:
+		s.node.Remove()
 	}
 }
 
@@ -223,9 +202,10 @@ func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDe
 		return nil
 	}
 	s := ss.streaming(ep)
-	if r := s.recvs.head; r != nil && s.first == nil && !s.feeding {
-		if r.data.class == DatatypeContig && ss.portion(r, len(data)) == len(data) { // the short path of feed
-			cpu.Copy(r.data.buf[r.offset:], data)
+	if n := s.recvs.Front(); n != nil && s.chunks.Empty() && !s.feeding {
+		r := n.Value
+		if r.data.Class == datatype.Contig && portion(r, len(data)) == len(data) { // the short path of feed
+			cpu.Copy(r.data.Buf[r.offset:], data)
 			if ss.got(r, len(data)) {
 				r.finish(nil)
 			}
@@ -251,7 +231,7 @@ func (s *stream) feedFrom(from *source, data []byte) error {
 		w.stream.putChunk(s.pop())
 		err = s.keep(from, data, nil)
 	}
-	s.tell()
+	s.deliverEnded()
 	return err
 }
 
@@ -259,30 +239,30 @@ func (s *stream) feedFrom(from *source, data []byte) error {
 // ucs.InProgress if desc is kept.
 func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 	w, ep := s.ep.w, s.ep
-	payer := from
+	account := from
 	if s.charged != nil {
-		payer = s.charged
+		account = s.charged
 	}
-	if err := w.accounts.charge(payer, chunkSize+len(data)); err != nil {
+	if err := account.Charge(chunkSize + len(data)); err != nil {
 		ep.w.stream.overrun(ep, err)
 		return err
 	}
 	if ep.err != nil || ep.life.Stage == life.Gone {
 		return nil // charge has ended the endpoint to make room
 	}
-	if s.recvs.head != nil {
+	if !s.recvs.Empty() {
 		desc = nil // a receive may take the bytes at once, before the transport knows that desc is kept
 	}
 	c := w.stream.newChunk()
 	kept := c.store(w, data, desc)
-	s.charge(payer, c.size)
+	s.charge(account, c.size)
 	s.push(c)
-	if s.held > minUnread && s.held > w.stream.mostUnread() {
+	if s.held > minUnread && s.held > w.stream.unreadLimit() {
 		s.stop(from)
 	}
-	if s.recvs.head != nil {
+	if !s.recvs.Empty() {
 		s.feed()
-		s.tell()
+		s.deliverEnded()
 	} else {
 		s.relist()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -14,7 +15,7 @@ type StreamRecvFlags uint32
 // StreamRecvWaitAll ends a receive only when its buffer is full.
 const StreamRecvWaitAll StreamRecvFlags = 1 << 0
 
-// callStreamRecv says which flags and parameters a stream receive takes.
+// callStreamRecv lists the flags and parameters that a stream receive takes.
 var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | paramOnStreamRecv | paramMemoryType | paramStreamFlags}
 
 // StreamRecv takes bytes of the peer's stream: as many as have arrived and fit, at least one, or
@@ -36,8 +37,8 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainStreamRecv() || !w.owner.acquireFast() {
-		return w.stream.streamRecv(ep, buf, p)
+	if !w.owner.tryAcquire() {
+		return w.stream.delegateRecv(ep, buf, p)
 	}
 	n, r, err = ep.beginStreamRecv(buf, p)
 	w.owner.release()
@@ -51,22 +52,15 @@ func (p *RequestParams) plainStreamRecv() bool {
 		p.given()&^callStreamRecv.takes == 0
 }
 
-// streamRecv is StreamRecv for all cases: if another goroutine owns the worker, the call is
-// delegated.
-func (ss *streamState) streamRecv(ep *Endpoint, buf []byte, p *RequestParams) (n int, r *Request, err error) {
-	w := ep.w
-	if !w.owner.tryAcquire() {
-		c := w.newCall(startStreamRecv).with(p)
-		c.ep, c.buf, c.state, c.rule = ep, buf, stateRecv|stateStream, &callStreamRecv
-		r, left, err := c.tryDelegate()
-		if !left {
-			n = c.info.Length
-			c.drop()
-		}
-		return n, r, err
+// delegateRecv delegates a receive to the goroutine that owns the worker.
+func (ss *streamState) delegateRecv(ep *Endpoint, buf []byte, p *RequestParams) (n int, r *Request, err error) {
+	c := ep.w.newCall(startStreamRecv).with(p)
+	c.ep, c.buf, c.state, c.rule = ep, buf, stateRecv|stateStream, &callStreamRecv
+	r, left, err := c.tryDelegate()
+	if !left {
+		n = c.info.Length
+		c.drop()
 	}
-	n, r, err = ep.beginStreamRecv(buf, p)
-	w.owner.release()
 	return n, r, err
 }
 
@@ -78,20 +72,20 @@ func startStreamRecv(c *call) (r *Request, err error) {
 func (ep *Endpoint) beginStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
 	w := ep.w
 	if !w.stream.on {
-		return 0, nil, w.lacks("StreamRecv", FeatureStream)
+		return 0, nil, w.missingFeature("StreamRecv", FeatureStream)
 	}
 	s := ep.stream
-	if s == nil || s.first == nil || s.recvs.head != nil || s.feeding || len(buf) == 0 || p != nil && !p.plainStreamRecv() {
+	if s == nil || s.chunks.Empty() || !s.recvs.Empty() || s.feeding || len(buf) == 0 || p != nil && !p.plainStreamRecv() {
 		return w.stream.describeStreamRecv(ep, buf, p)
 	}
 	w.stats.StreamRecvs++
 	n := 0
-	for n < len(buf) && s.first != nil {
-		k := cpu.Copy(buf[n:], s.first.data)
+	for n < len(buf) && !s.chunks.Empty() {
+		k := cpu.Copy(buf[n:], s.chunks.Front().Value.data)
 		s.take(k)
 		n += k
 	}
-	if s.first == nil {
+	if s.chunks.Empty() {
 		s.relist()
 	}
 	return n, nil, nil
@@ -114,8 +108,10 @@ func (ss *streamState) describeStreamRecv(ep *Endpoint, buf []byte, p *RequestPa
 	if p == nil {
 		p = &noParams
 	}
-	if err = r.data.initRecv(buf, &p.Buffer); err == nil && p.Buffer.set && r.data.class == DatatypeContig {
-		r.frag = p.Buffer.elem
+	if r.data.SetBytes(buf); p.Buffer.set {
+		if err = r.setBuffer(&p.Buffer, false); err == nil && r.data.Class == datatype.Contig {
+			r.frag = p.Buffer.elem
+		}
 	}
 	if p.StreamFlags&StreamRecvWaitAll != 0 {
 		r.state |= stateFull
@@ -136,12 +132,12 @@ func (ss *streamState) describeStreamRecv(ep *Endpoint, buf []byte, p *RequestPa
 		return 0, nil, err
 	}
 	w.stats.StreamRecvs++
-	if r.data.length == 0 {
+	if r.data.Length == 0 {
 		r.finish(nil)
 	} else {
-		s.recvs.push(r)
+		s.recvs.Push(&r.node)
 		s.feed()
-		s.tell()
+		s.deliverEnded()
 	}
 	n := r.info.Length
 	r, err = r.result()
@@ -154,19 +150,19 @@ func (ss *streamState) describeStreamRecv(ep *Endpoint, buf []byte, p *RequestPa
 // suffices reports whether the unread bytes complete a new receive.
 func (s *stream) suffices(r *Request) bool {
 	switch {
-	case r.data.length == 0:
+	case r.data.Length == 0:
 		return true
-	case s.recvs.head != nil || s.feeding:
+	case !s.recvs.Empty() || s.feeding:
 		return false
 	case r.state&stateFull != 0:
-		return s.unread >= r.data.length
+		return s.unread >= r.data.Length
 	}
-	return r.w.stream.portion(r, s.unread) > 0
+	return portion(r, s.unread) > 0
 }
 
 // portion returns how many of n bytes a receive takes now.
-func (ss *streamState) portion(r *Request, n int) int {
-	n = min(n, r.data.length-r.offset)
+func portion(r *Request, n int) int {
+	n = min(n, r.data.Length-r.offset)
 	if r.frag > 1 && r.state&stateFull == 0 {
 		n -= n % r.frag
 	}
@@ -174,44 +170,40 @@ func (ss *streamState) portion(r *Request, n int) int {
 }
 
 // got adds n bytes, at least one, to what a receive has received. It reports whether the receive
-// is complete, and if so takes the receive out of its queue.
+// is complete.
 func (ss *streamState) got(r *Request, n int) bool {
 	r.offset += n
 	r.info.Length = r.offset
-	if r.state&stateFull != 0 && r.offset < r.data.length {
-		return false
-	}
-	if r.list != nil {
-		r.list.remove(r)
-	}
-	return true
+	return r.state&stateFull == 0 || r.offset == r.data.Length
 }
 
-// feed fills the posted receives from the unread bytes. Completed receives go to the list ended,
-// whose callbacks tell runs later, when the stream is in a consistent state.
+// feed fills the posted receives from the unread bytes. Completed receives go to the list ended.
+// The method deliverEnded runs their callbacks later, when the stream is in a consistent state.
 func (s *stream) feed() {
 	if s.feeding {
 		return // called from inside a datatype
 	}
 	s.feeding = true
-	for s.first != nil && s.recvs.head != nil {
-		r := s.recvs.head
-		if r.data.class == DatatypeGeneric {
+	for !s.chunks.Empty() && !s.recvs.Empty() {
+		r := s.recvs.Front().Value
+		if r.data.Class == datatype.Generic {
 			s.unpack(r)
 			continue
 		}
-		n := r.w.stream.portion(r, s.unread)
+		n := portion(r, s.unread)
 		if n == 0 {
 			break
 		}
 		for left := n; left > 0; {
-			k := min(left, len(s.first.data))
-			_ = r.data.unpackAt(s.first.data[:k], r.offset+n-left) // only generic datatypes fail
+			data := s.chunks.Front().Value.data
+			k := min(left, len(data))
+			_ = unpackData(r, data[:k], r.offset+n-left) // only generic datatypes fail
 			s.take(k)
 			left -= k
 		}
 		if r.w.stream.got(r, n) {
-			s.ended.push(r)
+			r.node.Remove()
+			s.ended.Push(&r.node)
 		}
 	}
 	s.feeding = false
@@ -224,9 +216,9 @@ func (s *stream) unpack(r *Request) {
 	w := s.ep.w
 	borrowed := s.borrowed
 	c := s.pop()
-	n := r.w.stream.portion(r, len(c.data))
-	s.recvs.remove(r)
-	err := r.data.unpackAt(c.data[:n], r.offset)
+	n := portion(r, len(c.data))
+	r.node.Remove()
+	err := unpackData(r, c.data[:n], r.offset)
 	gone := s.ep.gone()
 	if gone == nil && s.ep.life.Refuses() {
 		gone = ucs.ErrCanceled // the datatype has closed the endpoint
@@ -241,34 +233,35 @@ func (s *stream) unpack(r *Request) {
 	switch {
 	case err != nil:
 		r.err = err
-		s.ended.push(r)
+		s.ended.Push(&r.node)
 	case r.w.stream.got(r, n):
-		s.ended.push(r)
+		s.ended.Push(&r.node)
 	case gone != nil:
 		r.err = gone
-		s.ended.push(r)
+		s.ended.Push(&r.node)
 	default:
-		s.recvs.unpop(r)
+		s.recvs.PushFront(&r.node)
 	}
 }
 
-// tell finishes the completed receives, and runs their callbacks.
-func (s *stream) tell() {
-	for r := s.ended.pop(); r != nil; r = s.ended.pop() {
+// deliverEnded finishes the completed receives, and runs their callbacks.
+func (s *stream) deliverEnded() {
+	for !s.ended.Empty() {
+		r := s.ended.Pop()
 		r.finish(r.err)
 	}
 }
 
 // cancel cancels a posted receive. The bytes that it has received stay in its buffer.
 func (s *stream) cancel(r *Request) {
-	if r.list != &s.recvs {
+	if !r.node.In(&s.recvs) {
 		return // the receive is complete, or is being filled
 	}
-	s.recvs.remove(r)
+	r.node.Remove()
 	r.err = ucs.ErrCanceled
-	s.ended.push(r)
+	s.ended.Push(&r.node)
 	s.feed() // the unread bytes may be less than an element of r, but enough for the others
-	s.tell()
+	s.deliverEnded()
 }
 
 // StreamSendWait sends buf as StreamSend does and waits until it may be reused. If ctx ends
@@ -349,15 +342,13 @@ func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
 func (ss *streamState) pollStreams(list []StreamReady) (n int, err error) {
 	w := ss.w
 	if !ss.on {
-		return 0, w.lacks("StreamPoll", FeatureStream)
+		return 0, w.missingFeature("StreamPoll", FeatureStream)
 	}
-	first := ss.ready
-	for s := first; s != nil && n < len(list); n++ {
+	first := ss.ready.Front()
+	for ; n < len(list) && !ss.ready.Empty() && (n == 0 || ss.ready.Front() != first); n++ {
+		s := ss.ready.Pop()
+		ss.ready.Push(&s.node) // it comes last in the next call
 		list[n] = StreamReady{Endpoint: s.ep, UserData: s.ep.userData}
-		s = s.after
-		if ss.ready = s; s == first {
-			return n + 1, nil
-		}
 	}
 	return n, nil
 }

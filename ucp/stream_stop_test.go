@@ -10,8 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// floods starts to send n bytes of each worker's stream that is named, and returns the
-// sends.
+// floods starts to send the bytes b over the stream of each endpoint and returns the requests.
 func floods(t *testing.T, b []byte, eps ...*Endpoint) (sends []*Request) {
 	t.Helper()
 	for _, ep := range eps {
@@ -37,11 +36,11 @@ func allDone(list []*Request) bool {
 	return true
 }
 
-// flood is far more than connections hold, and UCX_STREAM_MAX_UNREAD.
+// flood is a number of bytes that far exceeds what connections hold, and UCX_STREAM_MAX_UNREAD.
 const flood = 4 << 20
 
-// stopped progresses workers until some of them have stopped a peer, and nothing comes any
-// more.
+// stopped progresses workers until each worker in by has stopped reading from a peer, and nothing
+// arrives any more.
 func stopped(w [2]*Worker, by ...*Worker) {
 	for _, one := range by {
 		progressed(w, func() bool { return one.Stats().Stopped > 0 })
@@ -49,8 +48,8 @@ func stopped(w [2]*Worker, by ...*Worker) {
 	settle(w)
 }
 
-// TestUnreadStreamStops: a peer that sends more than is read has to wait, and goes on when
-// half of what is held was read. Nothing is lost or held for long.
+// TestUnreadStreamStops: a peer that sends more stream data than is read has to wait, and continues
+// when half of what is held has been read. Nothing is lost, and memory is bounded.
 func TestUnreadStreamStops(t *testing.T) {
 	held := ledger.Total(ledger.Bytes)
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
@@ -98,9 +97,9 @@ func TestUnreadStreamStops(t *testing.T) {
 	}
 }
 
-// TestStoppedStreamsLetAnswersThrough: neither does read the other before an answer of the
-// other is there. It comes nevertheless, also to who starts to wait before anything is
-// stopped.
+// TestStoppedStreamsLetAnswersThrough: two peers read nothing of each other's stream until the
+// answer to a flush has arrived. The answers arrive although both have stopped reading, also if the
+// flushes start before that.
 func TestStoppedStreamsLetAnswersThrough(t *testing.T) {
 	src := make([]byte, flood)
 	for _, first := range []bool{false, true} {
@@ -143,7 +142,8 @@ func TestStoppedStreamsLetAnswersThrough(t *testing.T) {
 	}
 }
 
-// TestFlushOfOneSide: who has stopped reading and then flushes reads on.
+// TestFlushOfOneSide checks that a worker that has stopped reading and then flushes continues to
+// read while it waits.
 func TestFlushOfOneSide(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	sends := floods(t, make([]byte, flood), ep[0])
@@ -166,7 +166,8 @@ func TestFlushOfOneSide(t *testing.T) {
 	}
 }
 
-// TestCloseOfStoppedStream: nobody will read what comes, and the sender gets through.
+// TestCloseOfStoppedStream checks that the sender can complete its sends when the receiver closes
+// an endpoint whose stream it has stopped reading.
 func TestCloseOfStoppedStream(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	sends := floods(t, make([]byte, flood), ep[0])
@@ -186,7 +187,8 @@ func TestCloseOfStoppedStream(t *testing.T) {
 	}
 }
 
-// TestSenderOfStoppedStreamDies: what has come can be read, then there is the error.
+// TestSenderOfStoppedStreamDies: data that arrived before the sender's end can be read, then the
+// receive returns the error.
 func TestSenderOfStoppedStreamDies(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	floods(t, make([]byte, flood), ep[0])
@@ -222,8 +224,8 @@ func TestSenderOfStoppedStreamDies(t *testing.T) {
 	}
 }
 
-// TestStopCounts: a connection that several things stop is read when the last one has
-// ended, and the end of the connection ends them all.
+// TestStopCounts: a connection that is stopped for several reasons is read again when the last
+// reason has ended. The end of the connection ends all of them.
 func TestStopCounts(t *testing.T) {
 	v := newTarget(t, "STREAM_MAX_UNREAD", "100k", "MAX_UNEXP_BYTES", "10m")
 	other, err := v.NewEndpoint(EndpointParams{Address: v.own.address})
@@ -245,18 +247,20 @@ func TestStopCounts(t *testing.T) {
 		t.Fatal("not stopped")
 	}
 	fill(other)
-	src.paused, src.rateLimited = true, true
+	src.AddReplies(2)
+	src.SetPaused()
+	src.rateLimited = true
 	v.ep.stream.discard()
 	if !c.paused {
 		t.Fatal("another stream stops it")
 	}
 	other.stream.discard()
-	src.resume()
+	src.SubReplies(2)
 	if !c.paused {
 		t.Fatal("its haste stops it")
 	}
 	src.rateLimited = false
-	src.readOn()
+	src.ReadOn()
 	if c.paused {
 		t.Fatal("nothing stops it")
 	}
@@ -269,11 +273,11 @@ func TestStopCounts(t *testing.T) {
 		t.Error("a connection that is over is waited for")
 	}
 	other.stream.discard()
-	if v.accounts.sources != 0 || v.accounts.held() != 0 {
-		t.Errorf("%d sources, %d bytes are left", v.accounts.sources, v.accounts.held())
+	if v.accounts.Holders() != 0 || v.accounts.Held() != 0 {
+		t.Errorf("%d sources, %d bytes are left", v.accounts.Holders(), v.accounts.Held())
 	}
 
-	// While an answer is expected nothing is stopped.
+	// Nothing is stopped while an answer is expected.
 	c = from("192.0.2.2")
 	src = v.accounts.sourceOf(&c.Source)
 	v.ep.flushBegun()
@@ -289,14 +293,14 @@ func TestStopCounts(t *testing.T) {
 	c.Gone()
 }
 
-// TestManyFlushes: there is no number of flushes that looks like none.
+// TestManyFlushes checks that no number of pending flushes makes the counter wrap to zero.
 func TestManyFlushes(t *testing.T) {
 	ep := &Endpoint{w: new(Worker)}
-	for range countless + 5 {
+	for range maxFlushes + 5 {
 		ep.flushBegun()
 	}
 	r := &Request{ep: ep}
-	for range countless + 5 {
+	for range maxFlushes + 5 {
 		flushing{}.release(r)
 	}
 	if ep.flushes == 0 {

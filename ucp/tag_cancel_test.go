@@ -8,7 +8,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// halfReceived posts a receive and gives it the first n bytes of a message of total bytes.
+// halfReceived posts a receive and delivers to it the first n bytes of a message of total bytes.
 func (v *targetWorker) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, total int) *Request {
 	v.Helper()
 	r, err := v.TagRecv(tag, FullMask, buf, nil)
@@ -22,7 +22,7 @@ func (v *targetWorker) halfReceived(tag Tag, id proto.MessageID, buf []byte, n, 
 	return r
 }
 
-// rest brings the rest of it.
+// rest delivers n more bytes of a message.
 func (v *targetWorker) rest(id proto.MessageID, off, n int) {
 	v.Helper()
 	b := proto.EagerMiddle{MsgID: id, Offset: off}.Append(nil)
@@ -31,15 +31,15 @@ func (v *targetWorker) rest(id proto.MessageID, off, n int) {
 	}
 }
 
-// TestDetachedLost: a message whose receive was canceled is charged until the rest of it
-// does not come any more, or its worker ends.
+// TestDetachedLost: the receive of an incomplete message was canceled. The message stays charged
+// until its rest can no longer arrive or the worker ends.
 func TestDetachedLost(t *testing.T) {
 	for name, end := range map[string]func(v *targetWorker){
 		"its connection": func(v *targetWorker) { eagerFamily{}.evict(&v.accounts.unnamed, ucs.ErrExceedsLimit) },
 		"its sender": func(v *targetWorker) {
 			v.eager.orphanMessages(&v.accounts.unnamed.fragments)
-			for a := v.eager.orphans.head; a != nil; a = v.eager.orphans.head {
-				v.eager.abandonMessage(a)
+			for !v.eager.orphans.Empty() {
+				v.eager.abandonMessage(v.eager.orphans.Front().Value)
 			}
 		},
 		"the worker": func(v *targetWorker) { v.eager.cancelAssemblies(); v.tag.dropMessages() },
@@ -66,13 +66,13 @@ func TestDetachedLost(t *testing.T) {
 	}
 }
 
-// TestDetachedTooMuch: a receive whose message the worker may not keep is not canceled, and
-// nobody has to give way for it.
+// TestDetachedTooMuch: a receive is not canceled if its message exceeds the worker's limit, and no
+// other message is discarded for it.
 func TestDetachedTooMuch(t *testing.T) {
 	v := newTarget(t)
-	n := v.accounts.maxHeld + 1000
+	n := v.accounts.Limits.Bytes + 1000
 	buf := make([]byte, n+10)
-	if err := v.tag.onEagerOnly()(nil, make([]byte, 100), nil); err != nil { // somebody's
+	if err := v.tag.onEagerOnly()(nil, make([]byte, 100), nil); err != nil { // of another sender
 		t.Fatal(err)
 	}
 	r := v.halfReceived(1, 5, buf, n, n+10)
@@ -92,8 +92,8 @@ func TestDetachedTooMuch(t *testing.T) {
 	v.exchange()
 }
 
-// TestDetachedSync: the sender of a message that was matched, canceled and matched again
-// hears of the first match alone.
+// TestDetachedSync checks that a synchronous message that was matched, canceled and matched again
+// is acknowledged once, for the first match.
 func TestDetachedSync(t *testing.T) {
 	v := newTarget(t)
 	buf := make([]byte, 100)
@@ -104,7 +104,7 @@ func TestDetachedSync(t *testing.T) {
 	b := proto.EagerSyncFirst{
 		EagerFirst: proto.EagerFirst{Tag: 1, TotalLen: 100, MsgID: 9}, EpID: v.ep.localID, ReqID: 33,
 	}.Append(nil)
-	before := v.Stats().Dropped // acknowledgements of 33, which is no request of ours
+	before := v.Stats().Dropped // counts acknowledgements of request 33, which does not exist here
 	if err := v.tag.onEagerSyncFirst(nil, append(b, make([]byte, 40)...), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,9 @@
 package ucp
 
-import "math/rand/v2"
+import (
+	"github.com/ucx-go/ucx/internal/platform"
+	"github.com/ucx-go/ucx/ucp/internal/list"
+)
 
 // Tag matching. A message and a receive match if their tags agree in the bits of the receive's
 // mask. Of the receives that match a message, the one posted first gets the message. Of the
@@ -16,26 +19,26 @@ const (
 	tagBucketBits = 10
 )
 
-// tagSpread is the hash function from tags to buckets: a multiplication by a random odd number.
-// All bits of a tag matter, and the number is random because peers choose tags. Whatever they
-// choose, two tags share a bucket for few of these numbers (Dietzfelbinger et al., "A Reliable
-// Randomized Algorithm for the Closest-Pair Problem", 1997: one in half the buckets).
-type tagSpread struct{ factor uint64 }
+// tagHash is the hash function from tags to buckets: a multiplication by a random odd number. All
+// bits of a tag matter, and the number is random because peers choose tags. Any two tags share a
+// bucket only for a small fraction of these numbers, at most 2/tagBuckets (Dietzfelbinger et al.,
+// "A Reliable Randomized Algorithm for the Closest-Pair Problem", 1997).
+type tagHash struct{ factor uint64 }
 
-// newTagSpread draws random numbers until one also spreads consecutive tags well, because
-// applications count tags up.
-func newTagSpread() tagSpread {
+// newTagHash draws random numbers until one also spreads consecutive tags well, because
+// applications use consecutive tags.
+func newTagHash() tagHash {
 	for {
-		s := tagSpread{factor: rand.Uint64() | 1}
-		if s.even() {
+		s := tagHash{factor: platform.Uint64() | 1}
+		if s.spreadsEvenly() {
 			return s
 		}
 	}
 }
 
-// even reports whether tagBuckets tags that are counted up, in any part of the tag, use at least
-// a quarter of the buckets.
-func (s *tagSpread) even() bool {
+// spreadsEvenly reports whether tagBuckets consecutive numbers, in any bits of the tag, use at least a
+// quarter of the buckets.
+func (s *tagHash) spreadsEvenly() bool {
 	for shift := 0; shift <= 64-tagBucketBits; shift += 2 {
 		var used [tagBuckets]bool
 		n := 0
@@ -52,25 +55,25 @@ func (s *tagSpread) even() bool {
 	return true
 }
 
-func (s *tagSpread) bucket(t Tag) uint64 {
+func (s *tagHash) bucket(t Tag) uint64 {
 	return uint64(t) * s.factor >> (64 - tagBucketBits)
 }
 
 // tagMatcher holds the posted receives and the unexpected messages of a worker.
 type tagMatcher struct {
-	spread  tagSpread
-	sn      uint64 // serial number of the receive posted last, and number of receives posted
-	wilds   int    // number of receives in wild
-	arrived messageList
-	alone   *TagMessage // the only unexpected message, in no list; nil if there is none or there are several
+	hash        tagHash
+	sn          uint64 // serial number of the receive posted last, and number of receives posted
+	wildCount   int    // number of receives in wild
+	arrived     messageList
+	onlyMessage *TagMessage // the only unexpected message, in no list; nil if there is none or there are several
 
-	wild  receiveQueue
-	exact [tagBuckets]receiveQueue
+	wild  list.Queue[Request]
+	exact [tagBuckets]list.Queue[Request]
 	byTag [tagBuckets]messageList
 }
 
 // empty reports whether no message waits for a receive.
-func (m *tagMatcher) empty() bool { return m.arrived.head == nil && m.alone == nil }
+func (m *tagMatcher) empty() bool { return m.arrived.head == nil && m.onlyMessage == nil }
 
 // addExpected posts a receive.
 func (m *tagMatcher) addExpected(r *Request) {
@@ -81,8 +84,8 @@ func (m *tagMatcher) addExpected(r *Request) {
 	}
 	m.sn++
 	r.sn = m.sn
-	m.wild.push(r)
-	m.wilds++
+	m.wild.Push(&r.node)
+	m.wildCount++
 }
 
 // addExact is addExpected for a receive with a full mask in whose state stateExpect is already
@@ -90,18 +93,18 @@ func (m *tagMatcher) addExpected(r *Request) {
 func (m *tagMatcher) addExact(r *Request) {
 	m.sn++
 	r.sn = m.sn
-	m.exact[m.spread.bucket(r.tag)].push(r)
+	m.exact[m.hash.bucket(r.tag)].Push(&r.node)
 }
 
 // removeExpected removes a posted receive.
 func (m *tagMatcher) removeExpected(r *Request) {
 	r.state &^= stateExpect
 	if r.mask == FullMask {
-		m.exact[m.spread.bucket(r.tag)].remove(r)
+		m.exact[m.hash.bucket(r.tag)].Remove(&r.node)
 		return
 	}
-	m.wilds--
-	m.wild.remove(r)
+	m.wildCount--
+	m.wild.Remove(&r.node)
 }
 
 // matchExpected removes and returns the receive that gets a message with this tag, nil if none
@@ -116,57 +119,58 @@ func (m *tagMatcher) matchExpected(tag Tag) *Request {
 // matchFirst is matchExpected for the usual case: the first receive in the tag's bucket matches
 // and no receive has a partial mask. In other cases it returns nil.
 func (m *tagMatcher) matchFirst(tag Tag) *Request {
-	l := &m.exact[m.spread.bucket(tag)]
-	r := l.head
-	if r == nil || r.tag != tag || m.wilds != 0 {
-		return nil
+	q := &m.exact[m.hash.bucket(tag)]
+	if n := q.Front(); n != nil && n.Value.tag == tag && m.wildCount == 0 {
+		r := n.Value
+		q.Pop()
+		r.state &^= stateExpect // as removeExpected does
+		return r
 	}
-	// removeExpected, for the first receive of a queue.
-	r.state &^= stateExpect
-	l.head, r.next = r.next, nil
-	return r
+	return nil
 }
 
 // searchExpected is matchExpected for all cases.
 func (m *tagMatcher) searchExpected(tag Tag) *Request {
-	r := m.exact[m.spread.bucket(tag)].head
-	for r != nil && r.tag != tag {
-		r = r.next
+	n := m.exact[m.hash.bucket(tag)].Front()
+	for n != nil && n.Value.tag != tag {
+		n = n.Next()
 	}
-	if m.wilds != 0 {
-		for q := m.wild.head; q != nil && (r == nil || q.sn < r.sn); q = q.next {
-			if (q.tag^tag)&q.mask == 0 {
-				r = q
+	if m.wildCount != 0 {
+		for q := m.wild.Front(); q != nil && (n == nil || q.Value.sn < n.Value.sn); q = q.Next() {
+			if (q.Value.tag^tag)&q.Value.mask == 0 {
+				n = q
 				break
 			}
 		}
 	}
-	if r != nil {
-		m.removeExpected(r)
+	if n == nil {
+		return nil
 	}
+	r := n.Value
+	m.removeExpected(r)
 	return r
 }
 
 // addUnexpected adds a message that no posted receive matches.
 func (m *tagMatcher) addUnexpected(d *TagMessage) {
 	if m.empty() {
-		m.alone = d
+		m.onlyMessage = d
 		return
 	}
 	m.list()
 	m.link(d)
 }
 
-// list moves a message that is alone into the lists.
+// list moves the message m.alone, if there is one, into the lists.
 func (m *tagMatcher) list() {
-	if d := m.alone; d != nil {
-		m.alone = nil
+	if d := m.onlyMessage; d != nil {
+		m.onlyMessage = nil
 		m.link(d)
 	}
 }
 
-// oldest returns the oldest unexpected message, nil if there is none. It moves a message that is
-// alone into the lists.
+// oldest returns the oldest unexpected message, nil if there is none. It moves the message m.alone,
+// if there is one, into the lists.
 func (m *tagMatcher) oldest() *TagMessage {
 	m.list()
 	return m.arrived.head
@@ -177,13 +181,13 @@ func (m *tagMatcher) link(d *TagMessage) {
 	if d.from != nil {
 		d.from.messages.push(d, sourceLinks)
 	}
-	m.byTag[m.spread.bucket(d.tag)].push(d, bucketLinks)
+	m.byTag[m.hash.bucket(d.tag)].push(d, bucketLinks)
 }
 
 // findUnexpected returns the oldest message that matches a receive with tag and mask, nil if
 // there is none.
 func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
-	if d := m.alone; d != nil {
+	if d := m.onlyMessage; d != nil {
 		if (d.tag^tag)&mask != 0 {
 			return nil
 		}
@@ -198,7 +202,7 @@ func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
 // searchUnexpected is findUnexpected in the lists.
 func (m *tagMatcher) searchUnexpected(tag, mask Tag) *TagMessage {
 	if mask == FullMask {
-		for d := m.byTag[m.spread.bucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
+		for d := m.byTag[m.hash.bucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
 			if d.tag == tag {
 				return d
 			}
@@ -215,18 +219,19 @@ func (m *tagMatcher) searchUnexpected(tag, mask Tag) *TagMessage {
 
 // removeUnexpected removes an unexpected message.
 func (m *tagMatcher) removeUnexpected(d *TagMessage) {
-	if d == m.alone {
-		m.alone = nil
+	if d == m.onlyMessage {
+		m.onlyMessage = nil
 		return
 	}
 	m.arrived.remove(d, arrivalLinks)
 	if d.from != nil {
 		d.from.messages.remove(d, sourceLinks)
 	}
-	m.byTag[m.spread.bucket(d.tag)].remove(d, bucketLinks)
+	m.byTag[m.hash.bucket(d.tag)].remove(d, bucketLinks)
 }
 
-// A message is in three lists at once: of all messages, of its bucket, and of its source.
+// Indices in TagMessage.links. A message is in three lists at once: of all messages, of its bucket,
+// and of its source.
 const (
 	arrivalLinks = iota
 	bucketLinks
@@ -235,7 +240,9 @@ const (
 
 type messageLinks struct{ prev, next *TagMessage }
 
-// messageList is a FIFO of messages, linked through one of their three pairs of links.
+// messageList is a FIFO of messages, linked through one of their three pairs of links. It is not a
+// list of package list, because peers decide how many messages wait: the nodes of three lists would
+// take 96 bytes of each message, and these links take 48.
 type messageList struct{ head, tail *TagMessage }
 
 func (l *messageList) push(d *TagMessage, k int) {
@@ -261,38 +268,4 @@ func (l *messageList) remove(d *TagMessage, k int) {
 		e.next.links[k].prev = e.prev
 	}
 	*e = messageLinks{}
-}
-
-// receiveQueue is a FIFO of posted receives, linked through next only, to keep the cost per
-// message low: nearly all receives leave at the front. The removal of a canceled receive searches
-// the queue.
-type receiveQueue struct {
-	head *Request
-	tail *Request // the last receive; meaningless if head is nil
-}
-
-func (q *receiveQueue) push(r *Request) {
-	r.next = nil
-	if q.head == nil {
-		q.head = r
-	} else {
-		q.tail.next = r
-	}
-	q.tail = r
-}
-
-// remove removes r, which must be in the queue.
-func (q *receiveQueue) remove(r *Request) {
-	if q.head == r {
-		q.head, r.next = r.next, nil
-		return
-	}
-	before := q.head
-	for before.next != r {
-		before = before.next
-	}
-	before.next, r.next = r.next, nil
-	if q.tail == r {
-		q.tail = before
-	}
 }

@@ -6,21 +6,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// matchModel is tag matching without any index: two lists, searched from the
-// front.
+// matchModel is a model of tag matching without an index: two lists, searched from the front,
+// beside the real matcher.
 type matchModel struct {
 	real    tagMatcher
 	posted  []*Request
 	arrived []*TagMessage
 }
 
-// agree is the definition of a match.
+// agree reports whether a message and a receive match, by definition.
 func agree(sender, tag, mask Tag) bool { return (sender^tag)&mask == 0 }
 
-var modelSpread = newTagSpread()
+var modelSpread = newTagHash()
 
-// modelTags are few, so that matches are frequent, differ in low and in high
-// bits, and share hash buckets.
+// modelTags are few tags, so that matches are frequent. They differ in low and in high bits, and
+// some share a hash bucket.
 var modelTags = func() []Tag {
 	tags := []Tag{0, 1, 2, 3, 1 << 63, 1<<63 | 1, 0x5555_0000_0000_0001, ^Tag(0)}
 	for t := Tag(4); len(tags) < 11; t++ {
@@ -38,6 +38,7 @@ func (m *matchModel) post(t *rapid.T) {
 		tag:  rapid.SampledFrom(modelTags).Draw(t, "tag"),
 		mask: rapid.SampledFrom(modelMasks).Draw(t, "mask"),
 	}
+	r.node.Value = r
 	got := m.real.findUnexpected(r.tag, r.mask)
 	for i, d := range m.arrived {
 		if !agree(d.tag, r.tag, r.mask) {
@@ -113,22 +114,22 @@ func (m *matchModel) probe(t *rapid.T) {
 func (m *matchModel) check(t *rapid.T) {
 	posted, wilds := 0, 0
 	for i := range m.real.exact {
-		for r := m.real.exact[i].head; r != nil; r = r.next {
+		for n := m.real.exact[i].Front(); n != nil; n = n.Next() {
 			posted++
 		}
 	}
-	for r := m.real.wild.head; r != nil; r = r.next {
+	for n := m.real.wild.Front(); n != nil; n = n.Next() {
 		wilds++
 	}
-	if posted+wilds != len(m.posted) || wilds != m.real.wilds {
-		t.Fatalf("%d exact and %d (counted as %d) wild receives, want %d", posted, wilds, m.real.wilds, len(m.posted))
+	if posted+wilds != len(m.posted) || wilds != m.real.wildCount {
+		t.Fatalf("%d exact and %d (counted as %d) wild receives, want %d", posted, wilds, m.real.wildCount, len(m.posted))
 	}
 	for _, r := range m.posted {
 		if r.state&stateExpect == 0 {
 			t.Fatalf("a posted receive has state %b", r.state)
 		}
 	}
-	if d := m.real.alone; d != nil {
+	if d := m.real.onlyMessage; d != nil {
 		if len(m.arrived) != 1 || m.arrived[0] != d || m.real.arrived.head != nil {
 			t.Fatal("a message that is not alone is in no list")
 		}
@@ -155,12 +156,12 @@ func (m *matchModel) check(t *rapid.T) {
 	}
 }
 
-// TestTagMatcherModel runs random posts, messages, cancels and probes against
-// plain lists.
+// TestTagMatcherModel compares the matcher with plain lists over random receives, messages, cancels
+// and probes.
 func TestTagMatcherModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := new(matchModel)
-		m.real.spread = modelSpread
+		m.real.hash = modelSpread
 		t.Repeat(map[string]func(*rapid.T){
 			"post":    m.post,
 			"message": m.message,
@@ -171,11 +172,10 @@ func TestTagMatcherModel(t *testing.T) {
 	})
 }
 
-// TestTagBucketSpread: tags that differ only in some of their bits must not
-// crowd into few buckets.
+// TestTagBucketSpread checks that tags that differ only in some of their bits use many buckets.
 func TestTagBucketSpread(t *testing.T) {
 	for range 20 {
-		s := newTagSpread()
+		s := newTagHash()
 		for _, shift := range []int{0, 8, 16, 32, 48, 54} {
 			used := make(map[uint64]bool)
 			for i := range tagBuckets {
@@ -188,11 +188,11 @@ func TestTagBucketSpread(t *testing.T) {
 	}
 }
 
-// TestChosenTags: messages whose tags a peer has chosen to share a bucket, for the
-// factor that all workers once had, or for that of another worker, are spread like any.
+// TestChosenTags: a peer has chosen tags that share a bucket, for a hash factor that was once the
+// same in all workers or for that of another worker. They are spread over the buckets here.
 func TestChosenTags(t *testing.T) {
-	once := tagSpread{factor: 0x9E3779B97F4A7C15}
-	for _, other := range []tagSpread{once, newTagSpread()} {
+	once := tagHash{factor: 0x9E3779B97F4A7C15}
+	for _, other := range []tagHash{once, newTagHash()} {
 		v := newTarget(t)
 		c := newConn()
 		const n = 20_000
@@ -202,7 +202,7 @@ func TestChosenTags(t *testing.T) {
 				tags = append(tags, tag)
 			}
 		}
-		v.accounts.maxHeld = 1 << 30
+		v.accounts.Limits.Bytes = 1 << 30
 		for _, tag := range tags {
 			v.handle(v.tag.onEagerOnly(), c, eagerOnly(tag, nil))
 		}

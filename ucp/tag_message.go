@@ -5,6 +5,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -26,7 +27,7 @@ type TagMessage struct {
 	_ noCopy
 
 	w    *Worker
-	from *source // charged with the message, unless owned
+	from *source // the source that is charged with the message, unless owned is set
 	tag  Tag
 
 	kind    messageKind
@@ -36,10 +37,10 @@ type TagMessage struct {
 	owned   bool // the application holds all of the message, and from is not charged
 
 	total int    // bytes of the whole message
-	data  []byte // messageEager
+	data  []byte // data of a messageEager, or packed key of a messageRndv
 	desc  *uct.AMDesc
 
-	assembly *assembly // messageMulti
+	assembly *assembly // fragments of a messageMulti
 
 	rndv proto.RndvRTS
 
@@ -66,19 +67,18 @@ func (ts *tagState) newMessage(from *source, tag Tag, kind messageKind, total in
 		d = &TagMessage{w: w}
 	}
 	d.from, d.tag, d.kind, d.total = from, tag, kind, total
-	from.take(messageSize)
+	from.AddBytes(messageSize)
 	return d
 }
 
-// putMessage frees a message object and the memory that it holds, and takes both off the charge
-// of its source.
+// putMessage frees a message object and the memory that it holds, and ends the charge for both.
 func (ts *tagState) putMessage(d *TagMessage) {
 	n := messageSize
 	if d.desc != nil || d.buf != nil || d.assembly != nil {
 		n += ts.dropContents(d)
 	}
 	if !d.owned {
-		d.from.give(n)
+		d.from.SubBytes(n)
 	}
 	d.from = nil
 	d.sync, d.removed = false, false
@@ -115,9 +115,9 @@ func (d *TagMessage) whole() {
 	}
 }
 
-// own takes a message that the application has taken off the charge of its sender: how long the
-// message is kept is then the application's decision, for which the sender must not be evicted. A
-// message in fragments stays charged until all fragments have arrived.
+// own ends the charge for a message that the application has taken. How long the message is kept is
+// then the application's decision, for which the sender must not be evicted. A message in fragments
+// stays charged until all fragments have arrived.
 func (d *TagMessage) own() {
 	if d.owned {
 		return
@@ -136,13 +136,13 @@ func (d *TagMessage) own() {
 		a.own()
 	}
 	d.owned = true
-	d.from.give(n)
+	d.from.SubBytes(n)
 }
 
 // maxFreeMessages bounds the idle message objects of a worker.
 const maxFreeMessages = 4096
 
-// keeps returns the number of bytes that keeping data in desc takes.
+// keeps returns the number of bytes that are charged while data is kept in desc.
 func keeps(data []byte, desc *uct.AMDesc) int { return max(len(data), desc.Size) }
 
 // maxWaste bounds the transport's memory in which a message is kept, as a multiple of the
@@ -155,16 +155,16 @@ const maxWaste = 8
 func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	if desc != nil && desc.Size <= maxWaste*len(data) {
 		d.data, d.desc = data, desc
-		d.from.take(keeps(data, desc))
+		d.from.AddBytes(keeps(data, desc))
 		return true
 	}
 	if len(data) <= inlineBytes {
 		d.data = d.inline[:len(data)]
-		copyMessage(d.data, data)
+		datatype.Copy(d.data, data)
 		return false
 	}
 	d.buf = d.w.buffers.Get(len(data))
-	d.from.take(cap(d.buf))
+	d.from.AddBytes(cap(d.buf))
 	d.data = d.buf[:cpu.Copy(d.buf[:cap(d.buf)], data)]
 	return false
 }
@@ -335,10 +335,10 @@ func (ts *tagState) discardTaken(d *TagMessage) {
 		a.owner, a.discard = nil, true // later fragments are only counted
 		a.check(w)
 	case messageRndv:
-		was := w.accounts.offerSource
-		w.accounts.offerSource = from
+		was := w.accounts.rndvSource
+		w.accounts.rndvSource = from
 		ts.forgoOffer(&d.rndv)
-		w.accounts.offerSource = was
+		w.accounts.rndvSource = was
 		ts.putMessage(d)
 	default:
 		ts.putMessage(d)

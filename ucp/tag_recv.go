@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -15,25 +16,25 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if w.missing() {
 		return nil, errMissing("Worker.TagRecv", w == nil)
 	}
-	if p != nil && !p.plainRecv() || !w.owner.available() && !w.owner.acquireSharedFast() {
-		return w.tag.tagRecv(tag, mask, buf, p)
+	free := w.owner.available() // then only what may call back marks the worker
+	if !free && !w.owner.tryAcquire() {
+		return w.tag.delegateRecv(tag, mask, buf, p)
 	}
-	if w.pool.freeRequests == nil || !w.tag.on {
-		return w.tag.tagRecvOn(tag, mask, buf, p)
+	if w.pool.freeRequests.Empty() || !w.tag.on || p != nil && !p.plainRecv() {
+		return w.tag.tagRecv(free, tag, mask, buf, p)
 	}
 	if !w.tag.empty() {
-		if d := w.tag.alone; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
+		if d := w.tag.onlyMessage; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
 			w.stats.TagRecvs++
-			w.tag.alone = nil
+			w.tag.onlyMessage = nil
 			w.owner.gate |= gateInside // take may acknowledge the message to its sender, which may be this worker
 			err := w.tag.take(d, buf, p)
 			w.owner.release()
 			return nil, err
 		}
-		return w.tag.tagRecvOn(tag, mask, buf, p)
+		return w.tag.tagRecv(free, tag, mask, buf, p)
 	}
-	r := w.pool.freeRequests // as postPlain, without another call
-	w.pool.freeRequests = r.next
+	r := w.pool.freeRequests.Pop() // as postPlain, without another call
 	w.pool.idleRequests--
 	r.state = stateRecv | stateExpect
 	r.setLife(lifeInFlight)
@@ -41,29 +42,35 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		r.state = stateRecv | stateExpect | stateParams
 		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
 	}
-	r.data.buf, r.data.length = buf, len(buf)
+	r.data.Buf, r.data.Length = buf, len(buf)
 	r.tag, r.mask = tag, mask
 	if mask == FullMask {
 		w.tag.addExact(r)
 	} else {
 		w.tag.addExpected(r)
 	}
-	if w.owner.multi {
-		w.owner.releaseShared()
+	if !free {
+		w.owner.release()
 	}
 	return r, nil
 }
 
-// tagRecvOn is tagRecv for a caller that has acquired the worker in ThreadModeMulti, and has not
-// in other modes.
-func (ts *tagState) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	w := ts.w
-	if !w.owner.multi {
-		return ts.tagRecv(tag, mask, buf, p)
+// tagRecv is TagRecv for all cases. free says that the worker is still to be marked.
+func (ts *tagState) tagRecv(free bool, tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	ow := &ts.w.owner
+	if free {
+		ow.acquire()
 	}
 	r, err := ts.beginTagRecv(tag, mask, buf, p)
-	w.owner.releaseShared()
+	ow.release()
 	return r, err
+}
+
+// delegateRecv delegates a receive to the goroutine that owns the worker.
+func (ts *tagState) delegateRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	c := ts.w.newCall(startTagRecv).with(p)
+	c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv
+	return c.delegate()
 }
 
 // take receives a message that has arrived whole, without a request.
@@ -73,7 +80,7 @@ func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error
 		err = ucs.ErrMessageTruncated
 		w.stats.Failed++
 	} else {
-		copyMessage(buf, d.data)
+		datatype.Copy(buf, d.data)
 		if p != nil && p.TagInfo != nil {
 			*p.TagInfo = d.Info()
 		}
@@ -88,8 +95,7 @@ func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error
 // postPlain posts a receive without special parameters that no unexpected message matches.
 func (ts *tagState) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request {
 	w := ts.w
-	r := w.pool.freeRequests
-	w.pool.freeRequests = r.next // as getRequest, without what is set here or in the queue
+	r := w.pool.freeRequests.Pop() // as getRequest, without what is set here
 	w.pool.idleRequests--
 	r.state = stateRecv | stateExpect
 	r.setLife(lifeInFlight)
@@ -97,23 +103,10 @@ func (ts *tagState) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Requ
 		r.state |= stateParams
 		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
 	}
-	r.data.buf, r.data.length = buf, len(buf)
+	r.data.Buf, r.data.Length = buf, len(buf)
 	r.tag, r.mask = tag, mask
 	ts.addExpected(r)
 	return r
-}
-
-// tagRecv is TagRecv for all cases: if another goroutine owns the worker, the call is delegated.
-func (ts *tagState) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	w := ts.w
-	if !w.owner.tryAcquire() {
-		c := w.newCall(startTagRecv).with(p)
-		c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv
-		return c.delegate()
-	}
-	r, err := ts.beginTagRecv(tag, mask, buf, p)
-	w.owner.release()
-	return r, err
 }
 
 func startTagRecv(c *call) (*Request, error) { return c.w.tag.beginTagRecv(c.tag, c.mask, c.buf, c.p) }
@@ -121,15 +114,15 @@ func startTagRecv(c *call) (*Request, error) { return c.w.tag.beginTagRecv(c.tag
 func (ts *tagState) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ts.w
 	if !ts.on {
-		return nil, w.lacks("TagRecv", FeatureTag)
+		return nil, w.missingFeature("TagRecv", FeatureTag)
 	}
-	if w.pool.freeRequests == nil && w.pool.promised == nil {
+	if w.pool.freeRequests.Empty() && w.pool.promised == nil {
 		w.pool.idle(w.pool.nextRequest()) // before matching: the RequestInit hook may receive, or send a message that matches
 	}
 	d := ts.findUnexpected(tag, mask)
 	switch plain := p == nil || p.plainRecv(); {
 	case !plain:
-	case d == nil && w.pool.freeRequests != nil && w.pool.promised == nil:
+	case d == nil && !w.pool.freeRequests.Empty() && w.pool.promised == nil:
 		return ts.postPlain(tag, mask, buf, p), nil
 	case d != nil && d.kind == messageEager:
 		w.stats.TagRecvs++
@@ -176,12 +169,12 @@ func (ts *tagState) cancelPosted(r *Request) {
 // cancelReceives cancels all posted receives.
 func (ts *tagState) cancelReceives() {
 	for i := range ts.exact {
-		for r := ts.exact[i].head; r != nil; r = ts.exact[i].head {
-			ts.cancelPosted(r)
+		for q := &ts.exact[i]; !q.Empty(); {
+			ts.cancelPosted(q.Front().Value)
 		}
 	}
-	for r := ts.wild.head; r != nil; r = ts.wild.head {
-		ts.cancelPosted(r)
+	for !ts.wild.Empty() {
+		ts.cancelPosted(ts.wild.Front().Value)
 	}
 }
 
@@ -189,7 +182,7 @@ func (ts *tagState) cancelReceives() {
 func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 	w := ts.w
 	if !ts.on {
-		return nil, w.lacks("TagRecv", FeatureTag)
+		return nil, w.missingFeature("TagRecv", FeatureTag)
 	}
 	if err := callTagRecv.check(buf, p); err != nil {
 		return nil, err
@@ -200,10 +193,10 @@ func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 	}
 	r.state |= stateRecv
 	if p == nil || !p.Buffer.set {
-		r.data.class, r.data.buf, r.data.length = DatatypeContig, buf, len(buf)
+		r.data.SetBytes(buf)
 		return r, nil
 	}
-	if err := r.data.initRecv(buf, &p.Buffer); err != nil {
+	if err := r.setBuffer(&p.Buffer, false); err != nil {
 		w.pool.dropRequest(r)
 		return nil, err
 	}
@@ -239,10 +232,10 @@ func (ts *tagState) receive(r *Request, d *TagMessage) {
 		rts := d.rndv
 		w.rndv.key = append(w.rndv.key[:0], d.data...)
 		ts.putMessage(d)
-		was := w.accounts.offerSource
-		w.accounts.offerSource = from
+		was := w.accounts.rndvSource
+		w.accounts.rndvSource = from
 		ts.fetchTagged(r, &rts, w.rndv.key)
-		w.accounts.offerSource = was
+		w.accounts.rndvSource = was
 		return
 	}
 	if sync {
@@ -254,13 +247,13 @@ func (ts *tagState) receive(r *Request, d *TagMessage) {
 func (ts *tagState) deliver(r *Request, tag Tag, data []byte) {
 	r.info = TagRecvInfo{SenderTag: tag, Length: len(data)}
 	switch {
-	case len(data) > r.data.length:
+	case len(data) > r.data.Length:
 		r.finish(ucs.ErrMessageTruncated)
-	case r.data.class != DatatypeContig:
-		r.finish(r.data.unpackAt(data, 0))
+	case r.data.Class != datatype.Contig:
+		r.finish(unpackData(r, data, 0))
 	default: // the same as finish, for a contiguous receive
-		copyMessage(r.data.buf, data)
-		r.data.buf = nil
+		datatype.Copy(r.data.Buf, data)
+		r.data.Buf = nil
 		r.state |= stateDone | stateWhole
 		if r.onTagRecv != nil || r.state&(stateFreed|stateWatched|stateUser) != 0 {
 			ts.delivered(r)
@@ -270,8 +263,8 @@ func (ts *tagState) deliver(r *Request, tag Tag, data []byte) {
 	}
 }
 
-// delivered is deliverResult for deliver, with a short path for receives that have nothing but a
-// callback.
+// delivered ends a receive for deliver. It is deliverResult with a short path for receives that
+// have nothing but a callback.
 func (ts *tagState) delivered(r *Request) {
 	fn := r.onTagRecv
 	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched|stateUser) != 0 {
@@ -332,12 +325,8 @@ func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDe
 // transport's handler: ucs.InProgress if desc is kept.
 func (ts *tagState) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
 	w := ts.w
-	p, need := from.charged, messageSize+len(payload)
-	if p == nil || p.held+need > p.high {
-		if err := w.accounts.makeRoom(from, need); err != nil {
-			return nil, err
-		}
-		p = from.charged
+	if err := from.Charge(messageSize + len(payload)); err != nil {
+		return nil, err
 	}
 	w.stats.Unexpected++
 	if n := len(ts.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // as newMessage, keep and addUnexpected, without calls
@@ -345,11 +334,10 @@ func (ts *tagState) keepMessage(from *source, tag Tag, payload []byte, desc *uct
 		ts.free = ts.free[:n-1]
 		d.from, d.tag, d.kind, d.total = from, tag, messageEager, len(payload)
 		d.data = d.inline[:len(payload)]
-		copyMessage(d.data, payload)
-		from.held += messageSize
-		p.held += messageSize
+		datatype.Copy(d.data, payload)
+		from.AddBytes(messageSize)
 		if ts.empty() {
-			ts.alone = d
+			ts.onlyMessage = d
 		} else {
 			ts.addUnexpected(d)
 		}
@@ -418,7 +406,7 @@ func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []b
 		a.attach(r)
 		return nil, a.add(from, 0, payload)
 	}
-	if err := w.accounts.charge(from, messageSize+len(payload)); err != nil {
+	if err := from.Charge(messageSize + len(payload)); err != nil {
 		if created { // a message without its beginning would never be complete
 			w.eager.forget(a)
 			w.eager.putAssembly(a)
@@ -532,7 +520,7 @@ func (ts *tagState) cancelMatched(r *Request) {
 	case a == nil || a.req != r:
 	case ts.detach(a):
 		r.finish(ucs.ErrCanceled)
-	case a.list == &w.accounts.unnamed.fragments && !w.eager.hasSenders(): // no fragment will arrive any more
+	case a.node.In(&w.accounts.unnamed.fragments) && !w.eager.hasSenders(): // no fragment will arrive any more
 		w.eager.orphanMessages(&w.accounts.unnamed.fragments)
 	}
 }
@@ -543,7 +531,7 @@ func (ts *tagState) cancelMatched(r *Request) {
 func (ts *tagState) detach(a *assembly) bool {
 	w := ts.w
 	r, from := a.req, a.charged
-	if r.data.class == DatatypeGeneric || !from.account().reserve(messageSize+a.got, w.accounts.maxHeld) {
+	if r.data.Class == datatype.Generic || !from.TryCharge(messageSize+a.got) {
 		return false
 	}
 	d := ts.newMessage(from, r.info.SenderTag, messageMulti, a.total)
@@ -552,9 +540,9 @@ func (ts *tagState) detach(a *assembly) bool {
 	a.ranges.Each(func(off, n int) bool {
 		b := w.buffers.Get(n)
 		b = b[:n]
-		r.data.packAt(b, off)
+		packData(r, b, off)
 		a.pieces = append(a.pieces, piece{off: off, buf: b, from: from})
-		from.take(cap(b))
+		from.AddBytes(cap(b))
 		return true
 	})
 	a.req, a.owner = nil, (*detachedMessage)(d)

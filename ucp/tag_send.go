@@ -23,7 +23,7 @@ func (tagFamily) handlers(w *Worker) []handler {
 	}
 }
 
-// Flags and parameters that the calls take.
+// Flags and parameters that tagged sends and receives accept.
 var (
 	callTagSend = callRule{"a tagged send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 	callTagRecv = callRule{"a tagged receive", accessFlags, paramBuffer | paramOnTagRecv | paramTagInfo | paramMemoryType}
@@ -39,7 +39,7 @@ type tagState struct {
 	w        *Worker
 }
 
-func (tagFamily) start(w *Worker) { w.tag.on, w.tag.spread = true, newTagSpread() }
+func (tagFamily) start(w *Worker) { w.tag.on, w.tag.hash = true, newTagHash() }
 func (tagFamily) halt(w *Worker)  { w.tag.on = false }
 
 // stop cancels the posted receives and drops the messages that were not received.
@@ -111,7 +111,7 @@ func putTagSyncFirst(r *Request, dst []byte) int {
 }
 
 func tagFirst(r *Request) proto.EagerFirst {
-	return proto.EagerFirst{Tag: proto.Tag(r.tag), TotalLen: r.data.length, MsgID: r.msgID}
+	return proto.EagerFirst{Tag: proto.Tag(r.tag), TotalLen: r.data.Length, MsgID: r.msgID}
 }
 
 func offerTag(r *Request) (proto.RndvOp, uint64) { return proto.RndvTag, uint64(r.tag) }
@@ -155,11 +155,11 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		return nil, errMissing("Endpoint.TagSend", ep == nil)
 	}
 	w := ep.w
-	if p != nil && !p.plainSend() || !w.owner.acquireFast() {
-		return ep.w.tag.tagSend(ep, tag, buf, p, &tagForm, 0)
+	if !w.owner.tryAcquire() {
+		return w.tag.delegateSend(ep, tag, buf, p, &tagForm, 0)
 	}
-	if len(buf) > int(ep.short) {
-		r, err := ep.beginTagSend(tag, buf, p, &tagForm, 0)
+	if len(buf) > int(ep.short) || p != nil && !p.plainSend() {
+		r, err := ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0)
 		w.owner.release()
 		return r, err
 	}
@@ -181,34 +181,31 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 	if ep.missing() {
 		return nil, errMissing("Endpoint.TagSendSync", ep == nil)
 	}
-	return ep.w.tag.tagSend(ep, tag, buf, p, &tagSyncForm, stateNoImm)
-}
-
-// tagSend is TagSend and TagSendSync for all cases: if another goroutine owns the worker, the
-// call is delegated.
-func (ts *tagState) tagSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
 	if !w.owner.tryAcquire() {
-		c := w.newCall(startTagSend).with(p)
-		c.ep, c.tag, c.buf, c.form, c.state, c.rule = ep, tag, buf, form, flags, &callTagSend
-		c.detached = form == &tagForm && p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureTag != 0
-		return c.delegate()
+		return w.tag.delegateSend(ep, tag, buf, p, &tagSyncForm, stateNoImm)
 	}
-	r, err := ep.beginTagSend(tag, buf, p, form, flags)
+	r, err := ep.w.tag.describeTagSend(ep, tag, buf, p, &tagSyncForm, stateNoImm)
 	w.owner.release()
 	return r, err
 }
 
-func startTagSend(c *call) (*Request, error) {
-	return c.ep.beginTagSend(c.tag, c.buf, c.p, c.form, c.state)
+// delegateSend delegates a send to the goroutine that owns the worker.
+func (ts *tagState) delegateSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
+	w := ep.w
+	c := w.newCall(startTagSend).with(p)
+	c.ep, c.tag, c.buf, c.form, c.state, c.rule = ep, tag, buf, form, flags, &callTagSend
+	c.detached = form == &tagForm && p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureTag != 0
+	return c.delegate()
 }
 
-// beginTagSend starts a send of any kind. The caller owns the worker.
-func (ep *Endpoint) beginTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
-	if form == &tagForm && len(buf) <= int(ep.short) && (p == nil || p.plainSend()) {
-		return ep.sendShort(tag, buf, p)
+// startTagSend starts a send of any kind.
+func startTagSend(c *call) (*Request, error) {
+	ep := c.ep
+	if c.form == &tagForm && len(c.buf) <= int(ep.short) && (c.p == nil || c.p.plainSend()) {
+		return ep.sendShort(c.tag, c.buf, c.p)
 	}
-	return ep.w.tag.describeTagSend(ep, tag, buf, p, form, flags)
+	return ep.w.tag.describeTagSend(ep, c.tag, c.buf, c.p, c.form, c.state)
 }
 
 // sendShort sends a short message by one call of the transport, if the transport takes the
@@ -230,12 +227,12 @@ func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) 
 	if err != ucs.InProgress {
 		return ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0) // queues the message, or returns the error of the call
 	}
-	return ep.shortGoes(&tagForm, p), nil
+	return ep.shortInFlight(&tagForm, p), nil
 }
 
 func (ts *tagState) describeTagSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	if ep.w.ctx.params.Features&FeatureTag == 0 {
-		return nil, ep.w.lacks("TagSend", FeatureTag)
+		return nil, ep.w.missingFeature("TagSend", FeatureTag)
 	}
 	r, err := ep.describeSend(&callTagSend, buf, p)
 	if err != nil {
@@ -311,7 +308,7 @@ func (ts *tagState) onTagOffer(src *uct.Source, h proto.RndvRTS, key, _ []byte) 
 		key = nil // the key opens nothing, or nothing that is mapped
 	}
 	from := w.accounts.sourceOf(src)
-	if err := w.accounts.charge(from, messageSize+len(key)); err != nil {
+	if err := from.Charge(messageSize + len(key)); err != nil {
 		return err
 	}
 	w.stats.Unexpected++

@@ -9,7 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// targetWorker is a worker with an endpoint to itself.
+// targetWorker is a worker under test, with an endpoint to itself. Tests call its handlers with
+// messages of made-up peers.
 type targetWorker struct {
 	testing.TB
 	*Worker
@@ -17,7 +18,7 @@ type targetWorker struct {
 	log *logtest.Log
 }
 
-// targetFeatures are those of targets.
+// targetFeatures are the features of target workers.
 const targetFeatures = FeatureTag | FeatureStream | FeatureRMA | FeatureAMO32 | FeatureAMO64
 
 func newTarget(t testing.TB, settings ...string) *targetWorker {
@@ -41,12 +42,12 @@ func newTargetFor(t testing.TB, f Features, settings ...string) *targetWorker {
 		}
 	})
 	log.Allow("too many endpoints opened by peers")
-	log.Allow("no way back to a peer")
+	log.Allow("no reverse path to a peer")
 	log.Allow("refusing a peer's request")
 	return newTargetOf(t, w, log)
 }
 
-// targetContext makes the context of targets.
+// targetContext opens a context for target workers.
 func targetContext(t testing.TB, settings ...string) *Context {
 	t.Helper()
 	return contextFor(t, targetFeatures, settings...)
@@ -71,7 +72,7 @@ func contextFor(t testing.TB, f Features, settings ...string) *Context {
 	return ctx
 }
 
-// openTarget makes the worker of a attacked worker.
+// openTarget opens a worker for a target worker.
 func openTarget(t testing.TB, ctx *Context) *Worker {
 	t.Helper()
 	w, err := ctx.NewWorker(WorkerParams{})
@@ -81,7 +82,7 @@ func openTarget(t testing.TB, ctx *Context) *Worker {
 	return w
 }
 
-// newTargetOf makes a attacked worker of a worker.
+// newTargetOf makes a target worker of a worker.
 func newTargetOf(t testing.TB, w *Worker, log *logtest.Log) *targetWorker {
 	t.Helper()
 	var err error
@@ -92,7 +93,7 @@ func newTargetOf(t testing.TB, w *Worker, log *logtest.Log) *targetWorker {
 	return v
 }
 
-// handlers are the entries for messages of peers.
+// handlers returns the worker's handlers for messages of peers, by name.
 func (v *targetWorker) handlers() map[string]uct.AMHandler {
 	w := v.Worker
 	return map[string]uct.AMHandler{
@@ -105,13 +106,13 @@ func (v *targetWorker) handlers() map[string]uct.AMHandler {
 	}
 }
 
-// exchange sends messages of all kinds to itself and checks them.
+// exchange sends messages of all protocols to the worker itself and checks them.
 func (v *targetWorker) exchange() {
 	v.Helper()
 	v.exchangeOf(0, 8, 5000, 100_000, 1<<20)
 }
 
-// exchangeOf is exchange of messages of some lengths.
+// exchangeOf does the same for messages of the given lengths.
 func (v *targetWorker) exchangeOf(lengths ...int) {
 	v.Helper()
 	for i, n := range lengths {
@@ -145,7 +146,7 @@ func (v *targetWorker) exchangeOf(lengths ...int) {
 	}
 }
 
-// refused checks that a message is an error of the sender, and counted.
+// refused checks that a message was refused as an error of the sender, and counted.
 func (v *targetWorker) refused(what string, err error) {
 	v.Helper()
 	if err == nil {
@@ -157,8 +158,7 @@ func (v *targetWorker) refused(what string, err error) {
 	v.stats.Malformed = 0
 }
 
-// dropped checks that a message for something that is gone is ignored, and
-// counted.
+// dropped checks that a message for an object that no longer exists was ignored, and counted.
 func (v *targetWorker) dropped(what string, err error) {
 	v.Helper()
 	if err != nil {
@@ -170,18 +170,18 @@ func (v *targetWorker) dropped(what string, err error) {
 	v.stats.Dropped = 0
 }
 
-// syncSend starts a synchronous send that is not matched: the posted
-// receives are put aside meanwhile.
+// syncSend starts a synchronous send that stays unmatched: posted receives are removed for the time
+// of the call.
 func (v *targetWorker) syncSend(tag Tag) *Request {
 	v.Helper()
 	posted := v.tag.tagMatcher
-	v.tag.tagMatcher = tagMatcher{spread: posted.spread}
+	v.tag.tagMatcher = tagMatcher{hash: posted.hash}
 	req := v.unmatched(tag)
 	v.tag.tagMatcher = posted
 	return req
 }
 
-// unmatched is syncSend where no receives are posted.
+// unmatched starts a synchronous send that stays unmatched, if no receives are posted.
 func (v *targetWorker) unmatched(tag Tag) *Request {
 	v.Helper()
 	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
@@ -195,7 +195,7 @@ func (v *targetWorker) unmatched(tag Tag) *Request {
 	return req
 }
 
-// offer starts a rendezvous of n bytes that nobody has answered.
+// offer starts a rendezvous of n bytes that gets no answer.
 func (v *targetWorker) offer(n int) *Request {
 	v.Helper()
 	req, err := v.ep.TagSend(0xBAD, zeros[:n], nil)
@@ -211,10 +211,10 @@ func (v *targetWorker) offer(n int) *Request {
 
 const offerLength = 1 << 20
 
-// zeros is what offers are of.
+// zeros is the data of offers.
 var zeros [offerLength]byte
 
-// fetching is a receive that has asked for data which does not come.
+// fetching returns a receive that has asked for rendezvous data which never arrives.
 func (v *targetWorker) fetching(buf []byte) *Request {
 	v.Helper()
 	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
@@ -225,7 +225,7 @@ func (v *targetWorker) fetching(buf []byte) *Request {
 	if err := v.rndv.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
 		v.Fatal(err)
 	}
-	v.stats.Dropped = 0 // the answer to a request that is not there
+	v.stats.Dropped = 0 // the answer to the sender's request, which does not exist
 	if req.Done() || !req.is(kindAsk) {
 		v.Fatal("the receive does not wait for data")
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestAbsent: a context says what this system has not, and why; alone that is not enough.
+// TestAbsent checks that a context lists the transports that this system does not have, and why,
+// and that a context with such transports alone fails.
 func TestAbsent(t *testing.T) {
 	ctx, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag}, nil)
 	if err != nil {
@@ -41,7 +42,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestNoDescriptor: a worker has none to sleep on.
+// TestNoDescriptor checks that a worker has no event descriptor on this system.
 func TestNoDescriptor(t *testing.T) {
 	inModes(t, func(t *testing.T, mode ucs.ThreadMode) {
 		ctx, w, _ := alone(t, mode)

@@ -2,18 +2,25 @@ package ucp
 
 import (
 	"context"
-	"errors"
 	"slices"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp/internal/backoff"
-	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// In thread mode multi any number of calls may wait at a time. One of them, the leader, progresses
-// the worker and sleeps for all. The others park until what they wait for has happened, or until
-// one of them is to lead (internal/engine).
+// The loop of all calls that wait. One of them, the leader, progresses the worker and sleeps for
+// all. In thread mode multi the others park until what they wait for has happened, or until one of
+// them is to lead (internal/engine). In the other modes one call waits at a time. It leads, in the
+// same loop, with a nil engine, because no other goroutine can be woken, or can wake it. A lone call
+// differs in this:
+//
+//   - It checks whether its request is done (over, result). A request that notifies the call at its
+//     end (watch) costs some 90 instructions more.
+//   - It keeps the worker between two rounds, and while it sleeps (ownership.pause).
+//   - A reply that it sends gets a round of progress before it is copied (checkEarlyEnd). A call that
+//     does not lead cannot have one.
 
 // waiter is a waiting call as a task of the engine.
 type waiter call
@@ -32,152 +39,107 @@ func (t *waiter) Do() {
 	}
 }
 
-// waitShared is await in thread mode multi.
-func (c *call) waitShared(ctx context.Context) (lost bool, err error) {
+// await is wait without dropping the call, from which the caller takes the result. lost reports
+// that the operation goes on with the call: then the caller must not drop it.
+func (c *call) await(ctx context.Context) (lost bool, err error) {
 	w := c.w
-	defer c.unwind()
-	c.Ready(c.kind())
-	if w.owner.tryAcquireShared() {
-		if over, err := c.carryOut(); over {
-			w.owner.releaseShared()
-			return false, err
+	returned := false
+	defer func() {
+		if !returned {
+			c.unwind(recover())
 		}
+		w.wake.endWait()
+	}()
+	if !w.owner.tryAcquire() {
+		lost, err = c.awaitDelegated(ctx)
+	} else if over, result := c.carryOut(); over {
+		err = result
+		w.owner.release()
+	} else {
+		w.owner.engine.Ready(&c.Waiter, c.kind())
 		w.owner.engine.Join(&c.Waiter)
-		return c.stay(ctx)
+		lost, err = c.continueWait(ctx)
 	}
-	c.Of((*waiter)(c))
-	w.owner.engine.Push(&c.Task)
-	if w.owner.engine.Retake() {
-		w.owner.beginShared() // carries out the task that was just pushed
-		w.owner.checkShared()
-		return c.stay(ctx)
-	}
-	return c.park(ctx)
+	returned = true
+	return lost, err
 }
 
-// unwind is deferred by a call that waits. Whenever the call releases the worker, it may raise the
-// panic of a callback. Then the call must leave the engine, because others may be waiting for it to
-// lead.
-func (c *call) unwind() {
-	v := recover()
-	if v == nil { // also if the goroutine is ending: abandonShared has told all waiters
+// awaitDelegated is await for a call that the owner of the worker starts.
+func (c *call) awaitDelegated(ctx context.Context) (lost bool, err error) {
+	w := c.w
+	w.owner.engine.Ready(&c.Waiter, c.kind())
+	c.Of((*waiter)(c))
+	if !w.owner.pushOrAcquire(&c.Task) {
+		return c.park(ctx)
+	}
+	return c.continueWait(ctx)
+}
+
+// unwind is called when a call that waits panics with v. Whenever the call releases the worker, it
+// may raise the panic of a callback. Then the call must leave the engine, because others may be
+// waiting for it to lead. If v is nil the goroutine is ending, and abandonShared has ended all
+// waits.
+func (c *call) unwind(v any) {
+	if v == nil {
 		return
 	}
-	if _, ok := v.(*CallbackPanic); ok {
-		w := c.w
-		w.owner.waitShared()
+	w := c.w
+	defer w.wake.endWait()
+	if _, ok := v.(*CallbackPanic); ok || !w.owner.multi { // after another panic an engine keeps its owner for good
+		w.owner.resume()
 		if c.Waits() { // [unwind]
 			c.endAbandoned()
 			c.detach()
 		}
 		w.owner.engine.Leave(&c.Waiter)
-		w.owner.releaseShared()
+		w.owner.release()
 	}
 	panic(v)
 }
 
-func (c *call) kind() engine.Kind {
-	switch {
-	case c.event:
-		return engine.Event
-	case c.start == nil && c.r == nil:
-		return engine.Always
-	}
-	return engine.Operation
-}
-
-// carryOut starts the operation that the call waits for, and reports whether that is over already.
-// The caller owns the worker.
-func (c *call) carryOut() (over bool, err error) {
-	if c.start != nil { // [carry out]
-		if c.r, err = c.begin(); err != nil {
-			return true, err
-		}
-	}
-	switch r := c.r; {
-	case r == nil:
-		return c.nothingStarted()
-	case c.given && r.life == lifeIdle: // freed after the check in Request.Wait
-		c.r = nil
-		return true, errFreed
-	case r.state&stateDone == 0:
-		r.watch(c)
-		return false, nil
-	default:
-		c.info, err, c.r = r.info, r.err, nil
-		if !c.given {
-			r.free()
-		}
-		return true, err
-	}
-}
-
-// errFreed ends a wait on a request that another goroutine has freed. Request.Wait then panics with
-// usedAfterFree.
-var errFreed = errors.New("a request was freed while a goroutine waited for it")
-
-// nothingStarted is carryOut for a call without a request: its operation is done, or it waits for
-// something other than a request.
-func (c *call) nothingStarted() (over bool, err error) {
+// continueWait continues the wait: it ends a call that is over, leads, or parks. The caller owns the
+// worker; continueWait releases it.
+func (c *call) continueWait(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	switch {
-	case c.awaitsEndpoints:
-		if c.endpointsGone() {
-			return true, nil
-		}
-		w.endpointWaiters = append(w.endpointWaiters, c)
-		return false, nil
-	case c.event:
-		if err = w.wake.needWakeup(); err == nil {
-			err = w.wake.armAnew(uct.EventAny)
-		}
-		if err == ucs.ErrBusy {
-			return true, nil
-		}
-		return err != nil, err
-	case c.start == nil && !w.closed:
-		return false, nil
-	case c.start == nil:
-		err = w.closedFor("a call that waits")
-	}
-	return true, err
-}
-
-// park sleeps until the call is over, or has to lead, or ctx ends. If a callback ends its
-// goroutine, the calls that wait already are ended with an error: they do not check for that when
-// they acquire the worker.
-func (c *call) park(ctx context.Context) (lost bool, err error) {
-	select {
-	case <-c.Wake(): // [wake]
-		if c.Gone() {
-			return false, c.Err()
-		}
-		c.w.owner.waitShared()
-		return c.stay(ctx)
-	case <-ctx.Done(): // [canceled]
-		c.w.owner.waitShared()
-		return c.giveUp(ctx, ctx.Err())
-	}
-}
-
-// stay continues the wait: it ends a call that is over, leads, or parks. The caller owns the
-// worker; stay releases it.
-func (c *call) stay(ctx context.Context) (lost bool, err error) {
-	switch {
-	case c.Over():
-		c.w.owner.engine.Leave(&c.Waiter)
-		if !c.w.abandoned() {
-			c.w.uctw.Push()
-		}
-		c.w.owner.releaseShared()
-		return false, c.Err()
+	case c.over():
+		return false, c.endOver()
 	case c.Leads() && c.event:
 		return c.leadForAny(ctx)
 	case c.Leads():
 		return c.lead(ctx)
 	}
-	c.w.owner.releaseShared()
+	w.owner.release()
 	return c.park(ctx)
+}
+
+// endOver ends a wait that is over and returns its result. The caller owns the worker; endOver
+// releases it.
+func (c *call) endOver() error {
+	w := c.w
+	err := c.result()
+	w.owner.engine.Leave(&c.Waiter)
+	if !w.abandoned() {
+		w.uctw.Push() // sends collected replies, for which the peer may be waiting
+	}
+	w.owner.release()
+	return err
+}
+
+// park sleeps until the call is over, or has to lead, or ctx ends. If a callback ends its
+// goroutine, all waits end with an error, so the parked calls do not check for that when they
+// acquire the worker.
+func (c *call) park(ctx context.Context) (lost bool, err error) {
+	platform.Step()
+	if !platform.ReceiveOr(ctx, c.Wake()) { // [canceled]
+		c.w.owner.resume()
+		return c.giveUp(ctx, ctx.Err())
+	}
+	if c.Gone() { // [wake]
+		return false, c.Err()
+	}
+	c.w.owner.resume()
+	return c.continueWait(ctx)
 }
 
 // lead progresses the worker for all waiting calls, until this call is over or ctx ends. The caller
@@ -191,11 +153,14 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 				e.News()
 			}
 		}
-		e.Tell()
+		e.AnnounceNews()
+		if c.earlyUnchecked {
+			c.checkEarlyEnd()
+		}
 		step := w.backoff.Next(n)
-		if c.Over() {
+		if c.over() {
 			w.backoff.End()
-			return c.stay(ctx)
+			return false, c.endOver()
 		}
 		if (round%64 == 0 || n > 0 && c.r == nil) && ctx.Err() != nil {
 			return c.giveUp(ctx, ctx.Err())
@@ -206,7 +171,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			if err == nil {
 				continue
 			}
-			if !awake(err) && !c.bound && !c.Over() {
+			if !mustStayAwake(err) && !c.bound && !c.Over() {
 				return c.giveUp(ctx, err)
 			}
 			step = backoff.Rest
@@ -214,9 +179,9 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		if others && step == backoff.Spin {
 			step = backoff.Rest // lets the woken goroutines run before the next round
 		}
-		w.owner.releaseShared()
+		w.owner.pause()
 		step.Take()
-		w.owner.waitShared()
+		w.owner.resume()
 	}
 }
 
@@ -226,7 +191,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 func (c *call) sleep(ctx context.Context) error {
 	w, e := c.w, c.w.owner.engine
 	err := w.wake.arm()
-	e.Tell() // what delegated tasks or arming have ended since the last call
+	e.AnnounceNews() // passes on news from delegated tasks and from arming
 	if err == nil && c.Over() {
 		err = ucs.ErrBusy
 	}
@@ -234,15 +199,16 @@ func (c *call) sleep(ctx context.Context) error {
 		return err
 	}
 	e.Sleeps(true)
-	w.owner.gate &^= gateInside
-	w.owner.handOver()
-	err = w.wake.park(ctx) // [slumber]
-	w.owner.waitShared()
+	w.owner.pauseArmed()
+	platform.Step()
+	err = w.wake.Park(ctx) // [slumber]
+	platform.Step()
+	w.owner.resume()
 	e.Sleeps(false)
 	return err
 }
 
-// leadForAny is lead for a call that waits for any event (Worker.Wait).
+// leadForAny is lead for a call that waits for any event: Worker.Wait in thread mode multi.
 func (c *call) leadForAny(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	err = c.sleep(ctx)
@@ -253,43 +219,93 @@ func (c *call) leadForAny(ctx context.Context) (lost bool, err error) {
 		err = nil
 	}
 	w.owner.engine.Leave(&c.Waiter)
-	w.owner.releaseShared()
+	w.owner.release()
 	return false, err
 }
 
 // giveUp gives up waiting for a reason, mostly that ctx has ended: it cancels the operation, or
-// goes on waiting where outlive requires that. The caller owns the worker; giveUp releases it.
+// goes on waiting where afterWait requires that. The caller owns the worker; giveUp releases it.
 func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
 	err = reason
-	said := c.waitedFor(reason)
+	said := c.explainDeadline(reason)
 	if c.r != nil {
 		c.cancelFor(ctx, reason) // [give up]
-		if !c.Over() {
-			c.bound, err = c.outlive(reason)
+		if !c.over() {
+			c.bound, err = c.afterWait(reason)
 		}
 		if c.bound {
-			return c.stay(context.Background())
+			lost, err = c.continueWait(context.Background())
+			return lost, replaceReason(canceled(ctx, reason, err), reason, said)
 		}
 	}
-	if c.Over() {
-		err = canceled(ctx, reason, c.Err())
+	if c.over() {
+		err = canceled(ctx, reason, c.result())
 	} else {
 		lost = c.detach()
 	}
 	w.owner.engine.Leave(&c.Waiter)
-	w.owner.releaseShared()
-	return lost, instead(err, reason, said)
+	w.owner.release()
+	return lost, replaceReason(err, reason, said)
 }
 
 // detach ends the wait for something that goes on. It reports whether the operation goes on with
 // the call, which then must not be dropped.
 func (c *call) detach() (lost bool) {
-	w := c.w
+	w, r := c.w, c.r
 	w.endpointWaiters = slices.DeleteFunc(w.endpointWaiters, func(l *call) bool { return l == c })
-	if c.r == nil {
+	switch {
+	case r == nil:
 		return false
+	case r.state&stateWatched != 0:
+		r.unwatch(c)
+	case !c.given:
+		r.free()
 	}
-	c.r.unwatch(c)
 	return !c.given
+}
+
+// carryOut starts the operation that the call waits for. It reports whether the operation has ended
+// already, and its error. The caller owns the worker.
+func (c *call) carryOut() (over bool, err error) {
+	if c.start != nil { // [carry out]
+		if c.r, err = c.begin(); c.r == nil && (err != nil || !c.awaitsEndpoints) {
+			return true, err
+		}
+	}
+	switch r := c.r; {
+	case r == nil:
+		return c.nothingStarted()
+	case c.given && r.life == lifeIdle: // freed after the check in Request.Wait
+		c.r = nil
+		return true, errFreed
+	case r.state&stateDone != 0:
+		return true, c.takeRequest()
+	case c.w.owner.multi:
+		r.watch(c)
+	}
+	return false, nil
+}
+
+// nothingStarted is carryOut for a call that waits for something other than a request.
+func (c *call) nothingStarted() (over bool, err error) {
+	w := c.w
+	switch {
+	case c.awaitsEndpoints:
+		if w.endpoints.Len() == 0 { // endpoints that are being closed still count
+			return true, nil
+		}
+		w.endpointWaiters = append(w.endpointWaiters, c)
+	case c.event:
+		if err = w.wake.needWakeup(); err == nil {
+			err = w.wake.armAnew(uct.EventAny)
+		}
+		if err == ucs.ErrBusy {
+			return true, nil
+		}
+		return err != nil, err
+	case w.closed:
+		return true, w.closedFor("a call that waits")
+	}
+	return false, nil
 }

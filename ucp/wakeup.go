@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
-	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/internal/platform"
+	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/ucp/internal/backoff"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucp/internal/wakeset"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -23,73 +25,33 @@ type EpollTarget struct {
 	Edge bool   // edge-triggered: each event is reported once
 }
 
-// wakeup is the state of a worker's sleeping and waking.
+// wakeup is a worker's state for sleeping and for waking sleepers.
 type wakeup struct {
-	signaled atomic.Bool // a Signal that no Arm has consumed
+	wakeset.Set
 
-	mu      sync.Mutex
-	bell    *event.Bell    // rung by Signal; guarded by mu, nil when closed
-	sleeper *event.Sleeper // guarded by mu
-
-	engine      *engine.Engine // in thread mode multi
-	watched     uint64         // engine.Tellings that a WaitMem has last returned for
-	outside     *bell          // in thread mode multi, for the application's poller
-	blockedCall atomic.Bool    // a call waits, or Close is running
+	watched     uint64      // value of engine.NewsCount when WaitMem last returned because of it
+	blockedCall atomic.Bool // a call waits, or Close is running
 	w           *Worker
 }
 
-// open puts the bell into the worker's event set.
-func (k *wakeup) open(w *Worker) (err error) {
-	k.engine = w.owner.engine
-	if k.bell, err = event.NewBell(w.uctw.Events(), k); err != nil {
-		return fmt.Errorf("ucp: %w", err)
+// open prepares the worker to wake sleeping goroutines, and adds the worker to the epoll
+// set of the application.
+func (wk *wakeup) open() error {
+	w := wk.w
+	if err := wk.Open(w.uctw.Events(), w.owner.engine, w.ctx.params.Features&FeatureWakeup != 0); err != nil {
+		return err
 	}
-	if w.owner.multi && w.ctx.params.Features&FeatureWakeup != 0 {
-		if k.outside, err = newBell(w.uctw.EventFD()); err != nil {
-			return err
-		}
-	}
-	if w.params.Epoll != nil {
-		return w.params.Epoll.add(w.wake.eventFD())
+	if t := w.params.Epoll; t != nil {
+		return wakeset.AddTo(t.FD, wk.FD(), t.Data, t.Edge)
 	}
 	return nil
-}
-
-// HandleEvent implements event.Handler: it clears the bell, so that the event set is no longer
-// readable for it. signaled stays set until Arm or Wait consumes it.
-func (k *wakeup) HandleEvent(event.Events) {
-	k.bell.Clear() // no effect if heard has cleared it already
-	if k.engine != nil {
-		k.engine.Heard()
-	}
-}
-
-func (k *wakeup) close(w *Worker) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.bell != nil {
-		k.bell.Close()
-		k.bell = nil
-	}
-	if k.sleeper != nil {
-		k.sleeper.Close()
-		k.sleeper = nil
-	}
-	switch b := k.outside; {
-	case b == nil:
-	case b.rung && w.params.Epoll == nil:
-		b.outlive()
-	default:
-		b.close()
-		k.outside = nil
-	}
 }
 
 // needWakeup returns an error for wakeup calls on a closed worker or without FeatureWakeup.
 func (wk *wakeup) needWakeup() error {
 	w := wk.w
 	if w.closed || w.ctx.params.Features&FeatureWakeup == 0 {
-		return w.lacks("EventFD, Arm or Wait", FeatureWakeup)
+		return w.missingFeature("EventFD, Arm or Wait", FeatureWakeup)
 	}
 	return nil
 }
@@ -111,19 +73,10 @@ func (w *Worker) EventFD() (int, error) {
 	if err := w.wake.needWakeup(); err != nil {
 		return -1, err
 	}
-	if fd := w.wake.eventFD(); w.params.Epoll == nil && fd >= 0 {
+	if fd := w.wake.FD(); w.params.Epoll == nil && fd >= 0 {
 		return fd, nil
 	}
 	return -1, ucs.ErrUnsupported
-}
-
-// eventFD returns the descriptor that the application sleeps on.
-func (wk *wakeup) eventFD() int {
-	w := wk.w
-	if b := wk.outside; b != nil {
-		return b.set
-	}
-	return w.uctw.EventFD()
 }
 
 // Arm prepares the event descriptor: after nil, every new event that WorkerParams.Events
@@ -136,7 +89,7 @@ func (w *Worker) Arm() error {
 		return errMissing("Worker.Arm", w == nil)
 	}
 	w.owner.acquire()
-	w.wake.comeBack()
+	w.wake.Return()
 	err := w.wake.needWakeup()
 	if err == nil {
 		err = w.wake.armAnew(w.wake.wanted())
@@ -148,38 +101,24 @@ func (w *Worker) Arm() error {
 	return err
 }
 
-// armAnew is armFor for the application. It returns ucs.ErrBusy if there was a Signal, or if in
-// thread mode multi another goroutine has progressed something since the last check.
+// armAnew is armFor for Arm and Wait, the calls of the application. It returns ucs.ErrBusy if there
+// was a Signal, or if in thread mode multi another goroutine has progressed something since the
+// last check.
 func (wk *wakeup) armAnew(events uct.EventFlags) error {
 	w := wk.w
-	told := wk.heard()
-	if w.owner.multi && w.owner.engine.Untold() {
-		told = true
+	woken := wk.Consume()
+	if w.owner.multi && w.owner.engine.TakeNews() {
+		woken = true
 	}
-	if told {
+	if woken {
 		return ucs.ErrBusy
 	}
 	return wk.armFor(events)
 }
 
-// heard reports whether there was a Signal that the application has not been told of, and consumes
-// it. In thread mode multi only calls of the application use heard. The leader is woken through the
-// descriptor, and must not consume a Signal that the application is about to check for.
-func (wk *wakeup) heard() bool {
-	w := wk.w
-	if !wk.signaled.Swap(false) { // [heard]
-		return false
-	}
-	wk.HandleEvent(event.Read)
-	if w.owner.multi {
-		w.owner.engine.News()
-	}
-	return true
-}
-
 func (wk *wakeup) arm() error {
 	w := wk.w
-	if !w.owner.multi && wk.heard() {
+	if !w.owner.multi && wk.Consume() {
 		return ucs.ErrBusy
 	}
 	return wk.armQuietly()
@@ -191,7 +130,7 @@ func (wk *wakeup) armQuietly() error { return wk.armFor(uct.EventAny) }
 // armFor is armQuietly for the given events. It returns ucs.ErrBusy if there is work left to do.
 func (wk *wakeup) armFor(events uct.EventFlags) error {
 	w := wk.w
-	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.departed != nil {
+	if !w.dispatched.Empty() || !w.copying.Empty() || w.stream.look || w.conns.departed != nil {
 		return ucs.ErrBusy
 	}
 	if w.eager.untimed { // no timer would wake the sleeper; this lasts for orphanTime at most
@@ -208,80 +147,52 @@ func (w *Worker) Signal() error {
 		return errMissing("Worker.Signal", w == nil)
 	}
 	if w.ctx.params.Features&FeatureWakeup == 0 {
-		return w.lacks("Signal", FeatureWakeup)
+		return w.missingFeature("Signal", FeatureWakeup)
 	}
-	return w.wake.signal()
+	return w.wake.Signal()
 }
 
-// signal wakes the worker. Any goroutine may call it.
-func (k *wakeup) signal() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.bell == nil {
-		return errSignalClosed
-	}
-	k.signaled.Store(true) // [signal]
-	return k.bell.Ring()
-}
-
-// sleepers is a worker as the host of its engine.
+// sleepers implements engine.Host for a worker.
 type sleepers Worker
 
 // Arm implements engine.Host.
 func (s *sleepers) Arm() (busy bool) { return (*Worker)(s).wake.arm() == ucs.ErrBusy }
 
 // Rouse implements engine.Host.
-func (s *sleepers) Rouse() {
-	k := &s.wake
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.bell != nil {
-		k.bell.Ring()
-	}
-}
+func (s *sleepers) Rouse() { s.wake.Rouse() }
 
 // Ring implements engine.Host.
-func (s *sleepers) Ring() {
-	if b := s.wake.outside; b != nil {
-		b.ring()
-	}
-}
-
-// comeBack records that the application is awake: it clears the bell of its poller.
-func (k *wakeup) comeBack() {
-	b := k.outside
-	if b == nil || !b.rung {
-		return
-	}
-	b.answer()         // [answer]
-	if k.bell == nil { // the worker is closed
-		b.close()
-		k.outside = nil
-	}
-}
+func (s *sleepers) Ring() { s.wake.Ring() }
 
 var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
 
-// enterWait makes sure that one goroutine at a time waits on the worker. Only that goroutine may
-// then read the worker's state.
-func (wk *wakeup) enterWait() error {
+// beginWait begins a call that waits, and endWait ends it. Inside a callback beginWait fails. In
+// modes other than multi it makes sure that one goroutine at a time waits on the worker; only that
+// goroutine may then read the worker's state.
+func (wk *wakeup) beginWait() error {
 	w := wk.w
+	if w.owner.multi {
+		if w.owner.engine.Nested() {
+			return errWaitInside
+		}
+		return nil
+	}
 	if !wk.blockedCall.CompareAndSwap(false, true) {
 		return fmt.Errorf("ucp: another goroutine, or the call that runs this callback, already waits on worker %s, in thread mode %v: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
 	if w.owner.inCallback() {
-		wk.leaveWait()
+		wk.endWait()
 		return errWaitInside
 	}
 	if err := w.owner.misused(); err != nil {
-		wk.leaveWait()
+		wk.endWait()
 		panic(err)
 	}
 	return nil
 }
 
-// enterClose is enterWait for Close: it makes sure that no goroutine waits on the worker or begins
+// enterClose is beginWait for Close: it makes sure that no goroutine waits on the worker or begins
 // to, and acquires the worker. If the worker is closed already it does nothing.
 func (wk *wakeup) enterClose() error {
 	w := wk.w
@@ -298,45 +209,20 @@ func (wk *wakeup) enterClose() error {
 		err = w.owner.acquireChecked()
 	}
 	if err != nil || w.closed {
-		wk.leaveWait()
+		wk.endWait()
 	}
 	return err
 }
 
-func (wk *wakeup) leaveWait() { wk.blockedCall.Store(false) }
+func (wk *wakeup) endWait() {
+	if !wk.w.owner.multi {
+		wk.blockedCall.Store(false)
+	}
+}
 
-// awake reports whether err, of an attempt to sleep, requires a waiting call to stay awake: there
+// mustStayAwake reports whether err, of an attempt to sleep, requires a waiting call to stay awake: there
 // is something to do, or no descriptor is left to sleep on.
-func awake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, syscall.EMFILE) }
-
-// park sleeps until something may be ready in the armed event set or ctx ends.
-func (wk *wakeup) park(ctx context.Context) error {
-	w := wk.w
-	s, err := wk.openSleeper(w)
-	if err != nil {
-		return err
-	}
-	return s.Sleep(ctx)
-}
-
-var errClosedMeanwhile = fmt.Errorf("ucp: the worker was closed: %w", ucs.ErrCanceled)
-
-// openSleeper returns the sleeper on the event set, which it makes at the first sleep.
-func (k *wakeup) openSleeper(w *Worker) (*event.Sleeper, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.sleeper != nil {
-		return k.sleeper, nil
-	}
-	if k.bell == nil {
-		return nil, errClosedMeanwhile
-	}
-	var err error
-	if k.sleeper, err = event.NewSleeper(w.uctw.Events()); err != nil {
-		return nil, fmt.Errorf("ucp: %w", err)
-	}
-	return k.sleeper, nil
-}
+func mustStayAwake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, syscall.EMFILE) }
 
 // WakeupEvents are the events that wake a goroutine that sleeps on a worker's descriptor
 // (enum ucp_wakeup_event_types). Transports know two directions, sending and receiving, so
@@ -358,9 +244,9 @@ type WakeupEvents uint32
 // Wakeup events, with C's bit numbers.
 const (
 	WakeupRMA     WakeupEvents = 1 << 0  // completions of one-sided operations
-	WakeupAMO     WakeupEvents = 1 << 1  // of atomic operations
-	WakeupTagSend WakeupEvents = 1 << 2  // of tagged sends
-	WakeupTagRecv WakeupEvents = 1 << 3  // tagged messages
+	WakeupAMO     WakeupEvents = 1 << 1  // completions of atomic operations
+	WakeupTagSend WakeupEvents = 1 << 2  // completions of tagged sends
+	WakeupTagRecv WakeupEvents = 1 << 3  // arrivals of tagged messages
 	WakeupTX      WakeupEvents = 1 << 10 // anything sent
 	WakeupRX      WakeupEvents = 1 << 11 // anything received
 
@@ -417,11 +303,11 @@ func (wk *wakeup) wakesFor() (all WakeupEvents) {
 // wanted returns the events for which an Arm of the application arms the transports.
 func (wk *wakeup) wanted() (events uct.EventFlags) {
 	w := wk.w
-	told := wk.wakesFor()
-	if told&wakeupSends != 0 {
+	wakes := wk.wakesFor()
+	if wakes&wakeupSends != 0 {
 		events |= uct.EventSendComp
 	}
-	if told&wakeupReceives != 0 {
+	if wakes&wakeupReceives != 0 {
 		events |= uct.EventRecv
 	}
 	if events != uct.EventAny && w.endpoints.Any((*Endpoint).underWay) {
@@ -435,4 +321,142 @@ func (wk *wakeup) wanted() (events uct.EventFlags) {
 func (ep *Endpoint) underWay() bool {
 	closing := life.Draining <= ep.life.Stage && ep.life.Stage <= life.Leaving
 	return ep.inFlight > 0 || ep.needs != 0 || closing || ep.flushes > 0
+}
+
+// Bounds of the poll interval of WaitMem. A peer or goroutine that writes the word does not wake
+// the caller.
+const (
+	minPollInterval = 20 * time.Microsecond
+	maxPollInterval = time.Millisecond
+)
+
+// WaitMem waits until a word of the caller's memory differs from old, or until something
+// happens on the worker, including Signal. Then it returns nil, and the caller checks the
+// word and its other conditions. mem is 4 or 8 bytes, aligned to its length, in the byte
+// order of the machine; old is the value that the caller last read. Passing old avoids the
+// race of ucp_worker_wait_mem in C, which gets no value and may wait for a change that has
+// already happened. If ctx ends first its error is returned.
+//
+// The worker is progressed meanwhile, because writes that peers send as messages need it,
+// and callbacks run. The call returns after a round of progress in which anything has
+// happened, so call it in a loop. Other writers of the word, such as a peer in shared
+// memory or a goroutine with atomic operations, do not wake the caller. After spinning for
+// a time, which UCX_WAIT bounds as for other waits, WaitMem polls the word with sleeps of
+// at most a millisecond; an event on the worker ends a sleep early, except in
+// ThreadModeMulti.
+//
+// Like other waits it is refused inside a callback, and in modes other than ThreadModeMulti
+// while another goroutine waits on the worker. In ThreadModeMulti it also returns if
+// another goroutine has progressed something since the last WaitMem that returned for this
+// reason; only one goroutine is notified of that.
+func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
+	if w.missing() {
+		return errMissing("Worker.WaitMem", w == nil)
+	}
+	if n := len(mem); n != 4 && n != 8 || word.Address(mem)%uint64(n) != 0 {
+		return fmt.Errorf("ucp: WaitMem of %d bytes, wanted 4 or 8, aligned to their length: %w", n, ucs.ErrInvalidParam)
+	}
+	if err := w.wake.beginWait(); err != nil {
+		return err
+	}
+	defer w.wake.endWait()
+	return w.wake.awaitWord(ctx, mem, old)
+}
+
+func (wk *wakeup) awaitWord(ctx context.Context, mem []byte, old uint64) error {
+	w := wk.w
+	p := w.backoff.Fresh()
+	interval := minPollInterval
+	var seen uint64
+	for round := 1; !changed(mem, old); round++ {
+		if w.owner.isClosed() {
+			if round == 1 {
+				return w.closedFor("WaitMem")
+			}
+			return wakeset.ErrClosed
+		}
+		if wk.progressedSince(&seen) {
+			return nil
+		}
+		if w.Progress() > 0 {
+			wk.progressedSince(&seen) // marks this round's progress as reported
+			return nil
+		}
+		step := p.Next(0)
+		if round%64 == 0 || step == backoff.Sleep {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if step != backoff.Sleep {
+			step.Take()
+			continue
+		}
+		switch woken, err := wk.sleepFor(ctx, interval); {
+		case woken:
+			return nil
+		case err == nil || ctx.Err() != nil:
+		case mustStayAwake(err):
+			backoff.Rest.Take()
+		default:
+			return err
+		}
+		interval = min(2*interval, maxPollInterval)
+	}
+	return nil
+}
+
+// progressedSince reports whether there was a Signal, or in thread mode multi whether any goroutine
+// has progressed something since *seen, a value of engine.NewsCount, and updates *seen. 0 stands for
+// wakeup.watched, the value when WaitMem last returned because of it.
+func (wk *wakeup) progressedSince(seen *uint64) bool {
+	w := wk.w
+	if !w.owner.multi && !wk.Signaled() {
+		return false
+	}
+	w.owner.acquire()
+	defer w.owner.release()
+	woken := wk.Consume()
+	if w.owner.multi {
+		if *seen == 0 {
+			*seen = max(1, wk.watched)
+		}
+		now := w.owner.engine.NewsCount()
+		if woken = woken || now != *seen; woken {
+			wk.watched = now
+		}
+		*seen = now
+	}
+	return woken
+}
+
+// changed reports whether the word mem differs from old.
+func changed(mem []byte, old uint64) bool {
+	if len(mem) == 4 {
+		return word.Load32(mem) != uint32(old)
+	}
+	return word.Load64(mem) != old
+}
+
+// sleepFor sleeps for d at most. woken reports that there was a Signal before the sleep.
+func (wk *wakeup) sleepFor(ctx context.Context, d time.Duration) (woken bool, err error) {
+	w := wk.w
+	short, cancel := platform.WithTimeout(ctx, d)
+	defer cancel()
+	if w.owner.multi { // the event set is armed for the leader of the waiting calls
+		platform.Receive(short.Done())
+		return false, nil
+	}
+	w.owner.acquire()
+	defer w.owner.release()
+	if wk.Consume() {
+		return true, nil
+	}
+	if err = wk.armQuietly(); err == nil {
+		err = wk.Park(short)
+	}
+	if short.Err() != nil {
+		return false, nil
+	}
+	return false, err
 }

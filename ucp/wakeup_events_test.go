@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestWakeupEventsRefused: events that are unknown, or for which nobody could be woken,
-// are refused.
+// TestWakeupEventsRefused checks that unknown events, and events of a worker that cannot wake a
+// sleeper, are refused.
 func TestWakeupEventsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		features ucp.Features
@@ -35,7 +35,7 @@ func TestWakeupEventsRefused(t *testing.T) {
 	}
 }
 
-// TestWakeupEventsWake: a worker that asks for some events is woken for these.
+// TestWakeupEventsWake checks that a worker that asks for some events is woken for them.
 func TestWakeupEventsWake(t *testing.T) {
 	for _, events := range []ucp.WakeupEvents{0, ucp.WakeupTagRecv, ucp.WakeupRX, ucp.WakeupTagRecv | ucp.WakeupTagSend} {
 		w, err := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureWakeup}).NewWorker(ucp.WorkerParams{Events: events})
@@ -68,7 +68,7 @@ func TestWakeupEventsWake(t *testing.T) {
 	}
 }
 
-// TestWorkerUserData: what the application keeps with a worker it gets back.
+// TestWorkerUserData checks that the application gets back the user data that it gave to a worker.
 func TestWorkerUserData(t *testing.T) {
 	type mine struct{ n int }
 	w, err := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}).NewWorker(ucp.WorkerParams{UserData: &mine{7}})
@@ -81,8 +81,8 @@ func TestWorkerUserData(t *testing.T) {
 	}
 }
 
-// TestWakeupEventsTold: a worker says what wakes a sleeper on it, which may be more than was
-// asked for.
+// TestWakeupEventsTold checks that a worker reports which events wake it, which may be more than
+// the application asked for.
 func TestWakeupEventsTold(t *testing.T) {
 	const (
 		sends    = ucp.WakeupRMA | ucp.WakeupAMO | ucp.WakeupTagSend | ucp.WakeupTX

@@ -10,13 +10,13 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// TestLogData: at level data each message that comes is logged, with as many of its bytes as the
-// setting says, and at other levels none is.
+// TestLogData checks that at level data each received message is logged, with as many of its bytes
+// as the setting says, and at no other level.
 func TestLogData(t *testing.T) {
 	for _, tc := range []struct {
 		level  log.Level
 		size   string
-		digits int // of a message with a header of 24 bytes and 8 of contents
+		digits int // logged of a message with a header of 24 bytes and 8 bytes of data
 		logged bool
 	}{
 		{log.LevelReq, "64", 0, false}, {log.LevelData, "0", 0, true}, {log.LevelData, "10", 20, true}, {log.LevelData, "inf", 64, true},

@@ -7,27 +7,31 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/connect"
+	"github.com/ucx-go/ucx/ucp/internal/identity"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Wireup tells each side of an endpoint the id that the other side gave to its end. Transports that
-// connect to an interface can send without wireup. For such transports wireup happens when the
-// first operation needs the peer's id. Wireup messages travel on a lane of their own
-// (laneMap.wireupLane). They may arrive over any connection of the peer, in any order relative to
-// data.
+// Wireup exchanges the ids of two endpoints that are paired: each side learns the id that the peer
+// gave to its endpoint. Transports that connect to an interface can send without wireup. For such
+// transports wireup happens when the first operation needs the peer's id. Wireup messages travel on
+// a lane of their own (proto.LaneMap). They may arrive over any connection of the peer, in any
+// order relative to data.
 
 // wireupState creates the endpoints of a worker: those of the application and those that peers
 // open.
 type wireupState struct {
-	w          *Worker
-	opening    uint64 // uuid of the peer that an endpoint is being made toward; not evicted meanwhile
-	unexpected int    // endpoints that peers have opened and the application has not claimed
-	everOpened uint64 // endpoints that peers have ever opened
+	w *Worker
+	// opening is the uuid of the peer toward which an endpoint is being made. The endpoints of that
+	// peer are not reclaimed meanwhile.
+	opening    uint64
+	unexpected int    // number of endpoints that peers have opened and the application has not claimed
+	everOpened uint64 // number of endpoints that peers have ever opened
 }
 
-// wireupFamily is the family of messages by which the two sides of an endpoint exchange their ids.
+// wireupFamily is the family of messages by which two paired endpoints exchange their ids.
 type wireupFamily struct{ noFamily }
 
 func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
@@ -43,34 +47,27 @@ func (wireupFamily) closed(ep *Endpoint) {
 	ep.w.accounts.uncharge(ep)
 	ep.w.accounts.unbindAccount(ep)
 	if ep.peer != nil {
-		ep.peer.dropUnmatched(ep)
-		ep.w.peers.endpointClosed(ep.peer, ep)
+		ep.w.peers.Remove((*peerEnd)(ep), ep.peer)
 	}
 }
 
 // provide sends the wireup request if operations of the endpoint need the peer's id.
 func (wireupFamily) provide(ep *Endpoint) error {
-	if ep.needs&needID == 0 || ep.state&epRequested != 0 || ep.conn() != nil {
-		return nil // an endpoint made by socket address gets the id during connection setup
+	if ep.needs&needID == 0 {
+		return nil
 	}
-	if err := ep.w.wireups.requestWireup(ep); err != nil {
-		return err
-	}
-	if ep.state&epResend != 0 {
-		ep.w.wireups.repeatRequest(ep)
-	}
-	return nil
+	return ep.w.handshakes.request(ep)
 }
 
 // evict closes the endpoints that the peer of a connection has opened, except those for which the
 // application holds a message that it may reply to.
 func (wireupFamily) evict(s *source, _ error) {
-	for b := s.openings; b != nil; {
-		next := b.next
+	for m := s.openings.First(); m != nil; {
+		b, next := m.Value, m.Next()
 		if b.ep.held == 0 {
 			b.ep.report(life.Evict, nil)
 		}
-		b = next
+		m = next
 	}
 }
 
@@ -94,57 +91,34 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 	}
 	switch m.Type {
 	case proto.WireupPreRequest:
-		w.conns.onPreRequest(src, &m, data)
+		w.conns.onMessage(src, &m, data, connect.PreRequest)
 	case proto.WireupRequest:
 		if m.DstEp != 0 {
-			w.conns.onConnRequest(src, &m, data)
+			w.conns.onMessage(src, &m, data, connect.Request)
 			return nil
 		}
 		return ws.onWireupRequest(w.accounts.sourceOf(src), &m, data)
 	case proto.WireupReply, proto.WireupReplyReconfig:
-		ep := w.endpoints.Get(uint64(m.DstEp))
-		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
-			w.stats.Dropped++ // a request has exactly one reply
-			return nil
-		}
-		if from := w.accounts.sourceOf(src); ep.peer != nil {
-			// Only the peer learns the id of the endpoint: the request that carried the id went to
-			// the peer's address.
-			if m.Address.UUID != ep.peer.uuid || from.belongsToOther(ep.peer) {
-				w.refused(from, ledger.Claim)
-				return nil
-			}
-			from.bindPeer(ep.peer)
-			ep.peer.dropUnmatched(ep)
-		}
-		ep.state &^= epRequested
-		ws.idConfirmed(ep, m.SrcEp)
-		if ep.pair != nil {
-			ws.onPairReply(ep, &m)
-			return nil
-		}
-		if m.Type == proto.WireupReplyReconfig {
-			ws.sendWireup(ep, proto.WireupAck, ep.remoteID, w.own.emptyAddress())
-		}
+		w.handshakes.onReply(src, &m)
 	case proto.WireupEpCheck:
 		return ws.onEpCheck(w.accounts.sourceOf(src), &m, data)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
-			if ep.peer != nil && m.Address.UUID != ep.peer.uuid {
+			if ep.peer != nil && m.Address.UUID != ep.peer.UUID() {
 				w.refused(w.accounts.sourceOf(src), ledger.Claim)
 				return nil
 			}
 			if w.admission.spoofed(src, ep) {
 				return nil
 			}
-			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // never connected with the peer's end
-				ep.fail(ws.unequal(ep, &m))
+			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // never connected with the peer's endpoint
+				ep.fail(ws.errModeMismatch(ep, &m))
 				return nil
 			}
 			ep.report(life.Removed, errEndGone)
 		}
 	case proto.WireupAck:
-		ws.onWireupAck(src, &m)
+		w.handshakes.onAck(src, &m)
 	default:
 		// The library does not implement lane recovery. A peer that follows the release announced
 		// in the worker address does not send it.
@@ -153,8 +127,8 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 	return nil
 }
 
-// onWireupRequest answers a peer that asks for the id of its endpoint's counterpart here. message
-// is m in packed form, as received.
+// onWireupRequest answers a wireup request, by which a peer asks for the id of its endpoint's
+// counterpart at this worker. message is m in packed form, as received.
 func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
 	if m.SrcEp == 0 {
@@ -171,117 +145,87 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	}
 	if p == nil {
 		if ep := w.admission.unansweredEndpoint(q.claimed, m); ep != nil {
-			ws.repeatRequest(ep)
+			w.handshakes.repeatRequest(ep)
 		}
 	}
-	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
-		if p.hasEndpointTo(m.SrcEp) {
-			w.stats.Dropped++ // both sides sent a request, and the peer's reply arrived before its request
-			return nil
-		}
-		return ws.acceptEndpoint(from, m, q.claimed)
-	}
-	ep := p.unmatched[sn]
-	if ep.remoteID == m.SrcEp && ep.state&epUnconfirmed == 0 {
-		w.stats.Dropped++ // a duplicate of a request that was answered before
+	verdict, e := p.Match(sn, m.SrcEp)
+	switch verdict {
+	case identity.Connected, identity.Repeated:
+		w.stats.Dropped++
 		return nil
-	}
-	if ep.remoteID != 0 && ep.state&epUnconfirmed == 0 {
-		// Two requesters claim to be the peer's end of one pair. Both are answered, as in C UCX,
-		// because the worker cannot tell which claim is true.
-		p.contested = true
+	case identity.Open, identity.Contested:
 		return ws.acceptEndpoint(from, m, q.claimed)
 	}
+	ep := (*Endpoint)(e)
 	if q.migrated { // the connection is not verified as the peer's: the endpoint still waits for the peer
-		ws.matched(from, ep, m, q.claimed)
+		w.handshakes.matched(from, ep, m, q.claimed)
 		ep.state |= epUnconfirmed
 		return nil
 	}
 	from.bindPeer(p)
-	if ep.life.Mine() {
-		p.dropUnmatched(ep)
-		ep.w.accounts.bindAccount(ep, from.account().ledger.Source())
+	if ep.life.EverHeld() {
+		p.DropUnmatched(e)
+		ep.w.accounts.bindAccount(ep, from.Account().Ledger().Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
 			if ep.pair != nil {
-				ws.sayRemoved(from, m, q.claimed, ep.errMode)
+				ws.sendRemoved(from, m, q.claimed, ep.errMode)
 			}
-			ep.fail(ws.unequal(ep, m))
+			ep.fail(ws.errModeMismatch(ep, m))
 			return nil
 		}
 	}
-	ws.matched(from, ep, m, q.claimed)
+	w.handshakes.matched(from, ep, m, q.claimed)
 	return nil
 }
 
-// unequal returns the error for an endpoint whose error mode differs from that of the peer's end
-// that sent m.
-func (ws *wireupState) unequal(ep *Endpoint, m *proto.Wireup) error {
+// errModeMismatch returns the error for an endpoint whose error mode differs from that of the peer's
+// endpoint, which sent m.
+func (ws *wireupState) errModeMismatch(ep *Endpoint, m *proto.Wireup) error {
 	return fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported)
 }
 
-// matched connects an endpoint with the peer's end that sent request m. said is the claimed part of
-// the peer's address, which is not verified.
-func (ws *wireupState) matched(from *source, ep *Endpoint, m *proto.Wireup, said *proto.WorkerAddress) {
-	w := ws.w
-	if ep.pair != nil {
-		if err := ws.matchedPairs(from, ep, m); err != nil {
-			ws.refusePairs(ep, from, m, said, err)
-		}
-		return
-	}
-	// When both sides ask at once, one reply is enough. The worker with the larger uuid does not
-	// wait for a reply, because it learns the id from this worker's request.
-	reply := ep.state&epRequested == 0 || m.Address.UUID <= w.uuid
-	if reply {
-		ws.sendWireup(ep, proto.WireupReply, m.SrcEp, w.own.emptyAddress())
-	}
-	ws.idConfirmed(ep, m.SrcEp)
-}
-
 // acceptEndpoint opens an endpoint toward a peer that has opened one toward this worker. If the
-// application creates an endpoint to that peer later, it gets this one. said is the claimed part of
-// the peer's address, which is not verified.
+// application creates an endpoint to that peer later, it gets this endpoint. said is the claimed
+// part of the peer's address, which is not verified.
 func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
 	w := ws.w
 	if w.shuttingDown > 0 {
 		w.stats.Dropped++
 		return nil
 	}
-	if err := w.accounts.mayOpen(from); err != nil {
+	if err := from.MayOpen(); err != nil {
 		return w.logMalformed(err)
 	}
 	p, _ := w.admission.claimedPeer(from, &m.Address) // released if an eviction has ended its connection
 	if p == nil {
-		p = w.peers.newUntrustedPeer(&m.Address)
+		p = w.peers.NewUntrusted(&m.Address)
 	}
-	defer func() { w.peers.releasePeer(p) }() // has no effect if an endpoint of the peer was made
+	defer func() { w.peers.Release(p) }() // has no effect if an endpoint of the peer was made
 	addr, rules := &m.Address, laneRules{}
 	if addr.HasEnds() {
 		addr, rules.ends = addr.WithoutEnds(), addr
 	}
-	if p.trusted() {
-		addr = p.shareAddress(addr)
+	if p.Trusted() {
+		addr = p.ShareAddress(addr)
 	} else {
-		addr = p.keepAddress(addr)
+		addr = p.KeepAddress(addr)
 	}
 	ep, err := w.admission.requesterEndpoint(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
 	if err != nil {
 		return w.admission.unreachableRequester(from, p, err)
 	}
 	from.bindPeer(p)
-	p = p.canonical()
+	p = p.Canonical()
 	ep.w.accounts.chargeTo(ep, from)
-	ep.w.peers.setPeer(ep, p)
+	ep.w.peers.Add((*peerEnd)(ep), p)
 	ep.connSN = m.ConnSN
-	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
+	if p.UUID() == w.uuid && ep.connSN != proto.ConnSNNone {
 		ep.connSN ^= 1
 	}
-	if p.unmatched[ep.connSN] == nil {
-		p.addUnmatched(ep)
+	if _, taken := p.Unmatched(ep.connSN); !taken {
+		p.AddUnmatched((*peerEnd)(ep))
 	}
-	if ep.pair == nil {
-		ws.sendWireup(ep, proto.WireupReply, m.SrcEp, w.own.emptyAddress())
-	} else if err := ws.answerPairs(ep, m); err != nil {
+	if err := w.handshakes.carryOut(ep, ep.w.handshakes.advance(ep, connect.Opened), requestOffer(from, m, said)); err != nil {
 		ws.refusePairs(ep, from, m, said, err)
 		return nil
 	}
@@ -289,17 +233,17 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	return nil
 }
 
-// onEpCheck answers a peer that asks whether the counterpart of its endpoint still exists. Only a
-// negative answer is sent, over an endpoint made for that purpose.
+// onEpCheck answers a check by which a peer asks whether the counterpart of its endpoint still
+// exists. Only a negative answer is sent, over an endpoint made for that purpose.
 func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
 	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
-		w.token.discard(from, w.uuid, m.Address.UUID, message)
+		w.admission.gate.Tokens.Discard(from.tokenProof(), m.Address.UUID, message)
 		return nil
 	}
-	var q requester
+	q := new(requester)
 	if w.admission.staleRequest(from, m) {
-		w.token.discard(from, w.uuid, m.Address.UUID, message)
+		w.admission.gate.Tokens.Discard(from.tokenProof(), m.Address.UUID, message)
 		w.admission.keepLocalEntries(&m.Address) // answered at an address within this machine, where the check came from
 	} else {
 		var err error
@@ -307,10 +251,10 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 			return err
 		}
 	}
-	if err := w.accounts.mayOpen(from); err != nil {
+	if err := from.MayOpen(); err != nil {
 		return w.logMalformed(err)
 	}
-	if err := ws.sayRemoved(from, m, q.claimed, ErrModeNone); err != nil {
+	if err := ws.sendRemoved(from, m, q.claimed, ErrModeNone); err != nil {
 		return w.admission.unreachableRequester(from, q.peer, err)
 	}
 	return nil
@@ -333,7 +277,7 @@ func (wireupMessage) pack(r *Request, dst []byte) int {
 	if r.step == stepProof {
 		return r.w.admission.packProof(r, dst)
 	}
-	return copy(dst, r.data.buf)
+	return copy(dst, r.data.Buf)
 }
 
 // wireupHeader is an estimate, in bytes, of what a wireup message adds to the address that it
@@ -354,18 +298,18 @@ func (ws *wireupState) sendWireupBy(ep *Endpoint, p protocol, t proto.WireupType
 		size += len(ep.w.own.address)
 	}
 	packed, err := m.Append(make([]byte, 0, size))
-	k := ws.wireupLane(ep, t)
+	k := ep.w.handshakes.wireupLane(ep, t)
 	if most := ep.maxMessage(k); err == nil && len(packed) > most {
 		err = fmt.Errorf("%d bytes, the limit of a message is %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
-		err = ep.w.ends.nameIn(ep, fmt.Errorf("wireup message: %w", err))
+		err = ep.w.ends.withEndpointName(ep, fmt.Errorf("wireup message: %w", err))
 		ep.w.ctx.log.Debug("wireup message cannot be sent", zap.Error(err))
 		return err
 	}
 	ep.w.stats.WireupSent++
 	r := ep.control(p)
-	r.lane, r.data.buf, r.step = k, packed, ws.firstStep(ep, t)
+	r.lane, r.data.Buf, r.step = k, packed, ws.firstStep(ep, t)
 	r.run()
 	return nil
 }
@@ -379,74 +323,69 @@ func (ws *wireupState) requestWireup(ep *Endpoint) error {
 	if err != nil {
 		return err
 	}
-	ep.state |= epRequested // the reply may come inside the call
 	if ep.remoteID == 0 {
 		ep.report(life.Asked, nil)
 	}
 	ep.w.stream.expect()
 	addr := ws.wireupAddress(ep)
 	if ep.pair != nil {
-		if addr, err = ws.laneAddress(ep, allLanes, ep.pair.number); err != nil {
-			ep.state &^= epRequested
+		if addr, err = ep.w.handshakes.laneAddress(ep, allLanes, ep.pair.number); err != nil {
 			return err
 		}
 	}
-	addr.Token = ep.w.admission.tokenFor(ep.dest.address.UUID)
+	addr.Token = ep.w.admission.gate.Tokens.KeyFor(ep.dest.address.UUID)
 	var to proto.EndpointID // 0: not known yet
 	if ep.conn() != nil {
 		to = ep.remoteID
 	}
-	if err = ws.sendWireup(ep, proto.WireupRequest, to, addr); err != nil {
-		ep.state &^= epRequested
-	}
-	return err
+	return ws.sendWireup(ep, proto.WireupRequest, to, addr)
 }
 
-// repeatRequest sends the wireup request once more, at most twice in all. If no request was sent
-// yet, the first one will be sent twice.
-func (ws *wireupState) repeatRequest(ep *Endpoint) {
-	if ep.state&epRequested == 0 {
-		ep.state |= epResend
-		return
-	}
-	if ep.state&epResent != 0 {
-		ep.state |= epResentTwice
-	}
-	ep.state |= epResent
-	if ws.requestWireup(ep) != nil {
-		ep.state |= epRequested // the first request was sent and is still unanswered
-	}
-}
+// Notices to peers whose endpoints have no counterpart here. An endpoint that has failed sends
+// nothing any more, and its lanes may not even be connected. The notice therefore goes over an
+// endpoint made for that purpose.
 
-// Notices to peers whose endpoints get no end here. An endpoint that has failed sends nothing any
-// more, and its lanes may not even be connected. The notice therefore goes over an endpoint made
-// for that purpose.
-
-// sayRemoved tells a peer that its endpoint has no end here and will never have one. The notice
-// goes over an endpoint of its own, which stays until the notice was sent. mode is the error mode
-// that the notice states for the missing end.
-func (ws *wireupState) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
+// sendRemoved tells a peer that its endpoint has no counterpart here and will never have one. The
+// notice goes over an endpoint of its own, which stays until the notice was sent. mode is the error
+// mode that the notice states for the missing counterpart.
+func (ws *wireupState) sendRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
 	w := ws.w
 	ep, err := w.admission.requesterEndpoint(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
 	if err != nil {
 		return err
 	}
 	ep.w.accounts.chargeTo(ep, from)
+	ws.sendNotice(ep, m.SrcEp, mode)
+	return nil
+}
+
+// sendRemovedTo does the same as sendRemoved for the endpoint id of the worker with an address, if
+// no message of that endpoint is being handled.
+func (ws *wireupState) sendRemovedTo(addr *proto.WorkerAddress, id proto.EndpointID, mode ErrMode) error {
+	ep, err := ws.newEndpointBy(addr.WithoutEnds(), ErrModeNone, life.Serving, laneRules{answer: true})
+	if err != nil {
+		return err
+	}
+	ws.sendNotice(ep, id, mode)
+	return nil
+}
+
+// sendNotice sends the notice over an endpoint that was made for it.
+func (ws *wireupState) sendNotice(ep *Endpoint, id proto.EndpointID, mode ErrMode) {
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
-	ws.sendWireup(ep, proto.WireupEpRemoved, m.SrcEp, w.own.emptyAddress())
+	ws.sendWireup(ep, proto.WireupEpRemoved, id, ep.w.own.emptyAddress())
 	if r, err := ep.w.ends.closeAsync(ep, nil); err != nil {
 		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	} else {
 		r.free()
 	}
-	return nil
 }
 
-// refusePairs fails the endpoint because the lanes that a peer asks for cannot be made. It tells
-// the peer, whose end would otherwise wait.
+// refusePairs fails the endpoint because the lanes that a peer asks for cannot be made. It notifies
+// the peer, whose endpoint would otherwise wait.
 func (ws *wireupState) refusePairs(ep *Endpoint, from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
-	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
-	if err := ep.w.wireups.sayRemoved(from, m, said, ep.errMode); err != nil {
+	ep.w.ctx.log.Diag("cannot connect the lanes of a peer's request", zap.String("endpoint", ep.describe()), zap.Error(err))
+	if err := ep.w.wireups.sendRemoved(from, m, said, ep.errMode); err != nil {
 		ep.w.ctx.log.Debug("cannot notify the peer of the refusal", zap.Error(err))
 	}
 	ep.fail(err)

@@ -10,12 +10,15 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/backoff"
 	"github.com/ucx-go/ucx/ucp/internal/bufpool"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
+	"github.com/ucx-go/ucx/ucp/internal/list"
+	"github.com/ucx-go/ucx/ucp/internal/wakeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -113,12 +116,12 @@ type WorkerAttr struct {
 type Worker struct {
 	_ noCopy
 
-	// The fields that most calls read stand together: insert no other field between them.
+	// The fields that most calls read are next to each other: insert no other field between them.
 	owner         ownership
-	reclaimWanted atomic.Bool // another worker has asked this worker to reclaim what it holds
+	reclaimWanted atomic.Bool // another worker asks this one to free resources that peers occupy
 	pool          requestPool
-	copying       requestList // requests whose data the CPU copies, one piece in each round of progress
-	dispatched    requestList // requests that finished during their dispatch and are still to be completed
+	copying       list.List[Request] // requests whose data the CPU copies, one piece in each round of progress
+	dispatched    list.List[Request] // requests that finished during their dispatch and are still to be completed
 
 	ctx    *Context
 	params WorkerParams
@@ -127,36 +130,37 @@ type Worker struct {
 
 	uctw   *uct.Worker
 	ifaces []*iface
-	mds    []uct.MemoryDomain // by index in the context
+	mds    []uct.MemoryDomain // memory domains, by index in the context
 
 	unopened []skippedResource // resources of the context whose interface could not be opened
 
-	families []family // those that the features of the context turn on
+	families []family // families that the features of the context turn on
 
 	pieceSize int
-	buffers   bufpool.Pool // for messages without a posted receive
+	buffers   bufpool.Pool // buffers for messages without a posted receive
 	endpoints idtable.Table[Endpoint]
 
-	own       ownAddress
-	selection laneSelection
-	wireups   wireupState
-	ends      endpointEnds
-	conns     connState // endpoints by socket address
-	peers     peerTable
-	admission admission
-	accounts  accountTable
-	rights    memoryRights
-	wake      wakeup
+	own        ownAddress
+	selection  laneSelection
+	wireups    wireupState
+	handshakes handshakes
+	ends       endpointEnds
+	conns      connState // state of endpoints by socket address
+	peers      peerTable
+	admission  admission
+	accounts   accountTable
+	rights     memoryRights
+	wake       wakeup
 
 	usage       *usage      // counters of the decision tables, nil unless UCX_PROTO_INFO=used
 	background  *background // progresses the worker while no other goroutine does
 	keep        keepalive
 	stats       Stats
-	dispatching *Request // the request that its lane is trying again
+	dispatching *Request // the request from a lane's pending queue that is being dispatched
 
 	shuttingDown    int // running calls of Shutdown; while there are any, peers open no endpoints
 	closed          bool
-	backoff         backoff.Backoff     // for blocking calls
+	backoff         backoff.Backoff     // decides when blocking calls spin and when they sleep
 	detachedCalls   atomic.Int32        // delegated calls in flight whose caller does not wait for the result
 	lostErrors      map[*Endpoint]error // first errors of detached calls, reported by the next flush
 	endpointWaiters []*call             // calls that wait until the last endpoint is gone
@@ -167,7 +171,7 @@ type Worker struct {
 // setUp sets the pointer to the worker in each of its parts.
 func (w *Worker) setUp() {
 	for _, part := range []**Worker{
-		&w.owner.w, &w.pool.w, &w.own.w, &w.selection.w, &w.wireups.w, &w.ends.w, &w.conns.w, &w.peers.w, &w.admission.w,
+		&w.owner.w, &w.pool.w, &w.own.w, &w.selection.w, &w.wireups.w, &w.handshakes.w, &w.ends.w, &w.conns.w, &w.peers.w, &w.admission.w,
 		&w.accounts.w, &w.rights.w, &w.wake.w, &w.tag.w, &w.am.w, &w.stream.w, &w.replies.w, &w.eager.w, &w.rndv.w, &w.rma.w,
 	} {
 		*part = w
@@ -177,7 +181,7 @@ func (w *Worker) setUp() {
 // iface is an open transport resource of a worker.
 type iface struct {
 	w     *Worker
-	index uint8 // resource index
+	index uint8 // index of the resource in the context
 	md    int
 	uct   uct.Iface
 	attr  *uct.IfaceAttr
@@ -188,7 +192,7 @@ type iface struct {
 }
 
 // workerSeq numbers workers without a name.
-var workerSeq atomic.Uint64
+var workerSeq platform.Local[atomic.Uint64]
 
 // NewWorker makes a worker and opens the transports of the context for it.
 func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
@@ -222,25 +226,22 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	w := &Worker{
 		ctx:       c,
 		params:    p,
-		name:      entityName(p.Name, "ucp-worker", &workerSeq),
+		name:      entityName(p.Name, "ucp-worker", workerSeq.Get()),
 		uuid:      newWorkerUUID(),
 		usage:     newUsage(&c.settings),
 		endpoints: idtable.Table[Endpoint]{Mark: proto.EndpointIDMark},
 	}
 	w.setUp()
-	w.peers.byUUID = make(map[uint64]*identity)
+	w.peers.start()
 	w.selection.configs = make(map[string]*epConfig)
 	w.owner.multi = p.ThreadMode == ucs.ThreadModeMulti
 	if w.owner.multi {
 		w.owner.engine = engine.New((*sleepers)(w))
 		w.owner.gate = gateShared
 	}
-	w.accounts.unnamed.w = w
-	w.accounts.accountOf(ledger.Shared).add(&w.accounts.unnamed)
-	w.accounts.stopReplyBytes, w.accounts.maxReplyBytes = maxReplyBytes, replyMultiple*maxReplyBytes
-	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
-	w.accounts.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
-	w.backoff = backoff.New(backoff.Policy(cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))), monotonic)
+	w.accounts.start()
+	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(datatype.Piece), 1)
+	w.backoff = backoff.New(backoff.Policy(cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))), platform.Now)
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
 	}
@@ -256,7 +257,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	}
 	w.owner.acquire()
 	w.pool.spare = w.pool.getRequest()
-	w.accounts.joinSiblings()
+	w.accounts.Join()
 	if w.owner.panicked != nil { // in the RequestInit hook: the caller gets no worker to close
 		w.close()
 	}
@@ -269,7 +270,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 // id.
 func newWorkerUUID() uint64 {
 	for {
-		u := uuid.New()
+		u := uuid.Must(uuid.NewRandomFromReader(platform.Reader))
 		var id uint64
 		for i, b := range u { // both halves: some bits of a UUID are fixed
 			id ^= uint64(b) << (8 * (i % 8))
@@ -289,7 +290,8 @@ func (w *Worker) open() error {
 	}
 	uw.SetLogger(w.ctx.log)
 	w.uctw = uw
-	if err := w.wake.open(w); err != nil {
+	platform.Attach(w, uw.Events())
+	if err := w.wake.open(); err != nil {
 		return err
 	}
 	if err := w.openBackground(); err != nil {
@@ -316,7 +318,7 @@ func (w *Worker) open() error {
 		w.selection.locals = append(w.selection.locals, w.selection.local(i))
 		w.rights.guardedBy(i)
 	}
-	w.tellOpened()
+	w.logOpened()
 	return w.own.packAddress()
 }
 
@@ -330,7 +332,7 @@ func (w *Worker) openIface(index int) error {
 		Accept:      w.admission.accept(),
 		PeerRelease: uct.PeerRelease(w.ctx.peerRelease()),
 
-		Reclaim:      w.accounts.reclaim,
+		Reclaim:      w.accounts.reclaimEndpoints,
 		SenderExited: w.eager.senderExited,
 	}, w.ctx.set)
 	if err != nil {
@@ -353,8 +355,8 @@ func (w *Worker) openIface(index int) error {
 }
 
 // canSleep reports whether a worker may sleep while an interface with attributes a is open. An
-// interface that receives messages from other workers must signal them by a descriptor. Events that
-// only progress can cause keep the worker awake by themselves.
+// interface that receives messages from other workers must signal them by a descriptor. A loopback
+// interface need not, because it keeps the worker awake while it has messages.
 func canSleep(a *uct.IfaceAttr) bool {
 	return a.Resource.Type == uct.DeviceSelf || a.Events&uct.EventFD != 0 || a.Flags&messageFlags == 0
 }
@@ -400,25 +402,20 @@ func (w *Worker) Progress() int {
 	return n
 }
 
-// occupied is Progress of a worker that the caller cannot own by outermost alone: in
-// ThreadModeMulti it acquires the worker first. Otherwise the worker is closed, inside a callback
-// or misused: occupied handles no event, and panics if the call is misuse or if a caught panic is
-// to be raised.
+// occupied is Progress for a worker for which outermost returns false. In ThreadModeMulti it
+// acquires the worker first. It does nothing while another goroutine owns the worker: that goroutine
+// progresses the worker, or will soon release it. In other modes the worker is closed, inside a
+// callback or misused. Then occupied handles no event; it panics on misuse, or if a caught panic must
+// be raised.
 //
 //go:noinline
 func (w *Worker) occupied() int {
-	if w.owner.multi {
-		return w.progressShared()
+	if !w.owner.multi {
+		w.owner.checkGate()
+		w.owner.raise()
+		return 0
 	}
-	w.owner.checkGate()
-	w.owner.raise()
-	return 0 // closed, or inside a callback
-}
-
-// progressShared is Progress in ThreadModeMulti. It does nothing while another goroutine owns the
-// worker: that goroutine progresses the worker, or will soon release it.
-func (w *Worker) progressShared() int {
-	if !w.owner.acquireSharedFast() && !w.owner.tryAcquireShared() {
+	if !w.owner.tryAcquire() {
 		return 0
 	}
 	n := 0
@@ -426,11 +423,11 @@ func (w *Worker) progressShared() int {
 		if n = w.round(); n > 0 {
 			w.owner.engine.News()
 		}
-		if w.owner.engine.Tell() && n == 0 {
+		if w.owner.engine.AnnounceNews() && n == 0 {
 			n = 1 // a delegated call has ended
 		}
 	}
-	w.owner.releaseShared()
+	w.owner.release()
 	return n
 }
 
@@ -445,21 +442,22 @@ func (w *Worker) round() int {
 
 // unfinished reports whether finishRound has work at the end of a round.
 func (w *Worker) unfinished() bool {
-	return w.reclaimWanted.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.departed != nil || w.stream.look
+	return w.reclaimWanted.Load() || !w.copying.Empty() || !w.dispatched.Empty() || w.eager.untimed || w.conns.departed != nil || w.stream.look
 }
 
 // finishRound does the work that unfinished reports and returns the number of events handled.
 // arrived is the number of events that the transports handled in the round.
 func (w *Worker) finishRound(arrived int) (n int) {
 	if w.reclaimWanted.Load() {
-		w.accounts.reclaimAsked()
+		w.reclaimWanted.Store(false)
+		w.accounts.Reclaim()
 		w.accounts.reclaimForOthers()
 	}
-	if w.copying.head != nil {
-		w.copying.pop().run()
+	if !w.copying.Empty() {
+		w.copying.Pop().run()
 		n++
 	}
-	if w.dispatched.head != nil {
+	if !w.dispatched.Empty() {
 		n += w.finishDispatched()
 	}
 	if w.eager.untimed {
@@ -479,7 +477,7 @@ func (w *Worker) Stats() Stats {
 	w.owner.acquireRead()
 	defer w.owner.releaseRead()
 	s := w.stats
-	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.accounts.held(), w.accounts.queuedReplyBytes, w.accounts.sources
+	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.accounts.Held(), w.accounts.ReplyBytes(), w.accounts.Holders()
 	for _, f := range w.families {
 		f.count(w, &s)
 	}
@@ -504,7 +502,7 @@ func (w *Worker) Close() error {
 	if err := w.wake.enterClose(); err != nil || w.closed {
 		return err
 	}
-	defer w.wake.leaveWait()
+	defer w.wake.endWait()
 	err := w.close()
 	w.owner.release()
 	return err
@@ -525,7 +523,7 @@ func (w *Worker) closeShared() error {
 		err = w.close()
 	}
 	inside := w.owner.gate.depth() != 0
-	w.owner.releaseShared()
+	w.owner.release()
 	if !inside {
 		w.background.wait()
 	}
@@ -537,7 +535,7 @@ func (w *Worker) close() error {
 	w.owner.gate |= gateClosed
 	w.closed = true // [close]
 	w.usage.print(w.ctx.log)
-	w.accounts.leaveSiblings()
+	w.accounts.Leave()
 	for _, f := range w.families {
 		f.halt(w)
 	}
@@ -554,11 +552,11 @@ func (w *Worker) close() error {
 			first = err
 		}
 	}
-	w.accounts.closeAccounts()
+	w.accounts.Close()
 	if w.owner.multi {
-		w.owner.engine.Close(errClosedMeanwhile)
+		w.owner.engine.Close(wakeset.ErrClosed)
 	}
-	w.wake.close(w)
+	w.wake.Close(w.params.Epoll == nil)
 	w.background.close()
 	if w.uctw != nil {
 		if err := w.uctw.Close(); err != nil && first == nil {
@@ -570,8 +568,8 @@ func (w *Worker) close() error {
 			r.callHook(fn)
 		}
 	}
-	w.pool.madeRequests, w.pool.freeRequests, w.pool.spare = nil, nil, nil
-	clear(w.pool.resting[:])
+	w.pool.madeRequests, w.pool.freeRequests, w.pool.spare = nil, list.Stack[Request]{}, nil
+	clear(w.pool.quarantined[:])
 	w.ctx.dropWorker()
 	return first
 }

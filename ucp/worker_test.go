@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestCheckReach: a worker with nothing but transports that connect pairwise is refused if another
-// transport could not be opened, with the reason.
+// TestCheckReach checks that a worker with only pairwise transports is refused if another transport
+// could not be opened, and that the error is that transport's.
 func TestCheckReach(t *testing.T) {
 	open := func(name string, kind uct.DeviceType, flags uct.IfaceFlags) *iface {
 		return &iface{attr: &uct.IfaceAttr{Resource: uct.Resource{Transport: name, Type: kind}, Flags: flags}}

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// network is what Addr.Network and the errors say.
+// network is the name of the network that Addr.Network returns and that errors contain.
 const network = "ucp"
 
-// Addr is the socket address of one end of a connection, or of a listener. The ends of a
-// Pipe have none.
+// Addr is the socket address of one side of a connection, or of a listener. It is the zero Addr for
+// the connections that Pipe returns.
 type Addr struct{ netip.AddrPort }
 
 // Network returns "ucp".
 func (a *Addr) Network() string { return network }
 
-// String returns the address and port as net.TCPAddr does, or "pipe" for the end of a Pipe.
+// String returns the address and port as net.TCPAddr does, or "pipe" for a connection of Pipe.
 func (a *Addr) String() string {
 	if !a.IsValid() {
 		return "pipe"
@@ -24,12 +24,12 @@ func (a *Addr) String() string {
 	return a.AddrPort.String()
 }
 
-// isOwn reports whether an address is of this machine.
+// isOwn reports whether an address belongs to this machine.
 func isOwn(a netip.Addr) bool {
 	if a.IsLoopback() || a.IsUnspecified() {
 		return true
 	}
-	own, _ := net.InterfaceAddrs() // without it the connection goes over a transport
+	own, _ := net.InterfaceAddrs() // without the addresses the connection uses a transport
 	return slices.ContainsFunc(own, func(n net.Addr) bool {
 		p, ok := n.(*net.IPNet)
 		if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// TestAllocations: small messages cost none.
+// TestAllocations checks that small messages allocate nothing.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("requests serve once with the race detector")
@@ -24,7 +24,8 @@ func TestAllocations(t *testing.T) {
 		for range 1000 {
 			turn()
 		}
-		// Notes, of which there is one in some hundred messages, take memory.
+		// Notes allocate, but there is only one in some hundred messages, which the average rounds
+		// to zero.
 		if n := testing.AllocsPerRun(1000, turn); n != 0 {
 			t.Errorf("%v allocations for a message", n)
 		}

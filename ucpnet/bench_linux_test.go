@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// benches are what is measured: the ways of this package, and sockets beside them.
+// benches are the connections to measure: those of this package, and sockets for comparison.
 var benches = []struct {
 	name string
 	ends func(b *testing.B) (net.Conn, net.Conn)
@@ -41,7 +41,7 @@ func sockets(b *testing.B, network, address string) (net.Conn, net.Conn) {
 	return c, s
 }
 
-// BenchmarkRequest sends 64 bytes and waits for as many.
+// BenchmarkRequest sends 64 bytes and waits for a reply of the same length.
 func BenchmarkRequest(b *testing.B) {
 	for _, bench := range benches {
 		b.Run(bench.name, func(b *testing.B) {
@@ -71,7 +71,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkTransfer sends a MiB and waits for a byte that says that it was read.
+// BenchmarkTransfer sends a MiB and waits for a byte that confirms that it was read.
 func BenchmarkTransfer(b *testing.B) {
 	for _, bench := range benches {
 		b.Run(bench.name, func(b *testing.B) {

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Closing. The kernel sends what a socket has accepted, even if the process ends; a transport
-// in this process does not. So Close hands all written bytes and the note of the end to the
-// transports, and waits until no bytes are on their way to this side: a kernel that finds
-// unread bytes when the process ends discards what it has not sent yet. A peer that receives
-// the note of the end answers the marks that it has not reached at once, because the writer
-// no longer needs them, and then sends nothing more. A goroutine finishes closes that take
-// longer; programs that are about to end call Shutdown.
+// Close of a connection. The kernel sends the bytes that a socket has accepted even if the process
+// ends; a transport in this process does not. So Close passes all written bytes and the end note
+// (noteEnd) to the transports, and waits until no bytes are in flight to this side, because a
+// kernel that finds unread bytes when the process ends discards the bytes that it has not sent
+// yet. A peer that receives the end note at once answers the marks (noteMark) that it has not
+// reached, because the writer no longer needs them, and then sends nothing more. A goroutine
+// finishes closes that take longer; programs that are about to exit call Shutdown.
 
-// briefly is how long Close waits. Usually it waits one round trip behind some hundred KiB,
-// and not at all behind less.
+// briefly is the longest time that Close waits. Usually Close waits for one round trip after some
+// hundred KiB of data, and not at all after less.
 const briefly = 100 * time.Millisecond
 
-// lingering holds the connections that were closed and have not ended.
+// lingering holds the connections that were closed and whose resources are not released yet.
 var lingering = struct {
 	mu    sync.Mutex
 	conns map[*Conn]struct{}
 }{conns: make(map[*Conn]struct{})}
 
-// Close ends the connection. When it returns, the transports have accepted what was
-// written, and if that was several hundred KiB the peer's worker has. If that takes longer
-// than 100 ms a goroutine continues, until Config.Linger or the process ends. A program
-// that is about to exit calls CloseWait instead, or Shutdown. Calls that are waiting return
+// Close ends the connection. When it returns, the transports have accepted all written bytes and,
+// if there were several hundred KiB, the peer's worker has received them. If that takes longer than
+// 100 ms, a goroutine continues until it is done, Config.Linger is over or the process ends. A
+// program that is about to exit calls CloseWait instead, or Shutdown. Waiting calls return
 // net.ErrClosed, as do all later calls.
 func (c *Conn) Close() error {
 	if !c.leave() {
@@ -38,9 +38,9 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWait closes the connection, unless Close was called before, and waits until what was
-// written is sent and a peer of this package has confirmed the end. If ctx or Config.Linger
-// ends first the error says so: written data may be lost.
+// CloseWait closes the connection, unless it is closed already, and waits until all written bytes
+// are sent and a peer of this package has confirmed the end. If ctx or Config.Linger ends first it
+// returns an error: written data may be lost.
 func (c *Conn) CloseWait(ctx context.Context) error {
 	c.Close()
 	select {
@@ -51,11 +51,11 @@ func (c *Conn) CloseWait(ctx context.Context) error {
 	}
 }
 
-// Shutdown waits until the process can exit without losing data: until all closed
-// connections, of all configurations, have ended, as CloseWait does for one. Open
-// connections stay open. If ctx ends first the error is that of ctx and says what is left;
-// if Config.Linger has ended for one of the connections that Shutdown waited for, the error
-// says that.
+// Shutdown waits until the process can exit without losing data: until all closed connections, of
+// all configurations, have sent their data and have ended, as CloseWait does for one. Open
+// connections stay open. If ctx ends first, the error wraps that of ctx and says how many
+// connections are left. If a connection has reached its Config.Linger before, Shutdown returns that
+// error.
 func Shutdown(ctx context.Context) error {
 	var late error
 	for {
@@ -74,7 +74,7 @@ func Shutdown(ctx context.Context) error {
 	}
 }
 
-// lingers returns one of the connections that linger, and how many there are.
+// lingers returns one of the lingering connections, and their number.
 func lingers() (*Conn, int) {
 	lingering.mu.Lock()
 	defer lingering.mu.Unlock()
@@ -84,18 +84,21 @@ func lingers() (*Conn, int) {
 	return nil, 0
 }
 
-// leave is Close. It reports whether the connection was not closed before.
+// leave implements Close: it passes data and the end note to the transports, and starts a goroutine
+// that completes the close. It reports whether the connection was open before.
 func (c *Conn) leave() bool {
-	return c.end(func() { told := c.farewell(); go c.depart(told) })
+	return c.end(func() { sent := c.sendEnd(); go c.finishClose(sent) })
 }
 
-// abort ends the connection at once and without a farewell: the peer sees a reset. It may be
-// called inside progress.
+// abort ends the connection at once and without an end note, so the peer sees a connection reset.
+// It may be called from a callback inside progress. It reports whether the connection was open
+// before.
 func (c *Conn) abort() bool {
-	return c.end(func() { go c.vanish() })
+	return c.end(func() { go c.finishAbort() })
 }
 
-// end ends all calls, and the connection by then, unless it was closed before.
+// end makes all current and later calls return net.ErrClosed, and calls the function then. It does
+// nothing and returns false if the connection was closed before.
 func (c *Conn) end(then func()) (first bool) {
 	c.closing.Do(func() {
 		first = true
@@ -109,9 +112,10 @@ func (c *Conn) end(then func()) (first bool) {
 	return first
 }
 
-// farewell hands over what was written and, where there is nothing in front of that, the end.
-// It reports whether the peer is told of it.
-func (c *Conn) farewell() (told bool) {
+// sendEnd waits until the transports have accepted the written bytes, sends the end note, and
+// waits until the peer has answered the last mark. It waits at most for the time briefly. It
+// reports whether the end note was sent.
+func (c *Conn) sendEnd() (sent bool) {
 	if !c.wmu.TryLock() { // a Write is about to return
 		return false
 	}
@@ -123,25 +127,26 @@ func (c *Conn) farewell() (told bool) {
 	}
 	if c.native {
 		c.window.open(c.acked.Load())
-		c.asks.Store(&question{c.window.last(), cancel})
-		c.tell(c.ep, noteEnd|noteStop, c.window.at)
-		told = true
+		c.asks.Store(&answerWait{c.window.last(), cancel})
+		c.sendNote(c.ep, noteEnd|noteStop, c.window.at)
+		sent = true
 	}
-	if c.ep.FlushWait(ctx) == nil && told && c.failed.Load() == nil && c.acked.Load() < c.window.last() {
+	if c.ep.FlushWait(ctx) == nil && sent && c.failed.Load() == nil && c.acked.Load() < c.window.last() {
 		c.hub.w.Run(ctx)
 	}
-	return told
+	return sent
 }
 
-// depart says farewell, and gives back what the connection has.
-func (c *Conn) depart(told bool) {
-	defer c.departs()
+// finishClose completes a close: it sends the end note, unless sent says that it was sent, waits until
+// the peer has everything, and releases the resources of the connection.
+func (c *Conn) finishClose(sent bool) {
+	defer c.releaseResources()
 	ctx, cancel := context.WithTimeout(context.Background(), c.linger)
 	defer cancel()
 	c.wmu.Lock()
 	c.out.wait(ctx)
-	if c.native && !told {
-		c.tell(c.ep, noteEnd|noteStop, c.window.at)
+	if c.native && !sent {
+		c.sendNote(c.ep, noteEnd|noteStop, c.window.at)
 	}
 	c.wmu.Unlock()
 	if c.ep.Shutdown(ctx) != nil {
@@ -150,20 +155,21 @@ func (c *Conn) depart(told bool) {
 	}
 }
 
-// vanish is depart without a word.
-func (c *Conn) vanish() {
-	defer c.departs()
-	if t := c.twin; t != nil { // nothing else would tell it
-		t.cut.Store(true)
+// finishAbort completes an abort: it closes the endpoint without an end note, and releases the resources
+// of the connection.
+func (c *Conn) finishAbort() {
+	defer c.releaseResources()
+	if t := c.twin; t != nil { // no error of the endpoint notifies the twin
+		t.twinAborted.Store(true)
 		t.read.nudge()
 		t.write.nudge()
 	}
 	c.ep.Close()
 }
 
-// departs is the end of the connection.
-func (c *Conn) departs() {
-	c.rmu.Lock() // nobody reads any more
+// releaseResources releases the resources of the connection.
+func (c *Conn) releaseResources() {
+	c.rmu.Lock() // wait for the last reader
 	c.port.free()
 	c.hub.release()
 	c.rmu.Unlock()

@@ -12,13 +12,13 @@ import (
 // Config holds the options for listening and connecting. The zero value is the default. Its
 // methods do not change it, and any goroutine may call them.
 type Config struct {
-	// Worker, unless nil, is used instead of the worker that the process shares. It must be
-	// in ucs.ThreadModeMulti, its context must have FeatureStream and FeatureAM, and the
-	// application must not use the active message id MessageID. It must stay open until
-	// everything that was made with it is closed and has ended its Linger. To connect to
-	// servers of C UCX that use only streams, its context needs UCX_RNDV_SCHEME=am; to
-	// listen on a port of connections that have just ended, UCX_TCP_CM_REUSEADDR=y. Without
-	// WorkerParams.Background it answers peers only while a goroutine waits on it.
+	// Worker, unless nil, is used instead of the worker that the process shares. It must be in
+	// ucs.ThreadModeMulti, its context must have FeatureStream and FeatureAM, and the application
+	// must not use the active message id MessageID. It must stay open until all objects that use it
+	// are closed and the time Linger of each connection is over. To connect to servers of C UCX
+	// that use only streams, its context needs UCX_RNDV_SCHEME=am; to listen on a port of
+	// connections that have just ended, it needs UCX_TCP_CM_REUSEADDR=y. Without
+	// WorkerParams.Background the worker answers peers only while a goroutine waits on it.
 	Worker *ucp.Worker
 
 	// Timeout limits the time for connecting; with 0 only the context limits it.
@@ -29,13 +29,13 @@ type Config struct {
 	LocalAddr string
 
 	// Backlog is the number of connections that may wait for Accept; 0 means 128. Further
-	// connections are rejected. If the address, or local user, of a new connection has
-	// fewer waiting than another one, the connection is taken, and one of the other's is
-	// reset.
+	// connections are rejected, with one exception: if another address or local user has at least
+	// two more waiting connections than the client's, the new connection is accepted and one of
+	// the other's is reset.
 	Backlog int
 
-	// Linger is the time that a closed connection may take to send what was written and to
-	// receive the peer's confirmation of the end; 0 means 10s.
+	// Linger is the time that a closed connection may take to send the written bytes and to receive
+	// the peer's confirmation of the end; 0 means 10s.
 	Linger time.Duration
 }
 
@@ -44,7 +44,7 @@ const (
 	defaultLinger  = 10 * time.Second
 )
 
-// filled is the configuration with its defaults.
+// filled returns the configuration with its defaults.
 func (c *Config) filled() Config {
 	f := *c
 	f.Backlog = cmp.Or(f.Backlog, defaultBacklog)

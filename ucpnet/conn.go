@@ -20,40 +20,40 @@ import (
 type Conn struct {
 	hub    *hub
 	ep     *ucp.Endpoint
-	native bool // the peer is of this package
+	native bool // the peer uses this package
 	linger time.Duration
 	local  *Addr
 	remote *Addr
 
-	// Reading (read.go).
-	rmu    sync.Mutex // held by the one Read at a time
-	read   patience
-	taken  atomic.Uint64 // bytes read
-	marked asked
-	answer answering
-	total  atomic.Uint64 // bytes that the peer sends, if ended
-	ended  atomic.Bool
-	early  []byte // what was received before the connection was made, and is not read yet
+	// State of reads (read.go).
+	rmu    sync.Mutex    // held by the current Read
+	read   waitContext   // contexts for the waits of reads
+	taken  atomic.Uint64 // number of bytes read
+	marked readerMarks   // marks of the peer that are not answered
+	answer answering     // sends the answers to marks
+	total  atomic.Uint64 // number of bytes that the peer sends in all, valid if ended is true
+	ended  atomic.Bool   // the end note of the peer has come
+	early  []byte        // unread bytes that came before the connection was established
 
-	// Writing (write.go).
-	wmu      sync.Mutex // held by the one Write at a time
-	write    patience
-	most     int // bytes that may go at once, 0 if that is not known yet
-	window   window
-	out      outgoing
-	acked    atomic.Uint64 // bytes that the peer has read, as of some mark
-	starving atomic.Bool   // a Write waits for that
+	// State of writes (write.go).
+	wmu      sync.Mutex    // held by the current Write
+	write    waitContext   // contexts for the waits of writes
+	most     int           // bytes that one immediate send can take, 0 if unknown
+	window   window        // flow control
+	out      outgoing      // the send that is not complete, if there is one
+	acked    atomic.Uint64 // bytes that the peer has read, as of its last note
+	starving atomic.Bool   // a Write waits for acked to advance
 	stopped  atomic.Bool   // the peer has ended reading
 
-	failed atomic.Pointer[error] // why the endpoint has failed
+	failed atomic.Pointer[error] // error with which the endpoint has failed, nil if it has not
 
-	closing  sync.Once
-	asks     atomic.Pointer[question] // Close waits for an answer
-	departed chan struct{}            // closed when nothing is left of the connection here
-	late     error                    // then: that the linger was over before
-	port     *port                    // of a client within the worker
-	twin     *Conn                    // the other end, within the worker
-	cut      atomic.Bool              // which is gone without a farewell
+	closing     sync.Once
+	asks        atomic.Pointer[answerWait] // set while Close waits for the answer to the last mark
+	departed    chan struct{}              // closed when all resources of the connection are released
+	late        error                      // error if Config.Linger is over before departed is closed
+	port        *port                      // the client's port of a connection within the worker, else nil
+	twin        *Conn                      // the other Conn of a connection within the worker, else nil
+	twinAborted atomic.Bool                // the twin has aborted the connection
 }
 
 var (
@@ -61,14 +61,14 @@ var (
 	_ fmt.Stringer = (*Conn)(nil)
 )
 
-// newConn makes a connection that has no endpoint yet, with a reference of the hub that is
-// the connection's.
+// newConn makes a connection that has no endpoint yet. The connection takes over a reference of the
+// caller to the hub.
 func newConn(h *hub, linger time.Duration) *Conn {
 	return &Conn{hub: h, linger: linger, local: new(Addr), remote: new(Addr), departed: make(chan struct{})}
 }
 
-// attach makes the endpoint of the connection. It fills in the parameters that belong to the
-// connection.
+// attach creates the connection's endpoint with the parameters p. It sets UserData and OnError
+// itself.
 func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 	p.UserData = c
 	onError := func(_ *ucp.Endpoint, err error, _ any) {
@@ -76,14 +76,14 @@ func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 		c.write.nudge()
 		c.answered(math.MaxUint64)
 	}
-	if p.Address == nil { // the ends of a pipe, within the worker, have ErrModeNone
+	if p.Address == nil { // connections within the worker have ErrModeNone
 		p.OnError = onError
 	}
 	c.ep, err = c.hub.w.NewEndpoint(p)
 	return err
 }
 
-// settle fills in the fields that are known once the connection is made.
+// settle fills in the addresses, which are known when the connection is established.
 func (c *Conn) settle() {
 	if a, err := c.ep.LocalAddr(); err == nil {
 		c.local.AddrPort = a
@@ -93,7 +93,7 @@ func (c *Conn) settle() {
 	}
 }
 
-// LocalAddr returns the *Addr of this end.
+// LocalAddr returns the *Addr of this side of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // String returns a text like "ucp 127.0.0.1:40404->127.0.0.1:80 over posix, tcp".
@@ -114,7 +114,7 @@ func (c *Conn) String() string {
 // RemoteAddr returns the *Addr of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets the deadlines of reads and writes.
 func (c *Conn) SetDeadline(t time.Time) error {
 	err := c.read.setDeadline(t)
 	if e := c.write.setDeadline(t); err == nil || errors.Is(e, net.ErrClosed) {
@@ -130,8 +130,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.deadlineError(c.rea
 // still sent.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.deadlineError(c.write.setDeadline(t)) }
 
-// deadlineError is the error of setting a deadline on a closed connection. On one that is
-// closed in one direction it is nil.
+// deadlineError converts the error of waitContext.setDeadline: it returns an error if the connection
+// is closed, and nil if it is open or closed in one direction only.
 func (c *Conn) deadlineError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return nil
@@ -146,35 +146,36 @@ func (c *Conn) CloseWrite() error {
 	if !c.native {
 		return c.opError("close", fmt.Errorf("the peer does not support a half-close: %w", errors.ErrUnsupported))
 	}
-	if spent(c.write.current()) == net.ErrClosed {
+	if waitError(c.write.current()) == net.ErrClosed {
 		return c.opError("close", net.ErrClosed)
 	}
-	c.write.finish(errShut)
+	c.write.finish(errWriteClosed)
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	c.tell(c.ep, noteEnd, c.window.at)
+	c.sendNote(c.ep, noteEnd, c.window.at)
 	return nil
 }
 
 // CloseRead ends reading: reads return io.EOF. A peer of this package is notified, and its
 // writes fail with syscall.EPIPE.
 func (c *Conn) CloseRead() error {
-	if spent(c.read.current()) == net.ErrClosed {
+	if waitError(c.read.current()) == net.ErrClosed {
 		return c.opError("close", net.ErrClosed)
 	}
-	c.read.finish(errDeaf)
+	c.read.finish(errReadClosed)
 	if c.native {
-		c.tell(c.ep, noteStop, 0)
+		c.sendNote(c.ep, noteStop, 0)
 	}
 	return nil
 }
 
-// see starts a goroutine that waits for an operation, and then calls then, unless that is nil.
-func (c *Conn) see(r *ucp.Request, then func()) {
+// waitInBackground starts a goroutine that waits for an operation and then calls the function then, if that is
+// not nil.
+func (c *Conn) waitInBackground(r *ucp.Request, then func()) {
 	c.hub.retain()
 	go func() {
 		defer c.hub.release()
-		r.Wait(context.Background()) // it ends with the endpoint, at the latest
+		r.Wait(context.Background()) // it ends at the latest with the endpoint
 		if then != nil {
 			then()
 		}

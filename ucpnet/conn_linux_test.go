@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestHalfClose: the peer reads all, then EOF, and can still write.
+// TestHalfClose checks that after CloseWrite the peer reads everything and then EOF, and can still
+// write.
 func TestHalfClose(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		sent := bytes.Repeat([]byte("0123456789abcde\n"), 1<<14)
@@ -37,7 +38,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestCloseDelivers: what was written before Close arrives.
+// TestCloseDelivers checks that data written before Close arrives.
 func TestCloseDelivers(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		sent := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
@@ -49,7 +50,7 @@ func TestCloseDelivers(t *testing.T) {
 		if err != nil || !bytes.Equal(got, sent) {
 			t.Fatalf("read %d bytes, %v", len(got), err)
 		}
-		for err == nil { // until the peer's end is known here
+		for err == nil { // until this side knows that the peer has closed
 			_, err = b.Write(sent)
 		}
 		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
@@ -58,7 +59,7 @@ func TestCloseDelivers(t *testing.T) {
 	})
 }
 
-// TestCloseWait: when CloseWait returns, the peer has everything.
+// TestCloseWait checks that the peer has received everything when CloseWait returns.
 func TestCloseWait(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		const size = 100_000
@@ -85,7 +86,7 @@ func TestCloseWait(t *testing.T) {
 	})
 }
 
-// TestCloseRead: reads end here, writes at the peer.
+// TestCloseRead checks that CloseRead ends reads on this side and writes of the peer.
 func TestCloseRead(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		if err := a.CloseRead(); err != nil {
@@ -104,8 +105,8 @@ func TestCloseRead(t *testing.T) {
 	})
 }
 
-// TestSlowReader: a writer waits for a peer that does not read, the connection lives, and its
-// other direction is not held up.
+// TestSlowReader checks that a writer waits for a peer that does not read, that the connection
+// stays alive, and that the other direction is not delayed.
 func TestSlowReader(t *testing.T) {
 	for _, size := range []int{1, 1000, 1 << 20} {
 		overAll(t, func(t *testing.T, a, b *Conn) {
@@ -141,7 +142,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestAfterClose: everything says that it is closed.
+// TestAfterClose checks that every method of a closed connection returns net.ErrClosed.
 func TestAfterClose(t *testing.T) {
 	overAll(t, func(t *testing.T, a, _ *Conn) {
 		if err := a.Close(); err != nil {
@@ -162,7 +163,7 @@ func TestAfterClose(t *testing.T) {
 	})
 }
 
-// TestCopy moves bytes through both ends by io.Copy.
+// TestCopy copies bytes in both directions with io.Copy.
 func TestCopy(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		sent := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
@@ -181,8 +182,8 @@ func TestCopy(t *testing.T) {
 	})
 }
 
-// TestGone: what a peer that ends without a word has sent is read, and then its end is no
-// orderly one.
+// TestGone: a peer ends without closing its connection. What it has sent is read, and then reads
+// return a connection reset.
 func TestGone(t *testing.T) {
 	for _, way := range ways {
 		if way.workers < 2 {
@@ -193,7 +194,7 @@ func TestGone(t *testing.T) {
 			if _, err := a.Write([]byte("last")); err != nil {
 				t.Fatal(err)
 			}
-			a.ep.Close() // as the end of a process
+			a.ep.Close() // like the end of the process
 			got, err := io.ReadAll(b)
 			if string(got) != "last" || !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("read %q, then %v", got, err)

@@ -18,7 +18,7 @@ func (c *Config) Listen(ctx context.Context, network, address string) (net.Liste
 	f := c.filled()
 	l, err := f.listen(ctx, network, address)
 	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: network, Err: named(err)}
+		return nil, &net.OpError{Op: "listen", Net: network, Err: withErrno(err)}
 	}
 	return l, nil
 }
@@ -32,12 +32,12 @@ func (c *Config) listen(ctx context.Context, network, address string) (*Listener
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{hub: h, config: *c, places: ledger.NewBacklog[*Conn](c.Backlog)}
+	l := &Listener{hub: h, config: *c, backlog: ledger.NewBacklog[*Conn](c.Backlog)}
 	for _, a := range list {
-		// Clients may come before the assignment: Accept is called after it.
+		// A client may connect before the assignment of l.addr; Accept can only be called after it.
 		if l.ucp, err = h.w.NewListener(ucp.ListenerParams{Addr: a, OnConnRequest: l.onRequest}); err == nil {
 			l.addr = &Addr{l.ucp.Addr()}
-			h.enlist(l)
+			h.addListener(l)
 			return l, nil
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Config) dial(ctx context.Context, network, address string) (*Conn, erro
 		if ctx.Err() != nil {
 			err = ended(ctx)
 		}
-		return &net.OpError{Op: "dial", Net: network, Addr: to, Err: named(err)}
+		return &net.OpError{Op: "dial", Net: network, Addr: to, Err: withErrno(err)}
 	}
 	var from netip.AddrPort
 	list, err := resolve(ctx, network, address, false)
@@ -117,7 +117,7 @@ func (c *Config) connect(ctx context.Context, to, from netip.AddrPort) (*Conn, e
 	return conn, nil
 }
 
-// family is the network for the resolver.
+// family returns the name of a network in the form that net.Resolver expects: "ip", "ip4" or "ip6".
 func family(network string) (string, error) {
 	switch network {
 	case "ucp", "tcp":
@@ -130,7 +130,8 @@ func family(network string) (string, error) {
 	return "", net.UnknownNetworkError(network)
 }
 
-// resolve returns the socket addresses of a name. passive is for listening.
+// resolve returns the socket addresses of "host:port". The parameter passive means that they are
+// for listening.
 func resolve(ctx context.Context, network, address string, passive bool) ([]netip.AddrPort, error) {
 	ip, err := family(network)
 	if err != nil {
@@ -157,7 +158,8 @@ func resolve(ctx context.Context, network, address string, passive bool) ([]neti
 	return list, nil
 }
 
-// unnamed are the addresses that an empty host stands for.
+// unnamed returns the addresses that an empty host stands for: the unspecified addresses for
+// listening, else the loopback addresses.
 func unnamed(ip string, passive bool) []netip.Addr {
 	v4, v6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 	if passive {
@@ -168,7 +170,7 @@ func unnamed(ip string, passive bool) []netip.Addr {
 		return []netip.Addr{v4}
 	case ip == "ip6":
 		return []netip.Addr{v6}
-	case passive: // takes IPv4 too, where there is IPv6
+	case passive: // the IPv6 address accepts IPv4 too, if the system has IPv6
 		return []netip.Addr{v6, v4}
 	}
 	return []netip.Addr{v4, v6}

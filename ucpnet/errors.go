@@ -10,9 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// failure is an error of ucp with the errno that programs expect for it; it matches both. Its
-// text is that of the errno alone where the cause says the same in other words; errors.As
-// finds the cause.
+// failure is an error of package ucp together with the errno that programs expect for it. errors.Is
+// matches both. Its text is that of the errno alone, except for errnos that have many causes.
 type failure struct {
 	errno syscall.Errno
 	cause error
@@ -20,7 +19,7 @@ type failure struct {
 
 func (f *failure) Error() string {
 	switch f.errno {
-	case syscall.EHOSTUNREACH, syscall.EOPNOTSUPP: // of many reasons
+	case syscall.EHOSTUNREACH, syscall.EOPNOTSUPP: // these have many causes
 		return f.cause.Error()
 	}
 	return f.errno.Error()
@@ -28,13 +27,14 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() []error { return []error{f.errno, f.cause} }
 
-// Cause returns the error of ucp, which names the endpoint, the transport and the step.
+// Cause returns the error of package ucp, which names the endpoint, the transport and the step that
+// failed.
 func (f *failure) Cause() error { return f.cause }
 
-// Timeout reports whether it was one, for net.Error.
+// Timeout implements net.Error.
 func (f *failure) Timeout() bool { return f.errno.Timeout() }
 
-// numbers are the errnos for the statuses of UCX.
+// numbers maps the statuses of UCX to errnos.
 var numbers = []struct {
 	status ucs.Status
 	errno  syscall.Errno
@@ -48,8 +48,9 @@ var numbers = []struct {
 	{ucs.ErrUnsupported, syscall.EOPNOTSUPP},
 }
 
-// named adds the errno that stands for an error's status, if there is one.
-func named(err error) error {
+// withErrno wraps err in a failure with the errno for its status. It returns err if there is no such
+// errno.
+func withErrno(err error) error {
 	for _, n := range numbers {
 		if errors.Is(err, n.status) {
 			return &failure{n.errno, err}
@@ -58,15 +59,17 @@ func named(err error) error {
 	return err
 }
 
-// orderly reports whether an endpoint has failed because the peer has closed the connection
-// or its process has ended, and not by an error of the network: everything that the peer sent
-// was received. Only peers of this package tell more (noteEnd).
+// orderly reports whether err, with which an endpoint has failed, means that the peer has closed
+// the connection or that its process has ended, and not a network error. Then all bytes that the
+// peer sent were received. Only peers of this package distinguish a close from the end of the
+// process (noteEnd).
 func orderly(err error) bool {
 	var errno syscall.Errno
 	return errors.Is(err, ucs.ErrConnectionReset) && !errors.As(err, &errno)
 }
 
-// ended is the error of a call whose context has ended, as of those of package net.
+// ended returns the error of a call whose context has ended: os.ErrDeadlineExceeded for a deadline,
+// as in package net, else the cause.
 func ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err != context.DeadlineExceeded {
 		return err
@@ -74,7 +77,7 @@ func ended(ctx context.Context) error {
 	return os.ErrDeadlineExceeded
 }
 
-// opError wraps an error as those of package net are; nil stays nil.
+// opError wraps an error as package net does; nil stays nil.
 func (c *Conn) opError(op string, err error) error {
 	if err == nil {
 		return nil

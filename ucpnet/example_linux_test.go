@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucpnet"
 )
 
-// An echo, until the client has said all.
+// An echo server, until the client closes its sending side.
 func Example() {
 	l, err := ucpnet.Listen("ucp", "127.0.0.1:0")
 	if err != nil {

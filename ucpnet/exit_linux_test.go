@@ -16,8 +16,9 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// lastVar makes the test binary a process that connects to an address, or listens for one
-// client, then writes, closes and ends: "dial ADDRESS SIZE HOW" or "listen - SIZE HOW".
+// lastVar is the environment variable that makes the test binary a process that connects to an
+// address, or listens for one client, then writes, closes and exits: "dial ADDRESS SIZE HOW" or
+// "listen - SIZE HOW".
 const lastVar = "LAST_WORDS"
 
 func TestMain(m *testing.M) {
@@ -64,8 +65,8 @@ func lastWords(args []string) error {
 
 func words(n int) []byte { return bytes.Repeat([]byte("0123456789abcde\n"), n/16+1)[:n] }
 
-// TestLastWords: what a process has written before Close is read, although it ends right
-// behind that.
+// TestLastWords checks that what a process has written before Close is read, even if the process
+// exits right after Close.
 func TestLastWords(t *testing.T) {
 	rounds := 4
 	switch {
@@ -100,7 +101,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// oneReads has a process write, and reads that.
+// oneReads runs such a process and reads what it writes.
 func oneReads(t *testing.T, does, how string, size int) error {
 	at := "-"
 	var l *Listener

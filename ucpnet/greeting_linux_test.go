@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// silent begins a connection to a listener, and says nothing more once that has it: of what
-// the listener answers nothing arrives.
+// silent starts to connect to a listener and sends nothing more once the listener has the
+// connection: the listener's answer does not reach the client.
 func silent(t *testing.T, w *ucp.Worker, l *Listener) *ucp.Endpoint {
 	t.Helper()
 	had := l.beingMade()
@@ -25,7 +25,7 @@ func silent(t *testing.T, w *ucp.Worker, l *Listener) *ucp.Endpoint {
 	return ep
 }
 
-// oneWay is where a client finds what listens there, and is heard, but does not hear it.
+// oneWay returns an address that forwards what a client sends to a listener, and nothing back.
 func oneWay(t *testing.T, to netip.AddrPort) netip.AddrPort {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr(), 0)))
@@ -55,7 +55,7 @@ func oneWay(t *testing.T, to netip.AddrPort) netip.AddrPort {
 func (l *Listener) beingMade() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.greeting)
+	return len(l.connecting)
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -67,7 +67,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// progressed has somebody wait for a worker until the end of the test.
+// progressed keeps a goroutine in Run on a worker until the end of the test.
 func progressed(t *testing.T, w *ucp.Worker) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan struct{})
@@ -75,7 +75,8 @@ func progressed(t *testing.T, w *ucp.Worker) {
 	t.Cleanup(func() { cancel(); <-ran })
 }
 
-// TestGivenUp: clients that give up before their connection is made leave their places.
+// TestGivenUp checks that clients that give up before their connection is established free their
+// places in the backlog.
 func TestGivenUp(t *testing.T) {
 	client, stranger := &Config{Worker: worker(t, "tcp")}, worker(t, "tcp")
 	server := &Config{Worker: worker(t, "tcp"), Backlog: 2}
@@ -88,7 +89,7 @@ func TestGivenUp(t *testing.T) {
 	dialed(t, client, l.Addr())
 }
 
-// TestSilentClients: clients that say nothing do not keep others out for long.
+// TestSilentClients checks that clients that send nothing do not block other clients for long.
 func TestSilentClients(t *testing.T) {
 	client, stranger := &Config{Worker: worker(t, "tcp")}, worker(t, "tcp")
 	server := &Config{Worker: worker(t, "tcp"), Backlog: 2}
@@ -98,8 +99,8 @@ func TestSilentClients(t *testing.T) {
 		silent(t, stranger, l)
 	}
 	l.mu.Lock()
-	for k := range l.greeting {
-		l.greeting[k].since = time.Now().Add(-2 * briskTime)
+	for k := range l.connecting {
+		l.connecting[k].since = time.Now().Add(-2 * briskTime)
 	}
 	l.mu.Unlock()
 	accepted := accepting(t, l)
@@ -112,7 +113,7 @@ func TestSilentClients(t *testing.T) {
 	}
 }
 
-// TestListenerOfThisWorker: addresses lead to listeners that listen there.
+// TestListenerOfThisWorker checks which listener of the worker an address leads to.
 func TestListenerOfThisWorker(t *testing.T) {
 	for _, x := range []struct {
 		at, to string

@@ -10,10 +10,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// patient is long enough for everything that is to happen.
+// patient is a time that suffices for everything that must happen.
 const patient = time.Minute
 
-// worker makes a worker with some transports, and settings as name and value.
+// worker opens a worker with the given transports, and settings given as names and values.
 func worker(t testing.TB, tls string, settings ...string) *ucp.Worker {
 	t.Helper()
 	cfg, err := ucp.ReadConfig("", "")
@@ -39,7 +39,7 @@ func worker(t testing.TB, tls string, settings ...string) *ucp.Worker {
 	return w
 }
 
-// listening returns a listener that is closed at the end.
+// listening returns a listener that is closed at the end of the test.
 func listening(t testing.TB, c *Config) *Listener {
 	t.Helper()
 	l, err := c.Listen(context.Background(), "ucp", "127.0.0.1:0")
@@ -75,8 +75,8 @@ func dialed(t testing.TB, c *Config, to net.Addr) *Conn {
 	return conn.(*Conn)
 }
 
-// accepting accepts a connection. Somebody has to wait for the server's worker to do
-// anything.
+// accepting accepts a connection on a goroutine of its own, which also progresses the server's
+// worker.
 func accepting(t testing.TB, l *Listener) <-chan *Conn {
 	l.SetDeadline(time.Now().Add(patient))
 	conns := make(chan *Conn, 1)
@@ -93,10 +93,10 @@ func accepting(t testing.TB, l *Listener) <-chan *Conn {
 	return conns
 }
 
-// way is what a connection goes over.
+// way is a kind of connection: its transports and workers.
 type way struct {
 	name, tls string
-	workers   int // 0: of a Pipe; 1: both ends have it
+	workers   int // 0: Pipe within one worker; 1: both ends at one worker
 }
 
 var ways = []way{
@@ -128,7 +128,7 @@ func (way way) ends(t testing.TB, settings ...string) (*Conn, *Conn) {
 	return connected(t, client, server)
 }
 
-// overAll runs a test over each way.
+// overAll runs a test over each kind of connection.
 func overAll(t *testing.T, test func(t *testing.T, a, b *Conn)) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {

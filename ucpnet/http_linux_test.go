@@ -39,11 +39,11 @@ func serving(t *testing.T, way way, h http.Handler) (string, *http.Client) {
 	return "http://" + l.Addr().String(), &http.Client{Transport: transport}
 }
 
-// byAddress are the ways that have addresses.
+// byAddress are the kinds of connections that have addresses.
 var byAddress = ways[1:]
 
-// TestHTTP: requests on one connection, big bodies in both directions at a time, and
-// requests that are given up in the middle.
+// TestHTTP checks several requests on one connection, large bodies in both directions at once, and
+// requests that are canceled in the middle.
 func TestHTTP(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	mux := http.NewServeMux()

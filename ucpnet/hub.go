@@ -11,26 +11,30 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// hub is a worker as connections and listeners share it.
+// hub is a worker that connections and listeners share, with a reference count.
 type hub struct {
 	w    *ucp.Worker
-	ctx  *ucp.Context // nil for a worker of the application
-	key  *ucp.Worker  // in hubs: nil for the one of the process
+	ctx  *ucp.Context // context of the worker; nil for a worker of the application
+	key  *ucp.Worker  // the key in hubs.all; nil for the worker that this package creates
 	refs atomic.Int32
 
-	pairs sync.Mutex // held while the ends of a pipe are made: the second connects with the first
+	// pairs is held while the two endpoints of a pipe are created, because the second connects to
+	// the first.
+	pairs sync.Mutex
 
 	mu        sync.Mutex
-	listeners []*Listener
+	listeners []*Listener // guarded by mu
 }
 
-// hubs are those in use, by the worker that the application has given.
+// hubs holds the hubs in use. The key is the application's worker, or nil for the worker that this
+// package creates.
 var hubs = struct {
 	mu  sync.Mutex
 	all map[*ucp.Worker]*hub
 }{all: make(map[*ucp.Worker]*hub)}
 
-// hubOf returns the hub of a worker, nil for the one of the process, with a reference.
+// hubOf returns the hub of a worker of the application, or, for nil, of the worker that this
+// package creates. The caller gets a reference, and must call release.
 func hubOf(w *ucp.Worker) (*hub, error) {
 	hubs.mu.Lock()
 	defer hubs.mu.Unlock()
@@ -71,10 +75,10 @@ func newHub(w *ucp.Worker) (*hub, error) {
 	return h, nil
 }
 
-// ownContext makes the context of the shared worker, with the settings of the environment.
-// This package never sends by rendezvous, so it asks for no lanes for that: a peer with
-// streams alone would not have made their other ends. As in package net, a restarted server
-// can listen at its port at once.
+// ownContext creates the context of the shared worker, with the settings of the environment. This
+// package never sends by rendezvous, so the context requests no rendezvous lanes, whose other side
+// a peer with streams only would not create. As in package net, a restarted server can listen on
+// its port at once.
 func ownContext() (*ucp.Context, error) {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
@@ -91,14 +95,14 @@ func ownContext() (*ucp.Context, error) {
 // retain takes one more reference. The caller holds one already.
 func (h *hub) retain() { h.refs.Add(1) }
 
-// release gives one back. With the last one goes the worker, if it is ours.
+// release drops one reference. The last one closes the worker, if this package created it.
 func (h *hub) release() {
 	if h.refs.Add(-1) > 0 {
 		return
 	}
 	hubs.mu.Lock()
 	defer hubs.mu.Unlock()
-	if hubs.all[h.key] != h || h.refs.Load() > 0 { // it is gone, or in use again
+	if hubs.all[h.key] != h || h.refs.Load() > 0 { // another goroutine has closed it or uses it again
 		return
 	}
 	delete(hubs.all, h.key)
@@ -107,34 +111,35 @@ func (h *hub) release() {
 
 func (h *hub) close() {
 	if h.ctx == nil {
-		h.w.SetAMHandler(ucp.AMHandlerParams{ID: MessageID}) // the application may have closed it
+		h.w.SetAMHandler(ucp.AMHandlerParams{ID: MessageID}) // fails if the worker is closed
 		return
 	}
 	h.w.Close()
 	h.ctx.Close()
 }
 
-// enlist and strike add and remove a listener.
-func (h *hub) enlist(l *Listener) {
+// addListener adds a listener to those that listenerAt finds.
+func (h *hub) addListener(l *Listener) {
 	h.mu.Lock()
 	h.listeners = append(h.listeners, l)
 	h.mu.Unlock()
 }
 
-func (h *hub) strike(l *Listener) {
+// removeListener removes a listener from those that listenerAt finds.
+func (h *hub) removeListener(l *Listener) {
 	h.mu.Lock()
 	h.listeners = slices.DeleteFunc(h.listeners, func(o *Listener) bool { return o == l })
 	h.mu.Unlock()
 }
 
-// listenerAt returns the listener of this worker that an address leads to, nil if there is
-// none.
+// listenerAt returns the listener of this worker that accepts connections to an address, nil if
+// there is none.
 func (h *hub) listenerAt(to netip.AddrPort) *Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := slices.IndexFunc(h.listeners, func(l *Listener) bool {
 		at := l.addr.AddrPort
-		all := at.Addr().IsUnspecified() && (at.Addr().Is6() || to.Addr().Is4()) // that of IPv6 takes IPv4 too
+		all := at.Addr().IsUnspecified() && (at.Addr().Is6() || to.Addr().Is4()) // the unspecified IPv6 address accepts IPv4 too
 		return at.Port() == to.Port() && (at.Addr() == to.Addr() || all && isOwn(to.Addr()))
 	})
 	if k < 0 {

@@ -17,18 +17,20 @@ type Listener struct {
 	ucp    *ucp.Listener
 	config Config
 	addr   *Addr
-	accept patience
+	accept waitContext // contexts for the waits of Accept
 
-	mu       sync.Mutex
-	greeting []greeted              // connections that are being made, the oldest first
-	queue    []*Conn                // that Accept has not returned
-	places   *ledger.Backlog[*Conn] // of all of those
-	closed   bool
+	// Fields guarded by mu.
+	mu         sync.Mutex
+	connecting []connectingConn       // connections that are being established, the oldest first
+	queue      []*Conn                // established connections that Accept has not returned
+	backlog    *ledger.Backlog[*Conn] // limits the connections in greeting and queue, by source
+	closed     bool
 }
 
 var _ net.Listener = (*Listener)(nil)
 
-// onRequest accepts a client, if there is room for one more. It runs inside progress.
+// onRequest is called inside progress when a client connects. It rejects the client if the backlog
+// has no room, and else creates the connection.
 func (l *Listener) onRequest(r *ucp.ConnRequest) {
 	c := newConn(l.hub, l.config.Linger)
 	if !l.admit(c, sourceOf(r)) {
@@ -47,13 +49,13 @@ func (l *Listener) onRequest(r *ucp.ConnRequest) {
 	go l.greet(c)
 }
 
-// greeted is a connection that is being made, and since when.
-type greeted struct {
+// connectingConn is a connection that is being established, and the time at which that started.
+type connectingConn struct {
 	*Conn
 	since time.Time
 }
 
-// sourceOf returns the source that a client is counted with.
+// sourceOf returns the address or local user that a client is counted for in the backlog.
 func sourceOf(r *ucp.ConnRequest) ledger.Source {
 	who, uid := r.Peer(), -1
 	if who.User.Known {
@@ -62,44 +64,46 @@ func sourceOf(r *ucp.ConnRequest) ledger.Source {
 	return ledger.SourceOf(who.Addr.Addr(), uid)
 }
 
-// admit reports whether the backlog takes one more client. When the backlog is full, a
-// connection that has failed is dropped first, then the oldest one that is still connecting,
-// if it is slow, then one of a source that has more places than the newcomer's.
+// admit adds the connection of a new client to the backlog, and reports whether there was room.
+// When the backlog is full it makes room: it drops connections that have failed, then the oldest
+// connection that is being established, if that has taken longer than briskTime, then one of a
+// source with at least two more waiting connections than the new client's source.
 func (l *Listener) admit(c *Conn, source ledger.Source) bool {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full := func() bool { return l.places.Len() >= l.places.Most() }
+	full := func() bool { return l.backlog.Len() >= l.backlog.Most() }
 	if full() {
 		l.queue = slices.DeleteFunc(l.queue, l.dropDead)
 	}
-	if full() && len(l.greeting) > 0 && now.Sub(l.greeting[0].since) > briskTime {
-		l.evict(l.greeting[0].Conn)
+	if full() && len(l.connecting) > 0 && now.Sub(l.connecting[0].since) > briskTime {
+		l.evict(l.connecting[0].Conn)
 	}
 	if l.closed {
 		return false
 	}
-	out, ok := l.places.Add(c, source)
+	out, ok := l.backlog.Add(c, source)
 	if !ok {
 		return false
 	}
 	if out != nil {
 		l.evict(out)
 	}
-	l.greeting = append(l.greeting, greeted{c, now})
+	l.connecting = append(l.connecting, connectingConn{c, now})
 	return true
 }
 
 // evict resets a connection that Accept has not returned; the peer sees the reset.
 func (l *Listener) evict(c *Conn) {
-	l.places.Remove(c)
-	l.greeting = slices.DeleteFunc(l.greeting, func(g greeted) bool { return g.Conn == c })
+	l.backlog.Remove(c)
+	l.connecting = slices.DeleteFunc(l.connecting, func(g connectingConn) bool { return g.Conn == c })
 	l.queue = slices.DeleteFunc(l.queue, func(q *Conn) bool { return q == c })
 	c.abort()
 }
 
-// greet waits until the connection is made, which takes some messages in either direction. It
-// runs on a goroutine of its own, so that Accept need not be waiting.
+// greet waits until the connection is established, which takes some messages in each direction, and
+// queues it for Accept. It runs on its own goroutine, so that the handshake proceeds without a
+// waiting Accept.
 func (l *Listener) greet(c *Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)
 	err := c.ep.ConnectWait(ctx)
@@ -114,22 +118,22 @@ func (l *Listener) greet(c *Conn) {
 }
 
 const (
-	greetTime = 10 * time.Second       // how long a client may take to connect
-	briskTime = 250 * time.Millisecond // while other clients wait for its place
+	greetTime = 10 * time.Second       // time that a client may take to connect
+	briskTime = 250 * time.Millisecond // time that it may take when others wait for its place
 )
 
-// admitted removes a connection from those that are being made, and puts it into the queue
-// if it is made. It reports whether it did.
+// admitted removes a connection from those being established, and queues it for Accept if made is
+// true. It reports whether the connection was queued.
 func (l *Listener) admitted(c *Conn, made bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := slices.IndexFunc(l.greeting, func(g greeted) bool { return g.Conn == c })
-	if k < 0 { // it had to leave
+	k := slices.IndexFunc(l.connecting, func(g connectingConn) bool { return g.Conn == c })
+	if k < 0 { // it was evicted
 		return false
 	}
-	l.greeting = slices.Delete(l.greeting, k, k+1)
+	l.connecting = slices.Delete(l.connecting, k, k+1)
 	if !made || l.closed {
-		l.places.Remove(c)
+		l.backlog.Remove(c)
 		return false
 	}
 	l.queue = append(l.queue, c)
@@ -137,16 +141,18 @@ func (l *Listener) admitted(c *Conn, made bool) bool {
 	return true
 }
 
-// parted reports whether the peer has ended the connection in good order: it may have
-// brought something.
+// parted reports whether the peer has ended the connection without an error: by its end note or, if
+// it does not use this package, by closing the connection or ending its process. Received bytes may
+// still be unread.
 func (c *Conn) parted() bool {
 	err := c.failed.Load()
 	return c.ended.Load() || !c.native && err != nil && orderly(*err)
 }
 
-// brought reports whether a client that has gone before the connection was made has left
-// something to be read: one of this package the end of what it has written, another one the
-// first bytes. A client that never answered has not.
+// brought reports whether Accept should return a connection although its client disconnected
+// before the connection was established: because its end note has come, if the client uses this
+// package, or else because bytes have come, which brought stores in c.early. Nothing has come from
+// a client that did not complete the handshake.
 func (c *Conn) brought() bool {
 	if c.native || !c.parted() {
 		return c.ended.Load()
@@ -157,17 +163,19 @@ func (c *Conn) brought() bool {
 	return len(c.early) > 0
 }
 
-// dropDead ends a connection that has failed before Accept has returned it.
+// dropDead aborts a connection if it has failed before Accept has returned it, and reports whether
+// it has. The caller holds l.mu.
 func (l *Listener) dropDead(c *Conn) bool {
 	if c.failed.Load() == nil || c.parted() {
 		return false
 	}
-	l.places.Remove(c)
-	c.abort() // the listener may be locked, and in the middle of things
+	l.backlog.Remove(c)
+	c.abort() // abort does not use the listener, which may be locked
 	return true
 }
 
-// Accept waits for a connection. Connections that failed while waiting are dropped.
+// Accept waits for a connection and returns it, a *Conn. It drops connections that have failed
+// before.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.AcceptUCP()
 	if err != nil {
@@ -180,7 +188,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) AcceptUCP() (*Conn, error) {
 	for {
 		ctx := l.accept.current()
-		if err := spent(ctx); err != nil {
+		if err := waitError(ctx); err != nil {
 			return nil, l.opError("accept", err)
 		}
 		if c := l.next(); c != nil {
@@ -192,7 +200,7 @@ func (l *Listener) AcceptUCP() (*Conn, error) {
 	}
 }
 
-// next takes the next connection out of the queue, nil if there is none.
+// next removes the next connection from the queue and returns it, nil if there is none.
 func (l *Listener) next() *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +208,7 @@ func (l *Listener) next() *Conn {
 		c := l.queue[0]
 		l.queue = slices.Delete(l.queue, 0, 1)
 		if !l.dropDead(c) {
-			l.places.Remove(c)
+			l.backlog.Remove(c)
 			return c
 		}
 	}
@@ -228,7 +236,7 @@ func (l *Listener) Close() error {
 	if was {
 		return l.opError("close", net.ErrClosed)
 	}
-	l.hub.strike(l)
+	l.hub.removeListener(l)
 	l.accept.finish(net.ErrClosed)
 	err := l.ucp.Close()
 	for _, c := range queue {

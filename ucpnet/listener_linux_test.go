@@ -23,7 +23,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBacklog: connections beyond it are rejected.
+// TestBacklog checks that connections beyond the backlog are refused.
 func TestBacklog(t *testing.T) {
 	client, server := &Config{Worker: worker(t, "tcp")}, &Config{Worker: worker(t, "tcp"), Backlog: 2}
 	l := listening(t, server)
@@ -46,7 +46,7 @@ func TestBacklog(t *testing.T) {
 
 func TestDialTimeout(t *testing.T) {
 	client, server := &Config{Worker: worker(t, "tcp"), Timeout: 10 * time.Millisecond}, &Config{Worker: worker(t, "tcp")}
-	l := listening(t, server) // whose worker nobody progresses
+	l := listening(t, server) // nothing progresses its worker
 	_, err := client.DialContext(t.Context(), "ucp", l.Addr().String())
 	var timeout net.Error
 	if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -112,7 +112,7 @@ func TestBadAddresses(t *testing.T) {
 	}
 }
 
-// settled waits until what a function tells is what it was.
+// settled waits until the value of now is no larger than was.
 func settled(t *testing.T, what string, was int, now func() int) {
 	t.Helper()
 	for range 10000 {
@@ -126,8 +126,8 @@ func settled(t *testing.T, what string, was int, now func() int) {
 	t.Errorf("%d %s, there were %d\n%s", now(), what, was, buf[:runtime.Stack(buf, true)])
 }
 
-// TestNothingIsLeft: with the last connection and listener go the shared worker and all
-// goroutines and descriptors.
+// TestNothingIsLeft checks that the shared worker, and all goroutines and descriptors, are released
+// with the last connection and listener.
 func TestNothingIsLeft(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	files := func() int {

@@ -8,45 +8,44 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Notes are what two ends of this package tell each other beside the bytes. They are active
-// messages on the endpoints of the connection: a header of noteSize bytes with the kind of
-// the note and a position in the stream, little endian, and no data. Because a note has a
-// position, its order relative to the bytes does not matter.
+// Notes are control messages between two sides of a connection that both use this package. They
+// are active messages on the endpoints of the connection. A note has a header of noteSize bytes
+// with its kind and a position in the stream, little endian, and no data. Because a note has a
+// position, its order relative to the bytes of the stream does not matter.
 
 const (
 	// MessageID is the id of the active messages that connections use. The application must
 	// not use it on a worker that it passes as Config.Worker.
 	MessageID uint16 = 0x7563
 
-	// Greeting is the EndpointParams.ClientID of both ends of a connection: each end
-	// recognizes by it that the other end uses this package. Its last byte is the version
-	// of the notes.
+	// Greeting is the EndpointParams.ClientID of both sides of a connection. Each side recognizes
+	// by it that the other side uses this package. Its last byte is the version of the notes.
 	Greeting uint64 = 0x75637020_6e657401
 
 	noteSize = 9
 )
 
-// noteKind is a set of what a note says.
+// noteKind is a bit set that says what a note means.
 type noteKind uint8
 
 const (
-	noteMark noteKind = 1 << iota // tell me when you have read up to here
-	noteRead                      // I have read up to here
-	noteEnd                       // no bytes from me beyond here: answer my marks now
-	noteStop                      // I will not read any more
+	noteMark noteKind = 1 << iota // requests a noteRead when all bytes up to the position are read
+	noteRead                      // all bytes up to the position are read
+	noteEnd                       // no bytes follow beyond the position; requests noteRead for all marks
+	noteStop                      // the sender does not read any more
 )
 
-// noteParams are the parameters of the messages.
+// noteParams are the parameters of the active messages that carry notes.
 var noteParams = &ucp.RequestParams{AMFlags: ucp.AMSendReply | ucp.AMSendEager | ucp.AMSendCopyHeader}
 
-// tell sends a note. A note is lost only if the endpoint fails.
-func (c *Conn) tell(ep *ucp.Endpoint, kind noteKind, at uint64) {
+// sendNote sends a note with a kind and a position. A note is lost only if the endpoint fails.
+func (c *Conn) sendNote(ep *ucp.Endpoint, kind noteKind, at uint64) {
 	if r := c.say(ep, kind, at); r != nil {
-		c.see(r, nil)
+		c.waitInBackground(r, nil)
 	}
 }
 
-// say sends a note, and returns its request if the note has not left yet.
+// say sends a note like sendNote. It returns the request if the send has not completed yet, else nil.
 func (c *Conn) say(ep *ucp.Endpoint, kind noteKind, at uint64) *ucp.Request {
 	var h [noteSize]byte
 	h[0] = byte(kind)
@@ -55,18 +54,18 @@ func (c *Conn) say(ep *ucp.Endpoint, kind noteKind, at uint64) *ucp.Request {
 	return r
 }
 
-// answering sends the answers to marks one at a time, so that a peer that sets marks and
-// does not receive the answers occupies memory for one. A later answer includes the earlier
-// ones.
+// answering ensures that the answers to marks are sent one at a time, so that a peer that sends
+// marks and does not receive the answers occupies the memory of only one answer. A later answer
+// includes the earlier ones.
 type answering struct {
 	mu   sync.Mutex
-	busy bool
-	more bool
-	next uint64 // if there is more
+	busy bool   // an answer is being sent
+	more bool   // another answer must be sent afterwards
+	next uint64 // the position of the next answer, if more is set
 }
 
-// begin reports whether the caller may send an answer. If not, the goroutine that is sending
-// one sends this one behind it.
+// begin reports whether the caller may send an answer for a position. If not, the goroutine that is
+// sending an answer sends this one afterwards.
 func (a *answering) begin(at uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +77,7 @@ func (a *answering) begin(at uint64) bool {
 	return true
 }
 
-// done is told that an answer has gone out, and returns the next one if there is one.
+// done ends the sending of an answer, and returns the next one if there is one.
 func (a *answering) done() (at uint64, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,21 +86,22 @@ func (a *answering) done() (at uint64, more bool) {
 	return at, more
 }
 
-// haveRead tells the peer that its bytes up to a position were read.
+// haveRead sends the answer that the peer's bytes up to a position were read, or leaves it to the
+// goroutine that is sending an answer.
 func (c *Conn) haveRead(ep *ucp.Endpoint, at uint64) {
 	if c.answer.begin(at) {
 		c.answerOn(ep, at)
 	}
 }
 
-// answerOn sends an answer, and those that have come up meanwhile.
+// answerOn sends an answer, and then the answers that have become due meanwhile.
 func (c *Conn) answerOn(ep *ucp.Endpoint, at uint64) {
 	for more := true; more; at, more = c.answer.done() {
 		r := c.say(ep, noteRead, at)
 		if r == nil {
 			continue
 		}
-		c.see(r, func() {
+		c.waitInBackground(r, func() {
 			if at, more := c.answer.done(); more {
 				c.answerOn(ep, at)
 			}
@@ -110,20 +110,21 @@ func (c *Conn) answerOn(ep *ucp.Endpoint, at uint64) {
 	}
 }
 
-// question is a wait of Close until the peer says that it has read up to a position.
-type question struct {
+// answerWait is a wait of Close for the peer's answer to the mark at a position.
+type answerWait struct {
 	at     uint64
 	cancel context.CancelFunc
 }
 
-// answered is told of a position, or of the end of the endpoint.
+// answered is called when the peer has read up to a position, or with math.MaxUint64 when the
+// endpoint has failed. It ends the wait of Close if the position of its question is reached.
 func (c *Conn) answered(at uint64) {
 	if q := c.asks.Load(); q != nil && at >= q.at && q.at > 0 {
 		q.cancel()
 	}
 }
 
-// onNote receives a note. It runs inside progress.
+// onNote is the active message handler that receives notes. It runs inside progress.
 func onNote(m *ucp.AMMessage) error {
 	ep := m.Reply()
 	if ep == nil || len(m.Header()) != noteSize {

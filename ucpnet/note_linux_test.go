@@ -7,7 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestStrangeNotes: a peer may say anything; it harms nobody but its own connection.
+// TestStrangeNotes checks that malformed or unexpected notes of a peer affect its own connection
+// only.
 func TestStrangeNotes(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		for _, h := range [][]byte{nil, {1}, make([]byte, 100), {0xF0, 1, 2, 3, 4, 5, 6, 7, 8}} {
@@ -19,7 +20,7 @@ func TestStrangeNotes(t *testing.T) {
 			}
 		}
 		for range 10 * marks {
-			a.tell(a.ep, noteMark|noteRead, 1<<63)
+			a.sendNote(a.ep, noteMark|noteRead, 1<<63)
 		}
 		if _, err := a.Write([]byte("still")); err != nil {
 			t.Fatal(err)
@@ -27,7 +28,7 @@ func TestStrangeNotes(t *testing.T) {
 		if _, err := io.ReadFull(b, make([]byte, 5)); err != nil {
 			t.Fatal(err)
 		}
-		a.tell(a.ep, noteEnd, 0) // before what was sent
+		a.sendNote(a.ep, noteEnd, 0) // ahead of the data
 		if n, err := b.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Errorf("Read = %d, %v", n, err)
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Pipe returns the two ends of a connection within the worker. It needs no connection
-// manager, so it works with any transport, for example with self alone. Both ends are
-// *Conn, without socket addresses.
+// Pipe returns the two sides of a connection within the worker. It needs no connection manager, so
+// it works with any transport, for example with self alone. Both results are *Conn, without socket
+// addresses.
 func (c *Config) Pipe() (net.Conn, net.Conn, error) {
 	a, b, err := c.pipe()
 	if err != nil {
-		return nil, nil, &net.OpError{Op: "dial", Net: network, Err: named(err)}
+		return nil, nil, &net.OpError{Op: "dial", Net: network, Err: withErrno(err)}
 	}
 	return a, b, nil
 }
@@ -45,7 +45,7 @@ func (c *Config) pipe() (a, b *Conn, err error) {
 	return a, b, nil
 }
 
-// pipeEnd makes one end, with a reference of the hub.
+// pipeEnd creates one side of a pipe. It takes a reference to the hub for it.
 func (c *Config) pipeEnd(h *hub, addr ucp.Address) (*Conn, error) {
 	end := newConn(h, c.Linger)
 	end.native = true
@@ -56,8 +56,8 @@ func (c *Config) pipeEnd(h *hub, addr ucp.Address) (*Conn, error) {
 	return end, nil
 }
 
-// connectWithin connects with a listener of the same worker, which needs no connection
-// manager either.
+// connectWithin connects to the listener l of the same worker by a pipe, without a connection
+// manager.
 func (c *Config) connectWithin(h *hub, l *Listener, from, to netip.AddrPort) (*Conn, error) {
 	from, to, err := ends(from, to)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 )
 
-// TestWithinIsQuiet: connections within a worker, of Pipe and of Dial to a listener of the same
-// worker, cause no warning about the error mode, which the program cannot set.
+// TestWithinIsQuiet checks that connections within a worker, by Pipe or by Dial to a listener of
+// the same worker, cause no warning about the error mode, as the program cannot set it.
 func TestWithinIsQuiet(t *testing.T) {
 	logtest.Watch(t)
 	for _, way := range ways[:2] {

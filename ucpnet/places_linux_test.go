@@ -14,14 +14,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// waits is how many connections Accept would return.
+// waits returns the number of connections that wait for Accept.
 func (l *Listener) waits() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queue)
 }
 
-// reset reads from a connection that the listener has ended before anybody had it.
+// reset checks that a read on a connection that the listener has dropped returns a connection
+// reset.
 func reset(t *testing.T, what string, c *Conn) {
 	t.Helper()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, syscall.ECONNRESET) {
@@ -29,8 +30,8 @@ func reset(t *testing.T, what string, c *Conn) {
 	}
 }
 
-// TestPlaces: a source that has all places loses one to another source, and the client of
-// that sees a reset.
+// TestPlaces: a source that occupies all places of the backlog loses one to another source. The
+// client that loses its place gets a connection reset.
 func TestPlaces(t *testing.T) {
 	for _, way := range byAddress {
 		t.Run(way.name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestPlaces(t *testing.T) {
 			}
 			eventually(t, "all wait for Accept", func() bool { return l.waits() == 3 })
 			stranger := ledger.SourceOf(netip.MustParseAddr("192.0.2.1"), -1)
-			for k, comes := range []bool{true, false} { // 3 and 0, then 2 and 1
+			for k, comes := range []bool{true, false} { // 3 and 0 places, then 2 and 1
 				c := newConn(l.hub, time.Second)
 				if l.admit(c, stranger) != comes {
 					t.Errorf("client %d of another source is admitted: %t", k, !comes)
@@ -81,8 +82,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestUnfinished: a client that is gone before the connection was made has it all the same if
-// it has left something to be read, and is dropped otherwise.
+// TestUnfinished: a client is gone before its connection is established. The connection is accepted
+// if the client has sent data, and dropped otherwise.
 func TestUnfinished(t *testing.T) {
 	server, client, err := (&Config{Worker: worker(t, "self")}).pipe()
 	if err != nil {
@@ -112,11 +113,11 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestRestart: a server that was the first to close its connections can listen at its port
-// again at once, as one of package net can.
+// TestRestart checks that a server that closed its connections first can listen at its port again
+// at once, as a server of package net can.
 func TestRestart(t *testing.T) {
 	t.Setenv("UCX_TLS", "tcp")
-	client := &Config{Worker: worker(t, "tcp", "RNDV_SCHEME", "am")} // as that of the server
+	client := &Config{Worker: worker(t, "tcp", "RNDV_SCHEME", "am")} // same as the server
 	at := "127.0.0.1:0"
 	for k := range 3 {
 		s, err := Listen("ucp", at)
@@ -139,14 +140,15 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestAnswersAlone: a server that does something else answers clients, and takes what they
-// send.
+// TestAnswersAlone checks that a server that is not in a call of this package answers clients and
+// receives what they send.
 func TestAnswersAlone(t *testing.T) {
 	for _, way := range ways[2:] {
 		t.Run(way.name, func(t *testing.T) {
 			t.Setenv("UCX_TLS", way.tls)
-			l := listening(t, new(Config))                                                       // that nobody accepts from
-			client := &Config{Worker: worker(t, way.tls, "RNDV_SCHEME", "am"), Timeout: patient} // as that of the server
+			l := listening(t, new(Config)) // nothing is accepted
+			// The settings are those of the server.
+			client := &Config{Worker: worker(t, way.tls, "RNDV_SCHEME", "am"), Timeout: patient}
 			c := dialed(t, client, l.Addr())
 			if _, err := c.Write([]byte("question")); err != nil {
 				t.Fatal(err)
@@ -168,7 +170,7 @@ func TestAnswersAlone(t *testing.T) {
 	}
 }
 
-// TestErrorText: the text of an error tells once what has happened, and errors.As finds the
+// TestErrorText checks that the text of an error names the cause once, and that errors.As finds the
 // error of package ucp.
 func TestErrorText(t *testing.T) {
 	for _, way := range ways[2:] {
@@ -191,7 +193,7 @@ func TestErrorText(t *testing.T) {
 
 func errOf(_ int, err error) error { return err }
 
-// TestShutdown: it waits for all that was closed, of all workers, and says what is left.
+// TestShutdown checks that Shutdown waits for all closed connections, of all workers.
 func TestShutdown(t *testing.T) {
 	if err := Shutdown(t.Context()); err != nil {
 		t.Fatalf("nothing was closed: %v", err)
@@ -227,10 +229,11 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownGivesUp: with the error of its context, and what is left.
+// TestShutdownGivesUp checks that Shutdown returns the error of its context if connections are
+// left.
 func TestShutdownGivesUp(t *testing.T) {
 	w := worker(t, "tcp")
-	c := newConn(&hub{w: w}, time.Minute) // as one that is being closed
+	c := newConn(&hub{w: w}, time.Minute) // stands for one that is being closed
 	lingering.mu.Lock()
 	lingering.conns[c] = struct{}{}
 	lingering.mu.Unlock()

@@ -8,26 +8,25 @@ import (
 	"syscall"
 )
 
-// Connections within a worker have no socket, and a client of one no port that the kernel
-// has given. It gets one all the same, which no other such client has at the time at that
-// address: programs tell connections apart by the address of the client.
+// Connections within a worker have no socket, so the kernel assigns no port to their clients. This
+// package assigns a port that no other open connection of this kind has at the same address,
+// because programs tell connections apart by the client's address.
 
-// ports are those in use.
+// ports holds the ports in use.
 var ports = struct {
 	mu   sync.Mutex
 	used map[netip.AddrPort]struct{}
-	last int // how far the numbers were given out
+	last int // counter from which the next port number is computed
 }{used: make(map[netip.AddrPort]struct{})}
 
-// spans are the numbers that are given out: those above the ones that Linux gives to clients
-// by default, so that few of them are those of connections from other processes, and when
-// these are used up the others.
+// spans are the ranges of assigned ports: first the ports above Linux's default range of ephemeral
+// ports, so that few of them are ports of connections from other processes, then the others.
 var spans = [...]struct{ first, n int }{{61000, 4536}, {1024, 61000 - 1024}}
 
-// port is one that is in use, nil for connections without.
+// port is a port that takePort has assigned. A nil *port is that of a connection without one.
 type port struct{ at netip.AddrPort }
 
-// takePort takes the port at, or if that is 0 one that is free at the address.
+// takePort assigns the port of an address or, if the port is 0, a free port at that address.
 func takePort(at netip.AddrPort) (*port, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
@@ -48,7 +47,7 @@ func takePort(at netip.AddrPort) (*port, error) {
 	return nil, &failure{syscall.EADDRNOTAVAIL, fmt.Errorf("ucpnet: all ports of %v are in use by connections within the process", at.Addr())}
 }
 
-// use takes a port, with the lock, and reports whether it was free.
+// use marks a port as used and reports whether it was free. The caller holds the lock.
 func use(p netip.AddrPort) bool {
 	if _, used := ports.used[p]; used {
 		return false
@@ -57,7 +56,7 @@ func use(p netip.AddrPort) bool {
 	return true
 }
 
-// free gives the port back.
+// free releases the port.
 func (p *port) free() {
 	if p == nil {
 		return
@@ -67,8 +66,9 @@ func (p *port) free() {
 	ports.mu.Unlock()
 }
 
-// ends returns the addresses of the two ends of a connection within a worker: of a client
-// that is to be at from, if that is valid, and of the listener at to.
+// ends returns the addresses of client and server of a connection within a worker. The parameter
+// from is the address that the client requests, which may be invalid, and the parameter to is the
+// address that it connects to.
 func ends(from, to netip.AddrPort) (client, server netip.AddrPort, err error) {
 	if to.Addr().IsUnspecified() {
 		local := netip.IPv6Loopback()

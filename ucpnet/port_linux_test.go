@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestPorts: each client within a process has a port of its own while its connection lives.
+// TestPorts checks that each client within a process has a port of its own while its connection
+// exists.
 func TestPorts(t *testing.T) {
 	c := &Config{Worker: worker(t, "self,tcp")}
 	l := listening(t, c)
@@ -32,7 +33,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestLocalAddr: clients within a process are where they say, if they can be.
+// TestLocalAddr checks that clients within a process get the local address that they ask for, or an
+// error.
 func TestLocalAddr(t *testing.T) {
 	w := worker(t, "self,tcp")
 	l := listening(t, &Config{Worker: w})
@@ -73,7 +75,8 @@ func TestLocalAddr(t *testing.T) {
 	c.Close()
 }
 
-// TestLocalAddrBetween: so are clients of another worker, whom a connection manager connects.
+// TestLocalAddrBetween checks the same for clients of another worker, which connect through a
+// connection manager.
 func TestLocalAddrBetween(t *testing.T) {
 	for _, tls := range []string{"tcp", "posix,tcp"} {
 		l := listening(t, &Config{Worker: worker(t, tls)})

@@ -12,14 +12,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// errDeaf ends the patience of reads after CloseRead.
-var errDeaf = errors.New("closed for reading")
+// errReadClosed is the error with which CloseRead ends the waits of reads.
+var errReadClosed = errors.New("closed for reading")
 
-// errCut ends reads and writes of an end within the worker whose other end was reset.
-var errCut = &failure{syscall.ECONNRESET, ucs.ErrConnectionReset}
+// errTwinAborted is the error of reads and writes of a connection within the worker whose other Conn was
+// aborted.
+var errTwinAborted = &failure{syscall.ECONNRESET, ucs.ErrConnectionReset}
 
-// Read reads the bytes that have arrived, at least one. Nothing is lost at a deadline: the
-// next Read continues.
+// Read waits until at least one byte has arrived, and reads the bytes that are there. A Read that
+// fails because of a deadline loses no bytes: the next Read returns them.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.rmu.Lock()
 	n, err := c.receive(b)
@@ -30,7 +31,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// receive is Read. The caller holds rmu.
+// receive implements Read. The caller holds rmu.
 func (c *Conn) receive(b []byte) (int, error) {
 	for {
 		ctx := c.read.current()
@@ -43,12 +44,12 @@ func (c *Conn) receive(b []byte) (int, error) {
 		if len(c.early) > 0 {
 			n := copy(b, c.early)
 			c.early = c.early[n:]
-			c.took(n)
+			c.countRead(n)
 			return n, nil
 		}
 		n, err := c.ep.StreamRecvWait(ctx, b)
 		if n > 0 {
-			c.took(n)
+			c.countRead(n)
 			return n, nil
 		}
 		if ctx.Err() == nil && err != nil {
@@ -57,28 +58,28 @@ func (c *Conn) receive(b []byte) (int, error) {
 	}
 }
 
-// mayRead returns why a Read cannot read: nil if it can.
+// mayRead returns the reason why a Read cannot read, or nil.
 func (c *Conn) mayRead(ctx context.Context) error {
-	switch err := spent(ctx); {
-	case err == errDeaf:
+	switch err := waitError(ctx); {
+	case err == errReadClosed:
 		return io.EOF
 	case err != nil:
 		return err
 	case c.ended.Load() && c.taken.Load() >= c.total.Load():
 		return io.EOF
-	case c.cut.Load():
-		return errCut
+	case c.twinAborted.Load():
+		return errTwinAborted
 	}
 	return nil
 }
 
-// readError is the error of reads when the endpoint has failed and all received bytes are
-// read.
+// readError returns the error of reads after the endpoint has failed with err and all received
+// bytes are read.
 func (c *Conn) readError(err error) error {
 	switch {
-	case spent(c.read.current()) == net.ErrClosed:
+	case waitError(c.read.current()) == net.ErrClosed:
 		return net.ErrClosed
-	case c.ended.Load() && c.taken.Load() >= c.total.Load(): // it came since
+	case c.ended.Load() && c.taken.Load() >= c.total.Load(): // the end note has come since mayRead
 		return io.EOF
 	case !c.native && orderly(err):
 		return io.EOF
@@ -86,14 +87,14 @@ func (c *Conn) readError(err error) error {
 	return &failure{syscall.ECONNRESET, err}
 }
 
-// took counts bytes that were read, and answers the peer's mark if they reach it.
-func (c *Conn) took(n int) {
+// countRead counts n bytes that were read, and answers the peer's mark if they reach it.
+func (c *Conn) countRead(n int) {
 	if at, due := c.marked.reached(c.taken.Add(uint64(n))); due {
 		c.haveRead(c.ep, at)
 	}
 }
 
-// copySize is how much is copied at once.
+// copySize is the largest number of bytes copied at once.
 const copySize = 128 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
@@ -113,7 +114,7 @@ func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 			n, err = c.receive(buf[:])
 			p = buf[:n]
 		} else if err == nil {
-			c.took(len(p))
+			c.countRead(len(p))
 		}
 		if err == io.EOF {
 			return total, nil
@@ -133,8 +134,9 @@ func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// here returns received bytes in the memory of the transport, nil if there are none. Errors
-// of the endpoint are left to receive.
+// here returns received bytes in the memory of the transport, or no bytes if none have arrived. It
+// does not return errors of the endpoint: the method receive, which WriteTo calls next, returns
+// them.
 func (c *Conn) here() (ucp.StreamData, error) {
 	if err := c.mayRead(c.read.current()); err != nil {
 		return ucp.StreamData{}, err

@@ -6,38 +6,39 @@ import (
 )
 
 // Flow control. Bytes that the peer has not read occupy its memory. Nothing else bounds that
-// memory: over shared memory the endpoint would fail, and over tcp the peer would stop
-// reading the connection, including the notes. So the writer counts the cost of its bytes at
-// the peer, sets a mark behind each stretch, and goes on while at most one stretch behind the
-// last mark that was read is unread. The reader answers a mark when it reaches it, so
-// exchanges of small messages take few notes.
+// memory: over shared memory the endpoint would fail, and over tcp the peer would stop reading the
+// connection, including the notes. So the writer counts the memory that its bytes cost the peer,
+// and sends a mark (noteMark) after each stretch, which is a cost of 256 KiB. It stops while two
+// marks are unanswered. The reader answers a mark when it has read the bytes up to the mark, so
+// exchanges of small messages need few notes.
 //
-// Peers that know no notes have only the flow control of package ucp.
+// Peers that do not use this package have only the flow control of package ucp.
 
 const (
-	stretch = 256 << 10 // what is sent between two marks, as it costs
-	marks   = 2         // of stretches that may be unread
+	stretch = 256 << 10 // cost of the bytes between two marks, in bytes of the peer's memory
+	marks   = 2         // number of unanswered marks at which the writer stops
 
-	// The cost of an unread packet at the peer: the buffer of the transport that holds it,
-	// which may be up to 8 times as large as the packet but not larger than the transport's
-	// usual buffers, and the bookkeeping of ucp.
+	// An unread packet costs the peer the transport's buffer that holds it, and the bookkeeping of
+	// ucp, packetCost bytes. The buffer may be up to packetWaste times as large as the packet, but
+	// not larger than packetSize, the size of the transports' usual buffers.
 	packetWaste = 8
 	packetSize  = 8 << 10
 	packetCost  = 256
 )
 
-// cost is what n bytes in one packet cost.
+// cost returns the memory, in bytes, that n unread bytes in one packet cost the peer.
 func cost(n int) int { return max(n, min(n*packetWaste, packetSize)) + packetCost }
 
 // window is the writer's side of the flow control.
 type window struct {
-	at    uint64 // bytes sent
-	spent int    // since the last mark
-	set   [marks]uint64
-	n     int // of them
+	at    uint64        // number of bytes sent
+	spent int           // cost of the bytes sent since the last mark
+	set   [marks]uint64 // positions of the unanswered marks, in ascending order
+	n     int           // number of marks in set
 }
 
-// mark counts what was sent, up to at, and reports whether there is to be a mark behind it.
+// mark adds the cost of sent bytes. It reports whether the writer must send a mark at position w.at
+// after them.
 func (w *window) mark(cost int) bool {
 	if w.spent += cost; w.spent < stretch || w.n == marks {
 		return false
@@ -48,7 +49,7 @@ func (w *window) mark(cost int) bool {
 	return true
 }
 
-// last is the last mark that the peer may not have answered, 0 if there is none.
+// last returns the position of the last unanswered mark, 0 if there is none.
 func (w *window) last() uint64 {
 	if w.n == 0 {
 		return 0
@@ -56,7 +57,8 @@ func (w *window) last() uint64 {
 	return w.set[w.n-1]
 }
 
-// open reports whether more may be sent when the peer has read up to a position.
+// open removes the marks that the peer has reached, given the number of bytes that the peer has
+// read, and reports whether more bytes may be sent.
 func (w *window) open(read uint64) bool {
 	for w.n > 0 && read >= w.set[0] {
 		copy(w.set[:], w.set[1:w.n])
@@ -65,28 +67,28 @@ func (w *window) open(read uint64) bool {
 	return w.n < marks
 }
 
-// asked holds the peer's marks at the reader.
-type asked struct {
-	n   atomic.Int32 // of them; written under mu
+// readerMarks holds, at the reader, the peer's marks that are not answered.
+type readerMarks struct {
+	n   atomic.Int32 // number of marks in set; written under mu
 	mu  sync.Mutex
 	set [marks]uint64
 }
 
-// put stores a mark, and then checks how far the application has read. The application reads
-// first and then checks for marks, so one of the two finds the mark reached. It returns the
-// mark to be answered, if there is one.
-func (a *asked) put(mark uint64, read *atomic.Uint64) (at uint64, due bool) {
+// put stores a mark of the peer, and then checks how far the application has read. A reading
+// goroutine first counts the bytes and then checks for marks, so one of the two finds a mark that
+// is reached. put returns the position of the mark to answer, if due is true.
+func (a *readerMarks) put(mark uint64, read *atomic.Uint64) (at uint64, due bool) {
 	a.mu.Lock()
-	n := min(int(a.n.Load()), marks-1) // a peer that sets more loses the last one
+	n := min(int(a.n.Load()), marks-1) // the last mark of a peer that sets too many is overwritten
 	a.set[n] = mark
 	a.n.Store(int32(n + 1))
 	a.mu.Unlock()
 	return a.reached(read.Load())
 }
 
-// rest returns the last mark that the reader has not reached, for a peer that has written its
-// last byte.
-func (a *asked) rest() (at uint64, due bool) {
+// rest removes all marks and returns the position of the last one. due is false if there is none.
+// It is called when the peer has written its last byte, because then all marks are answered.
+func (a *readerMarks) rest() (at uint64, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := a.n.Swap(0)
@@ -96,8 +98,9 @@ func (a *asked) rest() (at uint64, due bool) {
 	return a.set[n-1], true
 }
 
-// reached returns the last mark that the reader has reached, if there is one.
-func (a *asked) reached(read uint64) (at uint64, due bool) {
+// reached removes the marks that the application has reached, given the number of bytes that it has
+// read, and returns the position of the last one. due is false if there is none.
+func (a *readerMarks) reached(read uint64) (at uint64, due bool) {
 	if a.n.Load() == 0 {
 		return 0, false
 	}

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// TestWindow: however the bytes are cut, the writer stops when two stretches are unread, and
-// goes on when the first of them was read.
+// TestWindow checks that a writer stops when two stretches are unread and continues when the first
+// has been read, whatever the sizes of the writes.
 func TestWindow(t *testing.T) {
 	for _, size := range []int{1, 100, packetSize, copySize} {
 		var w window
-		var a asked
+		var a readerMarks
 		var read atomic.Uint64
-		unread := 0 // as it costs
+		unread := 0 // in units of cost
 		for round := range 10 {
 			last := read.Load()
 			for w.open(last) {
@@ -44,9 +44,10 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestTooManyMarks: a peer that sets more marks than allowed loses some, and occupies no memory.
+// TestTooManyMarks checks that marks beyond the limit are discarded, so that a peer cannot occupy
+// memory with them.
 func TestTooManyMarks(t *testing.T) {
-	var a asked
+	var a readerMarks
 	var read atomic.Uint64
 	for k := range uint64(100) {
 		if _, due := a.put(100-k, &read); due {
@@ -58,7 +59,8 @@ func TestTooManyMarks(t *testing.T) {
 	}
 }
 
-// TestAnswering: one answer is on its way at a time, and the next says the latest.
+// TestAnswering checks that one answer is sent at a time, and that the next one has the latest
+// value.
 func TestAnswering(t *testing.T) {
 	var a answering
 	if !a.begin(1) || a.begin(7) || a.begin(5) {

@@ -11,27 +11,29 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Writing. The buffer is the caller's again when Write returns, also at a deadline, and bytes
-// that a transport has accepted cannot be recalled. So the caller's memory is sent only by
-// operations that complete in their call: in pieces of one packet each, copied straight into
-// the memory of the transport. When the transport has no room, the piece is copied into
-// memory of the connection, and Write waits until it has left. A Write that reaches its
-// deadline meanwhile returns: the piece counts as written, and a goroutine waits for its end.
+// How a Write sends. The buffer belongs to the caller again when Write returns, also at a
+// deadline, and bytes that a transport has accepted cannot be recalled. So the caller's memory is
+// sent only by operations that complete in their call: in pieces of one packet each, copied
+// directly into the memory of the transport. When the transport has no room, the piece is copied
+// into memory of the connection, and Write waits until its send completes. A Write that reaches
+// its deadline during that wait returns: the piece counts as written, and a goroutine waits for
+// its completion.
 
-// errShut ends the patience of writes after CloseWrite.
-var errShut = &failure{syscall.EPIPE, errors.New("closed for writing")}
+// errWriteClosed is the error with which CloseWrite ends the waits of writes.
+var errWriteClosed = &failure{syscall.EPIPE, errors.New("closed for writing")}
 
-// immediate is for sends that are over in their call.
+// immediate makes a send complete in its call or fail with ucs.ErrNoResource.
 var immediate = &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 
-// outgoing is a piece in memory of the connection on its way.
+// outgoing is an outstanding send of a piece in memory of the connection.
 type outgoing struct {
-	r    *ucp.Request // nil if there is none
+	r    *ucp.Request // request of the send, nil if no send is outstanding
 	buf  *[copySize]byte
-	seen bool // another goroutine waits for it, too
+	seen bool // a goroutine of Conn.waitInBackground also waits for the send
 }
 
-// wait waits until the piece has left. It reports whether it has, and its error.
+// wait waits until the send completes or ctx ends. It reports whether the send has completed, and
+// returns the error of the send or of ctx.
 func (o *outgoing) wait(ctx context.Context) (over bool, err error) {
 	if o.r == nil {
 		return true, nil
@@ -48,9 +50,9 @@ func (o *outgoing) wait(ctx context.Context) (over bool, err error) {
 	return true, err
 }
 
-// Write writes b. It returns when the transports or the connection have accepted all of it,
-// and waits if the peer does not read. At the deadline the error matches
-// os.ErrDeadlineExceeded, and the first n bytes are sent.
+// Write writes b. It returns when all of b is accepted by the transports or copied into memory of
+// the connection, and waits while the peer does not read. At the deadline the error matches
+// os.ErrDeadlineExceeded; as many bytes as Write returns are or will be sent.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.wmu.Lock()
 	n, err := c.send(b)
@@ -58,7 +60,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, c.opError("write", err)
 }
 
-// send is Write. The caller holds wmu.
+// send implements Write. The caller holds wmu.
 func (c *Conn) send(b []byte) (n int, err error) {
 	for {
 		ctx := c.write.current()
@@ -66,7 +68,7 @@ func (c *Conn) send(b []byte) (n int, err error) {
 			if err == net.ErrClosed || n < len(b) || n == 0 {
 				return n, err
 			}
-			return n, nil // what was sent before will arrive
+			return n, nil // the bytes accepted before will arrive
 		}
 		switch {
 		case c.out.r != nil:
@@ -74,7 +76,7 @@ func (c *Conn) send(b []byte) (n int, err error) {
 		case n == len(b):
 			return n, nil
 		case !c.window.open(c.acked.Load()):
-			err = c.starve(ctx)
+			err = c.waitForWindow(ctx)
 		default:
 			var k int
 			k, err = c.piece(b[n:])
@@ -86,13 +88,13 @@ func (c *Conn) send(b []byte) (n int, err error) {
 	}
 }
 
-// mayWrite returns why a Write cannot write: nil if it can.
+// mayWrite returns the reason why a Write cannot write, or nil.
 func (c *Conn) mayWrite(ctx context.Context) error {
-	if err := spent(ctx); err != nil {
+	if err := waitError(ctx); err != nil {
 		return err
 	}
-	if c.cut.Load() {
-		return errCut
+	if c.twinAborted.Load() {
+		return errTwinAborted
 	}
 	if c.stopped.Load() {
 		return &failure{syscall.EPIPE, errors.New("the peer has ended reading")}
@@ -100,12 +102,13 @@ func (c *Conn) mayWrite(ctx context.Context) error {
 	return nil
 }
 
-// wholePacket is less than a packet of the transports that copy everything. A transport with
-// a lower limit for copies sends longer pieces better without copying: these are sent from
-// the memory of the connection, as much as that holds.
+// wholePacket is a size, in bytes, that one packet of a transport without zero-copy always holds. A
+// transport that copies less at once sends longer pieces better without a copy of its own: these
+// pieces, of up to copySize bytes, are copied into memory of the connection and sent from there.
 const wholePacket = 4 << 10
 
-// piece sends the first of some bytes, and returns how many.
+// piece sends the first bytes of b and returns their number. If the send has not completed it is in
+// c.out.
 func (c *Conn) piece(b []byte) (int, error) {
 	if c.most == 0 {
 		c.most = c.ep.MaxStreamNow()
@@ -136,15 +139,15 @@ func (c *Conn) piece(b []byte) (int, error) {
 	return n, nil
 }
 
-// sent counts bytes that were sent, by what they cost the peer, and sets a mark.
+// sent counts sent bytes and their cost at the peer, and sends a mark if one is due.
 func (c *Conn) sent(n, cost int) {
 	if c.window.at += uint64(n); c.native && c.window.mark(cost) {
-		c.tell(c.ep, noteMark, c.window.at)
+		c.sendNote(c.ep, noteMark, c.window.at)
 	}
 }
 
-// await waits until the piece on its way has left. If ctx ends before, a goroutine goes on
-// waiting.
+// await waits until the outstanding piece is sent. If ctx ends first, a goroutine continues to
+// wait.
 func (c *Conn) await(ctx context.Context) error {
 	over, err := c.out.wait(ctx)
 	if over {
@@ -152,13 +155,14 @@ func (c *Conn) await(ctx context.Context) error {
 	}
 	if !c.out.seen {
 		c.out.seen = true
-		c.see(c.out.r, nil)
+		c.waitInBackground(c.out.r, nil)
 	}
 	return nil
 }
 
-// starve waits until the peer has read, or another event has to be checked.
-func (c *Conn) starve(ctx context.Context) error {
+// waitForWindow waits until the peer has read more bytes, or until another event requires the caller to
+// check its condition again.
+func (c *Conn) waitForWindow(ctx context.Context) error {
 	c.starving.Store(true)
 	defer c.starving.Store(false)
 	if err := c.failed.Load(); err != nil {
@@ -172,11 +176,11 @@ func (c *Conn) starve(ctx context.Context) error {
 	return nil
 }
 
-// writeError is the error of writes when the endpoint has failed: EPIPE if the peer has
-// closed in good order.
+// writeError returns the error of writes after the endpoint has failed with err: EPIPE if the peer
+// has closed the connection, ECONNRESET otherwise.
 func (c *Conn) writeError(err error) error {
 	switch {
-	case spent(c.write.current()) == net.ErrClosed:
+	case waitError(c.write.current()) == net.ErrClosed:
 		return net.ErrClosed
 	case c.ended.Load() || !c.native && orderly(err):
 		return &failure{syscall.EPIPE, err}

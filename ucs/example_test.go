@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Errors of all packages match the status that C UCX would have returned, however
-// much more they say.
+// Errors of all packages match the status that C UCX would have returned, even if they contain more
+// details.
 func ExampleStatus() {
 	err := fmt.Errorf("connect to 10.0.0.7:4711: %w", ucs.ErrUnreachable)
 

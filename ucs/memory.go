@@ -2,8 +2,8 @@ package ucs
 
 import "strconv"
 
-// MemoryType is the kind of device that memory belongs to. The zero value means "detect".
-// Wire gives C UCX's number.
+// MemoryType is the kind of device that memory belongs to. The zero value means that the library
+// detects it. Wire returns C UCX's number.
 type MemoryType uint8
 
 // Memory types, in the order of ucs_memory_type_t after MemoryUnknown.
@@ -18,7 +18,7 @@ const (
 	MemoryZEHost
 	MemoryZEDevice
 	MemoryZEManaged
-	MemoryGaudi // known to C UCX from 1.21 on
+	MemoryGaudi // exists in C UCX from 1.21 on
 	memoryLast
 )
 
@@ -49,7 +49,7 @@ func MemoryTypeFromWire(n uint8) (t MemoryType, ok bool) {
 	return MemoryType(n + 1), true
 }
 
-// String returns the name C UCX prints.
+// String returns the name that C UCX prints.
 func (t MemoryType) String() string {
 	if t.Valid() {
 		return memoryNames[t]

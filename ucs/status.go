@@ -81,9 +81,9 @@ var statusText = [...]string{
 	80: "endpoint timeout",
 }
 
-// ErrPeerClosed is the error of an endpoint whose peer has closed its end in an orderly
-// way. It matches ErrConnectionReset (errors.Is), the error of an endpoint whose peer has
-// gone without a close.
+// ErrPeerClosed is the error of an endpoint whose peer has closed its endpoint. It matches
+// ErrConnectionReset (errors.Is), which is the error of an endpoint whose peer has gone without a
+// close.
 var ErrPeerClosed error = peerClosed{}
 
 type peerClosed struct{}
@@ -91,10 +91,10 @@ type peerClosed struct{}
 // Error implements error.
 func (peerClosed) Error() string { return "the peer has closed the endpoint" }
 
-// Is reports that it is an ErrConnectionReset, too.
+// Is reports whether target is ErrConnectionReset, which ErrPeerClosed matches.
 func (peerClosed) Is(target error) bool { return target == ErrConnectionReset }
 
-// As gives its status.
+// As stores ErrConnectionReset in a *Status.
 func (peerClosed) As(target any) bool {
 	s, ok := target.(*Status)
 	if ok {
@@ -103,7 +103,7 @@ func (peerClosed) As(target any) bool {
 	return ok
 }
 
-// Error returns the text of the code; an unknown code is named by its number.
+// Error returns the text of the code. For a code without text it contains the number.
 func (s Status) Error() string {
 	if s == InProgress {
 		return "operation in progress"

@@ -72,7 +72,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestEveryStatusHasAText covers what a peer may put on the wire.
+// TestEveryStatusHasAText checks the status codes that a peer may send.
 func TestEveryStatusHasAText(t *testing.T) {
 	for n := -128; n <= 127; n++ {
 		if Status(n).Error() == "" {
@@ -109,7 +109,7 @@ func TestStatusAsError(t *testing.T) {
 			t.Errorf("StatusOf(%v) = %v, want %v", tc.err, got, tc.want)
 		}
 	}
-	var err error = ErrNoResource // as hot paths return it
+	var err error = ErrNoResource // as hot paths return it, without an allocation
 	if n := testing.AllocsPerRun(100, func() {
 		if StatusOf(err) != ErrNoResource || !errors.Is(err, ErrNoResource) {
 			t.Fatal("a status is not itself")

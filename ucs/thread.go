@@ -9,8 +9,8 @@ type ThreadMode uint8
 // Thread modes.
 const (
 	ThreadModeSingle     ThreadMode = 0 // one goroutine uses the object
-	ThreadModeSerialized ThreadMode = 1 // several goroutines, never two at once
-	ThreadModeMulti      ThreadMode = 2 // any goroutine at any time
+	ThreadModeSerialized ThreadMode = 1 // several goroutines use the object, but never two at once
+	ThreadModeMulti      ThreadMode = 2 // any goroutine may use the object at any time
 )
 
 // Valid reports whether m is one of the declared modes.

@@ -1,18 +1,18 @@
 package uct
 
-// AMID identifies an active message's handler at the receiver. It has five bits on the
-// wire.
+// AMID is an active message id, which selects the handler at the receiver. It has five bits on
+// the wire.
 type AMID uint8
 
 // MaxAMIDs is the number of active message ids.
 const MaxAMIDs = 32
 
-// AMHandler receives the messages of one id. data is the library's and valid only during
-// the call, unless desc is not nil and the handler returns ucs.InProgress: then data stays
-// valid until desc.Release. With any other result the transport takes the data back. An
-// error says that the message violates the protocol, and a transport with connections then
-// drops src, the connection that it came on. The handler runs inside progress, or inside
-// the send for a transport that delivers inline. It may send.
+// AMHandler receives the messages of one id. The transport owns data, which is valid only
+// during the call, unless desc is not nil and the handler returns ucs.InProgress: then data
+// stays valid until desc.Release. With any other result the transport takes the data back. An
+// error says that the message violates the protocol; a transport with connections then drops
+// src, the connection that delivered the message. The handler runs inside progress, or inside
+// the send for a transport that delivers inline. The handler may send.
 //
 // src is nil if the transport cannot tell its peers apart. That is permitted only for
 // memory of this machine, to which only processes of the same user can write: a transport
@@ -21,8 +21,8 @@ type AMHandler func(src *Source, data []byte, desc *AMDesc) error
 
 // AMDesc is receive memory that a handler may keep.
 type AMDesc struct {
-	Owner DescOwner // receive side of the transport
-	Index int       // for the transport's use
+	Owner DescOwner // receive side of the transport, which takes the memory back
+	Index int       // used only by the transport
 	Size  int       // bytes charged while it is kept; 0: the length of the data
 }
 

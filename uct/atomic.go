@@ -7,21 +7,6 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Atomic is an Endpoint with atomic operations on naturally aligned words of the peer
-// (IfaceAtomicCPU, IfaceAtomicDevice; IfaceAttr.Atomic32 and Atomic64 list them). Unlisted
-// operations return ucs.ErrUnsupported; embed NoAtomic to get that.
-type Atomic interface {
-	// Atomic32Post and Atomic64Post return no result.
-	Atomic32Post(op AtomicOp, value uint32, raddr uint64, key *Rkey) error
-	Atomic64Post(op AtomicOp, value uint64, raddr uint64, key *Rkey) error
-
-	// The other operations store the previous value. Done means that it has been stored.
-	Atomic32Fetch(op AtomicOp, value uint32, result *uint32, raddr uint64, key *Rkey, c *Completion) error
-	Atomic64Fetch(op AtomicOp, value uint64, result *uint64, raddr uint64, key *Rkey, c *Completion) error
-	AtomicCSwap32(compare, swap uint32, raddr uint64, key *Rkey, result *uint32, c *Completion) error
-	AtomicCSwap64(compare, swap uint64, raddr uint64, key *Rkey, result *uint64, c *Completion) error
-}
-
 // AtomicOp is an atomic operation (uct_atomic_op_t), with the numbers of C's transports and
 // messages. The numbers in UCP's API differ.
 type AtomicOp uint8
@@ -46,9 +31,9 @@ func (o AtomicOp) String() string {
 	return fmt.Sprintf("atomic op %d", uint8(o))
 }
 
-// Do32 does the operation on the 4 bytes of b, which must be naturally aligned, and returns
-// the previous value. An unknown operation gives ucs.ErrUnsupported, and so does
-// AtomicCSwap, which takes one operand more.
+// Do32 does the operation on the 4 bytes of b, which must be naturally aligned, and returns the
+// previous value. AtomicCSwap, which needs a second operand (CompareSwap32), and unknown operations
+// return ucs.ErrUnsupported.
 func (o AtomicOp) Do32(b []byte, v uint32) (uint32, error) {
 	switch o {
 	case AtomicAdd:
@@ -80,6 +65,17 @@ func (o AtomicOp) Do64(b []byte, v uint64) (uint64, error) {
 		return word.Swap64(b, v), nil
 	}
 	return 0, ucs.ErrUnsupported
+}
+
+// CompareSwap32 stores swap in the 4 bytes of b, which must be naturally aligned, if their value
+// is compare. It returns the previous value.
+func CompareSwap32(b []byte, compare, swap uint32) uint32 {
+	return word.CompareSwap32(b, compare, swap)
+}
+
+// CompareSwap64 is like CompareSwap32, for 8 bytes.
+func CompareSwap64(b []byte, compare, swap uint64) uint64 {
+	return word.CompareSwap64(b, compare, swap)
 }
 
 // AtomicOps are the atomic operations of one operand size, one bit per AtomicOp.

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestAtomicDo: each operation is the one of package word, whose tests say what that
-// does, and there are no others.
+// TestAtomicDo: each operation is that of package word, which has its own tests, and other
+// operations are refused.
 func TestAtomicDo(t *testing.T) {
 	const old, v = 0x1200ff00ff, 0x3400f0f00f
 	for op, want := range map[AtomicOp]uint64{

@@ -27,7 +27,7 @@ const (
 	DeviceSelf
 )
 
-// String returns the name the C tools print.
+// String returns the name that the C tools print.
 func (t DeviceType) String() string {
 	switch t {
 	case DeviceNetwork:
@@ -115,16 +115,20 @@ type IfaceAttr struct {
 	Atomic32 AtomicOps
 	Atomic64 AtomicOps
 
-	DeviceAddrLen int // bytes of the packed addresses
+	DeviceAddrLen int // lengths of the packed addresses, in bytes
 	IfaceAddrLen  int
 	EpAddrLen     int
 
-	// Batches says that copied messages sent in a row are collected and handed over
-	// together.
+	// Batches reports that the transport collects consecutive copied messages and hands them
+	// over together.
 	Batches bool
 
-	// MaxInflightEPs is the number of endpoints whose send queues can be full at the same
-	// time, as they share a completion queue; 0 means all.
+	// NoSources reports that the transport cannot tell its peers apart: its handlers get no
+	// Source. The iface is then a ProcessIface.
+	NoSources bool
+
+	// MaxInflightEPs is the number of endpoints whose send queues can be full at the same time,
+	// because they share a completion queue; 0 means all.
 	MaxInflightEPs int
 
 	MaxEndpoints int
@@ -168,11 +172,11 @@ func (l Linear) At(n float64) float64 { return l.C + l.M*n }
 // Perf is the performance model of an Iface, the input of lane and protocol
 // selection. Times are in seconds, bandwidths in bytes per second.
 type Perf struct {
-	Overhead           float64 // CPU per message, as published in addresses
-	SendOverhead       float64 // CPU to post
-	RecvOverhead       float64 // CPU to receive
-	CopyOverhead       float64 // CPU time at both sides that a copied message takes beyond a short one
-	BandwidthDedicated float64 // per iface
+	Overhead           float64 // CPU time per message, as published in addresses
+	SendOverhead       float64 // CPU time to post a message
+	RecvOverhead       float64 // CPU time to receive a message
+	CopyOverhead       float64 // extra CPU time of a copied message over a short one, both sides
+	BandwidthDedicated float64 // of each iface alone
 	BandwidthShared    float64 // shared by the processes of a node
 	Latency            Linear  // grows with the number of endpoints
 	Priority           uint8   // breaks ties between devices
@@ -191,32 +195,33 @@ type IfaceParams struct {
 	Transport string
 	Device    string
 
-	// OnError is called with an endpoint that has failed, its EndpointParams.UserData, and
-	// the cause. It runs inside progress, never inside a send, once per endpoint, after the
-	// endpoint's completions have got their error; no operation succeeds afterwards. When
-	// it returns, the endpoint accepts only PendingPurge and Close. If nil, failures are
+	// OnError is called with an endpoint that has failed, its EndpointParams.UserData, and the
+	// cause. OnError runs inside progress, never inside a send, once per endpoint, after the
+	// endpoint's completions have received their error; no operation succeeds afterwards. When
+	// OnError returns, the endpoint accepts only PendingPurge and Close. If nil, failures are
 	// logged.
 	OnError func(ep Endpoint, userData any, err error)
 
-	// Accept decides about each connection that a peer makes, before a byte of it is read;
-	// nil accepts all. With TLS it is called once more after the handshake, with
-	// SourceInfo.TLS set. It runs inside progress and must not call the iface. A transport
+	// Accept decides whether to accept a connection from a peer, before any byte is read from
+	// the connection; nil accepts all. With TLS it is called once more after the handshake,
+	// with SourceInfo.TLS set. It runs inside progress and must not call the iface. A transport
 	// without connections does not call it.
 	Accept func(SourceInfo) bool
 
-	// Reclaim is called by a transport that has no room for another endpoint. It closes
-	// endpoints: first those whose Reclaimable.Gone is not nil, and if there are none some
-	// of the least needed. It reports whether it has closed any. It runs inside
-	// NewEndpoint. Nil means that none can be closed.
+	// Reclaim is called by a transport that has no room for another endpoint. Reclaim closes
+	// the endpoints whose ProcessEndpoint.Gone is not nil, or, if there are none, some of the least
+	// needed endpoints. It reports whether it has closed any. It runs inside NewEndpoint. Nil
+	// means that no endpoint can be closed.
 	Reclaim func() bool
 
-	// SenderExited is called when a process has exited that may have sent messages, for a
-	// SenderFinder. Its messages have been delivered, and OnError has been called for the
-	// endpoints to it. It runs inside progress. It may be nil.
+	// SenderExited is called by an iface with IfaceAttr.NoSources when a process that may have sent
+	// messages has exited. The messages of the process have been delivered by then, and OnError has
+	// been called for the endpoints to the process. SenderExited runs inside progress. It may be
+	// nil.
 	SenderExited func()
 
-	// PeerRelease is the range of C UCX releases of the peers. It decides where no value
-	// suits all releases: the default length of shared-memory rings.
+	// PeerRelease is the range of C UCX releases of the peers. It selects the default length of
+	// shared-memory rings, for which no value suits all releases.
 	PeerRelease PeerRelease
 }
 
@@ -224,9 +229,9 @@ type IfaceParams struct {
 // communicate, whatever the range.
 type PeerRelease uint8
 
-// Ranges of releases.
+// Ranges of C UCX releases.
 const (
-	PeerReleaseAny PeerRelease = iota // as 1.16 and later where a choice must be made
+	PeerReleaseAny PeerRelease = iota // any; same choices as for 1.16 and later
 	PeerRelease113                    // 1.13 to 1.15
 	PeerRelease122                    // 1.16 and later
 )

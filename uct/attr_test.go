@@ -6,8 +6,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Numbers that travel in addresses or are printed by the C tools are C's
-// (src/uct/api/uct.h, src/uct/api/tl.h of 1.22).
+// TestNumbersOfC checks numbers that are part of addresses or printed by C's tools: they must be
+// those of C (src/uct/api/uct.h, src/uct/api/tl.h of 1.22).
 func TestNumbersOfC(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -79,14 +79,14 @@ func TestIOVLen(t *testing.T) {
 	}
 }
 
-// bare is an endpoint that overrides nothing.
+// bare is an endpoint without methods of its own.
 type bare struct {
 	NoAM
 	NoRMA
 	NoAtomic
 }
 
-// TestUnsupported calls a few of each kind; ucttest calls all, per transport.
+// TestUnsupported calls a few methods of each kind; ucttest calls all of them for each transport.
 func TestUnsupported(t *testing.T) {
 	var b bare
 	for name, err := range map[string]error{

@@ -1,9 +1,8 @@
 package uct
 
-// Completion counts down the operations that it was given to and notifies its owner at
-// zero. One Completion may serve many operations: set Count before starting them, and
-// subtract one for each operation that did not return ucs.InProgress. It keeps the first
-// error.
+// Completion counts outstanding operations and notifies Owner when the count reaches zero. One
+// Completion may serve many operations: set Count before starting them, and subtract one for
+// each operation that did not return ucs.InProgress. Err is the first error.
 type Completion struct {
 	Owner CompletionOwner
 	Count int

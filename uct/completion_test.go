@@ -11,7 +11,7 @@ import (
 type counter struct {
 	Completion
 	fired int
-	again int // operations to start when told
+	again int // operations to start again when it fires
 }
 
 func (c *counter) Completed(got *Completion) {
@@ -56,8 +56,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The count is set before operations start, and those that were done at once
-// are taken back, possibly after others have ended.
+// TestCompletionTakenBack: the count is set before operations start. The caller takes back those
+// that completed at once, possibly after others have completed.
 func TestCompletionTakenBack(t *testing.T) {
 	c := newCounter(3)
 	c.Done(nil)
@@ -65,7 +65,7 @@ func TestCompletionTakenBack(t *testing.T) {
 	if c.fired != 0 {
 		t.Fatal("told with an operation left")
 	}
-	c.Done(nil) // the caller's, for one that returned nil
+	c.Done(nil) // by the caller, for an operation that returned nil
 	if c.fired != 1 || c.Err != ucs.ErrIO {
 		t.Errorf("told %d times, error %v", c.fired, c.Err)
 	}
@@ -81,7 +81,7 @@ func TestCompletionFail(t *testing.T) {
 	}
 }
 
-// The owner may start new operations with the same completion when it is told.
+// TestCompletionStartedAgain: the owner may start new operations with a completion when it fires.
 func TestCompletionStartedAgain(t *testing.T) {
 	c := newCounter(1)
 	c.again = 2

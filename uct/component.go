@@ -17,24 +17,18 @@ type Component interface {
 	// Flags returns the component's capabilities besides memory domains.
 	Flags() ComponentFlags
 
-	// MemoryDomains lists the domains of this machine. An empty list is not an error: the
-	// hardware is absent.
+	// Transports returns the names of the transports that the domains may provide, also on a
+	// machine that has none of them.
+	Transports() []string
+
+	// MemoryDomains lists the domains of this machine. If the hardware is absent, the list is
+	// empty, and the error is nil or matches ucs.ErrNoDevice; its text then names the missing
+	// part and the remedy.
 	MemoryDomains(cfg *config.Set) ([]MDResource, error)
 
 	// OpenMD opens a domain by name; an unknown name gives ucs.ErrNoDevice. The
 	// settings are read during the call and not kept.
 	OpenMD(name string, cfg *config.Set) (MemoryDomain, error)
-}
-
-// Deviceless is a Component that can explain why a machine has no memory domains of it.
-type Deviceless interface {
-	Component
-
-	// Transports returns the names of the transports that a device would provide.
-	Transports() []string
-
-	// Absent returns the reason why there is no device: what is missing, and the remedy.
-	Absent() error
 }
 
 // MDResource names a memory domain that can be opened.
@@ -57,8 +51,9 @@ var registry struct {
 	byName map[string]Component // guarded by mu
 }
 
-// Register adds a component to those that Components returns. Transports call it from init.
-// Two components of one name are a programming error and panic.
+// Register adds a component to those that Components returns. Transports call it from init. It
+// panics if a component of the same name is already registered, because that is a programming
+// error.
 func Register(c Component) {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
@@ -71,10 +66,11 @@ func Register(c Component) {
 	registry.byName[c.Name()] = c
 }
 
-// order is that in which C UCX 1.22 registers its components, which numbers them in listings.
+// order is the order in which C UCX 1.22 registers its components. Listings number components
+// in this order.
 var order = []string{"self", "tcp", "sysv", "posix", "ib", "rdmacm", "cma"}
 
-// place is where a component stands in that order, those that C has not behind the others.
+// place returns the index of a component in the list order. Components that C UCX lacks come last.
 func place(c Component) int {
 	if i := slices.Index(order, c.Name()); i >= 0 {
 		return i

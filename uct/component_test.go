@@ -14,10 +14,11 @@ type named string
 
 func (n named) Name() string                                   { return string(n) }
 func (named) Flags() ComponentFlags                            { return 0 }
+func (named) Transports() []string                             { return nil }
 func (named) MemoryDomains(*config.Set) ([]MDResource, error)  { return nil, nil }
 func (named) OpenMD(string, *config.Set) (MemoryDomain, error) { return nil, ucs.ErrNoDevice }
 
-// withRegistry runs a test on an empty registry.
+// withRegistry runs a test with an empty registry.
 func withRegistry(t *testing.T) {
 	t.Helper()
 	registry.mu.Lock()
@@ -50,7 +51,7 @@ func TestRegister(t *testing.T) {
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("components %v, want %v", got, want)
 	}
-	// The list belongs to the caller.
+	// The caller may change the list.
 	Components()[0] = named("changed")
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("components %v after the list was changed, want %v", got, want)
@@ -71,7 +72,7 @@ func TestRegisterTwicePanics(t *testing.T) {
 	Register(named("tcp"))
 }
 
-// TestComponentsInOrder: as C registers them, then others by name.
+// TestComponentsInOrder: components are listed in the order of C UCX, then others by name.
 func TestComponentsInOrder(t *testing.T) {
 	withRegistry(t)
 	for _, name := range []string{"zz", "cma", "ib", "posix", "rdmacm", "aa", "self", "sysv", "tcp"} {

@@ -15,15 +15,15 @@ type ConnManagerComponent interface {
 	OpenConnManager(w *Worker, cfg *config.Set) (ConnManager, error)
 }
 
-// ConnManager connects two processes by a socket address that the server listens on. The
-// client sends at most MaxPrivate bytes of private data, the server answers with private
-// data or rejects, and the client notifies the server when it has set up its endpoints.
-// After that the connection carries only its end, of which each side is notified.
+// ConnManager connects two processes by a socket address that the server listens on. The client
+// sends at most MaxPrivate bytes of private data, the server answers with private data or
+// rejects, and the client notifies the server when the client has set up its endpoints. After
+// that the connection carries no data; each side is notified when the connection ends.
 //
-// A manager, its listeners and endpoints belong to their worker's goroutine; requests do
-// not (ConnRequest). The functions of parameters are called only inside Worker.Progress.
-// They may use and close every object, including endpoint, listener and manager; a closed
-// object calls no function any more.
+// A manager, its listeners and endpoints belong to their worker's goroutine; requests do not
+// (ConnRequest). The callbacks in parameter structs are called only inside Worker.Progress. A
+// callback may use and close every object, including endpoint, listener and manager; a closed
+// object makes no further callbacks.
 type ConnManager interface {
 	// Attr describes the manager. The result must not be modified.
 	Attr() *ConnManagerAttr
@@ -33,57 +33,56 @@ type ConnManager interface {
 	// the address is in use.
 	Listen(at netip.AddrPort, p ListenParams) (Listener, error)
 
-	// Connect begins to connect. It fails only for local causes: parameters, a local
-	// address that does not exist, a limit of the process. Failures of the network and of
-	// the server arrive at OnConnected.
+	// Connect begins to connect. It fails only for local causes: invalid parameters, a local
+	// address that does not exist, a limit of the process. OnConnected reports failures of the
+	// network and of the server.
 	Connect(p ConnectParams) (ConnEndpoint, error)
 
-	// Accept answers a request, of any manager of this component in the process. It
-	// consumes the request whether it succeeds or not; after a failure the client is
-	// rejected. Later events of the client arrive at OnNotify. The error is
-	// ucs.ErrInvalidParam if the request is already consumed, is not of this component, or
-	// the manager is closed, and ucs.ErrCanceled if the request's listener was closed.
+	// Accept accepts a request from any manager of this component in the process. It consumes
+	// the request whether it succeeds or not; after a failure the client is rejected. OnNotify
+	// reports the client's notification or failure. The error is ucs.ErrInvalidParam if the
+	// request is already consumed, is not of this component, or the manager is closed, and
+	// ucs.ErrCanceled if the request's listener was closed.
 	Accept(r *ConnRequest, p AcceptParams) (ConnEndpoint, error)
 
-	// Close closes the manager with all its objects. It calls no function of the
-	// parameters. It is idempotent.
+	// Close closes the manager with all its objects. It makes no callbacks. It is idempotent.
 	Close() error
 }
 
 // ConnManagerAttr describes a manager.
 type ConnManagerAttr struct {
-	Component  string // its name
+	Component  string // name of the component
 	MaxPrivate int    // bytes of private data in each direction
 }
 
 // Listener receives connection requests.
 type Listener interface {
-	// Addr returns the address that it listens on, with the actual port.
+	// Addr returns the address that the listener is bound to, with the actual port.
 	Addr() netip.AddrPort
 
-	// Close stops listening. Requests that were not consumed are dropped; accepted
-	// connections go on. It is idempotent.
+	// Close stops listening. Requests that were not consumed are dropped; accepted connections
+	// stay open. It is idempotent.
 	Close() error
 }
 
 // ListenParams are the parameters of ConnManager.Listen.
 type ListenParams struct {
-	// Backlog is the number of clients that may wait in the system, and again as requests
-	// that were not consumed. Further clients are rejected. 0 means the system's limit,
-	// which also limits all other values.
+	// Backlog bounds both the system's accept queue and the requests that are not yet consumed.
+	// Further clients are rejected. 0 means the system's limit, which also caps all other
+	// values.
 	Backlog int
 
-	// ReuseAddr listens on a port that connections still use, or used until recently: the
-	// port of connections that the server closed first stays in use for a minute. It does
-	// not take over the address of an open listener. The settings UCX_TCP_CM_REUSEADDR and
+	// ReuseAddr allows listening on a port that connections still use, or used until recently:
+	// the port of connections that the server closed first stays in use for a minute. It does
+	// not allow two open listeners at one address. The settings UCX_TCP_CM_REUSEADDR and
 	// UCX_RDMA_CM_REUSEADDR do the same for all listeners.
 	ReuseAddr bool
 
-	// Accept decides about a connection before anything is read from it, see
+	// Accept decides whether to accept a connection before anything is read from it, see
 	// IfaceParams.Accept. Nil accepts all.
 	Accept func(SourceInfo) bool
 
-	// OnRequest is called with each request, which must be consumed at some time.
+	// OnRequest is called with each request, which must eventually be consumed.
 	OnRequest func(l Listener, r *ConnRequest)
 }
 
@@ -94,48 +93,42 @@ type ConnRequest struct {
 	Source           SourceInfo // the client; Addr is its address
 	LocalAddr        netip.AddrPort
 	Device           string // the local device that the client connects to
-	RemoteDeviceAddr []byte // the client's, for uct.Iface.NewEndpoint and similar calls
-	Private          []byte // the client's private data; belongs to the receiver
+	RemoteDeviceAddr []byte // device address of the client, for Iface.NewEndpoint and similar calls
+	Private          []byte // the client's private data; owned by the receiver
 
-	// Owner is the manager's side of the request.
-	Owner ConnRequestOwner
+	// Reject rejects the client, which gets ucs.ErrRejected. The errors are those of
+	// ConnManager.Accept. Any goroutine may call it. The manager sets it.
+	Reject func() error
+
+	// Owner is the manager's side of the request, which Accept uses.
+	Owner any
 }
-
-// ConnRequestOwner is the manager's part of a request.
-type ConnRequestOwner interface {
-	// RejectRequest implements ConnRequest.Reject.
-	RejectRequest() error
-}
-
-// Reject rejects the client, which gets ucs.ErrRejected. The errors are those of
-// ConnManager.Accept. Any goroutine may call it.
-func (r *ConnRequest) Reject() error { return r.Owner.RejectRequest() }
 
 // ConnectParams are the parameters of ConnManager.Connect.
 type ConnectParams struct {
 	Remote netip.AddrPort // address that the server listens on
-	Local  netip.AddrPort // local address to connect from; not valid: by the routing table, port 0: any
+	Local  netip.AddrPort // local address; if not valid, the route decides; port 0: any port
 
 	// Pack writes the client's private data into dst, which has MaxPrivate bytes, and
 	// returns its length. It is called once, when the route to the server is known. An
 	// error from it ends the connection and goes to OnConnected. Nil means no data.
 	Pack func(a PackArgs, dst []byte) (int, error)
 
-	// OnConnected is called once, with the answer or with the error that ended the
-	// connection: ucs.ErrRejected by the server's application; ucs.ErrNotConnected if
-	// nothing listens there, or the server is gone before it has answered;
-	// ucs.ErrUnreachable if there is no route or no answer; ucs.ErrConnectionReset if the
-	// server is gone, or violates the protocol, in the middle of its answer.
+	// OnConnected is called once, with the answer or with the error that ended the connection:
+	// ucs.ErrRejected if the server's application rejects; ucs.ErrNotConnected if nothing
+	// listens at the address, or the server is gone before it has answered; ucs.ErrUnreachable
+	// if there is no route or no answer; ucs.ErrConnectionReset if the server is gone, or
+	// violates the protocol, in the middle of its answer.
 	OnConnected func(ep ConnEndpoint, a ConnectedArgs)
 
-	// OnDisconnected is called once, after a success, when the connection has ended. err is
-	// nil if this side has called Disconnect; otherwise it is usually
-	// ucs.ErrConnectionReset, even if the server has disconnected in an orderly way. It may
-	// be nil.
+	// OnDisconnected is called once, after a successful OnConnected, when the connection has
+	// ended. err is nil if this side has called Disconnect; otherwise it is usually
+	// ucs.ErrConnectionReset, even if the server has disconnected in an orderly way. It may be
+	// nil.
 	OnDisconnected func(ep ConnEndpoint, err error)
 }
 
-// PackArgs is what is known when the private data is packed.
+// PackArgs are the properties of the connection that are known when the private data is packed.
 type PackArgs struct {
 	Device    string // the local device on the route to the server
 	LocalAddr netip.AddrPort
@@ -144,43 +137,43 @@ type PackArgs struct {
 // ConnectedArgs is the outcome of Connect.
 type ConnectedArgs struct {
 	Err              error  // nil: connected; the other fields are valid only then
-	RemoteDeviceAddr []byte // the server's
-	Private          []byte // the server's private data; belongs to the receiver
+	RemoteDeviceAddr []byte // device address of the server
+	Private          []byte // the server's private data; owned by the receiver
 }
 
 // AcceptParams are the parameters of ConnManager.Accept.
 type AcceptParams struct {
 	Private []byte // the answer's private data, at most MaxPrivate bytes; copied
 
-	// OnNotify is called once: with nil when the client has called Notify, with an error if
-	// it has gone before or has violated the protocol, which ends the connection. It may be
-	// nil.
+	// OnNotify is called once: with nil when the client has called Notify, with an error if the
+	// client is gone before that or has violated the protocol, which ends the connection. It
+	// may be nil.
 	OnNotify func(ep ConnEndpoint, err error)
 
-	// OnDisconnected is as in ConnectParams; it is called after OnNotify with nil.
+	// OnDisconnected is as in ConnectParams; it is called only after OnNotify was called with
+	// nil.
 	OnDisconnected func(ep ConnEndpoint, err error)
 }
 
 // ConnEndpoint is one end of a connection made by a manager.
 type ConnEndpoint interface {
-	// Notify tells the server that the client has set up its endpoints: once, in
-	// OnConnected or later. The error is ucs.ErrNotConnected before and after the
+	// Notify notifies the server that the client has set up its endpoints. The client calls it
+	// once, in OnConnected or later. The error is ucs.ErrNotConnected before and after the
 	// connection, ucs.ErrUnsupported at the server's end, ucs.ErrInvalidParam for a second
 	// call.
 	Notify() error
 
-	// Disconnect announces that this side is done. The connection has ended when the other
-	// side has announced the same (OnDisconnected). The error is ucs.ErrBusy if there is no
-	// connection yet, and ucs.ErrNotConnected if there will be none. Further calls do
-	// nothing.
+	// Disconnect announces that this side is done. The connection ends when the other side has
+	// announced the same (OnDisconnected). The error is ucs.ErrBusy if there is no connection
+	// yet, and ucs.ErrNotConnected if there will be none. Further calls do nothing.
 	Disconnect() error
 
-	// LocalAddr and RemoteAddr return the addresses of the ends; they are not valid while
-	// not known. They stay the same after the end.
+	// LocalAddr and RemoteAddr return the addresses of the two ends. An address that is not
+	// known yet is not valid. The addresses stay available after the connection has ended.
 	LocalAddr() netip.AddrPort
 	RemoteAddr() netip.AddrPort
 
-	// Close releases the endpoint at once; the other side is notified that the connection
-	// has ended. No function is called afterwards. It is idempotent.
+	// Close releases the endpoint at once; the other side is notified that the connection has
+	// ended. No callback is made afterwards. Close is idempotent.
 	Close()
 }

@@ -10,9 +10,8 @@ import (
 
 const greeting uct.AMID = 7
 
-// The way from a name to a message: a component lists memory domains, a domain
-// opens interfaces on a worker, an interface makes endpoints to addresses. This
-// interface is its own peer.
+// From a component to a message: a component lists memory domains, a domain opens interfaces on a
+// worker, and an interface makes endpoints to addresses. This interface is its own peer.
 func Example() {
 	settings := new(config.Set)
 	for _, component := range uct.Components() {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ifaceFlagText names the capabilities as ucx_info and the lane selection do, in
-// the order of the bits.
+// ifaceFlagText names the capabilities as ucx_info and lane selection do, in the order of the
+// bits.
 var ifaceFlagText = []struct {
 	flag IfaceFlags
 	text string
@@ -16,9 +16,9 @@ var ifaceFlagText = []struct {
 	{IfacePutShort, "put short"}, {IfacePutBcopy, "put bcopy"}, {IfacePutZcopy, "put zcopy"},
 	{IfaceGetShort, "get short"}, {IfaceGetBcopy, "get bcopy"}, {IfaceGetZcopy, "get zcopy"},
 	{IfaceAtomicCPU, "atomic cpu"}, {IfaceAtomicDevice, "atomic device"},
-	{IfaceErrHandleShortBuf, "errors of short buffers"}, {IfaceErrHandleBcopyBuf, "errors of bcopy buffers"},
-	{IfaceErrHandleZcopyBuf, "errors of zcopy buffers"}, {IfaceErrHandleAMID, "errors of am ids"},
-	{IfaceErrHandleRemoteMem, "errors of remote memory"}, {IfaceErrHandleBcopyLen, "errors of bcopy lengths"},
+	{IfaceErrHandleShortBuf, "short buffer errors"}, {IfaceErrHandleBcopyBuf, "bcopy buffer errors"},
+	{IfaceErrHandleZcopyBuf, "zcopy buffer errors"}, {IfaceErrHandleAMID, "am id errors"},
+	{IfaceErrHandleRemoteMem, "remote memory errors"}, {IfaceErrHandleBcopyLen, "bcopy length errors"},
 	{IfaceErrHandlePeerFail, "peer failure handler"},
 	{IfaceEpCheck, "ep check"},
 	{IfaceConnectToIface, "connect to iface"}, {IfaceConnectToEP, "connect to ep"}, {IfaceConnectToSockAddr, "connect to sockaddr"},
@@ -26,7 +26,7 @@ var ifaceFlagText = []struct {
 	{IfaceEpKeepalive, "ep keepalive"}, {IfacePutAMOrder, "put ordered with am"},
 	{IfaceTagEagerShort, "tag eager short"}, {IfaceTagEagerBcopy, "tag eager bcopy"},
 	{IfaceTagEagerZcopy, "tag eager zcopy"}, {IfaceTagRndvZcopy, "tag rndv zcopy"},
-	{IfaceInterNode, "between machines"},
+	{IfaceInterNode, "inter-node"},
 }
 
 // String lists the capabilities by name, or returns "none".

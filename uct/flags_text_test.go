@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFlagNames: every capability that attr.go declares has a name of its own, and
-// what has none is shown.
+// TestFlagNames: every capability that attr.go declares has a distinct name, and bits without a
+// name are printed as numbers.
 func TestFlagNames(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "attr.go", nil, 0)
 	if err != nil {

@@ -1,9 +1,8 @@
 package uct
 
-// Packer writes a message, or the header of a zero-copy message, into transport
-// memory. The caller's request implements it, so passing one allocates nothing.
-// Pack runs exactly once inside a call that accepts the operation and never in
-// one that returns an error.
+// Packer writes a message, or the header of a zero-copy message, into transport memory. The
+// caller's request implements it, so passing a Packer allocates nothing. Pack runs exactly once
+// inside a call that accepts the operation and never in a call that returns an error.
 type Packer interface {
 	// Pack fills dst from its start and returns the number of bytes written. dst
 	// is at least as long as the operation's limit, or as the length given to
@@ -11,13 +10,13 @@ type Packer interface {
 	Pack(dst []byte) int
 }
 
-// Unpacker takes the bytes of a buffered get, exactly once.
+// Unpacker receives the bytes that GetBcopy has read. Unpack is called exactly once.
 type Unpacker interface {
 	Unpack(src []byte)
 }
 
-// IOV is one entry of a scatter-gather list. The list is read during the call and may be
-// reused afterwards; its memory is the transport's until the operation's completion.
+// IOV is one entry of a scatter-gather list. The list is read during the call and may be reused
+// afterwards; the transport owns the memory of the entries until the operation's completion.
 type IOV struct {
 	Data []byte
 	Mem  MemHandle // nil if the domain needs no local handle

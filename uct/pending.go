@@ -2,9 +2,9 @@ package uct
 
 import "github.com/ucx-go/ucx/ucs"
 
-// Pending is a send that got ucs.ErrNoResource and waits in its endpoint's queue. It is
-// embedded in the caller's request, so queueing allocates nothing. The transport owns it
-// from PendingAdd until it is dispatched or purged.
+// Pending is a send that returned ucs.ErrNoResource and waits in its endpoint's queue. It is
+// embedded in the caller's request, so queueing allocates nothing. The transport owns it from
+// PendingAdd until it is dispatched or purged.
 type Pending struct {
 	Owner PendingOwner
 
@@ -12,20 +12,21 @@ type Pending struct {
 	queued bool
 }
 
-// PendingOwner is called when its send may succeed.
+// PendingOwner retries a pending send.
 type PendingOwner interface {
-	// Dispatch retries the send. nil: done, removed from the queue; ucs.InProgress: some
-	// progress, stays at the head and is retried at once; any other error: no progress,
-	// stays at the head, and the scan of this endpoint ends.
+	// Dispatch is called when the send may succeed, and retries it. The result nil means that the
+	// send is done: p leaves the queue. ucs.InProgress means some progress: p stays at the head and
+	// is retried at once. Any other error means no progress: p stays at the head, and the scan of
+	// this endpoint ends.
 	Dispatch(p *Pending) error
 }
 
 // Queued reports whether p waits in a queue.
 func (p *Pending) Queued() bool { return p.queued }
 
-// PendingQueue is the queue of one endpoint, for transports. While it is not empty every
-// new send must be refused, except those of the dispatch itself: nothing overtakes. The
-// zero value is empty.
+// PendingQueue is the pending queue of one endpoint, for use by transports. While it is not
+// empty, the transport must refuse every new send except those of the dispatch itself, so that
+// no send overtakes a queued one. The zero value is empty.
 type PendingQueue struct {
 	head, tail  *Pending
 	purges      uint32
@@ -35,10 +36,10 @@ type PendingQueue struct {
 // Empty reports whether the queue is empty.
 func (q *PendingQueue) Empty() bool { return q.head == nil }
 
-// Blocks reports whether a new send must be refused because others wait before it.
+// Blocks reports whether a new send must be refused because earlier sends are queued.
 func (q *PendingQueue) Blocks() bool { return q.head != nil && !q.dispatching }
 
-// Add appends p. To add a p that is already queued is a programming error.
+// Add appends p. It panics if p is already queued.
 func (q *PendingQueue) Add(p *Pending) {
 	if p.queued {
 		panic("uct: pending request queued twice")
@@ -74,7 +75,7 @@ func (q *PendingQueue) Step() bool {
 	err := p.Owner.Dispatch(p)
 	q.dispatching = false
 	if q.purges != purges {
-		return false // the callback failed the endpoint: p is not ours any more
+		return false // the callback failed the endpoint and purged the queue: p has left it
 	}
 	if err == nil {
 		q.pop()

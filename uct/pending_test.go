@@ -10,8 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// waiter is a pending request that follows a script of results and logs its
-// calls.
+// waiter is a pending request that returns scripted results and logs its calls.
 type waiter struct {
 	Pending
 	id     int
@@ -36,8 +35,8 @@ func (w *waiter) next() error {
 // results are what Dispatch may return; the last two mean the same.
 var results = []error{nil, ucs.InProgress, ucs.ErrNoResource, ucs.ErrBusy}
 
-// dispatchModel is Dispatch on a plain list. It returns the list that remains,
-// the calls made and the number of those that made progress.
+// dispatchModel is Dispatch on a plain list. It returns the remaining list, the calls, and the
+// number of calls that made progress.
 func dispatchModel(list []*waiter) (rest []*waiter, calls []int, progress int) {
 	for len(list) > 0 {
 		w := list[0]

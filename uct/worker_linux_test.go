@@ -29,7 +29,7 @@ func newWorker(t *testing.T) *Worker {
 	return w
 }
 
-// part is a Progressor, Armer and Service that logs.
+// part is a Service that logs.
 type part struct {
 	name     string
 	log      *[]string
@@ -47,17 +47,19 @@ func (p *part) Progress() int {
 	return p.n
 }
 
-func (p *part) Arm() error { return p.arm }
+func (p *part) Arm(EventFlags) error { return p.arm }
+func (p *part) Push()                { *p.log = append(*p.log, "push "+p.name) }
 
 func (p *part) Close() error {
 	*p.log = append(*p.log, "close "+p.name)
 	return p.closeErr
 }
 
-// plain is a Progressor and nothing else.
+// plain is a Progressor without optional methods.
 type plain struct{ n int }
 
-func (p *plain) Progress() int { return p.n }
+func (p *plain) Progress() int        { return p.n }
+func (p *plain) Arm(EventFlags) error { return nil }
 
 func TestWorkerProgress(t *testing.T) {
 	w := newWorker(t)
@@ -75,13 +77,13 @@ func TestWorkerProgress(t *testing.T) {
 	}
 	log = nil
 	w.RemoveProgress(a)
-	w.RemoveProgress(a) // unknown ones are left alone
+	w.RemoveProgress(a) // no effect on unknown ones
 	if n := w.Progress(); n != 3 || !slices.Equal(log, []string{"b"}) {
 		t.Errorf("%d events, calls %v after removing a", n, log)
 	}
 }
 
-// A round called from inside a round does nothing.
+// TestWorkerProgressNested: a call of Progress inside a round does nothing.
 func TestWorkerProgressNested(t *testing.T) {
 	w := newWorker(t)
 	var log []string
@@ -103,8 +105,8 @@ func TestWorkerProgressNested(t *testing.T) {
 	}
 }
 
-// Progressors come and go inside a round: who came is called from the next one
-// on, who went is not called any more, nobody else is left out.
+// TestWorkerChangedWhileProgressing adds and removes progressors inside a round: an added one is
+// called from the next round on, a removed one is not called any more, and all others are called.
 func TestWorkerChangedWhileProgressing(t *testing.T) {
 	w := newWorker(t)
 	var log []string
@@ -134,7 +136,7 @@ func TestWorkerChangedWhileProgressing(t *testing.T) {
 	}
 }
 
-// watched is an eventfd that counts what its handler is told.
+// watched is an eventfd whose handler counts its calls.
 type watched struct {
 	fd    int
 	calls int
@@ -174,7 +176,7 @@ func readable(t *testing.T, fd int) bool {
 	return n > 0
 }
 
-// However many progressors ask, a round polls once.
+// TestWorkerPollsOncePerRound: a round polls once, however many progressors ask for it.
 func TestWorkerPollsOncePerRound(t *testing.T) {
 	w := newWorker(t)
 	h := newWatched(t, w)
@@ -182,7 +184,7 @@ func TestWorkerPollsOncePerRound(t *testing.T) {
 	var got []int
 	poll := func() {
 		got = append(got, w.PollEvents())
-		h.signal() // more for the next poll, if there was one
+		h.signal() // an event for the next poll, if any
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		w.AddProgress(&part{name: name, log: &log, do: poll})
@@ -199,7 +201,8 @@ func TestWorkerPollsOncePerRound(t *testing.T) {
 	}
 }
 
-// Without anybody who asks, the set is polled after Arm and once in a while.
+// TestWorkerPollsWithoutBeingAsked: if no progressor asks, the event set is polled after Arm and
+// once in a number of rounds.
 func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	w := newWorker(t)
 	h := newWatched(t, w)
@@ -210,8 +213,8 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	if h.calls != 1 {
 		t.Errorf("handler ran %d times by round %d", h.calls, w.Epoch())
 	}
-	// The gaps grow while nothing happens, to a limit, and are short again when
-	// something has.
+	// The gaps between polls grow to a limit while there are no events, and are short again after
+	// an event.
 	for range 4 * maxPollGap {
 		w.Progress()
 	}
@@ -238,8 +241,8 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	}
 }
 
-// TestWorkerProgressedRarely: for who progresses rarely the set is polled each time, unless
-// it was just now, at the latest when some rounds have been slow.
+// TestWorkerProgressedRarely: if a worker is progressed rarely, each round polls the event set,
+// unless it was polled just before. This takes effect after some slow rounds at the latest.
 func TestWorkerProgressedRarely(t *testing.T) {
 	w := newWorker(t)
 	h := newWatched(t, w)
@@ -248,7 +251,7 @@ func TestWorkerProgressedRarely(t *testing.T) {
 	}
 	h.signal()
 	for range lookGap {
-		w.lookedAt -= time.Second // so long ago was the last look
+		w.lookedAt -= time.Second // as if the clock was read a second ago
 		w.polledAt -= time.Second
 		w.Progress()
 	}
@@ -271,10 +274,10 @@ func TestWorkerProgressedRarely(t *testing.T) {
 	}
 }
 
-// TestWorkerLooks: the clock is looked at each millisecond by what the last rounds took, but not
-// more often than in each round, nor less than every lookGap.
+// TestWorkerLooks: the clock is read about each millisecond, estimated from the time of the last
+// rounds, but at most once a round and at least once in lookGap rounds.
 func TestWorkerLooks(t *testing.T) {
-	const rounds = 1e6 // so many that a slow test counts for nothing
+	const rounds = 1e6 // so many that the time of the test does not matter
 	for _, c := range []struct {
 		took time.Duration
 		want uint64
@@ -290,9 +293,8 @@ func TestWorkerLooks(t *testing.T) {
 	}
 }
 
-// TestWorkerRests: who waits for events alone polls less often than it is progressed
-// once nothing has happened for long, and each time again after an event, and after
-// Arm.
+// TestWorkerRests: a worker that waits only for events polls in fewer rounds than it is progressed
+// once there were no events for long. It polls in each round after an event, and at once after Arm.
 func TestWorkerRests(t *testing.T) {
 	w := newWorker(t)
 	h := newWatched(t, w)
@@ -311,7 +313,7 @@ func TestWorkerRests(t *testing.T) {
 	}
 	always := func(what string) {
 		t.Helper()
-		for k := range patience {
+		for k := range emptyPollLimit {
 			if !round() {
 				t.Fatalf("%s: no poll in round %d", what, k)
 			}
@@ -347,7 +349,7 @@ func TestWorkerArm(t *testing.T) {
 	var log []string
 	a := &part{name: "a", log: &log}
 	b := &part{name: "b", log: &log}
-	w.AddProgress(&plain{}) // takes no part
+	w.AddProgress(&plain{}) // not asked
 	w.AddProgress(a)
 	w.AddProgress(b)
 	if err := w.Arm(); err != nil {
@@ -398,7 +400,7 @@ func TestWorkerService(t *testing.T) {
 	}
 }
 
-// The first error is returned, and the rest is closed all the same.
+// TestWorkerCloseError: Close closes all services even if one fails, and returns the first error.
 func TestWorkerCloseError(t *testing.T) {
 	w := newWorker(t)
 	var log []string

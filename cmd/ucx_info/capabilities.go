@@ -8,24 +8,24 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// operation is an operation that an interface has, with its limits in bytes.
+// operation is an operation of an interface, with its limits in bytes.
 type operation struct {
 	name    string
 	min     int
 	max     int
-	iov     bool // takes a list, of at most maxIOV entries
+	iov     bool // takes a list of at most maxIOV entries
 	maxIOV  int
 	details []detail
 }
 
 // detail is a further limit of an operation.
 type detail struct {
-	label string // as C's tool prints it
-	key   string // in JSON
+	label string // name in the output of C's tool
+	key   string // name in JSON
 	value int
 }
 
-// operations lists the sends an interface has, in the order of C's tool.
+// operations lists the send operations of an interface, in the order of C's tool.
 func operations(a *uct.IfaceAttr) []operation {
 	var list []operation
 	plain := func(flag uct.IfaceFlags, name string, max int) {
@@ -69,8 +69,8 @@ type atomic struct {
 	bits []int
 }
 
-// atomics lists the atomic operations an interface has, in the order of C's
-// tool: those without a result first.
+// atomics lists the atomic operations of an interface, in the order of C's tool: those without a
+// result first.
 func atomics(a *uct.IfaceAttr) []atomic {
 	post := []struct {
 		op   uct.AtomicOp
@@ -100,8 +100,8 @@ func atomics(a *uct.IfaceAttr) []atomic {
 	return list
 }
 
-// connections says what an endpoint can be connected to: the peer's endpoint,
-// its interface.
+// connections lists the objects to which an endpoint can connect: the peer's endpoint, the peer's
+// interface.
 func connections(a *uct.IfaceAttr) []string {
 	var list []string
 	if a.Flags.Has(uct.IfaceConnectToEP) {
@@ -113,7 +113,7 @@ func connections(a *uct.IfaceAttr) []string {
 	return list
 }
 
-// errorHandling lists the mistakes and failures an interface reports.
+// errorHandling lists the errors that an interface reports.
 func errorHandling(a *uct.IfaceAttr) []string {
 	var list, buffers []string
 	add := func(to *[]string, flag uct.IfaceFlags, name string) {
@@ -135,7 +135,7 @@ func errorHandling(a *uct.IfaceAttr) []string {
 	return list
 }
 
-// memoryUse is a type of memory and what a domain can do with it.
+// memoryUse is a type of memory and the uses that a domain has for it.
 type memoryUse struct {
 	memory ucs.MemoryType
 	uses   []string

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// asCommand makes the test binary this command, for tests that need a process.
+// asCommand makes the test binary run as ucx_info, for tests that need a process.
 const asCommand = "INFO_TEST_COMMAND"
 
 func TestMain(m *testing.M) {

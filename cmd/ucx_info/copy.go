@@ -8,10 +8,10 @@ import (
 	"github.com/ucx-go/ucx/internal/arena"
 )
 
-// copyTime is how long each size is copied.
+// copyTime is the time for which each size is copied.
 const copyTime = 500 * time.Millisecond
 
-// writeCopyBandwidth prints how fast memory is copied (print_sys_info).
+// writeCopyBandwidth prints the rate of memory copies (print_sys_info in C's tool).
 func writeCopyBandwidth(w io.Writer, largest int, each time.Duration) error {
 	fmt.Fprint(w, "# Using Go's copy() for size 0..inf\n# Memcpy bandwidth:\n")
 	for size := 4096; size <= largest; size *= 2 {

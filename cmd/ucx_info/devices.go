@@ -4,36 +4,37 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// domain is what -d shows of a memory domain.
+// domain is the output of -d for a memory domain.
 type domain struct {
 	component      string
 	componentFlags uct.ComponentFlags
-	name           string // empty: the component has none, only a manager
-	err            error  // not opened
+	name           string // empty for an entry that holds a component's manager only
+	err            error  // why the domain could not be opened or queried
 	attr           *uct.MDAttr
-	ifaces         []iface  // those of one transport together
-	manager        *manager // of the component, in its last domain; nil: it has none
+	ifaces         []iface  // interfaces, in order of transport
+	manager        *manager // the component's manager, in its last domain; nil if it has none
 }
 
 // manager is the connection manager of a component.
 type manager struct {
-	err  error // not opened
+	err  error // why the manager could not be opened
 	attr *uct.ConnManagerAttr
 }
 
 // iface is one transport on one device.
 type iface struct {
 	resource uct.Resource
-	err      error // not opened
+	err      error // why the interface could not be opened
 	attr     *uct.IfaceAttr
 }
 
-// components are those of the library in the order of C's tool, others behind
-// them.
+// components returns the library's components in the order of C's tool; components that C's tool
+// does not have come last.
 func components() []uct.Component {
 	list := uct.Components()
 	known := []string{"self", "tcp", "sysv", "posix", "ib", "rdmacm", "cma"}
@@ -47,13 +48,13 @@ func components() []uct.Component {
 	return list
 }
 
-// domains opens everything that is there, one after another, and takes down
-// what it says of itself. A transport's name limits it to that one.
+// domains opens all memory domains, interfaces and connection managers, one after another, and
+// collects their attributes. If transport is not empty, it opens only interfaces of that transport.
 func domains(cfg *config.Set, transport string) []domain {
 	var list []domain
 	for _, c := range components() {
 		resources, err := c.MemoryDomains(cfg)
-		if err != nil {
+		if err != nil && !errors.Is(err, ucs.ErrNoDevice) {
 			list = append(list, domain{component: c.Name(), name: c.Name(), err: err})
 		}
 		for _, r := range resources {
@@ -74,7 +75,7 @@ func domains(cfg *config.Set, transport string) []domain {
 	return list
 }
 
-// openManager asks the component for its connection manager, nil if it has none.
+// openManager queries the component's connection manager. It returns nil if the component has none.
 func openManager(c uct.Component, cfg *config.Set) *manager {
 	with, ok := c.(uct.ConnManagerComponent)
 	if !ok {
@@ -124,7 +125,7 @@ func openDomain(c uct.Component, name string, cfg *config.Set, transport string)
 	return d
 }
 
-// openIfaces opens the resources of one transport, one at a time.
+// openIfaces opens the interfaces of one transport, one at a time.
 func openIfaces(md uct.MemoryDomain, transport string, resources []uct.Resource, cfg *config.Set) []iface {
 	var list []iface
 	for _, r := range resources {

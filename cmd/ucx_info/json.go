@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// document is the whole JSON output; the package comment describes it.
+// document is the JSON output; the package comment describes it.
 type document struct {
 	Version *versionInfo      `json:"version,omitempty"`
 	Build   map[string]string `json:"build,omitempty"`
@@ -189,19 +189,19 @@ func ifaceJSON(i *iface) jsonIface {
 		Connection:    orEmpty(connections(a)),
 		Priority:      int(a.Perf.Priority),
 		Paths:         a.NumPaths,
-		MaxEndpoints:  bounded(wide(a.MaxEndpoints)),
+		MaxEndpoints:  bounded(sizeT(a.MaxEndpoints)),
 		DeviceAddress: a.DeviceAddrLen,
 		IfaceAddress:  a.IfaceAddrLen,
 		EpAddress:     a.EpAddrLen,
 		ErrorHandling: orEmpty(errorHandling(a)),
 	}
 	for _, o := range operations(a) {
-		m := map[string]any{"max": bounded(wide(o.max))}
+		m := map[string]any{"max": bounded(sizeT(o.max))}
 		if o.iov {
-			m["min"], m["max_iov"] = o.min, bounded(wide(o.maxIOV))
+			m["min"], m["max_iov"] = o.min, bounded(sizeT(o.maxIOV))
 		}
 		for _, d := range o.details {
-			m[d.key] = bounded(wide(d.value))
+			m[d.key] = bounded(sizeT(d.value))
 		}
 		j.Operations[o.name] = m
 	}
@@ -211,7 +211,7 @@ func ifaceJSON(i *iface) jsonIface {
 	return j
 }
 
-// settingsJSON takes the names and values from the listing that -c prints.
+// settingsJSON takes the names and values from the output of -c.
 func settingsJSON(cfg *config.Set, flags config.PrintFlags) ([]jsonSetting, error) {
 	var b bytes.Buffer
 	if err := cfg.Write(&b, "", config.PrintConfig|flags&config.PrintHidden); err != nil {
@@ -232,7 +232,7 @@ func settingsJSON(cfg *config.Set, flags config.PrintFlags) ([]jsonSetting, erro
 	return list, nil
 }
 
-// bounded is a limit in JSON: nil if there is none, or none that matters.
+// bounded returns a limit for JSON: nil if it is unlimited, or too large to matter.
 func bounded(n uint64) *uint64 {
 	if n >= uct.Unlimited {
 		return nil
@@ -247,7 +247,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// orEmpty makes an empty list print as [].
+// orEmpty makes a nil list print as [].
 func orEmpty(list []string) []string {
 	if list == nil {
 		return []string{}

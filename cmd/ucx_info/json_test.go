@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// decoded turns a value into what a reader of its JSON sees.
+// decoded encodes a value as JSON and decodes it again.
 func decoded(t *testing.T, v any) any {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -24,7 +24,7 @@ func decoded(t *testing.T, v any) any {
 	return out
 }
 
-// at walks to a member: names of objects, positions of arrays.
+// at returns the member at a path of object names and array indexes.
 func at(t *testing.T, v any, path ...any) any {
 	t.Helper()
 	for _, p := range path {

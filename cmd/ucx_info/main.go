@@ -1,54 +1,54 @@
-// Command ucx_info shows what this library finds on the machine: transports and
-// their capabilities, RDMA devices, settings, versions. Options and output are those
-// of C UCX's tool of the same name, release 1.22 (openucx/ucx src/tools/info), so that
-// scripts which read it keep working; what it does not have, RDMA devices by
-// themselves, follows the rest of -d. -y lists types of this library, -T knows no device
-// that has a place in the topology of the machine.
+// Command ucx_info shows what this library finds on the machine: transports and their capabilities,
+// RDMA devices, settings, versions. Options and output are those of C UCX's tool of the same name,
+// release 1.22 (openucx/ucx src/tools/info), so that scripts that read the output keep working.
+// RDMA devices, which C's tool does not list separately, follow the rest of -d. -y lists types of
+// this library, and -T prints an empty topology, because no device is assigned a place in the
+// topology of the machine.
 //
 // # JSON
 //
 // With -json the same facts are printed as one JSON object. -v, -b, -s, -d and
 // -c select its members "version", "build", "system", "devices" and "config":
 //
-//   - version: strings "library", "path", "api", "revision", "configuration".
+//   - version: strings "library", "path", "api", "revision", "configuration", "module".
 //   - build: an object of strings, one for each build setting.
-//   - system: numbers "timer_hz" and "timer_accuracy" (1 is exact), strings
-//     "cpu_vendor", "cpu_model" and "product".
+//   - system: numbers "timer_hz" and "timer_accuracy" (1 is exact), strings "cpu_vendor",
+//     "cpu_model" and "product".
 //   - devices: "memory_domains", an array, described below.
-//   - config: an array of objects with the strings "name" (with UCX_), "value"
-//     and "origin"; origin is "default" or says where the value was set.
+//   - config: an array of objects with the strings "name" (with UCX_), "value" and "origin";
+//     origin is "default" or says where the value was set.
 //
-// Sizes are bytes, null if there is no limit; times are seconds, bandwidths
-// bytes per second, a cost is {"fixed", "per_unit"}. A memory domain has
+// Sizes are bytes, null if there is no limit; times are seconds, bandwidths bytes per second, a
+// cost is {"fixed", "per_unit"}. A memory domain has
 //
 //   - "name", "component", and "error" if it could not be opened;
-//   - "allocate" and "register", each an object with "max", absent where the
-//     domain cannot; register has "cost" per byte;
-//   - "rkey_size", absent where no keys are needed, "rkey_ptr", "memh_needed",
-//     "invalidate": booleans; "memory_types": an object from the type's name to
-//     an array of "access", "alloc", "reg";
-//   - "transports": an array of interfaces, each with "transport", "device",
-//     "type", "system_device" (null: unknown), "error" if it could not be
-//     opened, and otherwise "bandwidth" {"dedicated", "shared"}, "latency" (a
-//     cost per endpoint), "overhead", "operations", "atomics", "connection",
-//     "priority", "paths", "max_endpoints", "device_address", "iface_address",
-//     "ep_address" (lengths), "error_handling";
-//   - operations maps "am_short", "put_zcopy" and so on to {"min", "max",
-//     "max_iov", "align", "mtu_align", "max_header"}, where they apply; atomics
-//     maps "add", "fadd" and so on to an array of operand sizes in bits.
+//   - "allocate" and "register", each an object with "max", absent if the domain does not support
+//     the operation; register has "cost" per byte;
+//   - "rkey_size", absent if no keys are needed; "rkey_ptr", "memh_needed", "invalidate":
+//     booleans; "memory_types": an object from the type's name to an array of "access", "alloc",
+//     "reg_nonblock", "reg", "cache";
+//   - "transports": an array of interfaces, each with "transport", "device", "type",
+//     "system_device" (null if unknown), "error" if it could not be opened, and otherwise
+//     "bandwidth" {"dedicated", "shared"}, "latency" (a cost per endpoint), "overhead",
+//     "operations", "atomics", "connection", "priority", "paths", "max_endpoints",
+//     "device_address", "iface_address", "ep_address" (lengths), "error_handling";
+//   - operations maps "am_short", "put_zcopy" and so on to {"min", "max", "max_iov", "align",
+//     "mtu_align", "max_header"}, as far as they apply; atomics maps "add", "fadd" and so on to an
+//     array of operand sizes in bits;
+//   - "connection_manager", for the last domain of a component that has a connection manager:
+//     {"max_conn_priv"}, or {"error"} if it could not be opened.
 //
-// Beside "memory_domains" devices has "rdma_devices" where there are any, and
-// "rdma_error" if they could not be listed. Each has
+// Beside "memory_domains", devices has "rdma_devices" if there are any, and "rdma_error" if they
+// could not be listed. Each RDMA device has
 //
-//   - "name", "node_type", "node_guid", "sys_image_guid"; "driver", "firmware",
-//     "hca_type", "board_id" and "parent" (the network interface below) as far as they
-//     are known; "error" says why it cannot be used;
-//   - "pci", absent if it is none: {"address", "vendor", "device"}; "numa_node", null
-//     if there is none; "transports": an empty array, until UCX runs over verbs;
-//   - "ports": an array, each with "port", "state", "physical_state", "link_layer",
-//     "bandwidth", "speed" (4X EDR), "mtu" and "max_mtu" (null: not known, the device
-//     cannot be opened), "lid", "sm_lid" and "gids": an array of {"index", "gid",
-//     "type", "netdev"}.
+//   - "name", "node_type", "node_guid", "sys_image_guid"; "driver", "firmware", "hca_type",
+//     "board_id" and "parent" (the underlying network interface) as far as they are known; "error"
+//     says why it cannot be used;
+//   - "pci", absent if it is not a PCI device: {"address", "vendor", "device"}; "numa_node", null
+//     if there is none; "transports": an array of the names of the transports over it;
+//   - "ports": an array, each with "port", "state", "physical_state", "link_layer", "bandwidth",
+//     "speed" (4X EDR), "mtu" and "max_mtu" (null if the device cannot be opened), "lid", "sm_lid"
+//     and "gids": an array of {"index", "gid", "type", "netdev"}.
 package main
 
 import (
@@ -83,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = out.Flush()
 	} else {
-		out.Flush() // what was found out before
+		out.Flush() // the output that precedes the error
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "ucx_info: %v\n", err)
@@ -92,7 +92,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// show prints what was asked for, in the order of C's tool.
+// show prints the requested output, in the order of C's tool.
 func (o *options) show(w io.Writer) error {
 	cfg, err := config.Read("", "")
 	if err != nil {

@@ -13,7 +13,7 @@ func TestCommandLine(t *testing.T) {
 		name   string
 		args   string
 		code   int
-		stdout string // must begin so
+		stdout string // beginning of the output
 		stderr string
 	}{
 		{"nothing", "", exitNothing, "Usage:", ""},
@@ -21,7 +21,7 @@ func TestCommandLine(t *testing.T) {
 		{"long help", "--help", exitOK, "Usage:", ""},
 		{"option without value", "-c -F", exitUsage, "Usage:", "ucx_info: option requires an argument -- 'F'\n"},
 		{"unknown option", "-z", exitUsage, "Usage:", "ucx_info: invalid option -- 'z'\n"},
-		{"surplus argument", "-v host", exitUsage, "Usage:", "ucx_info: surplus argument \"host\"\n"},
+		{"unexpected argument", "-v host", exitUsage, "Usage:", "ucx_info: unexpected argument \"host\"\n"},
 		{"types", "-y", exitOK, "UCS:\n    sizeof(ucs.Status) = ............................ ", ""},
 		{"topology", "-T", exitOK, "#\n# System topology\n#\n", ""},
 		{"IPv6 of nothing", "-6", exitNothing, "Usage:", ""},
@@ -71,7 +71,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestSettingsJSON compares the two forms of the settings.
+// TestSettingsJSON compares the settings in JSON with those in text form.
 func TestSettingsJSON(t *testing.T) {
 	t.Setenv("UCX_SELF_SEG_SIZE", "16k")
 	var plain, stderr strings.Builder

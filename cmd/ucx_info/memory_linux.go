@@ -2,8 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// peakMemory is the most that the process has used so far, in bytes, -1 where that is
-// unknown.
+// peakMemory returns the peak memory of the process in bytes, -1 if it is unknown.
 func peakMemory() int64 {
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {

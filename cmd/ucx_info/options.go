@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/getopt"
+	"github.com/ucx-go/ucx/internal/getopt"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs/config"
 )
@@ -16,26 +16,25 @@ import (
 type options struct {
 	version, build, types, system, devices, topology, copies bool
 
-	context, worker, endpoint bool // of the protocol layer
+	context, worker, endpoint bool // options -p, -w and -e about the protocol layer
 	memory                    string
 
 	print     config.PrintFlags
-	filter    string // only settings with that in their names
+	filter    string // print only settings with this text in their names
 	json      bool
-	transport string // only this one, "": all
+	transport string // print only this transport; "" for all
 
 	features      ucp.Features
 	errorHandling bool
-	numEPs        int    // estimated endpoints
-	numPPN        int    // and those on a host
-	deviceType    string // only these, "": all
+	numEPs        int    // estimated number of endpoints
+	numPPN        int    // estimated number of endpoints on this host
+	deviceType    string // use only devices of this type; "" for all
 	place         placement
-	address       string // at which client and server meet, "": none
-	ipv6          bool   // the address is of that kind
+	address       string // the address for a client and a server; "" for none
+	ipv6          bool   // the address is an IPv6 address
 }
 
-// parse reads the command line. Without options to act on it returns the
-// process's exit code.
+// parse reads the command line. If there is nothing to do it returns the process's exit code.
 func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	o := &options{place: placeSelf, numEPs: 1, numPPN: 1}
 	p := getopt.New(args, "vbysdcCafhpweTM6t:F:m:u:n:N:D:P:A:", []getopt.Long{{Name: "json", OneDash: true}})
@@ -43,7 +42,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 		opt, value, err := p.Next()
 		if opt == "" && err == nil {
 			if rest := p.Operands(); len(rest) > 0 {
-				fmt.Fprintf(stderr, "ucx_info: surplus argument %q\n", rest[0])
+				fmt.Fprintf(stderr, "ucx_info: unexpected argument %q\n", rest[0])
 				usage(stdout)
 				return nil, exitUsage
 			}
@@ -64,7 +63,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	}
 }
 
-// set takes in one option.
+// set applies one option.
 func (o *options) set(opt, value string) error {
 	switch opt {
 	case "v":
@@ -165,7 +164,7 @@ func (o *options) setFeatures(letters string) error {
 			o.features |= ucp.FeatureWakeup
 		case 'e':
 			o.errorHandling = true
-		case 'd': // operations started by GPUs: as C's tool without one, this does without
+		case 'd': // operations started by GPUs: ignored, as in C's tool built without them
 		default:
 			return fmt.Errorf("-u %s: no feature %q", letters, l)
 		}
@@ -173,8 +172,8 @@ func (o *options) setFeatures(letters string) error {
 	return nil
 }
 
-// check refuses a command line that asks for nothing. The modifiers of -c alone
-// are enough for C's tool, which then prints nothing.
+// check refuses a command line that requests no output. The modifiers of -c alone are accepted, as
+// by C's tool, and print nothing.
 func (o *options) check(stdout, stderr io.Writer) (*options, int) {
 	const needed = ucp.FeatureAMO32 | ucp.FeatureAMO64 | ucp.FeatureRMA | ucp.FeatureTag | ucp.FeatureAM
 	more := o.types || o.topology || o.copies || o.wantsUCP()
@@ -197,7 +196,7 @@ func (o *options) check(stdout, stderr io.Writer) (*options, int) {
 	return nil, exitNothing
 }
 
-// listenAt is the address of -A, zero if it is none.
+// listenAt returns the address of -A, or the zero value if it is not a valid address.
 func (o *options) listenAt() netip.AddrPort {
 	a, err := netip.ParseAddr(o.address)
 	if err != nil || a.Is4() == o.ipv6 {
@@ -230,13 +229,13 @@ Of the protocol layer, all with -u:
   -e          endpoint: lanes and protocols
   -m <size>   how memory of that size is allocated
   -u <letters> features: a atomics, r remote memory access, t tag matching,
-              s stream, m active messages, x exported memory handles, d operations
-              of GPUs, of which there are none; w wakeup, e error handling
+              s stream, m active messages, x exported memory handles, d GPU
+              operations (not supported), w wakeup, e error handling
   -n <count>  endpoints to expect, -N <count> of them on a host
   -D <type>   devices: all, shm, net or self
   -P <place>  peer of the endpoint: self (same worker), intra (same host), inter
   -A <ip>     connect the endpoint as client and server at that address of this
-              host; -6 says that it is of IPv6
+              host; -6 for an IPv6 address
 Other:
   -json       print JSON; "go doc ./cmd/ucx_info" describes it
   -h          print this text

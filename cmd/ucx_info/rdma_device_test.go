@@ -16,11 +16,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// linkLine is one of `rdma link`: link rxe0/1 state ACTIVE physical_state LINK_UP
-// netdev veth0.
+// linkLine matches a line of `rdma link`: link rxe0/1 state ACTIVE physical_state LINK_UP netdev
+// veth0.
 var linkLine = regexp.MustCompile(`(?m)^link (\S+)/(\d+) (?:.* )?state (\S+) .*?(?:netdev (\S+))?\s*$`)
 
-// TestRDMADevices compares -d with what iproute2 and libibverbs know.
+// TestRDMADevices compares -d with the output of iproute2 and libibverbs.
 func TestRDMADevices(t *testing.T) {
 	rdmatest.All(t)
 	links, err := exec.Command("rdma", "link").Output()
@@ -77,7 +77,7 @@ func TestRDMADevices(t *testing.T) {
 	}
 }
 
-// TestRDMAPermission: who may not open a device sees it, and why not.
+// TestRDMAPermission: a user without permission to open a device sees the device and the reason.
 func TestRDMAPermission(t *testing.T) {
 	rdmatest.All(t)
 	if os.Getenv("VM_NET") == "" {
@@ -99,7 +99,7 @@ func TestRDMAPermission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "< failed to open RDMA device rxe0: uverbs0: open " + node + ": permission denied: needs permission to read and write it"
+	const want = "< failed to open RDMA device rxe0: uverbs0: open " + node + ": permission denied: needs read and write permission on the device node"
 	if !strings.Contains(string(out), want) || !strings.Contains(string(out), "#                gid 1: ") {
 		t.Errorf("no %q in\n%s", want, out)
 	}

@@ -11,28 +11,28 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// rdma is what -d shows of RDMA devices.
+// rdma is the output of -d for RDMA devices.
 type rdma struct {
 	devices []rdmaDevice
-	err     error // they could not be listed
+	err     error // reason why the devices could not be listed
 }
 
-// rdmaDevice is a device as sysfs has it, and what opening it has told.
+// rdmaDevice is a device as sysfs describes it, with the results of opening it.
 type rdmaDevice struct {
 	verbs.Device
-	driver string // "": not known
-	err    error  // it cannot be used
+	driver string // "" if unknown
+	err    error  // reason why the device cannot be used
 
-	transports []string // of UCX over it
-	lacks      error    // why there are none, where that is known
+	transports []string // names of the transports over the device
+	lacks      error    // reason why there are no transports, if known
 
 	mtu map[int]portMTU
 }
 
-// portMTU is the one thing of a port that sysfs does not have, in bytes.
+// portMTU holds the MTUs of a port in bytes, which sysfs does not show.
 type portMTU struct{ active, max int }
 
-// rdmaMachine is where devices are looked for.
+// rdmaMachine is the machine whose devices are listed; tests replace it.
 type rdmaMachine struct {
 	sysfs string
 	open  func(*verbs.Device) (*verbs.Context, error)
@@ -41,7 +41,7 @@ type rdmaMachine struct {
 
 var thisMachine = rdmaMachine{open: (*verbs.Device).Open, list: transportsOver}
 
-// transportsOver lists the transports over a device, or says why there are none.
+// transportsOver lists the transports over a device, or returns why there are none.
 func transportsOver(device string) (list []string, lacks error) {
 	for _, c := range uct.Components() {
 		if c.Name() != ibComponent {
@@ -57,18 +57,15 @@ func transportsOver(device string) (list []string, lacks error) {
 				list = append(list, r.Transport)
 			}
 		}
-		if l, ok := md.(uct.Lacking); ok && err == nil {
-			l.Lacks(func(_ string, why error) bool {
-				err = why
-				return false
-			})
+		if missing := md.Attr().Missing; len(missing) > 0 && err == nil {
+			err = missing[0].Reason
 		}
 		return list, errors.Join(err, md.Close())
 	}
 	return nil, nil
 }
 
-// ibComponent has the transports over RDMA devices.
+// ibComponent is the name of the component of the transports over RDMA devices.
 const ibComponent = "ib"
 
 // find lists the devices and tries to open each.
@@ -106,24 +103,24 @@ func (m rdmaMachine) look(d verbs.Device) rdmaDevice {
 	return r
 }
 
-// speed is the number of lanes and their speed, as in "100 Gb/sec (4X EDR)".
+// speed returns the number of lanes and their speed: "4X EDR" for "100 Gb/sec (4X EDR)".
 func speed(p *verbs.Port) string {
 	_, s, _ := strings.Cut(p.RateText, "(")
 	return strings.TrimSuffix(s, ")")
 }
 
-// gidType is the protocol of an address, which iWARP has not.
+// gidType returns the protocol of a GID. iWARP devices have no GID types.
 func gidType(d *verbs.Device, g *verbs.PortGID) string {
 	switch {
 	case d.NodeType == verbs.NodeRNIC:
 		return "iWARP"
 	case g.Type == verbs.GIDUnknown:
-		return unknown
+		return "unknown"
 	}
 	return g.Type.String()
 }
 
-// gidText is an address as the network of the port knows it.
+// gidText prints a GID in the form usual for its type: an IP address for RoCE v2.
 func gidText(g *verbs.PortGID) string {
 	if g.Type == verbs.GIDRoCEv2 {
 		return g.GID.Addr().String()
@@ -131,7 +128,8 @@ func gidText(g *verbs.PortGID) string {
 	return g.GID.String()
 }
 
-// writeRDMA prints what C's tool has no lines for, in its manner.
+// writeRDMA prints the RDMA devices, which C's tool does not have, in the style of its other
+// output.
 func writeRDMA(w io.Writer, r rdma) {
 	if r.err != nil {
 		fmt.Fprintf(w, "# < failed to list RDMA devices: %v >\n", r.err)
@@ -141,7 +139,7 @@ func writeRDMA(w io.Writer, r rdma) {
 	}
 }
 
-// transportsText is the transports over a device that can be opened.
+// transportsText lists the transports over a device that could be opened.
 func (d *rdmaDevice) transportsText() string {
 	switch {
 	case len(d.transports) > 0:
@@ -187,7 +185,7 @@ func writeRDMADevice(w io.Writer, d *rdmaDevice) {
 	}
 }
 
-// maxGIDs is how many of a port are printed: there may be hundreds, two for each
+// maxGIDs is the number of GIDs of a port that are printed: there may be hundreds, two for each
 // address of each VLAN.
 const maxGIDs = 16
 

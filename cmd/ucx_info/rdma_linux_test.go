@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// rdmaTree is a machine with a tree of package verbs, whose devices are opened by
-// open, or are those of another driver if that is nil.
+// rdmaTree returns a machine with a sysfs tree of package verbs. Its devices are opened by open; if
+// that is nil, they belong to an unknown driver.
 func rdmaTree(t *testing.T, tree string, open func(*verbs.Device) (*verbs.Context, error)) rdmaMachine {
 	t.Helper()
 	ucttest.NoLeaks(t)
@@ -89,7 +89,7 @@ func TestRDMAText(t *testing.T) {
 			"#   < failed to open RDMA device rxe0: verbs: rxe0 has no node to open: the kernel's module ib_uverbs is not loaded, or does not know the device: no such device >\n" +
 			rxePort + rxeGIDs},
 		{"a port fails", with(opensFake(failing)), strings.Replace(rxe, "#            node type", "#               driver: rxe\n#            node type", 1) +
-			"#   < failed to open RDMA device rxe0: verbstest0: DEVICE.QUERY_PORT: input/output error: the device was taken away, or has failed: close it, and open it again when it is back >\n" + rxePort + rxeGIDs},
+			"#   < failed to open RDMA device rxe0: verbstest0: DEVICE.QUERY_PORT: input/output error: the device was removed or has failed; reopen it when it is available again >\n" + rxePort + rxeGIDs},
 		{"iWARP", rdmaTree(t, "irdma", nil), `#
 # RDMA device: irdma0
 #               driver: ice

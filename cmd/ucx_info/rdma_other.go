@@ -4,7 +4,7 @@ package main
 
 import "io"
 
-// There are no RDMA devices here, as package verbs knows none.
+// These types are empty because package verbs supports no RDMA devices on this system.
 type (
 	rdma        struct{ err error }
 	jsonRDMA    struct{}

@@ -15,8 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// cTools finds C's ucx_info: the one in the path and those of the installations
-// in CPEERS.
+// cTools finds C's ucx_info: the one in PATH and those of the installations in CPEERS.
 func cTools(t *testing.T) []string {
 	var tools []string
 	if path, err := exec.LookPath("ucx_info"); err == nil {
@@ -45,7 +44,7 @@ type block struct {
 
 type line struct{ key, value string }
 
-// keys are the keys of the lines.
+// keys returns the keys of the lines.
 func (b block) keys() []string {
 	var keys []string
 	for _, l := range b.lines {
@@ -54,7 +53,7 @@ func (b block) keys() []string {
 	return keys
 }
 
-// blocks takes the output of -d apart.
+// blocks parses the output of -d.
 func blocks(text string) []block {
 	var list []block
 	transport := ""
@@ -63,7 +62,7 @@ func blocks(text string) []block {
 		key, value, _ := strings.Cut(sc.Text(), ":")
 		value = strings.TrimSpace(value)
 		switch strings.TrimSpace(strings.TrimPrefix(key, "#")) {
-		case "", "< failed to open connection manager rdmacm >", "< failed to open connection manager rdmacm": // C's, and ours, which says why
+		case "", "< failed to open connection manager rdmacm >", "< failed to open connection manager rdmacm": // of C, of this tool
 			continue
 		case "Memory domain", "Connection manager":
 			title := "domain " + value
@@ -76,7 +75,7 @@ func blocks(text string) []block {
 			list = append(list, block{})
 		case "Device":
 			if transport == "self" {
-				value = "memory" // with a number before 1.22
+				value = "memory" // memory0 before 1.22
 			}
 			list[len(list)-1].title = transport + " on " + value
 		}
@@ -88,10 +87,10 @@ func blocks(text string) []block {
 	return list
 }
 
-// builtIn are the domains and transports that this library and C have both.
+// builtIn are the domains and transports of both this library and C.
 var builtIn = []string{"self", "tcp", "sysv", "posix", "cma"}
 
-// otherwise are the lines that differ from C's, and why.
+// otherwise lists lines that differ from C's, with the reason.
 var otherwise = map[line]string{
 	{"domain self", "#           remote key"}:  "a key opens the memory that it was packed for; C's opens all",
 	{"domain tcp", "#             register"}:   "peers write only to what is registered; C does not check",
@@ -105,7 +104,7 @@ var otherwise = map[line]string{
 	{"... on ...", "#  System device"}:         "topology is not looked at",
 }
 
-// comparable are the lines of a block that should be as C's.
+// comparable returns the lines of a block that must equal C's.
 func comparable(b block) []line {
 	var list []line
 	for _, l := range b.lines {
@@ -120,9 +119,8 @@ func comparable(b block) []line {
 	return list
 }
 
-// TestStructureAsC compares -d with that of C's tool on this machine: the same
-// devices, the same keys in the same order, and in the release whose layout it
-// is the same values.
+// TestStructureAsC compares -d with that of C's tool on this machine: the same devices and the same
+// keys in the same order, and the same values if C's release has this layout.
 func TestStructureAsC(t *testing.T) {
 	cfg, err := config.Read("", "")
 	if err != nil {
@@ -140,7 +138,7 @@ func TestStructureAsC(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Domains have more lines since 1.22.
+			// Since 1.22 domains have more lines.
 			recent := strings.Contains(string(out), "memory types:")
 			compared := 0
 			for _, c := range blocks(string(out)) {

@@ -3,13 +3,15 @@ package main
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/topo"
 )
 
 func TestSystem(t *testing.T) {
 	tests := []struct{ tree, vendor, model, product string }{
 		{"intel", "Intel", "Intel(R) Xeon(R) Processor", "ProLiant DL380 Gen10"},
-		{"arm", "Generic ARM", "ARM part 0xd0c", unknown},
-		{"absent", unknown, unknown, unknown},
+		{"arm", "Nvidia", "ARM part 0xd0c", topo.Unknown},
+		{"absent", topo.Unknown, topo.Unknown, topo.Unknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.tree, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// writeDomains prints what domains found in the layout of C's tool
-// (src/tools/info/tl_info.c): keys, order and blanks are what scripts know.
+// writeDomains prints domains in the layout of C's tool (src/tools/info/tl_info.c): scripts rely on
+// the keys, the order and the blanks.
 func writeDomains(w io.Writer, list []domain) {
 	for i := range list {
 		if list[i].name != "" {
@@ -76,8 +76,7 @@ func writeDomain(w io.Writer, d *domain) {
 	}
 }
 
-// memoryTypes lists the memory that can be registered or allocated, with what
-// can be done with it.
+// memoryTypes lists the types of memory that can be registered or allocated, with their uses.
 func memoryTypes(a *uct.MDAttr) string {
 	var list []string
 	for _, t := range domainMemory(a) {
@@ -122,7 +121,7 @@ func writeCapabilities(w io.Writer, a *uct.IfaceAttr) {
 	fmt.Fprintf(w, "#           connection:%s\n", joined("to ", connections(a)))
 	fmt.Fprintf(w, "#      device priority: %d\n", a.Perf.Priority)
 	fmt.Fprintf(w, "#     device num paths: %d\n", a.NumPaths)
-	fmt.Fprintf(w, "#              max eps: %v\n", size(wide(a.MaxEndpoints)))
+	fmt.Fprintf(w, "#              max eps: %v\n", size(sizeT(a.MaxEndpoints)))
 	fmt.Fprintf(w, "#       device address: %d bytes\n", a.DeviceAddrLen)
 	if a.Flags.Has(uct.IfaceConnectToIface) {
 		fmt.Fprintf(w, "#        iface address: %d bytes\n", a.IfaceAddrLen)
@@ -134,13 +133,13 @@ func writeCapabilities(w io.Writer, a *uct.IfaceAttr) {
 }
 
 func writeOperation(w io.Writer, o *operation) {
-	value := limit(uint64(o.min), wide(o.max))
+	value := limit(uint64(o.min), sizeT(o.max))
 	if o.iov {
 		value += fmt.Sprintf(", up to %d iov", uint64(o.maxIOV))
 	}
 	fmt.Fprintf(w, "#      %15s: %s\n", o.name, value)
 	for _, d := range o.details {
-		fmt.Fprintf(w, "#%21s: %s\n", d.label, limit(0, wide(d.value)))
+		fmt.Fprintf(w, "#%21s: %s\n", d.label, limit(0, sizeT(d.value)))
 	}
 }
 
@@ -161,7 +160,8 @@ func writeAtomics(w io.Writer, a *uct.IfaceAttr) {
 	}
 }
 
-// joined is how C ends a line of choices: each with a prefix, or "none".
+// joined returns the choices at the end of a line as C's tool prints them: each with a prefix, or
+// "none".
 func joined(prefix string, list []string) string {
 	if len(list) == 0 {
 		return " none"
@@ -189,9 +189,9 @@ func limit(low, high uint64) string {
 	return size(low).String() + ".." + size(high).String()
 }
 
-// wide is a limit as C's size_t has it: no limit is the largest number, and where
-// a header takes its part of no limit, that is missing from it.
-func wide(n int) uint64 {
+// sizeT converts a limit to C's size_t: unlimited becomes the largest number. If a header has been
+// subtracted from unlimited, it is subtracted from the largest number too.
+func sizeT(n int) uint64 {
 	const header = 1 << 10
 	if n > uct.Unlimited-header {
 		return math.MaxUint64 - uint64(uct.Unlimited-n)
@@ -199,10 +199,10 @@ func wide(n int) uint64 {
 	return uint64(n)
 }
 
-// unlimited recognises a limit that does not exist.
+// unlimited reports whether n means that there is no limit.
 func unlimited(n uint64) bool { return n == math.MaxUint64 }
 
-// size gives a number C's units: 8192 is 8K, no limit is inf.
+// size returns a number that prints with C's units: 8192 is 8K, unlimited is inf.
 func size(n uint64) config.Bytes {
 	if unlimited(n) {
 		return config.BytesInf

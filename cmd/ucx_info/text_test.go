@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// capturedDomains has the values that C UCX 1.22.0 gave where
+// capturedDomains returns the values of C UCX 1.22.0 on the machine where
 // testdata/ucx_info-d-1.22.0.txt was captured.
 func capturedDomains() []domain {
 	const allOps = 1<<uct.AtomicAdd | 1<<uct.AtomicAnd | 1<<uct.AtomicOr | 1<<uct.AtomicXor
@@ -68,7 +68,7 @@ func capturedDomains() []domain {
 	}
 }
 
-// TestTextAsC gives C's values and expects C's bytes.
+// TestTextAsC prints C's values and expects C's bytes.
 func TestTextAsC(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "ucx_info-d-1.22.0.txt"))
 	if err != nil {

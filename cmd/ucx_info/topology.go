@@ -5,9 +5,8 @@ import (
 	"io"
 )
 
-// writeTopology prints the tables of -T as C's tool does where no device is known by its
-// place in the machine, of which transports here tell nothing
-// (src/tools/info/sys_info.c).
+// writeTopology prints the tables of -T as C's tool does if no device has a known place in the
+// machine's topology (src/tools/info/sys_info.c). The transports here report none.
 func writeTopology(w io.Writer) {
 	fmt.Fprint(w, `#
 # System topology

@@ -13,9 +13,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// shownTypes are those that a program has many of, or that say what an endpoint takes, by
-// layer as C's tool has them (src/tools/info/type_info.c). What hangs off them is not in
-// their sizes.
+// shownTypes are types that have many instances in a program, or that determine the memory of an
+// endpoint, by layer as in C's tool (src/tools/info/type_info.c). Their sizes exclude the memory
+// they refer to.
 var shownTypes = []struct {
 	layer string
 	types []reflect.Type
@@ -34,7 +34,7 @@ var shownTypes = []struct {
 	}},
 }
 
-// writeTypes prints sizes as C's tool does.
+// writeTypes prints the sizes of types in the layout of C's tool.
 func writeTypes(w io.Writer) {
 	for _, l := range shownTypes {
 		fmt.Fprintf(w, "%s:\n", l.layer)

@@ -10,23 +10,23 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// placement is where the peer of the endpoint that -e shows is to be.
+// placement is the location of the peer of the endpoint that -e shows.
 type placement string
 
 const (
 	placeSelf  placement = "self"  // the same worker
 	placeIntra placement = "intra" // another worker of the process
-	placeInter placement = "inter" // as that, by what reaches other hosts
+	placeInter placement = "inter" // another worker, over transports that reach other hosts
 )
 
 // endpointLimit bounds the wait for the endpoint's wireup.
 const endpointLimit = time.Minute
 
-// wantsUCP reports whether something is to be shown that takes a context.
+// wantsUCP reports whether the requested output needs a UCP context.
 func (o *options) wantsUCP() bool { return o.context || o.worker || o.endpoint || o.memory != "" }
 
-// showUCP opens a context, and what else is asked for, and prints it, in the
-// order of C's tool (src/tools/info/proto_info.c).
+// showUCP opens a context and the other requested objects and prints them, in the order of C's tool
+// (src/tools/info/proto_info.c).
 func showUCP(w io.Writer, o *options) (err error) {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
@@ -42,7 +42,7 @@ func showUCP(w io.Writer, o *options) (err error) {
 			}
 		}
 	}
-	if o.ipv6 { // devices are used with one family, and the address is of a device
+	if o.ipv6 { // a device is used with one address family, and the address belongs to a device
 		if err := cfg.Modify("TCP_AF_PRIO", "inet6,inet"); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func showUCP(w io.Writer, o *options) (err error) {
 		Name:               "ucx_info",
 	}, cfg)
 	if err != nil {
-		fmt.Fprintln(w, "<Failed to create UCP context>") // as C; why comes to stderr
+		fmt.Fprintln(w, "<Failed to create UCP context>") // as C's tool prints it; the reason goes to stderr
 		return err
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()
@@ -93,7 +93,7 @@ func showWorker(w io.Writer, o *options, ctx *ucp.Context) (err error) {
 		return nil
 	}
 	peer := worker
-	if o.place != placeSelf || o.address != "" { // no worker is client and server of its own
+	if o.place != placeSelf || o.address != "" { // a worker cannot be both client and server of a connection
 		if peer, err = newWorker(ctx); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func showWorker(w io.Writer, o *options, ctx *ucp.Context) (err error) {
 	return showEndpoint(w, o, worker, peer)
 }
 
-// newWorker names workers as C does, by host and process.
+// newWorker creates a worker that is named by host and process, as in C.
 func newWorker(ctx *ucp.Context) (*ucp.Worker, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -111,7 +111,7 @@ func newWorker(ctx *ucp.Context) (*ucp.Worker, error) {
 	return ctx.NewWorker(ucp.WorkerParams{Name: fmt.Sprintf("%s:%d", host, os.Getpid())})
 }
 
-// showEndpoint connects to a worker and prints the endpoint when wireup is over.
+// showEndpoint connects to a worker and prints the endpoint after its wireup.
 func showEndpoint(w io.Writer, o *options, worker, peer *ucp.Worker) error {
 	var p ucp.EndpointParams
 	if o.address != "" {
@@ -135,7 +135,7 @@ func showEndpoint(w io.Writer, o *options, worker, peer *ucp.Worker) error {
 	}
 	if o.errorHandling {
 		p.ErrMode = ucp.ErrModePeer
-		p.OnError = func(*ucp.Endpoint, error, any) {} // operations tell
+		p.OnError = func(*ucp.Endpoint, error, any) {} // the operations return the errors
 	}
 	ep, err := worker.NewEndpoint(p)
 	if err != nil {
@@ -144,7 +144,7 @@ func showEndpoint(w io.Writer, o *options, worker, peer *ucp.Worker) error {
 	finish := func(r *ucp.Request, err error) error {
 		for end := time.Now().Add(endpointLimit); err == nil && !r.Done(); {
 			if worker.Progress()+peer.Progress() == 0 && time.Now().After(end) {
-				return fmt.Errorf("the endpoint to a peer on this machine takes longer than %v", endpointLimit)
+				return fmt.Errorf("connecting the endpoint to a peer on this machine takes longer than %v", endpointLimit)
 			}
 		}
 		if err == nil && r != nil {
@@ -159,11 +159,11 @@ func showEndpoint(w io.Writer, o *options, worker, peer *ucp.Worker) error {
 	return errors.Join(ep.WriteInfo(w), finish(ep.CloseAsync(nil)))
 }
 
-// resources is what the process uses.
+// resources are the resources that the process uses.
 type resources struct {
 	when   time.Time
-	memory int64 // bytes, the most so far; -1: unknown
-	fds    int   // -1: unknown
+	memory int64 // peak memory, in bytes; -1 if unknown
+	fds    int   // open descriptors; -1 if unknown
 }
 
 func usageNow() resources {
@@ -174,7 +174,7 @@ func usageNow() resources {
 	return u
 }
 
-// writeUsage prints what has been taken since before.
+// writeUsage prints the resources used since before was measured.
 func writeUsage(w io.Writer, before resources) {
 	now := usageNow()
 	if now.memory != -1 && before.memory != -1 && now.fds != -1 && before.fds != -1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shownTransports are those whose output is compared with C's.
+// shownTransports are the transports whose output is compared with C's.
 const shownTransports = "self,posix,sysv,cma,tcp"
 
 // ofTool runs C's tool.
@@ -27,7 +27,7 @@ func ofTool(t *testing.T, tool, args string) string {
 	return string(out)
 }
 
-// ofOurs runs this one.
+// ofOurs runs this tool.
 func ofOurs(t *testing.T, args string) string {
 	t.Helper()
 	t.Setenv("UCX_TLS", shownTransports)
@@ -38,7 +38,7 @@ func ofOurs(t *testing.T, args string) string {
 	return stdout.String()
 }
 
-// shapes are what may vary between two tools and two runs of one.
+// shapes replace text that differs between the tools, or between runs.
 var shapes = []struct {
 	re *regexp.Regexp
 	to string
@@ -48,14 +48,13 @@ var shapes = []struct {
 	{regexp.MustCompile(`^# UCP worker '[^']+:\d+'$`), "# UCP worker 'HOST:PID'"},
 	{regexp.MustCompile(`^(#                 atomics: )(\d+:\w+/\w+(, )?)*$`), "${1}RESOURCES"},
 	{regexp.MustCompile(`^(#                 lane\[)\d+(\]:) [ \d]\d:\w+/\w+\.\d+ md\[\d+\] +-> md\[\d+\]/\w+/sysdev\[\d+\]( seg \d+)?( [a-z_]+(#\d+)?)*$`), "${1}N${2} LANE"},
-	{regexp.MustCompile(`^(#                 lane\[\d+\]: cm )\w+$`), "${1}MANAGER"}, // 1.22 names the first that it has
+	{regexp.MustCompile(`^(#                 lane\[\d+\]: cm )\w+$`), "${1}MANAGER"}, // 1.22 names the first one
 	{regexp.MustCompile(`^    sizeof\(.*\) = \.+ \d+ +$`), "    sizeof(TYPE)"},
 	{regexp.MustCompile(`0x[0-9a-f]+`), "ADDRESS"},
 	{regexp.MustCompile(`-?\d+(\.\d+)?`), "N"},
 }
 
-// shape reduces a text to what does not vary, with runs of lines that look the
-// same as one.
+// shape reduces a text to what is the same everywhere. Of equal lines in sequence one is kept.
 func shape(text string) []string {
 	var list []string
 	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -63,7 +62,7 @@ func shape(text string) []string {
 			l = s.re.ReplaceAllString(l, s.to)
 		}
 		if strings.HasPrefix(l, "# +-") || strings.HasPrefix(l, "# | ") {
-			l = "# TABLE" // of protocols, which differ
+			l = "# TABLE" // of protocols, which are not compared
 		}
 		if ownLine.MatchString(l) {
 			continue
@@ -75,10 +74,10 @@ func shape(text string) []string {
 	return list
 }
 
-// ownLine are the lines of this tool alone. Each group of them has a blank line behind it.
+// ownLine matches lines that only this tool prints. A blank line follows each group of them.
 var ownLine = regexp.MustCompile(`^#      not used    :  |^#                not used: |^#           endpoint: |^#          peer uuid: `)
 
-// TestUCPAsC compares what is shown of the protocol layer with C's tool.
+// TestUCPAsC compares the output about the protocol layer with C's tool.
 func TestUCPAsC(t *testing.T) {
 	for _, tool := range cTools(t) {
 		t.Run(tool, func(t *testing.T) {
@@ -89,7 +88,7 @@ func TestUCPAsC(t *testing.T) {
 				"-e -A 127.0.0.1 -u t", "-e -A 127.0.0.1 -u t -P intra", "-e -u td", "-y", "-T",
 			} {
 				if !recent && (strings.Contains(args, "-A") || strings.ContainsAny(args, "dyT")) {
-					continue // shows other things, or has no such option
+					continue // 1.13 prints other things, or lacks the option
 				}
 				want, got := shape(ofTool(t, tool, args)), shape(ofOurs(t, args))
 				if !recent {
@@ -106,7 +105,7 @@ func TestUCPAsC(t *testing.T) {
 				if args == "-y" {
 					want, got = withoutRDMA(want), withoutRDMA(got)
 				}
-				// Which features have protocols to show is not compared.
+				// Which features have a table of protocols is not compared.
 				drop := func(l string) bool { return l == "# TABLE" || absentComponent.MatchString(l) }
 				want, got = slices.Compact(slices.DeleteFunc(want, drop)), slices.Compact(slices.DeleteFunc(got, drop))
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -131,7 +130,7 @@ func withoutRDMA(list []string) (rest []string) {
 	return rest
 }
 
-// upTo is the part of a list before the line that begins so.
+// upTo returns the lines of a list before the first one with a prefix.
 func upTo(list []string, prefix string) []string {
 	for i, l := range list {
 		if strings.HasPrefix(l, prefix) {
@@ -141,10 +140,10 @@ func upTo(list []string, prefix string) []string {
 	return list
 }
 
-// absentComponent are lines of components of C that are not here.
+// absentComponent matches lines of components that only C has.
 var absentComponent = regexp.MustCompile(`^#     component \S+ +:  (cuda\w*|rocm\w*|ze\w*|gdr\w*|gga|xpmem|knem|mlx5|efa|srd|sockcm)$`)
 
-// unlikeC are lines of -p that may differ from C's, and why.
+// unlikeC lists lines of -p that may differ from C's, with the reason.
 var unlikeC = []struct {
 	re      *regexp.Regexp
 	to, why string
@@ -155,7 +154,7 @@ var unlikeC = []struct {
 	{regexp.MustCompile(` dev \d+ +flags`), " dev N flags", "before 1.22 the devices of self and of shared memory have different names"},
 }
 
-// number is that of a component: C counts those that are not here as well.
+// number is the number of a component: C also counts components that are missing here.
 var number = regexp.MustCompile(`^(#     component |#            md \d+  :  component )\d+`)
 
 // TestContextAsC compares components, domains and resources of a context line by line: names,
@@ -201,7 +200,7 @@ func TestSameResourcesAsC(t *testing.T) {
 	}
 }
 
-// TestUCPValues looks at numbers and names in the output.
+// TestUCPValues checks numbers and names in the output.
 func TestUCPValues(t *testing.T) {
 	for _, tt := range []struct {
 		args string

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// versionInfo is what -v shows.
+// versionInfo is the output of -v.
 type versionInfo struct {
 	Library       string `json:"library"`
 	Path          string `json:"path"`
@@ -21,9 +21,8 @@ type versionInfo struct {
 	Module        string `json:"module"`
 }
 
-// version describes the library. It is linked into this program, whose path is
-// therefore the library's; its release is that of the API it implements, which
-// is what programs of C UCX compare.
+// version describes the library. The library is linked into this program, so its path is the
+// program's. Its release is the release of the C API that it implements, which C programs compare.
 func version() versionInfo {
 	path, err := os.Executable()
 	if err != nil {
@@ -59,8 +58,8 @@ func writeVersion(w io.Writer, v versionInfo) {
 	fmt.Fprintf(w, "# Module: %s\n", v.Module)
 }
 
-// buildSettings are what the Go tool recorded about the build, under names like
-// those of C's configuration macros: "vcs.revision" is VCS_REVISION.
+// buildSettings returns the build settings that the Go tool recorded, under names like those of C's
+// configuration macros: "vcs.revision" is VCS_REVISION.
 func buildSettings() map[string]string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -79,7 +78,7 @@ func buildSettings() map[string]string {
 	return m
 }
 
-// writeBuild prints settings the way C prints its macros.
+// writeBuild prints settings as C's tool prints its macros.
 func writeBuild(w io.Writer, settings map[string]string) {
 	for _, name := range sortedNames(settings) {
 		fmt.Fprintf(w, "#define %-25s %s\n", name, settings[name])

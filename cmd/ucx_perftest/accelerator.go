@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Options about memory that is not the host's, and about operations that an
-// accelerator starts. C's tool uses -L, -F, -Y and the blocks of -T in tests with
-// -a only; -a and the types of -m but host are refused here.
+// Options about memory other than host memory, and about operations that an accelerator starts. C's
+// tool uses -L, -F, -Y and the blocks of -T only in tests with -a. This tool refuses -a, and all
+// types of -m except host.
 
-// memoryTypes maps the names that C's tool knows.
+// memoryTypes maps the names of C's tool to memory types.
 var memoryTypes = func() map[string]ucs.MemoryType {
 	m := make(map[string]ucs.MemoryType)
 	for t := ucs.MemoryHost; t.Valid(); t++ {
@@ -24,18 +24,18 @@ var memoryTypes = func() map[string]ucs.MemoryType {
 	return m
 }()
 
-// checkMemory refuses memory that is not the host's.
+// checkMemory refuses memory other than host memory.
 func checkMemory(t ucs.MemoryType) error {
 	switch t {
 	case ucs.MemoryHost:
 		return nil
 	case ucs.MemoryRDMA:
-		return fmt.Errorf("memory type %v: no support for memory on RDMA devices here; host only: %w", t, errLeftOut)
+		return fmt.Errorf("memory type %v (memory on RDMA devices), expected host: %w", t, errLeftOut)
 	}
-	return fmt.Errorf("memory type %v: no support for GPU memory here; host only: %w", t, errLeftOut)
+	return fmt.Errorf("memory type %v (GPU memory), expected host: %w", t, errLeftOut)
 }
 
-// bothSides are the values for sender and receiver, or the one for both.
+// bothSides splits a value into those of sender and receiver; one value stands for both.
 func bothSides(value string) []string { return strings.SplitN(value, ",", 2) }
 
 // setMemory reads the memory types of sender and receiver.
@@ -53,8 +53,7 @@ func setMemory(value string) error {
 	return refused
 }
 
-// setAccelerators reads the accelerators of sender and receiver, of which there are
-// none.
+// setAccelerators checks the accelerators of sender and receiver and refuses them.
 func setAccelerators(value string) error {
 	for _, device := range bothSides(value) {
 		name, id, numbered := strings.Cut(device, ":")
@@ -65,10 +64,10 @@ func setAccelerators(value string) error {
 			return badValue("a", value, "a number of a device after the colon")
 		}
 	}
-	return fmt.Errorf("option -a %s: no support for operations started by accelerators here: %w", value, errLeftOut)
+	return fmt.Errorf("option -a %s: operations started by accelerators: %w", value, errLeftOut)
 }
 
-// setChannels reads how an accelerator chooses channels.
+// setChannels reads the mode in which an accelerator chooses channels.
 func setChannels(p *params, value string) (err error) {
 	mode, seed, seeded := strings.Cut(value, ":")
 	p.Accelerated.Channels, err = choice("Y", mode, map[string]perfoob.ChannelMode{
@@ -78,13 +77,13 @@ func setChannels(p *params, value string) (err error) {
 	case err != nil || !seeded:
 		return err
 	case mode != "random":
-		return badValue("Y", value, "no seed but for random")
+		return badValue("Y", value, "a seed after random only")
 	}
 	p.Accelerated.Seed, err = number[uint64]("Y", seed)
 	return err
 }
 
-// setThreads reads the number of threads, and of an accelerator's blocks of them.
+// setThreads reads the number of threads, and the number of an accelerator's blocks of threads.
 func setThreads(p *params, value string) (err error) {
 	threads, blocks, both := strings.Cut(value, ":")
 	if p.Threads, err = number[uint32]("T", threads); err != nil {

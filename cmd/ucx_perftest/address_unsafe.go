@@ -2,11 +2,9 @@
 
 package main
 
-// Soundness: the address is only a number that goes to the peer; nothing is
-// reached through it.
+// Soundness: the address is only a number that is sent to the peer; nothing dereferences it.
 
 import "unsafe"
 
-// addressOf is the address of a buffer's first byte, by which a peer names it in
-// remote accesses.
+// addressOf returns the address of a buffer's first byte, which the peer uses in remote accesses.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setAffinity binds the process to CPUs. Without any it warns where results may
-// be poor because the scheduler is free to move the process.
+// setAffinity binds the process to CPUs. If the list is empty, and the scheduler may move the
+// process between CPUs, it warns that results may vary.
 func setAffinity(cpus []int, stderr io.Writer) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -37,9 +37,8 @@ func setAffinity(cpus []int, stderr io.Writer) error {
 	return nil
 }
 
-// bindThreads binds the threads there are; those to come inherit from them. A
-// thread may be made by one that is not bound yet, so it looks again until it
-// finds none that is new.
+// bindThreads binds the existing threads; later threads inherit the binding. A thread that is not
+// bound yet may create another one, so bindThreads repeats until it finds no new thread.
 func bindThreads(set *unix.CPUSet) error {
 	bound := make(map[int]bool)
 	for {

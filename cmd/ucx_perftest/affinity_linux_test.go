@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAffinity binds the test's process to one CPU for a moment.
+// TestAffinity binds this process to one CPU during the test.
 func TestAffinity(t *testing.T) {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -56,7 +56,7 @@ func TestAffinity(t *testing.T) {
 }
 
 func TestAffinityFailures(t *testing.T) {
-	for _, cpu := range []int{1 << 20, 1023} { // not representable, hardly there
+	for _, cpu := range []int{1 << 20, 1023} { // not representable; unlikely to exist
 		err := setAffinity([]int{cpu}, io.Discard)
 		if err == nil || !strings.HasPrefix(err.Error(), "option -c: ") {
 			t.Errorf("CPU %d: %v", cpu, err)

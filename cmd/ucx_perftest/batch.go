@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/getopt"
+	"github.com/ucx-go/ucx/internal/getopt"
 )
 
 // runBatches runs the tests of batch files. With several files each test of the
@@ -49,7 +49,7 @@ func runBatches(g group, base *params, files []string, out *printer) error {
 	return lines.Err()
 }
 
-// batchLine reads the options of a line.
+// batchLine applies the options of a line to p.
 func batchLine(p *params, words []string) error {
 	args := getopt.New(words, testLetters, nil)
 	for {

@@ -2,10 +2,9 @@
 
 package main
 
-import "github.com/ucx-go/ucx/cmd/internal/perfoob"
+import "github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 
-// isAtomic reports whether a test consists of atomic operations. They have no
-// layout.
+// isAtomic reports whether a test consists of atomic operations, which have no layout.
 func isAtomic(c perfoob.Command) bool {
 	switch c {
 	case perfoob.CmdAdd, perfoob.CmdFAdd, perfoob.CmdSwap, perfoob.CmdCSwap:
@@ -14,7 +13,7 @@ func isAtomic(c perfoob.Command) bool {
 	return false
 }
 
-// isOneSided reports whether a command is about the other side's memory.
+// isOneSided reports whether a command accesses the other side's memory.
 func isOneSided(c perfoob.Command) bool {
 	return c == perfoob.CmdPut || c == perfoob.CmdGet || isAtomic(c)
 }

@@ -8,11 +8,11 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 )
 
-// connect brings the two sides together. On the server the client's parameters
-// take the place of the command line's.
+// connect connects the two sides. On the server, the client's parameters replace those of the
+// command line.
 func connect(o *options, stdout io.Writer) (group, error) {
 	switch {
 	case o.params.Flags&perfoob.FlagLoopback != 0:
@@ -60,18 +60,18 @@ func accept(o *options, l net.Listener, stdout io.Writer) (group, error) {
 	if err != nil {
 		return nil, err
 	}
-	told, release, err := c.RecvParams()
+	params, release, err := c.RecvParams()
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	// What the client cannot know stays the server's own: the device, as C 1.22
-	// has it, whether its side handles errors, and what is in params only.
+	// The server keeps the parameters that the client does not control: the device, as in C 1.22,
+	// error handling on its side, and the parameters that only params has.
 	if o.params.Device != perfoob.None {
-		told.Device = o.params.Device
+		params.Device = o.params.Device
 	}
-	told.Flags |= o.params.Flags & perfoob.FlagErrHandling
-	told.Flags &^= perfoob.FlagLoopback
-	o.params.Params = told
+	params.Flags |= o.params.Flags & perfoob.FlagErrHandling
+	params.Flags &^= perfoob.FlagLoopback
+	o.params.Params = params
 	return &pair{conn: c, idx: 0, rel: release}, nil
 }

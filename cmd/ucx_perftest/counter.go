@@ -6,52 +6,52 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
-	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/ticks"
 )
 
-// ringSize is the number of last iterations that the percentile is taken from
+// ringSize is the number of latest iterations from which the percentile is computed
 // (TIMING_QUEUE_SIZE in lib/libperf_int.h).
 const ringSize = 2048
 
 // counter counts and times the iterations of one stage. The loops call done and
 // update once per iteration; both are short and allocate nothing.
 type counter struct {
-	max      uint64 // iterations
-	end      uint64 // time when the stage is over
-	interval uint64 // ticks between reports
-	span     uint64 // ticks the stage may last
-	spin     uint64 // ticks to wait busily for an iteration
-	turn     uint64 // ticks after which other goroutines may run in any case
-	sole     bool   // the test has no other thread
+	max        uint64 // largest number of iterations
+	end        uint64 // time at which the stage ends
+	interval   uint64 // ticks between reports
+	span       uint64 // ticks that the stage may last
+	spin       uint64 // ticks to busy-wait for an iteration
+	yieldTicks uint64 // ticks after which this goroutine yields to others even if it is busy
+	sole       bool   // the test has no other thread on this side
 
-	iters  uint64
-	extra  uint64 // messages that are no iteration
-	yields uint64 // times that others were let run
-	now    uint64 // time of the last update
-	late   uint64 // now, when it is longer ago than spin
-	rounds uint64 // of work
-	turnBy uint64 // end of the turn
+	iters   uint64
+	extra   uint64 // messages that are not iterations
+	yields  uint64 // the number of times that other processes were allowed to run
+	now     uint64 // time of the last update
+	late    uint64 // the value of now for which the spin time is known to be over
+	rounds  uint64 // rounds that did work
+	yieldAt uint64 // time of the next yield to other goroutines
 
 	start uint64
-	prev  mark // the last report
+	prev  mark // the state at the last report
 	ring  [ringSize]uint64
 
-	info    string // about the operation
-	bytes   int    // of one iteration
+	info    string // the library's description of the operation
+	bytes   int    // bytes of one iteration
 	factor  float64
 	rank    float64 // percentile to report
 	report  func(*result)
 	scratch [ringSize]uint64
 }
 
-// mark is the state at a report.
+// mark is the state of a counter at a report.
 type mark struct {
 	iters, msgs, time uint64
 }
 
-// newCounters makes a counter for each thread. report is called with the number
-// of a thread and its intermediate results, by the thread.
+// newCounters makes a counter for each thread. Each thread calls report with its number and its
+// intermediate results.
 func newCounters(p *params, report func(id int, r *result)) []*counter {
 	list := make([]*counter, p.Threads)
 	for id := range list {
@@ -61,13 +61,13 @@ func newCounters(p *params, report func(id int, r *result)) []*counter {
 	return list
 }
 
-// init prepares for the stages of one test. report is called with intermediate
-// results of the main stage.
+// init prepares the counter for the stages of one test. It calls report with intermediate results
+// of the main stage.
 func (c *counter) init(p *params, report func(*result)) {
 	c.bytes = p.MessageSize()
 	c.rank = p.Percentile
 	c.spin = ticks.FromSeconds(spinTime)
-	c.turn = ticks.FromSeconds(turnTime)
+	c.yieldTicks = ticks.FromSeconds(yieldAfter)
 	c.sole = p.Threads <= 1
 	c.factor = 1
 	if p.Test.Type == perfoob.PingPong {
@@ -76,8 +76,8 @@ func (c *counter) init(p *params, report func(*result)) {
 	c.report = report
 }
 
-// prepare resets the counter for a stage of n iterations (0: no end) in span
-// ticks at most, with reports at an interval of ticks.
+// prepare resets the counter for a stage of n iterations (0: no limit) and of at most span ticks,
+// with reports every interval ticks.
 func (c *counter) prepare(n, span, interval uint64) {
 	if n == 0 {
 		n = math.MaxUint64
@@ -88,7 +88,7 @@ func (c *counter) prepare(n, span, interval uint64) {
 	c.begin()
 }
 
-// forever is a span that does not end, and an interval that does not come.
+// forever is a span that does not end, and an interval without reports.
 const forever = math.MaxUint64
 
 // begin starts the clock.
@@ -101,7 +101,7 @@ func (c *counter) begin() {
 	}
 }
 
-// done reports whether the stage has come to its end.
+// done reports whether the stage has ended.
 func (c *counter) done() bool { return c.iters >= c.max || c.now > c.end }
 
 // update counts one iteration.
@@ -110,17 +110,17 @@ func (c *counter) update() {
 	c.ring[c.iters%ringSize] = now - c.now
 	c.iters++
 	c.now = now
-	c.takeTurns(now)
+	c.yieldIfDue(now)
 	if now-c.prev.time >= c.interval && c.iters < c.max {
 		c.intermediate()
 	}
 }
 
-// count counts n iterations, of which none is timed.
+// count counts n iterations without timing each.
 func (c *counter) count(n uint64) {
 	c.iters += n
 	c.now = ticks.Now()
-	c.takeTurns(c.now)
+	c.yieldIfDue(c.now)
 }
 
 //go:noinline
@@ -130,11 +130,11 @@ func (c *counter) intermediate() {
 	c.prev = mark{iters: c.iters, msgs: c.iters + c.extra, time: c.now}
 }
 
-// stop takes the time of the stage's end, after what was in flight has landed.
+// stop records the end of the stage, after all outstanding operations have completed.
 func (c *counter) stop() { c.now = ticks.Now() }
 
-// result are the columns of a report; times in seconds, sizes in bytes. moment
-// means since the last report.
+// result holds the columns of a report; times in seconds, sizes in bytes. The moment fields cover
+// the time since the last report.
 type result struct {
 	iters                                uint64
 	latency, latencyMoment, latencyTotal float64
@@ -163,7 +163,7 @@ func (c *counter) result() result {
 	}
 }
 
-// percentile returns the iteration time of the wanted rank, in ticks.
+// percentile returns the iteration time of the configured rank, in ticks.
 func (c *counter) percentile() uint64 {
 	n := int(min(c.iters, ringSize))
 	if n == 0 {
@@ -175,9 +175,9 @@ func (c *counter) percentile() uint64 {
 	return times[int(float64(n-1)*(c.rank/100))]
 }
 
-// sum is the result of several threads together, as C's tool has it
-// (ucx_perf_thread_report_aggregated_results in lib/libperf_thread.c): what they
-// achieve adds up, latency is the mean, and iterations are those of one.
+// sum combines the results of several threads as C's tool does
+// (ucx_perf_thread_report_aggregated_results in lib/libperf_thread.c): bandwidths and rates add up,
+// latency is the mean, and iterations are those of one thread.
 func sum(list []result) result {
 	all := result{iters: list[0].iters}
 	for i := range list {

@@ -6,11 +6,11 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
-	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/ticks"
 )
 
-// newCounter makes a counter for a test.
+// newCounter returns a counter for a test.
 func newCounter(test string, size int, report func(*result)) *counter {
 	p := defaultParams()
 	p.Test, p.Sizes = perfoob.TestByName(test), []int{size}
@@ -19,8 +19,8 @@ func newCounter(test string, size int, report func(*result)) *counter {
 	return c
 }
 
-// TestResult sets the times by hand: 4 iterations of 100 bytes, the last report
-// after the first of them.
+// TestResult sets the times by hand: 4 iterations of 100 bytes, with the last report after the
+// first iteration.
 func TestResult(t *testing.T) {
 	for _, tt := range []struct {
 		test   string
@@ -56,7 +56,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestSum has two threads of different speed: one line for both.
+// TestSum: two threads of different speed have one line for both.
 func TestSum(t *testing.T) {
 	got := sum([]result{
 		{iters: 10, latency: 7, latencyMoment: 7, latencyTotal: 1, bandwidthMoment: 7, bandwidthTotal: 30, rateMoment: 7, rateTotal: 3},
@@ -84,7 +84,7 @@ func TestPercentile(t *testing.T) {
 		}
 	}
 	before := c.ring
-	c.iters = 10 * ringSize // the ring has gone round
+	c.iters = 10 * ringSize // the ring was filled several times
 	c.rank = 100
 	if got := c.percentile(); got != 100 {
 		t.Errorf("of the whole ring: %d, want 100", got)
@@ -94,8 +94,8 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// TestReports lets every update be due for a report: none must come after the
-// last iteration, which has the final one.
+// TestReports makes a report due at every update: there must be none after the last iteration,
+// which has the final report.
 func TestReports(t *testing.T) {
 	var seen []uint64
 	c := newCounter("tag_bw", 8, func(r *result) { seen = append(seen, r.iters) })

@@ -13,7 +13,7 @@ var (
 	errHelp   = errors.New("help wanted")
 	errNoTest = errors.New("missing test name, need -t")
 
-	// errLeftOut says that C's tool can do what was asked for and this one cannot.
+	// errLeftOut says that C's tool supports the request and this tool does not.
 	errLeftOut = fmt.Errorf("not supported: %w", ucs.ErrUnsupported)
 )
 

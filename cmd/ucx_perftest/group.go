@@ -5,31 +5,31 @@ package main
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// group is the two sides of a test, or one with itself.
+// group connects the two sides of a test, or one process with itself.
 type group interface {
 	// index is 0 for the server, which goes first in a ping-pong, and 1 for the
 	// client, which sends in a stream.
 	index() int
 	loopback() bool
 
-	// release is that of the protocol which the sides speak.
+	// release returns the release whose form of the protocol the sides use.
 	release() perfoob.Release
 
-	// barrier waits for the other side and calls progress meanwhile.
+	// barrier waits for the other side and calls progress while it waits.
 	barrier(progress func() int) error
 
-	// exchange gives the other side bytes and takes its own, at most limit.
+	// exchange sends bytes to the other side and receives the other side's, at most limit.
 	exchange(v []byte, limit int) ([]byte, error)
 
-	// exchangeStatus tells the other side a status and learns its own. The result
-	// is the other's, or one's own if that is OK.
+	// exchangeStatus sends a status to the other side and receives the other side's. It returns the
+	// other side's status, or s if that is OK.
 	exchangeStatus(s ucs.Status) (ucs.Status, error)
 
-	// alive returns an error once the other side is known to be gone.
+	// alive returns an error if the other side is known to be gone.
 	alive() error
 
 	close() error
@@ -49,12 +49,13 @@ func (g *pair) barrier(progress func() int) error { return g.conn.Barrier(progre
 func (g *pair) alive() error                      { return g.conn.Alive() }
 func (g *pair) close() error                      { return g.conn.Close() }
 
-// exchange is the first answer that a client gets: a C server of another release
-// than the client speaks to has hung up by then.
+// exchange implements group. It receives the first reply that a client gets. If a C server is of
+// another release than the client assumes, the server has closed the connection by then, so the
+// client's error names the option --peer.
 func (g *pair) exchange(v []byte, limit int) ([]byte, error) {
 	got, err := g.conn.ExchangeVector(v, limit)
 	if err != nil && g.idx == 1 {
-		err = fmt.Errorf("%w; the server was taken for release %v, --peer names another", err, g.rel)
+		err = fmt.Errorf("%w; assumed server release %v; set another with --peer", err, g.rel)
 	}
 	return got, err
 }
@@ -79,7 +80,7 @@ func (alone) exchangeStatus(s ucs.Status) (ucs.Status, error) { return s, nil }
 func (alone) alive() error                                    { return nil }
 func (alone) close() error                                    { return nil }
 
-// agree tells the other side whether the set-up went well, and learns about its.
+// agree exchanges the result of the set-up with the other side. It fails if either side failed.
 func agree(g group, own error) error {
 	peer, err := g.exchangeStatus(ucs.StatusOf(own))
 	switch {

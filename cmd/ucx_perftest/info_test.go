@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestPairInfo has the client print what the library says about the operation, behind the
-// columns.
+// TestPairInfo: the client prints, after the columns, how the library carries out the operation.
 func TestPairInfo(t *testing.T) {
 	for args, want := range map[string]string{
 		"-t tag_lat":                "tag eager short tcp/lo",

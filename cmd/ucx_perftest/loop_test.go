@@ -7,14 +7,14 @@ import (
 	"io"
 	"testing"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// loopback makes a runner that talks to itself, from a command line.
+// loopback returns a runner that is its own peer, from a command line.
 func loopback(tb testing.TB, args ...string) (runner, *counter) {
 	tb.Helper()
-	tb.Setenv("UCX_TLS", "self") // for UCP; UCT tests name a transport
+	tb.Setenv("UCX_TLS", "self") // for UCP; UCT tests name their transport
 	o, err := parseOptions(append([]string{"-l"}, args...))
 	if err != nil {
 		tb.Fatal(err)
@@ -38,7 +38,7 @@ func loopback(tb testing.TB, args ...string) (runner, *counter) {
 	return s.thread(0), c[0]
 }
 
-// fragments is the loop whose messages have several fragments.
+// fragments is the loop whose messages are sent in several fragments.
 const fragments = "tag_bw large"
 
 var loops = []struct {
@@ -107,7 +107,7 @@ var loops = []struct {
 	{"get_bw cma", []string{"-t", "get_bw", "-dmemory", "-xcma", "-Dzcopy", "-s20000"}},
 }
 
-// TestLoops runs every loop over the self transport and counts.
+// TestLoops runs every loop over the self transport and counts iterations.
 func TestLoops(t *testing.T) {
 	for _, l := range loops {
 		t.Run(l.name, func(t *testing.T) {
@@ -125,14 +125,14 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestLoopAllocs proves that measuring does not disturb: no loop allocates.
+// TestLoopAllocs checks that measuring does not disturb the result: no loop allocates.
 func TestLoopAllocs(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, l := range loops {
 		if l.name == fragments {
-			continue // sent before it is received, and kept in pieces until then
+			continue // unexpected messages are kept in pieces, which allocates
 		}
 		t.Run(l.name, func(t *testing.T) {
 			r, c := loopback(t, l.args...)
@@ -142,7 +142,7 @@ func TestLoopAllocs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for range 20 { // requests rest before they serve again: the first are made
+			for range 20 { // a request is not reused at once: the first runs allocate them
 				run()
 			}
 			if n := testing.AllocsPerRun(5, run); n > 0 {
@@ -166,7 +166,7 @@ func BenchmarkLoops(b *testing.B) {
 	}
 }
 
-// TestRunLoopback runs whole tests, warm-up and reports included.
+// TestRunLoopback runs whole tests, with warm-up and reports.
 func TestRunLoopback(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
 	run := func(name string, threads uint32) {

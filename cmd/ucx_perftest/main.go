@@ -1,20 +1,17 @@
 //go:build linux
 
-// Command ucx_perftest measures latency, bandwidth and message rate between two
-// processes, or of one process with itself. Options, test names, output and the
-// conversation of the two processes are those of C UCX's tool of the same name
-// (openucx/ucx src/tools/perf), so either side may be the C program: as a
-// server it recognises releases 1.13 and 1.22 by itself, as a client it speaks
-// to the release that --peer names.
+// Command ucx_perftest measures latency, bandwidth and message rate between two processes, or of
+// one process with itself. Options, test names, output and the out-of-band protocol of the two
+// processes are those of C UCX's tool of the same name (openucx/ucx src/tools/perf), so either side
+// may be the C program: a server detects releases 1.13 and 1.22, and a client uses the protocol of
+// the release that --peer names.
 //
-// Options that C has and this tool does not are refused with exit
-// code 1.
+// Options that only C's tool has are refused with exit code 1.
 //
-// How it is put together: options.go reads the command line, connect.go makes
-// the connection that both sides coordinate over (package perfoob), session.go
-// runs the stages of one test on the threads of team.go, each through a runner -
-// ucp_thread.go or uct.go with their loops - counter.go takes the times, and
-// report.go prints them.
+// The parts of the program: options.go reads the command line, connect.go makes the connection over
+// which both sides coordinate (package perfoob), session.go runs the stages of one test on the
+// threads of team.go, each through a runner (ucp_thread.go or uct.go with their loops), counter.go
+// measures the times, and report.go prints them.
 package main
 
 import (
@@ -23,7 +20,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -65,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// execute does what the command line asks for.
+// execute runs the command line.
 func execute(o *options, stdout, stderr io.Writer) error {
 	if err := setAffinity(o.cpus, stderr); err != nil {
 		return err

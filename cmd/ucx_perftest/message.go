@@ -2,7 +2,7 @@
 
 package main
 
-// pieces cuts the memory of a message into its parts.
+// pieces splits the memory of a message into its parts.
 func pieces(mem []byte, p *params) [][]byte {
 	list := make([][]byte, 0, len(p.Sizes))
 	off := 0

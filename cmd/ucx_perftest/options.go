@@ -7,18 +7,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/getopt"
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/getopt"
 )
 
 // options is the command line.
 type options struct {
-	server  string // host to connect to; "": be the server
+	server  string // host to connect to; "" for a server
 	port    uint16
 	network string // "tcp4" or "tcp6"
 	peer    perfoob.Release
 	cpus    []int
-	batches []string // files of tests
+	batches []string // batch files of tests
 
 	final   bool
 	csv     bool
@@ -27,19 +27,19 @@ type options struct {
 	params params // the defaults of all tests
 }
 
-// params are the parameters of a test: those that both sides agree on, and what
-// each side decides for itself.
+// params are the parameters of a test: those that both sides agree on, and those that each side
+// sets separately.
 type params struct {
 	perfoob.Params
 
-	block  bool // wait in the library's blocking calls
+	block  bool // wait in blocking calls of the library
 	shared bool // one worker for all threads
-	extra  bool // find out about the operation
+	extra  bool // print information about the operation
 }
 
 func defaultParams() params { return params{Params: perfoob.DefaultParams()} }
 
-// Letters of options. Those of tests may also be given in a batch file.
+// Letters of options. Those of testLetters may also appear in a batch file.
 const (
 	letters     = "p:b:6NfvXc:P:hK:k"
 	testLetters = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:a:R:lyzL:F:Y:g:G:"
@@ -54,8 +54,7 @@ var longOptions = []getopt.Long{
 	{Name: "daemon-remote", Value: true, Returned: "G"},
 }
 
-// parseOptions reads the command line. Options and the host's name may come in
-// any order.
+// parseOptions reads the command line. Options and the host's name may appear in any order.
 func parseOptions(args []string) (*options, error) {
 	o := &options{
 		port:    defaultPort,
@@ -78,10 +77,10 @@ func parseOptions(args []string) (*options, error) {
 	}
 	if rest := p.Operands(); len(rest) > 0 {
 		if o.server = rest[0]; len(rest) > 1 {
-			return nil, fmt.Errorf("surplus argument %q behind the server's name %s", rest[1], rest[0])
+			return nil, fmt.Errorf("unexpected argument %q after the server name %s", rest[1], rest[0])
 		}
 		if o.params.Flags&perfoob.FlagLoopback != 0 {
-			return nil, fmt.Errorf("server's name %s with -l: the process talks to itself", o.server)
+			return nil, fmt.Errorf("server name %s with -l (loopback), which takes none", o.server)
 		}
 	}
 	return o, o.params.Validate()

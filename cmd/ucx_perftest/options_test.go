@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -93,20 +93,20 @@ func TestRefusedOptions(t *testing.T) {
 		code int
 		want string // in the message
 	}{
-		{"-a cuda", exitUnsupported, "-a cuda: no support for operations started by accelerators here"},
-		{"-a host:0,rocm:1", exitUnsupported, "-a host:0,rocm:1: no support"},
+		{"-a cuda", exitUnsupported, "-a cuda: operations started by accelerators: not supported"},
+		{"-a host:0,rocm:1", exitUnsupported, "-a host:0,rocm:1: operations started by accelerators"},
 		{"-a gpu", exitUsage, `-a "gpu", need one of cuda, cuda-managed, gaudi, host, `},
 		{"-a cuda:x", exitUsage, `-a "cuda:x", need a number of a device`},
 		{"-a cuda:-1", exitUsage, `-a "cuda:-1"`}, {"-a cuda,", exitUsage, `-a ""`},
 		{"-L lane", exitUsage, `-L "lane", need one of block, grid, thread, warp`},
 		{"-F 0", exitUsage, `-F "0", need a number from 1`}, {"-F x", exitUsage, `-F "x"`},
 		{"-Y some", exitUsage, `-Y "some", need one of per-thread, random, single`}, {"-Y random:x", exitUsage, `-Y "x"`},
-		{"-Y single:1", exitUsage, `-Y "single:1", need no seed but for random`},
+		{"-Y single:1", exitUsage, `-Y "single:1", need a seed after random only`},
 		{"-T 2:0", exitUsage, `-T "2:0", need a number from 1`}, {"-T 2:", exitUsage, `-T ""`}, {"-T 0", exitUsage, `-T "0"`},
 		{"-T 129", exitUsage, "thread count 129"}, {"-s 8388609 -T 128", exitUsage, "8388609"},
-		{"-m cuda", exitUnsupported, "memory type cuda: no support for GPU memory here; host only"},
-		{"-m host,cuda", exitUnsupported, "memory type cuda: no support"}, {"-m rocm-managed,ze-host", exitUnsupported, "memory type rocm-managed: no support"},
-		{"-m rdma", exitUnsupported, "memory type rdma: no support for memory on RDMA devices here; host only"},
+		{"-m cuda", exitUnsupported, "memory type cuda (GPU memory), expected host"},
+		{"-m host,cuda", exitUnsupported, "memory type cuda (GPU"}, {"-m rocm-managed,ze-host", exitUnsupported, "memory type rocm-managed (GPU"},
+		{"-m rdma", exitUnsupported, "memory type rdma (memory on RDMA devices), expected host"},
 		{"-m cuda,moon", exitUsage, `-m "moon", need one of cuda, `}, {"-m host,", exitUsage, `-m ""`},
 		{"-K mlx5_0:1", exitUnsupported, "-K"}, {"--daemon-local 1.2.3.4", exitUnsupported, "-g"}, {"-G 1.2.3.4", exitUnsupported, "-G"},
 		{"-A poll", exitUsage, `-A "poll", need one of signal, thread, `}, {"-r send", exitUsage, `-r "send"`},
@@ -120,12 +120,12 @@ func TestRefusedOptions(t *testing.T) {
 		{"-W 128 -t am_lat", exitUsage, "window 128 (-W), test am_lat needs 0 to 127"}, {"-t am_bw -W 0", exitUsage, "window 0 (-W), test am_bw needs 1 to 127"},
 		{"-D iov,odd", exitUsage, `-D "iov,odd"`}, {"-E never", exitUsage, `-E "never", need one of block, poll, sleep`}, {"-M many", exitUsage, `-M "many"`}, {"-c 1,x", exitUsage, `-c "x"`},
 		{"-s 16 -i 8", exitUsage, "stride of 8"}, {"--peer 1.12", exitUsage, `"1.12"`}, {"-l", exitUsage, "127.0.0.1 with -l"},
-		{"host", exitUsage, `surplus argument "host"`}, {"--nothing", exitUsage, "'--nothing'"}, {"--peer", exitUsage, "'--peer'"},
+		{"host", exitUsage, `unexpected argument "host"`}, {"--nothing", exitUsage, "'--nothing'"}, {"--peer", exitUsage, "'--peer'"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			var stdout, stderr strings.Builder
-			// A server that nobody is: what is not refused must not wait for clients.
+			// No server listens at this port: a command that is accepted must not wait for clients.
 			args := append([]string{"127.0.0.1", "-p", "1"}, strings.Fields(tt.args)...)
 			if code := run(args, &stdout, &stderr); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
@@ -153,10 +153,10 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s is missing", name)
 		}
 	}
-	// Whatever letter there is is told of, or why there is no such option.
+	// Every option of C is described, or the help says why it is missing.
 	for _, letter := range letters + testLetters {
 		if strings.ContainsRune(":kS", letter) {
-			continue // which C takes and does not know
+			continue // letters that C accepts and ignores
 		}
 		if !strings.Contains(stdout.String(), " -"+string(letter)+" ") {
 			t.Errorf("-%c is missing", letter)
@@ -164,7 +164,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestCheck gives parameters that only a client of C's tool can send.
+// TestCheck passes parameters that only a client of C's tool can send.
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -13,19 +13,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// sides runs a server and a client in this process, over a real connection, and
-// returns what each printed. The client's arguments lack the server's address.
+// sides runs a server and a client in this process, over a real connection, and returns the output
+// of each. The client's arguments do not include the server's address.
 func sides(t *testing.T, serverArgs, clientArgs []string) (server, client string, errs [2]error) {
 	t.Helper()
 	return sidesOver(t, "tcp", serverArgs, clientArgs)
 }
 
-// sidesOver is sides over other transports.
+// sidesOver is sides with the given transports.
 func sidesOver(t *testing.T, transports string, serverArgs, clientArgs []string) (server, client string, errs [2]error) {
 	t.Helper()
 	t.Setenv("UCX_TLS", transports)
@@ -63,7 +63,7 @@ func sidesOver(t *testing.T, transports string, serverArgs, clientArgs []string)
 	return serverOut.String(), clientOut.String(), errs
 }
 
-// TestPair runs each test between two sides, in both dialects.
+// TestPair runs each test between two sides, in the protocol of both releases.
 func TestPair(t *testing.T) {
 	tests := []string{
 		"-t tag_lat", "-t tag_lat -s 100000", "-t tag_lat -W 200 -T 1:4 -L warp -F 9 -Y random:1 -P 0 -m host", "-t tag_lat -U -C", "-t tag_lat -s 16,48 -D iov,iov -i 64", "-t tag_lat -e",
@@ -94,8 +94,8 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// runSides runs a short test and looks at what both sides print. The client's
-// results have so many columns.
+// runSides runs a short test and checks the output of both sides. The client's results have the
+// given number of columns.
 func runSides(t *testing.T, serverArgs, clientArgs []string, columns int) {
 	t.Helper()
 	server, client, errs := sides(t, serverArgs, append(clientArgs, "-n", "20", "-w", "3", "-f"))
@@ -112,8 +112,8 @@ func runSides(t *testing.T, serverArgs, clientArgs []string, columns int) {
 	}
 }
 
-// TestPairThreads runs several threads on each side, each with its own worker. The
-// last line is of all of them.
+// TestPairThreads runs several threads on each side, each with its own worker. The last line is the
+// total.
 func TestPairThreads(t *testing.T) {
 	tests := []string{
 		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -E block", "-t tag_lat -M multi", "-t tag_lat -s0", "-t tag_bw -s 100000",
@@ -130,8 +130,8 @@ func TestPairThreads(t *testing.T) {
 	}
 }
 
-// TestPairPassive has a side do nothing for the other's accesses to its memory, which
-// transports of shared memory do without it.
+// TestPairPassive: a side need not progress while the other accesses its memory, if the transport
+// uses shared memory.
 func TestPairPassive(t *testing.T) {
 	for _, args := range []string{
 		"-t ucp_put_lat", "-t ucp_put_bw -s 30000", "-t ucp_get", "-t ucp_fadd", "-t put_lat -x posix -d memory",
@@ -144,8 +144,7 @@ func TestPairPassive(t *testing.T) {
 	}
 }
 
-// TestPairBlock waits in the library's calls, on both sides or on one: the other
-// need not know.
+// TestPairBlock uses blocking calls on both sides or on one, which the other side need not know.
 func TestPairBlock(t *testing.T) {
 	for _, test := range []string{"tag_lat", "tag_bw -s 100000", "tag_sync_lat", "tag_sync_bw"} {
 		for _, side := range []struct{ name, server, client string }{
@@ -158,7 +157,7 @@ func TestPairBlock(t *testing.T) {
 	}
 }
 
-// TestPairShared shares one worker among the threads of each side.
+// TestPairShared: the threads of each side share one worker.
 func TestPairShared(t *testing.T) {
 	for _, test := range []string{"tag_lat", "tag_lat -E block", "tag_lat -U", "tag_bw -s 100000", "tag_sync_bw"} {
 		t.Run(test, func(t *testing.T) {
@@ -202,8 +201,7 @@ func TestPairBatch(t *testing.T) {
 	}
 }
 
-// TestPairRefusals has one side that cannot run the test: both must end with an
-// error that says so.
+// TestPairRefusals: one side cannot run the test. Both sides must end with an error that says so.
 func TestPairRefusals(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -230,8 +228,8 @@ func TestPairRefusals(t *testing.T) {
 	}
 }
 
-// TestClientDisappears closes the coordinating connection in the middle of a
-// test: the server must notice, although its endpoint is fine.
+// TestClientDisappears closes the connection between server and client during a test: the server
+// must detect that, although its endpoint still works.
 func TestClientDisappears(t *testing.T) {
 	t.Setenv("UCX_TLS", "tcp")
 	t.Setenv("UCX_NET_DEVICES", "lo")
@@ -267,7 +265,7 @@ func TestClientDisappears(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.barrier(r.thread(0).progress); err != nil { // the first stage begins
+	if err := g.barrier(r.thread(0).progress); err != nil { // the first stage begins here
 		t.Fatal(err)
 	}
 	g.close()

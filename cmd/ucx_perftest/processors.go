@@ -7,10 +7,10 @@ import (
 	"runtime"
 )
 
-// narrow leaves the Go scheduler no more processors than there are threads, until
-// widen is called. With one to spare each goroutine that lets others run has another
-// thread woken to look for them (wakep in runtime/proc.go), which takes the CPU from the other
-// side of the test. Who sets GOMAXPROCS has it.
+// narrow limits the Go scheduler to as many processors as there are threads, until widen is called.
+// With an idle processor, each goroutine that yields makes the runtime wake another thread to look
+// for work (wakep in runtime/proc.go), which takes the CPU from the other side of the test. narrow
+// does nothing if the user has set GOMAXPROCS.
 func narrow(threads int) (widen func()) {
 	if os.Getenv("GOMAXPROCS") != "" || threads >= runtime.GOMAXPROCS(0) {
 		return func() {}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNarrow: while a test runs there are as many processors as threads, unless the
-// user or the machine says fewer, and then those that there were.
+// TestNarrow: a test runs with as many processors as threads, or fewer if the user or the machine
+// sets fewer. Afterwards the number is as before.
 func TestNarrow(t *testing.T) {
 	was := runtime.GOMAXPROCS(3)
 	defer runtime.GOMAXPROCS(was)

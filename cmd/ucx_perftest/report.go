@@ -9,23 +9,22 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 )
 
-// printer writes headers and results the way C's tool does
-// (perftest_run.c), byte for byte.
+// printer writes headers and results in the format of C's tool (perftest_run.c), byte for byte.
 type printer struct {
 	w       io.Writer
-	errors  io.Writer // for warnings
+	errors  io.Writer // destination of warnings
 	csv     bool
 	final   bool // no intermediate results
 	numeric bool // group digits
-	extra   bool // print information about the operation
-	test    bool // print what is tested: the server
-	results bool // print results: the client
+	extra   bool // print the information of -X about the operation
+	test    bool // print the description of the test: on the server
+	results bool // print results: on the client
 	names   []string
 
-	mu sync.Mutex // held while a line is written
+	mu sync.Mutex // held while writing a line
 }
 
 func newPrinter(o *options, g group, w, errors io.Writer) *printer {
@@ -41,8 +40,8 @@ func newPrinter(o *options, g group, w, errors io.Writer) *printer {
 	}
 }
 
-// ignored warns of options that a test does not use, as C's tool does
-// (check_params in perftest_params.c).
+// ignored warns about options that a test does not use, as C's tool does (check_params in
+// perftest_params.c).
 func (o *printer) ignored(p *params) {
 	if !o.results || p.Test.API != perfoob.UCP || p.Flags&perfoob.FlagVerbose == 0 {
 		return
@@ -57,8 +56,8 @@ func (o *printer) ignored(p *params) {
 	}
 }
 
-// header prints what is tested and the head of the table. With batch files the
-// test is not known yet.
+// header prints the description of the test and the head of the table. With batch files the test is
+// not known yet.
 func (o *printer) header(p *params, batches []string) {
 	const line = "+----------------------------------------------------------------------------------------------------------+\n"
 	t := p.Test
@@ -109,7 +108,7 @@ func (o *printer) header(p *params, batches []string) {
 
 const separator = "+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+"
 
-// testName prints a line with the names of a test from batch files.
+// testName prints a line with the name of a test from batch files.
 func (o *printer) testName() {
 	if o.csv || o.final || !o.results || len(o.names) == 0 {
 		return
@@ -122,7 +121,7 @@ func (o *printer) testName() {
 	fmt.Fprintln(o.w, line)
 }
 
-// line prints intermediate results of a thread. Any of them may call it.
+// line prints intermediate results of a thread. Any thread may call it.
 func (o *printer) line(thread int, r *result) {
 	if o.results && !o.final {
 		o.print(fmt.Sprintf("[thread %d]", thread), o.columns(r), r.info)
@@ -148,7 +147,7 @@ func (o *printer) result(list []result) {
 	}
 }
 
-// print prints a line in one piece.
+// print writes a line with one call.
 func (o *printer) print(name, columns, info string) {
 	var b strings.Builder
 	if o.csv {
@@ -173,7 +172,7 @@ const (
 	mb   = 1 << 20
 )
 
-// columns are all that one thread knows.
+// columns formats the results of one thread.
 func (o *printer) columns(r *result) string {
 	format := "%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s"
 	if o.csv {
@@ -184,8 +183,8 @@ func (o *printer) columns(r *result) string {
 		r.bandwidthMoment/mb, r.bandwidthTotal/mb, o.count(r.rateMoment), o.count(r.rateTotal))
 }
 
-// totals are what several threads can tell together: they have no last moment in
-// common, and no median. In CSV too there are fewer columns then, as C has it.
+// totals formats the combined results of several threads: they have no common last interval and no
+// median. In CSV they also have fewer columns, as in C.
 func (o *printer) totals(r result) string {
 	format := "%18s %29.3f %22.2f %23s"
 	switch {
@@ -197,7 +196,7 @@ func (o *printer) totals(r result) string {
 	return fmt.Sprintf(format, o.count(float64(r.iters)), r.latencyTotal*usec, r.bandwidthTotal/mb, o.count(r.rateTotal))
 }
 
-// count formats a number without decimals.
+// count formats a number without decimals, with grouped digits if requested.
 func (o *printer) count(v float64) string {
 	digits := fmt.Sprintf("%.0f", v)
 	if o.numeric && !o.csv {
@@ -209,7 +208,7 @@ func (o *printer) count(v float64) string {
 // grouped puts commas between thousands, as the locale en_US does.
 func grouped(digits string) string {
 	if strings.Trim(digits, "0123456789") != "" {
-		return digits // infinite, or no number
+		return digits // infinite or not a number
 	}
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]

@@ -15,9 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReportAsC prints again what C UCX 1.22.0 printed: the first line of each
-// capture is the command, and its numbers are given to the printer. Output
-// must be C's, byte for byte.
+// TestReportAsC prints what C UCX 1.22.0 printed: the first line of each capture is the command,
+// and its numbers are passed to the printer. The output must be C's, byte for byte.
 func TestReportAsC(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil || len(files) == 0 {
@@ -52,7 +51,7 @@ func TestReportAsC(t *testing.T) {
 	}
 }
 
-// TestIgnoredOptions warns on the client, of what UCP tests do not use.
+// TestIgnoredOptions: a client warns of options that UCP tests ignore.
 func TestIgnoredOptions(t *testing.T) {
 	const device = "ucx_perftest: -d lo is ignored in test tag_lat: UCX_NET_DEVICES, UCX_SHM_DEVICES and UCX_SELF_DEVICES select devices\n"
 	const transport = "ucx_perftest: -x tcp is ignored in test tag_lat: UCX_TLS selects transports\n"
@@ -78,7 +77,7 @@ var (
 	csvLine    = regexp.MustCompile(`^(\[thread \d\]|(?:[a-z]+,)*)([0-9.]+(?:,[0-9.]+){3}(?:(?:,[0-9.]+){4})?)$`)
 )
 
-// replay gives the numbers of a captured line to the printer.
+// replay passes the numbers of a captured line to the printer.
 func replay(t *testing.T, out *printer, line string) {
 	t.Helper()
 	if m := nameLine.FindStringSubmatch(line); m != nil {
@@ -95,7 +94,7 @@ func replay(t *testing.T, out *printer, line string) {
 		m, separator = csvLine.FindStringSubmatch(line), ","
 	}
 	if m == nil {
-		return // of the header
+		return // a line of the header
 	}
 	var v []float64
 	for _, field := range strings.FieldsFunc(m[2], func(c rune) bool { return string(c) == separator }) {
@@ -110,7 +109,7 @@ func replay(t *testing.T, out *printer, line string) {
 	if notThread != nil && (out.csv || out.final) {
 		out.names = strings.FieldsFunc(m[1], func(c rune) bool { return strings.ContainsRune(" ,/", c) })
 	}
-	if len(v) == 4 { // of two threads: one has done all, and took the time of both
+	if len(v) == 4 { // for two threads, one of which has done all in the time of both
 		out.result([]result{
 			{iters: uint64(v[0]), latencyTotal: 2 * v[1] / usec, bandwidthTotal: v[2] * mb, rateTotal: v[3]}, {},
 		})

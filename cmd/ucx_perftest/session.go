@@ -5,30 +5,29 @@ package main
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
-	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/ticks"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// setup is a test as a layer has set it up on this side.
+// setup is a test over UCP or UCT that is set up on this side.
 type setup interface {
-	// thread is what the test's stages run through on a thread.
+	// thread returns the runner for the test's stages on a thread.
 	thread(id int) runner
 
-	// finish ends the test together with the other side.
+	// finish ends the test in step with the other side.
 	finish() error
 
-	// close releases everything. It is called once, after finish or instead.
+	// close releases all resources. It is called once, after finish or instead of it.
 	close() error
 }
 
-// runner carries out the stages of a test on one thread. It belongs to one
-// goroutine.
+// runner runs the stages of a test on one thread. It belongs to one goroutine.
 type runner interface {
-	// stage runs what the counter is prepared for, together with the other side.
+	// stage runs the stage for which the counter is prepared, in step with the other side.
 	stage() error
 
-	// progress is called while other threads or the other side are waited for.
+	// progress is called while the thread waits for other threads or for the other side.
 	progress() int
 }
 
@@ -64,7 +63,7 @@ func newSetup(t *team, p *params, counters []*counter) (setup, error) {
 	return newUCP(t, p, counters)
 }
 
-// runThread is one thread's part of a test.
+// runThread runs one thread's part of a test.
 func runThread(g group, p *params, c *counter, r runner) (result, error) {
 	if err := warmUp(g, p, c, r); err != nil {
 		return result{}, fmt.Errorf("warming up: %w", err)
@@ -83,8 +82,8 @@ func runThread(g group, p *params, c *counter, r runner) (result, error) {
 	return c.result(), nil
 }
 
-// warmUp runs stages of doubling length until both sides have had enough time,
-// or the iterations are used up (ucx_perf_do_warmup in lib/libperf.c).
+// warmUp runs stages of doubling length until both sides have reached the warm-up time or the
+// number of warm-up iterations (ucx_perf_do_warmup in lib/libperf.c).
 func warmUp(g group, p *params, c *counter, r runner) error {
 	deadline := ticks.Now() + ticks.FromSeconds(p.WarmupTime)
 	if deadline < ticks.FromSeconds(p.WarmupTime) {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// optionsLeftOut are C's options that this tool does not have, and why.
+// optionsLeftOut are the options of C's tool that this tool does not have, with the reasons.
 var optionsLeftOut = []struct{ letters, reason string }{
 	{"a", "operations that an accelerator starts"},
 	{"gG", "C's daemon that carries out operations for others"},
@@ -19,7 +19,7 @@ var optionsLeftOut = []struct{ letters, reason string }{
 	{"P", "setup by MPI; -P 0, no MPI, is accepted"},
 }
 
-// leftOut says why there is not an option.
+// leftOut returns the error for an option that this tool does not have.
 func leftOut(opt string) error {
 	for _, o := range optionsLeftOut {
 		if strings.Contains(o.letters, opt) {
@@ -27,10 +27,10 @@ func leftOut(opt string) error {
 			return fmt.Errorf("option -%s, %s: %w", opt, reason, errLeftOut)
 		}
 	}
-	return fmt.Errorf("option -%s, which C's tool reads and refuses: %w", opt, errLeftOut)
+	return fmt.Errorf("option -%s, which C's tool parses and refuses: %w", opt, errLeftOut)
 }
 
-// adjust completes the parameters of one test and says whether it can be run.
+// adjust completes the parameters of one test and checks whether it can run.
 func adjust(p *params) error {
 	if p.Test == nil {
 		return errNoTest
@@ -41,8 +41,7 @@ func adjust(p *params) error {
 	return check(p)
 }
 
-// check says whether a test can be run with its parameters, which may come from
-// a client.
+// check checks whether a test can run with its parameters, which may come from a client.
 func check(p *params) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -59,7 +58,7 @@ func check(p *params) error {
 	}
 	switch {
 	case p.Test.API == perfoob.UCT && p.Threads != 1:
-		return fmt.Errorf("%d threads in test %s, over UCT there is one: %w", p.Threads, p.Test.Name, ucs.ErrUnsupported)
+		return fmt.Errorf("%d threads in test %s, which supports one over UCT: %w", p.Threads, p.Test.Name, ucs.ErrUnsupported)
 	case p.Flags&perfoob.FlagOneSided != 0 && !isOneSided(p.Test.Command):
 		return fmt.Errorf("-o in test %s: nothing would ever arrive: %w", p.Test.Name, ucs.ErrInvalidParam)
 	case p.WaitMode == perfoob.WaitSpin:

@@ -10,32 +10,32 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// team is the threads of one side of a test: goroutines here, of OpenMP in C's
-// tool. To the other side they are one: barriers and statuses cross the
-// connection once, in the hands of the first thread while the others wait.
+// team is the threads of one side of a test: goroutines here, OpenMP threads in C's tool. To the
+// other side they are one: only the first thread exchanges barriers and statuses, while the others
+// wait.
 type team struct {
 	group
 	size   int
-	ctx    context.Context // ends when a thread has failed
+	ctx    context.Context // canceled when a thread fails
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	here   int        // threads at the meeting; guarded by mu
-	met    uint       // meetings until now; guarded by mu
-	err    error      // of the first thread that failed, for good; guarded by mu
-	status ucs.Status // that the last exchange came to; the first thread's between meetings
+	mu             sync.Mutex
+	arrivedThreads int        // threads that have arrived at the barrier of this side; guarded by mu
+	met            uint       // number of completed barriers of this side; guarded by mu
+	err            error      // the error of the first thread that failed, kept for good; guarded by mu
+	status         ucs.Status // result of the last exchange; the first thread writes it between barriers
 }
 
 func newTeam(g group, size int) *team {
 	t := &team{group: g, size: size, ctx: context.Background(), cancel: func() {}}
-	if size > 1 { // it costs who waits something, and one alone has none that could fail
+	if size > 1 { // waiting on a context has a cost, and a single thread has no other that could fail
 		t.ctx, t.cancel = context.WithCancel(t.ctx)
 	}
 	return t
 }
 
-// run runs f on all threads, the first of which is the caller's. The error is
-// that of the thread that failed first, which lets the others fail.
+// run runs f on all threads. The caller is the first thread. It returns the error of the thread
+// that failed first, which makes the other threads fail too.
 func (t *team) run(f func(id int) error) error {
 	defer narrow(t.size)()
 	var others sync.WaitGroup
@@ -51,7 +51,7 @@ func (t *team) run(f func(id int) error) error {
 	return t.failure()
 }
 
-// fail lets no thread wait any longer, unless err is nil.
+// fail records an error, unless it is nil, and ends all waits of threads.
 func (t *team) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,8 +67,8 @@ func (t *team) failure() error {
 	return t.err
 }
 
-// meet waits for the other threads. Each calls its progress meanwhile: the other
-// side's threads may wait for it, and this side's for those.
+// meet is a barrier of this side's threads. Each thread calls progress while it waits, because
+// threads of the other side may need that progress before this side's threads arrive.
 func (t *team) meet(progress func() int) error {
 	before, over := t.arrive()
 	for !over {
@@ -80,28 +80,29 @@ func (t *team) meet(progress func() int) error {
 	return t.failure()
 }
 
-// arrive comes to a meeting, which is over if this is the last thread.
+// arrive enters the barrier of this side's threads. The result over reports whether this was the
+// last thread, which completes the barrier; before is the number of barriers completed before.
 func (t *team) arrive() (before uint, over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before = t.met
-	if t.here++; t.here == t.size {
-		t.here = 0
+	if t.arrivedThreads++; t.arrivedThreads == t.size {
+		t.arrivedThreads = 0
 		t.met++
 		over = true
 	}
 	return before, over
 }
 
-// isOver reports whether a meeting has come to an end, or never will.
+// isOver reports whether the barrier that arrive has entered is complete or, after a failure, never
+// will be. The parameter before is the result of arrive.
 func (t *team) isOver(before uint) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.met != before || t.err != nil
 }
 
-// alive implements group: a side is not worth waiting for when a thread of one's
-// own has given up.
+// alive implements group. It also fails if a thread of this side has failed.
 func (t *team) alive() error {
 	if err := t.failure(); err != nil {
 		return err
@@ -109,8 +110,8 @@ func (t *team) alive() error {
 	return t.group.alive()
 }
 
-// member is a team as one of its threads sees it. Unlike the team's, its barriers
-// and statuses are those of all threads, each of which has to take part.
+// member is the team as one of its threads uses it. The barriers and statuses of a member, unlike
+// those of the team, are collective: each thread must take part.
 type member struct {
 	*team
 	id int
@@ -118,7 +119,7 @@ type member struct {
 
 func (t *team) member(id int) member { return member{t, id} }
 
-// first has the first thread do something while the others wait for it.
+// first makes the first thread call the function do, while the other threads wait for it.
 func (m member) first(progress func() int, do func() error) error {
 	if err := m.meet(progress); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (m member) barrier(progress func() int) error {
 	return m.first(progress, func() error { return m.group.barrier(progress) })
 }
 
-// exchangeStatus implements group. It is the first thread's status that counts.
+// exchangeStatus implements group. The first thread's status is sent.
 func (m member) exchangeStatus(s ucs.Status) (ucs.Status, error) {
 	err := m.first(nothing, func() (err error) {
 		m.status, err = m.group.exchangeStatus(s)
@@ -143,5 +144,5 @@ func (m member) exchangeStatus(s ucs.Status) (ucs.Status, error) {
 	return m.status, err
 }
 
-// nothing is the progress of who has nothing to wait for but the other threads.
+// nothing is the progress function of threads that wait only for the other threads.
 func nothing() int { return 0 }

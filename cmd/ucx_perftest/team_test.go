@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// counted is a group that counts what is asked of it.
+// counted is a group that counts the calls of its methods.
 type counted struct {
 	alone
 	barriers, statuses int
@@ -30,8 +30,8 @@ func (g *counted) exchangeStatus(s ucs.Status) (ucs.Status, error) {
 	return ucs.InProgress, nil
 }
 
-// TestTeam meets the other side as one, however many threads there are. Between
-// barriers a thread sees what all have done before.
+// TestTeam: however many threads a team has, it meets the other side once. After a barrier each
+// thread sees what all threads have done before it.
 func TestTeam(t *testing.T) {
 	const rounds = 100
 	for _, size := range []int{1, 2, 5} {
@@ -72,7 +72,7 @@ func TestTeam(t *testing.T) {
 	}
 }
 
-// TestTeamFails has a thread fail, or the connection: no other may wait on.
+// TestTeamFails: a thread fails, or the connection. The other threads must stop waiting.
 func TestTeamFails(t *testing.T) {
 	broken := errors.New("broken")
 	for _, connection := range []bool{false, true} {
@@ -100,7 +100,7 @@ func TestTeamFails(t *testing.T) {
 	}
 }
 
-// TestTeamFailsAsleep has a thread fail while others are in calls that wait.
+// TestTeamFailsAsleep: a thread fails while others are in blocking calls.
 func TestTeamFailsAsleep(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
 	ctx, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureWakeup}, nil)

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -55,7 +55,7 @@ func setTestOption(p *params, opt, value string) (err error) {
 		p.block = value == "block"
 		p.WaitMode, err = choice(opt, value, map[string]perfoob.WaitMode{
 			"poll": perfoob.WaitPoll, "sleep": perfoob.WaitSleep,
-			"block": perfoob.WaitPoll, // is what the other side is told, which may be C's
+			"block": perfoob.WaitPoll, // the other side, which may be C's tool, gets WaitPoll
 		})
 	case "m":
 		return setMemory(value)
@@ -106,7 +106,7 @@ func setTestOption(p *params, opt, value string) (err error) {
 	return err
 }
 
-// parseSizes reads "8", "16,48,4096" or "1024:16", sixteen times 1024.
+// parseSizes reads "8", "16,48,4096" or "1024:16", which is sixteen times 1024.
 func parseSizes(value string) ([]int, error) {
 	if size, count, ok := strings.Cut(value, ":"); ok {
 		n, err := number[int]("s", count)
@@ -161,7 +161,7 @@ func setLayout(p *params, value string) error {
 	return nil
 }
 
-// number reads a decimal number that is not negative.
+// number reads a nonnegative decimal number.
 func number[T int | uint32 | uint64](opt, value string) (T, error) {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || uint64(T(n)) != n || T(n) < 0 {

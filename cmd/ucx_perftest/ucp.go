@@ -5,22 +5,22 @@ package main
 import (
 	"errors"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ucpTest is a test over UCP: what the threads of this side have in common. Each
-// has a worker and an endpoint to the other side's worker of the same number,
-// unless they share the first ones.
+// ucpTest is a test over UCP: the objects that the threads of this side share. Each thread has a
+// worker and an endpoint to the other side's worker of the same number, unless all threads share
+// the first worker and endpoint.
 type ucpTest struct {
 	t *team
 	p *params
 
 	ctx       *ucp.Context
-	memory    [2]*ucp.Memory // the messages of all threads, one after the other
+	memory    [2]*ucp.Memory // the messages of all threads, one after another
 	workers   []*ucp.Worker
-	endpoints []*ucp.Endpoint // of the workers
+	endpoints []*ucp.Endpoint // one for each worker
 	threads   []*ucpRunner
 }
 
@@ -85,7 +85,7 @@ func workerMode(p *params) ucs.ThreadMode {
 	return p.ThreadMode
 }
 
-// allocate allocates the messages from the library, as C's tool does
+// allocate allocates the messages with the library's allocator, as C's tool does
 // (ucp_perf_test_alloc_mem in lib/libperf_memory.c).
 func (u *ucpTest) allocate() error {
 	flags := ucp.MemMapAllocate
@@ -108,34 +108,33 @@ const (
 	received
 )
 
-// messageRoom is what a message takes of the memory. There is a byte even for an
-// empty one: the last of a stream has it.
+// messageRoom returns the size of a message's memory. An empty message has one byte, for the last
+// message of a stream.
 func messageRoom(p *params) int { return max(p.Extent(), 1) }
 
-// message is a thread's part of the memory.
+// message returns the part of memory k (sent or received) that belongs to thread id.
 func (u *ucpTest) message(k, id int) []byte {
 	n := messageRoom(u.p)
 	return u.memory[k].Bytes()[id*n : (id+1)*n : (id+1)*n]
 }
 
-// newRunner prepares a thread's part. What it sends and receives does not change
-// during the test.
+// newRunner prepares a thread's runner. Its buffers do not change during the test.
 func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 	p := u.p
 	r := &ucpRunner{
 		g: u.t.member(id), p: p, c: c,
-		w:        u.workers[id%len(u.workers)],
-		cmd:      p.Test.Command,
-		probe:    p.Flags&perfoob.FlagTagUnexpProbe != 0,
-		sleep:    p.WaitMode == perfoob.WaitSleep && !p.block,
-		block:    p.block,
-		passive:  p.Flags&perfoob.FlagOneSided != 0,
-		tag:      firstTag,
-		mask:     ucp.FullMask,
-		sends:    newWindow(int(p.Window)),
-		receives: newWindow(int(p.Window)),
-		spins:    spinRounds / int(p.Threads),
-		crowd:    p.shared && p.Threads > 1,
+		w:            u.workers[id%len(u.workers)],
+		cmd:          p.Test.Command,
+		probe:        p.Flags&perfoob.FlagTagUnexpProbe != 0,
+		sleep:        p.WaitMode == perfoob.WaitSleep && !p.block,
+		block:        p.block,
+		passive:      p.Flags&perfoob.FlagOneSided != 0,
+		tag:          firstTag,
+		mask:         ucp.FullMask,
+		sends:        newWindow(int(p.Window)),
+		receives:     newWindow(int(p.Window)),
+		spins:        spinRounds / int(p.Threads),
+		sharedWorker: p.shared && p.Threads > 1,
 	}
 	r.poll = r.progress
 	if p.shared {
@@ -150,7 +149,7 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 		r.send.Flags |= ucp.OpMultiSend
 		r.recv.Flags |= ucp.OpMultiSend
 	}
-	if p.Flags&perfoob.FlagPreregistered != 0 && !isAtomic(r.cmd) { // which take their operands at once
+	if p.Flags&perfoob.FlagPreregistered != 0 && !isAtomic(r.cmd) { // atomics take their operands during the call
 		r.send.Memory = u.memory[sent]
 	}
 	r.ackSize = 1
@@ -207,12 +206,12 @@ func (u *ucpTest) connect() error {
 	if err := agree(u.t, u.connectTo(v)); err != nil {
 		return err
 	}
-	// Both sides connect now, not in the first stage.
+	// Connect both sides now, not in the first stage.
 	return u.settle(func(i int) (*ucp.Request, error) { return u.workers[i].Flush(nil) })
 }
 
-// info is what the other side is told, for each thread: its worker's address, and
-// in one-sided tests where its message is received.
+// info returns the information for the other side, for each thread: its worker's address and, in
+// one-sided tests, the address and key of its receive buffer.
 func (u *ucpTest) info() (b []byte, err error) {
 	var m *ucp.Memory
 	var key []byte
@@ -274,8 +273,8 @@ func (u *ucpTest) progress() (n int) {
 	return n
 }
 
-// finish implements setup: both sides close their endpoints between two
-// barriers, so that neither is gone while the other still flushes.
+// finish implements setup. Both sides close their endpoints between two barriers, so that neither
+// is gone while the other still flushes.
 func (u *ucpTest) finish() error {
 	if err := u.t.barrier(u.progress); err != nil {
 		return err
@@ -289,9 +288,9 @@ func (u *ucpTest) finish() error {
 	return u.t.barrier(u.progress)
 }
 
-// settle starts an operation on each worker and progresses them all until all of
-// them are done. One after the other does not do: the other side may wait for any
-// of them.
+// settle starts an operation on each worker and progresses all workers until all operations are
+// done. Handling the workers one after another could deadlock, because the other side may wait for
+// any of them.
 func (u *ucpTest) settle(start func(i int) (*ucp.Request, error)) error {
 	var requests []*ucp.Request
 	for i := range u.workers {
@@ -316,7 +315,7 @@ func (u *ucpTest) settle(start func(i int) (*ucp.Request, error)) error {
 		}
 		err := req.Err()
 		req.Free()
-		if err != nil && !errors.Is(err, ucs.ErrCanceled) { // canceled: the other side has closed first
+		if err != nil && !errors.Is(err, ucs.ErrCanceled) { // canceled if the other side has closed first
 			return err
 		}
 	}

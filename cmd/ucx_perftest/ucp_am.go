@@ -5,7 +5,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -13,7 +13,8 @@ import (
 // ucpAMID is the id of every active message of the tests over UCP.
 const ucpAMID = 1
 
-// openAM prepares for active messages.
+// openAM checks the header length of a test with active messages and sets their handler. It does
+// nothing in other tests.
 func (r *ucpRunner) openAM(mem []byte) error {
 	if r.cmd != perfoob.CmdAM {
 		return nil
@@ -25,13 +26,13 @@ func (r *ucpRunner) openAM(mem []byte) error {
 	if r.p.Flags&perfoob.FlagAMReceiverCopies != 0 {
 		r.am.copies = mem
 	}
-	r.recv.OnAMRecv = r.amFetched
+	r.recv.OnAMRecv = r.amRecvDone
 	r.recvParams = &r.recv
-	return r.w.SetAMHandler(ucp.AMHandlerParams{ID: ucpAMID, Handler: r.amCame})
+	return r.w.SetAMHandler(ucp.AMHandlerParams{ID: ucpAMID, Handler: r.amHandler})
 }
 
-// amCame is the handler.
-func (r *ucpRunner) amCame(m *ucp.AMMessage) error {
+// amHandler handles an arriving message.
+func (r *ucpRunner) amHandler(m *ucp.AMMessage) error {
 	if m.Offered() {
 		return r.amFetch(m)
 	}
@@ -42,17 +43,17 @@ func (r *ucpRunner) amCame(m *ucp.AMMessage) error {
 	return nil
 }
 
-// amFetch fetches what is offered.
+// amFetch receives the data of a rendezvous message.
 func (r *ucpRunner) amFetch(m *ucp.AMMessage) error {
 	req, err := m.Recv(r.recvBuf, r.recvParams)
 	if req == nil {
-		r.amFetched(nil, err, 0, nil)
+		r.amRecvDone(nil, err, 0, nil)
 	}
 	return err
 }
 
-// amFetched is told that data is here.
-func (r *ucpRunner) amFetched(req *ucp.Request, err error, _ int, _ any) {
+// amRecvDone handles the completion of a receive that amFetch has started.
+func (r *ucpRunner) amRecvDone(req *ucp.Request, err error, _ int, _ any) {
 	if err != nil {
 		r.am.err = err
 	} else {
@@ -72,7 +73,7 @@ func (r *ucpRunner) amRecv() error {
 	return nil
 }
 
-// amRecvAll waits for the messages of a stage. As in C nobody asks for them one by one.
+// amRecvAll waits for the messages of a stage. As in C, it does not receive them one by one.
 func (r *ucpRunner) amRecvAll() error {
 	for !r.c.done() {
 		if n := r.am.came - r.am.taken; n > 0 {

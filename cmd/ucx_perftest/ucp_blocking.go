@@ -5,15 +5,15 @@ package main
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The calls that wait by themselves, in place of requests and progress. They are
-// for people, and this is what those get: nothing but the failure of another thread
-// ends them, so a side whose other one disappears in the middle of a test stays.
+// Blocking calls, in place of requests and progress (-E block). They test the calls as applications
+// use them: only the failure of another thread of this side ends a call, so if the other side
+// disappears during a test, this side hangs.
 
-// checkBlocking says whether a test can be run with them.
+// checkBlocking checks whether a test can use blocking calls.
 func checkBlocking(p *params) error {
 	switch {
 	case !isTagged(p.Test):
@@ -21,12 +21,12 @@ func checkBlocking(p *params) error {
 	case p.SendType == perfoob.IOV || p.RecvType == perfoob.IOV:
 		return fmt.Errorf("-E block with scattered memory: %w", ucs.ErrUnsupported)
 	case p.Flags&(perfoob.FlagLoopback|perfoob.FlagTagUnexpProbe) != 0:
-		return fmt.Errorf("-E block in a process that talks to itself, or probes: %w", ucs.ErrUnsupported)
+		return fmt.Errorf("-E block with loopback (-l) or probing (-U): %w", ucs.ErrUnsupported)
 	}
 	return nil
 }
 
-// sendBlocking sends a message and waits until it has left.
+// sendBlocking sends a message and waits for its completion.
 func (r *ucpRunner) sendBlocking() error {
 	if r.cmd == perfoob.CmdTagSync {
 		return r.ep.TagSendSyncWait(r.g.ctx, r.tag, r.sendBuf)

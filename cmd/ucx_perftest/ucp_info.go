@@ -4,10 +4,10 @@ package main
 
 import "github.com/ucx-go/ucx/ucp"
 
-// Extra information (-X) is what the library says about the first operation of a stage
-// of the side that is measured, which has to have a request for that.
+// Extra information (-X) is the library's description of the first operation of a stage on the
+// measured side. That operation must return a request, from which the description is read.
 
-// askInfo has the next operation give a request.
+// askInfo makes the next operation return a request.
 func (r *ucpRunner) askInfo() {
 	if !r.p.extra || r.g.index() == 0 && !r.g.loopback() {
 		return
@@ -17,7 +17,8 @@ func (r *ucpRunner) askInfo() {
 	r.usual, r.sendParams = r.sendParams, &r.asking
 }
 
-// tookInfo asks the request, and nothing of those that follow.
+// tookInfo reads the description from the request, and restores the parameters for later
+// operations.
 func (r *ucpRunner) tookInfo(req *ucp.Request) {
 	if a, err := req.Attr(); err == nil {
 		r.c.info = a.Info
@@ -27,7 +28,7 @@ func (r *ucpRunner) tookInfo(req *ucp.Request) {
 	r.sendParams = r.usual
 }
 
-// started takes a request of a send or access that has not finished in its call.
+// started records a request of a send or access that has not completed in its call.
 func (r *ucpRunner) started(req *ucp.Request) {
 	if r.sendParams == &r.asking {
 		r.tookInfo(req)

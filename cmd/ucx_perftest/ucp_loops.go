@@ -3,18 +3,17 @@
 package main
 
 import (
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// The loops of the tests with messages (lib/ucp_tests.cc). In a ping-pong the server
-// sends first and the client answers. In a stream the client sends, with at most a
-// window of messages outstanding, and the server receives; between 1.22 programs the
-// server says at the end that it has got everything. How a message goes and comes is
-// in ucp_tag.go, ucp_am.go and ucp_stream.go.
+// The loops of the tests with messages (lib/ucp_tests.cc). In a ping-pong the server sends first
+// and the client replies. In a stream the client sends, with at most a window of messages
+// outstanding, and the server receives; between 1.22 programs the server acknowledges the end of
+// the stream. ucp_tag.go, ucp_am.go and ucp_stream.go send and receive the messages.
 
-// stage implements runner. The threads of a side begin and end together: their
-// rates are to add up.
+// stage implements runner. The threads of a side start and end together, so that their rates can be
+// added.
 func (r *ucpRunner) stage() error {
 	r.resetMemory()
 	r.askInfo()
@@ -133,7 +132,7 @@ func (r *ucpRunner) streamOut() error {
 	return r.recvAck()
 }
 
-// sendOne sends a message, once there is room in the window.
+// sendOne sends a message when the window has room.
 func (r *ucpRunner) sendOne() error {
 	if r.block {
 		return r.sendBlocking()
@@ -161,8 +160,7 @@ func (r *ucpRunner) sendOne() error {
 	return err
 }
 
-// recvOne receives a message, or posts the receive of a tagged one, once there is room
-// in the window.
+// recvOne receives a message, or posts the receive of a tagged message when the window has room.
 func (r *ucpRunner) recvOne() error {
 	switch {
 	case r.cmd == perfoob.CmdAM:
@@ -189,12 +187,12 @@ func (r *ucpRunner) recvOne() error {
 	return err
 }
 
-// sendAck tells the sender of a stream that everything has arrived.
+// sendAck tells the sender of a stream that all messages have arrived.
 func (r *ucpRunner) sendAck() error {
 	buf, params := r.sendBuf, r.sendParams
 	if buf != nil {
 		r.sendBuf = buf[:1]
-	} else { // as C: the first part, not one byte
+	} else { // as in C: the first part instead of one byte
 		r.sendParams = &r.ack
 	}
 	err := r.sendOne()

@@ -5,24 +5,23 @@ package main
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The loops of the one-sided tests (lib/ucp_tests.cc). The last byte of a
-// message is its number. In a ping-pong each side puts a message and waits for
-// the number of the other's in its own memory. In a stream the client does all,
-// and at the end sets the last byte of the server's memory, which the server
-// waits for: it has nothing else to tell it that the stage is over. Between 1.22
-// programs the server then does one operation of its own.
+// The loops of the one-sided tests (lib/ucp_tests.cc). The last byte of a message is its number. In
+// a ping-pong each side puts a message and waits for the number of the other side's message in its
+// own memory. In a stream only the client starts operations. At the end it sets the last byte of
+// the server's memory; the server waits for that byte, because nothing else tells it that the stage
+// is over. Between 1.22 programs the server then does one operation itself.
 
 const (
-	unknownNumber = 0xFF // before a ping-pong: no number that comes soon
-	lastNumber    = 1    // of the last message of a stream
+	unknownNumber = 0xFF // the mark before a ping-pong, which differs from the first numbers
+	lastNumber    = 1    // the number of the last message of a stream
 )
 
-// ucpFeatures are the features of the context for a test.
+// ucpFeatures returns the features of the context for a test.
 func ucpFeatures(p *params) ucp.Features {
 	switch c := p.Test.Command; {
 	case isAtomic(c) && p.MessageSize() == 4:
@@ -39,7 +38,7 @@ func ucpFeatures(p *params) ucp.Features {
 	return ucp.FeatureTag
 }
 
-// checkOneSided says whether a one-sided test can be run.
+// checkOneSided checks whether a one-sided test can run.
 func checkOneSided(p *params) error {
 	n := p.MessageSize()
 	switch {
@@ -53,7 +52,7 @@ func checkOneSided(p *params) error {
 	return nil
 }
 
-// openKey opens the other side's memory.
+// openKey unpacks the key of the other side's memory in a one-sided test.
 func (r *ucpRunner) openKey(peer *perfoob.UCPInfo) (err error) {
 	if !r.rma.on {
 		return nil
@@ -63,7 +62,7 @@ func (r *ucpRunner) openKey(peer *perfoob.UCPInfo) (err error) {
 	return err
 }
 
-// closeKey releases the other side's memory.
+// closeKey releases the key of the other side's memory.
 func (r *ucpRunner) closeKey() error {
 	if r.rma.key == nil {
 		return nil
@@ -87,7 +86,7 @@ func (r *ucpRunner) resetMemory() {
 	r.sendBuf[n-1], r.recvBuf[n-1] = mark, mark
 }
 
-// oneSidedTraffic is traffic for the one-sided tests.
+// oneSidedTraffic is the counterpart of the method traffic for the one-sided tests.
 func (r *ucpRunner) oneSidedTraffic() error {
 	switch {
 	case r.p.Test.Type == perfoob.PingPong:
@@ -103,7 +102,7 @@ func (r *ucpRunner) oneSidedTraffic() error {
 	return r.lastAccess()
 }
 
-// putPingPong puts numbered messages in turn with the other side.
+// putPingPong puts numbered messages alternately with the other side.
 func (r *ucpRunner) putPingPong(first bool) error {
 	for !r.c.done() {
 		if first {
@@ -133,7 +132,7 @@ func (r *ucpRunner) putNumber() error {
 	return r.accessStarted(r.ep.Put(r.sendBuf, r.rma.remote, r.rma.key, r.sendParams))
 }
 
-// awaitNumber waits until the last byte of the own memory is n.
+// awaitNumber waits until the last byte of this side's memory is n.
 func (r *ucpRunner) awaitNumber(n byte) error {
 	last := &r.recvBuf[len(r.recvBuf)-1]
 	for *last != n {
@@ -141,11 +140,11 @@ func (r *ucpRunner) awaitNumber(n byte) error {
 			return err
 		}
 	}
-	r.idle = 0 // progress does not see what arrives this way
+	r.idle = 0 // progress does not count accesses by the other side
 	return nil
 }
 
-// accesses does the operation of the test until the stage is over.
+// accesses repeats the operation of the test until the stage is over.
 func (r *ucpRunner) accesses(between func() error) error {
 	for !r.c.done() {
 		if err := r.awaitRoom(&r.sends); err != nil {
@@ -189,7 +188,7 @@ func atomicOpOf(c perfoob.Command) ucp.AtomicOp {
 	return ucp.AtomicAdd
 }
 
-// accessStarted takes an operation that has not finished in its call.
+// accessStarted records an operation that has not completed in its call.
 func (r *ucpRunner) accessStarted(req *ucp.Request, err error) error {
 	if req != nil {
 		r.started(req)
@@ -202,8 +201,8 @@ func (r *ucpRunner) progressOnce() error {
 	return nil
 }
 
-// serveAccesses progresses until the client has set the last byte; 1.13.1 does
-// not after gets.
+// serveAccesses progresses until the client has set the last byte, which a 1.13.1 client does not
+// do after gets.
 func (r *ucpRunner) serveAccesses() error {
 	for !r.c.done() {
 		if !r.passive {

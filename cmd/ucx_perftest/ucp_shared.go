@@ -6,30 +6,30 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// All threads of both sides may share one worker and one endpoint, which C's tool
-// does not have. A message finds its thread by the tag: the first one's is C's,
-// the others' follow. On the wire nothing is said about it, but an address that
-// each thread tells alike does.
+// All threads of a side may share one worker and one endpoint (--shared), which C's tool does not
+// have. Messages are assigned to threads by tag: the first thread's tag is C's, and the others
+// follow. The protocol does not mention sharing, but the other side can detect it, because each
+// thread then sends the same worker address.
 
-// checkShared says whether a test can be run on shared workers.
+// checkShared checks whether a test can run on a shared worker.
 func checkShared(p *params) error {
 	switch {
 	case !isTagged(p.Test):
 		return fmt.Errorf("--shared in test %s, need a tag test: %w", p.Test.Name, ucs.ErrUnsupported)
 	case p.Flags&perfoob.FlagTagWildcard != 0:
-		return fmt.Errorf("--shared with any tag, -C: messages find their thread by it: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("--shared with any tag, -C: the tag selects the thread: %w", ucs.ErrInvalidParam)
 	case p.WaitMode == perfoob.WaitSleep && !p.block:
-		return fmt.Errorf("--shared with -E sleep: who sleeps cannot see what others progress, -E block can: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("--shared with -E sleep: a sleeping thread misses progress of other threads; use -E block: %w", ucs.ErrInvalidParam)
 	}
 	return nil
 }
 
-// sameSharing makes sure that the other side's threads share a worker if those of
-// this side do. One thread does not tell.
+// sameSharing checks that the other side's threads share a worker if and only if those of this side
+// do. With one thread it cannot tell.
 func sameSharing(peers []perfoob.UCPInfo, shared bool) error {
 	for i := 1; i < len(peers); i++ {
 		if bytes.Equal(peers[0].Address, peers[i].Address) != shared {

@@ -3,7 +3,7 @@
 package main
 
 import (
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -14,7 +14,7 @@ func (r *ucpRunner) streamRecv(buf []byte, p *ucp.RequestParams, n int) error {
 	}
 	for got := 0; got < n; {
 		rest := buf
-		if rest != nil { // else the parameters have it, and it gets all at once
+		if rest != nil { // otherwise the parameters have the buffer, and one receive fills it
 			rest = buf[got:n]
 		}
 		k, req, err := r.ep.StreamRecv(rest, p)
@@ -29,7 +29,7 @@ func (r *ucpRunner) streamRecv(buf []byte, p *ucp.RequestParams, n int) error {
 	return nil
 }
 
-// streamAwait waits for the end of a receive.
+// streamAwait waits for the completion of a receive.
 func (r *ucpRunner) streamAwait(req *ucp.Request) (int, error) {
 	for !req.Done() {
 		if err := r.advance(); err != nil {
@@ -41,7 +41,7 @@ func (r *ucpRunner) streamAwait(req *ucp.Request) (int, error) {
 	return n, err
 }
 
-// streamTake takes n bytes where they have arrived. A packet may have some of the next
+// streamTake consumes n bytes in the library's buffers. A packet may also have bytes of the next
 // message.
 func (r *ucpRunner) streamTake(n int) error {
 	for r.unread < n {

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// firstTag labels every message of the tests, and of the first thread where
-// threads share a worker.
+// firstTag is the tag of every message of the tests or, if threads share a worker, of the first
+// thread.
 const firstTag ucp.Tag = 0x1337a880
 
 // awaitTagged waits for a message to arrive before a receive is posted for it.
@@ -31,7 +31,7 @@ func (r *ucpRunner) tagRecvAck() error {
 	}
 	err = r.await(req)
 	if ucs.StatusOf(err) == ucs.ErrMessageTruncated {
-		return nil // it has arrived, longer than expected
+		return nil // the acknowledgement has arrived, longer than expected
 	}
 	return err
 }

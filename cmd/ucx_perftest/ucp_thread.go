@@ -6,73 +6,73 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// ucpRunner runs the stages of a test over UCP on one thread. Their loops are in
-// ucp_loops.go and ucp_rma.go.
+// ucpRunner runs the stages of a test over UCP on one thread. The loops are in ucp_loops.go and
+// ucp_rma.go.
 type ucpRunner struct {
 	g member
 	p *params
 	c *counter
 
-	poll func() int // progress, for barriers
+	poll func() int // the method progress, for barriers
 	w    *ucp.Worker
 	ep   *ucp.Endpoint
 
-	cmd      perfoob.Command
-	probe    bool // receive only what has arrived
-	sleep    bool // wait asleep
-	block    bool // wait in the call
-	passive  bool // progress nothing for the other side's accesses
-	crowd    bool // other threads use the worker
-	spins    int  // rounds without progress after which others may run
-	idle     int  // rounds of progress without any
-	tag      ucp.Tag
-	mask     ucp.Tag
-	sendBuf  []byte // nil: the parameters have the data
-	recvBuf  []byte
-	sends    window
-	receives window
-	rma      oneSided
-	am       activeMessages
-	unread   int // bytes of a stream that were taken, of the next message
+	cmd          perfoob.Command
+	probe        bool // receive only messages that have arrived
+	sleep        bool // sleep while waiting
+	block        bool // wait in blocking calls
+	passive      bool // make no progress while waiting for the other side's accesses
+	sharedWorker bool // other threads use the worker
+	spins        int  // rounds without progress after which other goroutines and processes may run
+	idle         int  // consecutive rounds without progress
+	tag          ucp.Tag
+	mask         ucp.Tag
+	sendBuf      []byte // nil if the parameters have the data
+	recvBuf      []byte
+	sends        window
+	receives     window
+	rma          oneSided
+	am           activeMessages
+	unread       int // bytes of the next message that StreamRecvData has already returned
 
-	sendParams, recvParams *ucp.RequestParams // send and recv, nil if they ask for nothing
+	sendParams, recvParams *ucp.RequestParams // point to fields send and recv; nil if those are empty
 
 	send    ucp.RequestParams
 	recv    ucp.RequestParams
-	asking  ucp.RequestParams  // the sends', for who wants to know more about one
-	usual   *ucp.RequestParams // sendParams otherwise
-	ack     ucp.RequestParams  // of the acknowledgement, where the parameters have the data
-	ackBuf  []byte             // takes it
+	asking  ucp.RequestParams  // parameters of a send that must return its request (-X)
+	usual   *ucp.RequestParams // the value of sendParams for other operations
+	ack     ucp.RequestParams  // parameters of the acknowledgement, if the parameters have the data
+	ackBuf  []byte             // receives the acknowledgement
 	ackSize int
 }
 
-// oneSided is what the one-sided tests need besides a worker.
+// oneSided holds the state of the one-sided tests.
 type oneSided struct {
-	on     bool      // this is such a test
-	key    *ucp.Rkey // of the other side's memory
-	remote uint64    // its address
-	number byte      // of the next message
+	on     bool      // the test is one-sided
+	key    *ucp.Rkey // unpacked key of the other side's memory
+	remote uint64    // the address of that memory
+	number byte      // the number of the next message
 }
 
-// activeMessages is what their tests need besides a worker. What comes is only counted,
-// and what is offered fetched; before the sides meet at the beginning of a stage the
-// first of its messages may be here already.
+// activeMessages holds the state of the tests with active messages. Their handler only counts eager
+// messages and receives rendezvous messages. The first messages of a stage may arrive before the
+// barrier at its beginning is over.
 type activeMessages struct {
-	header []byte // of those that are sent
-	copies []byte // where the data is copied to, nil: it is not (-y)
-	came   uint64 // messages that are here
-	taken  uint64 // and were waited for
-	err    error  // why one did not come
+	header []byte // the header of sent messages
+	copies []byte // the buffer to which data is copied with -y, else nil
+	came   uint64 // messages that have arrived
+	taken  uint64 // messages that a receive has consumed
+	err    error  // the error of a message whose receive failed
 }
 
 // progress implements runner.
 func (r *ucpRunner) progress() int { return r.w.Progress() }
 
-// flush waits until everything sent has left.
+// flush waits until all sends are complete.
 func (r *ucpRunner) flush() error {
 	var req *ucp.Request
 	var err error
@@ -95,7 +95,7 @@ func (r *ucpRunner) awaitRoom(w *window) error {
 	return r.await(w.take())
 }
 
-// empty waits for everything in a window.
+// empty waits for all requests in a window.
 func (r *ucpRunner) empty(w *window) error {
 	for w.count > 0 {
 		if err := r.await(w.take()); err != nil {
@@ -105,7 +105,7 @@ func (r *ucpRunner) empty(w *window) error {
 	return nil
 }
 
-// drain waits for everything outstanding.
+// drain waits for all outstanding requests.
 func (r *ucpRunner) drain() error {
 	if err := r.empty(&r.receives); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *ucpRunner) drain() error {
 	return r.empty(&r.sends)
 }
 
-// await progresses until a request is done, and frees it.
+// await progresses until a request is done, and frees the request.
 func (r *ucpRunner) await(req *ucp.Request) error {
 	for !req.Done() {
 		if err := r.advance(); err != nil {
@@ -130,8 +130,8 @@ func (r *ucpRunner) advance() error {
 	if r.w.Progress() > 0 {
 		r.idle = 0
 		r.c.worked()
-		if r.crowd {
-			runtime.Gosched() // it may have been for another one
+		if r.sharedWorker {
+			runtime.Gosched() // the progress may have been for another thread
 		}
 		return nil
 	}
@@ -141,7 +141,7 @@ func (r *ucpRunner) advance() error {
 	return r.idled()
 }
 
-// serve is advance for who waits for the other side's accesses.
+// serve is advance for a thread that waits for the other side's accesses.
 func (r *ucpRunner) serve() error {
 	if !r.passive {
 		return r.advance()
@@ -153,7 +153,7 @@ func (r *ucpRunner) serve() error {
 	return r.idled()
 }
 
-// idled looks for a reason not to wait any longer, and lets others run.
+// idled checks for errors that end the wait, and lets other goroutines and processes run.
 //
 //go:noinline
 func (r *ucpRunner) idled() error {

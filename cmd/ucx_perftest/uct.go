@@ -6,46 +6,46 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// uctRunner runs tests of one transport on one device, without UCP. What it
-// sends is in uct_send.go, its loops are in uct_loops.go.
+// uctRunner runs tests of one transport on one device, without UCP. Its operations are in
+// uct_send.go and uct_remote.go, its loops in uct_loops.go.
 type uctRunner struct {
 	g group
 	p *params
 	c *counter
 
-	poll  func() int // progress, for barriers
+	poll  func() int // the method progress, for barriers
 	w     *uct.Worker
 	md    uct.MemoryDomain
 	iface uct.Iface
 	ep    uct.Endpoint
-	rma   uct.RMA    // parts of it; nil where the transport has none
-	amo   uct.Atomic // likewise
+	rma   uct.RMA    // ep as RMA; nil if the transport has no RMA
+	amo   uct.Atomic // ep as Atomic; nil if the transport has no atomics
 	rkey  *uct.Rkey
-	raddr uint64 // the peer's receive buffer
+	raddr uint64 // address of the peer's receive buffer
 
 	sendMem, recvMem memory
 	sendBuf, recvBuf []byte
 	iov              []uct.IOV
 	post             func(sn, prev uint8, c *uct.Completion) error
-	passive          bool // progress nothing for the other side's accesses
-	windowed         bool // operations complete later and are counted
+	passive          bool // make no progress while waiting for the other side's accesses
+	windowed         bool // operations complete later and are counted in inflight
 	inflight         uct.Completion
 	window           int
 	flushed          flushed
-	length           int    // of a message
-	snAt             int    // where a put has its sequence number
-	old32            uint32 // what atomic operations found
+	length           int    // bytes of a message
+	snAt             int    // offset of the sequence number in a ping-pong's put
+	old32            uint32 // results of atomic operations
 	old64            uint64
 
-	lastSN uint8 // of the last active message
-	posts  uint  // sends accepted
-	idle   int   // rounds of progress without any
+	lastSN uint8 // sequence number of the last active message
+	posts  uint  // number of accepted sends
+	idle   int   // consecutive rounds without progress
 	err    error // why the endpoint failed
 }
 
@@ -59,7 +59,7 @@ func newUCT(g group, p *params, c *counter) (setup, error) {
 	return r, nil
 }
 
-// setUp is the order of uct_perf_setup (lib/libperf.c), which both sides keep.
+// setUp follows the order of uct_perf_setup (lib/libperf.c), on which both sides rely.
 func (r *uctRunner) setUp() error {
 	err := r.open()
 	if err == nil {
@@ -83,7 +83,7 @@ func (r *uctRunner) setUp() error {
 	return r.g.barrier(r.poll)
 }
 
-// open opens the worker, the memory domain and the iface.
+// open opens the worker, the memory domain and the interface.
 func (r *uctRunner) open() error {
 	cfg, err := config.Read("", "")
 	if err != nil {
@@ -104,8 +104,8 @@ func (r *uctRunner) open() error {
 	return err
 }
 
-// peerRelease says what the other side is: whoever speaks a release's form of the
-// protocol is of that release, or this library and as told.
+// peerRelease returns the other side's release. A side that uses a release's form of the protocol
+// is that release, or this library configured for it.
 func peerRelease(r perfoob.Release) uct.PeerRelease {
 	if r == perfoob.Release113 {
 		return uct.PeerRelease113
@@ -166,7 +166,7 @@ func (r *uctRunner) connect() error {
 	return nil
 }
 
-// flush waits until the peer has everything.
+// flush waits until all operations are complete at the peer.
 func (r *uctRunner) flush() error {
 	c := &r.flushed
 	*c = flushed{Completion: uct.Completion{Owner: c, Count: 1}}
@@ -189,7 +189,7 @@ func (r *uctRunner) flush() error {
 	}
 }
 
-// flushed is a flush on its way.
+// flushed is an outstanding flush.
 type flushed struct {
 	uct.Completion
 	done bool
@@ -211,7 +211,7 @@ func (r *uctRunner) advance() error {
 	return r.idled()
 }
 
-// serve is advance for who waits for the other side's accesses.
+// serve is advance for a thread that waits for the other side's accesses.
 func (r *uctRunner) serve() error {
 	if !r.passive {
 		return r.advance()
@@ -223,7 +223,7 @@ func (r *uctRunner) serve() error {
 	return r.idled()
 }
 
-// idled looks for a reason not to wait any longer, and lets others run.
+// idled checks for errors that end the wait, and lets other goroutines and processes run.
 //
 //go:noinline
 func (r *uctRunner) idled() error {
@@ -241,14 +241,13 @@ func (r *uctRunner) idled() error {
 	return nil
 }
 
-// thread implements setup: there is one.
+// thread implements setup. A UCT test has one thread.
 func (r *uctRunner) thread(int) runner { return r }
 
 // progress implements runner.
 func (r *uctRunner) progress() int { return r.w.Progress() }
 
-// finish implements setup: the other side may still be served until it comes
-// here too.
+// finish implements setup. The barrier serves the other side until it arrives too.
 func (r *uctRunner) finish() error { return r.g.barrier(r.poll) }
 
 // close implements setup.

@@ -5,12 +5,12 @@ package main
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// need is what a test needs of a transport.
+// need describes the capability that a test requires of a transport, with the transport's limits.
 type need struct {
 	flag     uct.IfaceFlags
 	what     string
@@ -18,7 +18,7 @@ type need struct {
 	maxIOV   int
 }
 
-// needs finds out what a test needs, and how far the transport has it.
+// needs returns the capability that a test requires.
 func needs(p *params, a *uct.IfaceAttr) need {
 	if p.Test.Command == perfoob.CmdAM {
 		switch p.Layout {
@@ -37,7 +37,7 @@ func needs(p *params, a *uct.IfaceAttr) need {
 	return needsAccess(p.Layout, "put", a.Put, uct.IfacePutShort, uct.IfacePutBcopy, uct.IfacePutZcopy)
 }
 
-// needsAccess is needs for access to the peer's memory.
+// needsAccess is needs for accesses to the peer's memory.
 func needsAccess(l perfoob.Layout, what string, have uct.RMALimits, short, bcopy, zcopy uct.IfaceFlags) need {
 	switch l {
 	case perfoob.Bcopy:
@@ -45,11 +45,11 @@ func needsAccess(l perfoob.Layout, what string, have uct.RMALimits, short, bcopy
 	case perfoob.Zcopy:
 		return need{zcopy, what + " zcopy", have.MinZcopy, have.MaxZcopy, have.MaxIOV}
 	}
-	return need{short, what + " short", 0, have.MaxShort, 0} // of gets no transport has that
+	return need{short, what + " short", 0, have.MaxShort, 0} // no transport has short gets
 }
 
-// checkTransport says whether a transport can do a test
-// (uct_perf_test_check_capabilities in lib/libperf.c).
+// checkTransport checks whether a transport supports a test (uct_perf_test_check_capabilities in
+// lib/libperf.c).
 func checkTransport(p *params, a *uct.IfaceAttr) error {
 	if isAtomic(p.Test.Command) {
 		return checkAtomic(p, a)
@@ -89,8 +89,8 @@ func checkHeader(p *params, a *uct.IfaceAttr) error {
 	return nil
 }
 
-// checkAtomic says whether a transport has the operation of a test on operands
-// of the message's size.
+// checkAtomic checks whether a transport supports the operation of a test on operands of the
+// message's size.
 func checkAtomic(p *params, a *uct.IfaceAttr) error {
 	var ops uct.AtomicOps
 	size := p.MessageSize()

@@ -13,14 +13,14 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// findDomain opens the memory domain that has a transport on a device. When
-// there is none the error names those there are, and why others are missing.
+// findDomain opens the memory domain that has a transport on a device. If there is none, the error
+// lists the existing ones, and the reasons why domains could not be opened.
 func findDomain(cfg *config.Set, transport, device string) (uct.MemoryDomain, error) {
 	var there []string
 	var missing error
 	for _, c := range uct.Components() {
 		mds, err := c.MemoryDomains(cfg)
-		if err != nil {
+		if err != nil && !errors.Is(err, ucs.ErrNoDevice) {
 			missing = errors.Join(missing, fmt.Errorf("%s: %w", c.Name(), err))
 		}
 		for _, m := range mds {

@@ -3,21 +3,20 @@
 package main
 
 import (
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
-	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/ticks"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The loops of the UCT tests (lib/uct_tests.cc). Every message carries a
-// sequence number of 8 bits, which is all that a receiver looks at: that of the
-// last active message, or a byte of the memory that puts and atomics write to.
-// Who only reads leaves a number for the other side to read in turn.
+// The loops of the UCT tests (lib/uct_tests.cc). Every message carries an 8-bit sequence number,
+// which is all that a receiver checks: that of the last active message, or a byte of the memory
+// that puts and atomics write to. At the end of a stream of gets, the client writes a number to its
+// own memory, where the server reads it.
 
-// unknownSN is a sequence number that no first message has.
+// unknownSN is a sequence number that differs from that of the first messages.
 const unknownSN = 0xff
 
-// sentinel is the number of the operation that ends a stream of puts, gets or
-// atomics.
+// sentinel is the sequence number of the operation that ends a stream of puts, gets or atomics.
 const sentinel = 2
 
 // stage implements runner.
@@ -45,7 +44,7 @@ func (r *uctRunner) stage() error {
 	}
 	r.c.stop()
 	if !pingPong && r.g.index() == 1 {
-		r.c.extra++ // the sentinel, which C counts for active messages too
+		r.c.extra++ // the sentinel, which C also counts for active messages
 	}
 	return nil
 }
@@ -73,7 +72,7 @@ func (r *uctRunner) traffic(pingPong bool) error {
 	return r.awaitSN(sentinel)
 }
 
-// received is the sequence number of the last message.
+// received returns the sequence number of the last message.
 func (r *uctRunner) received() uint8 {
 	if r.p.Test.Command == perfoob.CmdAM {
 		return r.lastSN
@@ -81,7 +80,7 @@ func (r *uctRunner) received() uint8 {
 	return r.recvBuf[r.recvSN()]
 }
 
-// recvSN is where the receive buffer gets a sequence number.
+// recvSN returns the offset in the receive buffer of the sequence number of a put or an atomic.
 func (r *uctRunner) recvSN() int {
 	if r.p.Test.Command == perfoob.CmdPut && r.p.Test.Type == perfoob.PingPong {
 		return r.length - 1
@@ -94,7 +93,7 @@ func (r *uctRunner) setReceived(sn uint8) {
 	r.recvBuf[r.recvSN()] = sn
 }
 
-// awaitSN progresses until the message with number sn is there.
+// awaitSN progresses until the message with number sn has arrived.
 func (r *uctRunner) awaitSN(sn uint8) error {
 	for {
 		if err := r.serve(); err != nil {
@@ -132,9 +131,9 @@ func (r *uctRunner) pong() error {
 	return nil
 }
 
-// streamMessages sends numbered active messages. The receiver handles them in
-// software, so it is asked to keep up: at most a window of them may lack an
-// acknowledgement, which is a message back with the last number received.
+// streamMessages sends numbered active messages. The receiver handles them in software, so there is
+// flow control: at most a window of messages may be unacknowledged. An acknowledgement is a message
+// with the last number received.
 func (r *uctRunner) streamMessages() error {
 	window := uint8(r.p.FCWindow)
 	sn := uint8(1)
@@ -158,8 +157,7 @@ func (r *uctRunner) streamMessages() error {
 	return r.await(0)
 }
 
-// receiveMessages counts numbered messages and acknowledges every half window
-// of them.
+// receiveMessages counts numbered messages and acknowledges every half window.
 func (r *uctRunner) receiveMessages() error {
 	half := uint8(r.p.FCWindow / 2)
 	acked := uint8(unknownSN)
@@ -184,8 +182,8 @@ func (r *uctRunner) receiveMessages() error {
 	return r.await(0)
 }
 
-// streamWrites writes or updates the same memory again and again, to no effect,
-// and to one that is seen at last.
+// streamWrites repeats the same write or update, which leaves the sequence number unchanged, and
+// ends with the sentinel.
 func (r *uctRunner) streamWrites() error {
 	for !r.c.done() {
 		if err := r.sendOne(0, 0); err != nil {
@@ -202,7 +200,7 @@ func (r *uctRunner) streamWrites() error {
 	return r.await(0)
 }
 
-// fence orders what comes after what was started.
+// fence orders later operations after those that were started before.
 func (r *uctRunner) fence() error {
 	for {
 		err := r.ep.Fence()
@@ -215,8 +213,7 @@ func (r *uctRunner) fence() error {
 	}
 }
 
-// streamGets reads the same memory again and again. The other side learns of
-// the end by reading the sentinel here.
+// streamGets repeats the same read. The other side detects the end by reading the sentinel here.
 func (r *uctRunner) streamGets() error {
 	for !r.c.done() {
 		if err := r.sendOne(0, 0); err != nil {
@@ -231,8 +228,8 @@ func (r *uctRunner) streamGets() error {
 	return nil
 }
 
-// serveGets lets the other side read, and looks there now and then until it has
-// left the sentinel.
+// serveGets serves the other side's reads, and reads that side's memory every millisecond until it
+// has the sentinel.
 func (r *uctRunner) serveGets() error {
 	pause := ticks.FromSeconds(1e-3)
 	for last := ticks.Now(); r.sendBuf[0] != sentinel; {
@@ -249,5 +246,5 @@ func (r *uctRunner) serveGets() error {
 	return r.await(0)
 }
 
-// newer compares sequence numbers around the end of their 8 bits.
+// newer compares 8-bit sequence numbers with wraparound.
 func newer(a, b uint8) bool { return int8(a-b) > 0 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -17,24 +17,24 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// devices says where each transport that two processes can use is tested.
+// devices lists the device on which each transport between processes is tested.
 var devices = map[string]string{
 	"tcp": "lo", "posix": "memory", "sysv": "memory", "cma": "memory", "rc_verbs": "fake0:1", "ud_verbs": "fake0:1",
 }
 
-// A device for RDMA without a kernel.
+// A simulated RDMA device, without a kernel driver.
 func init() {
 	n := verbstest.NewFabric()
 	n.Add(verbstest.Config{Name: "fake0"})
 	uct.Register(ibtest.Network("fake", n))
 }
 
-// transportsOf are the transports of a component that two processes can use.
+// transportsOf returns the transports of a component that work between two processes.
 func transportsOf(component string) []string {
 	switch component {
 	case "self", "rdmacm":
 		return nil
-	case "ib": // no machine has it by itself
+	case "ib": // needs a device
 		return nil
 	case "fake":
 		return []string{"rc_verbs", "ud_verbs"}
@@ -42,8 +42,9 @@ func transportsOf(component string) []string {
 	return []string{component}
 }
 
-// works lists what each transport can do, as test/layout; atomics have no
-// layout. A size behind it says that others cannot be. Everything else must be refused, by both sides, in words.
+// works lists what each transport supports, as test/layout; atomics have no layout. With a size,
+// only that size is supported. Everything else must be refused by both sides, with an error that
+// says what is missing.
 var works = map[string][]string{
 	"tcp": {
 		"am_lat/short", "am_lat/bcopy", "am_lat/zcopy", "am_lat/shortiov", "am_bw/short", "am_bw/bcopy", "am_bw/zcopy",
@@ -64,15 +65,15 @@ var messages = []string{
 	"am_lat/short", "am_lat/bcopy", "am_lat/zcopy", "am_lat/shortiov", "am_bw/short", "am_bw/bcopy", "am_bw/zcopy", "am_bw/shortiov",
 }
 
-// mapped is what transports can do that map the peer's memory.
+// mapped is what transports support that map the peer's memory.
 var mapped = []string{
 	"am_lat/short", "am_lat/bcopy", "am_lat/shortiov", "am_bw/short", "am_bw/bcopy", "am_bw/shortiov",
 	"put_lat/short", "put_lat/bcopy", "put_bw/short", "put_bw/bcopy", "get/bcopy", "get_bw/bcopy",
 	"add_lat", "add_mr", "fadd", "swap", "cswap",
 }
 
-// TestMatrix runs every UCT test with every layout over every transport there
-// is, between two sides, in both dialects.
+// TestMatrix runs every UCT test with every layout over every transport, between two sides, in the
+// protocol of both releases.
 func TestMatrix(t *testing.T) {
 	var list []string
 	for _, c := range uct.Components() {
@@ -120,7 +121,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// runCell runs one test, which must work or be refused.
+// runCell runs one test, which must work if want is true, and be refused otherwise.
 func runCell(t *testing.T, args []string, want bool) {
 	t.Helper()
 	_, client, errs := sides(t, nil, args)
@@ -144,7 +145,7 @@ func runCell(t *testing.T, args []string, want bool) {
 	}
 }
 
-// TestOperandSizes offers atomics operands that they do not have.
+// TestOperandSizes: atomics refuse operands of unsupported sizes.
 func TestOperandSizes(t *testing.T) {
 	for _, args := range []string{"-t fadd -s 16", "-t add_mr -s 2", "-t cswap -s 1", "-t swap -s 4,8"} {
 		_, _, errs := sides(t, nil, append(strings.Fields(args), "-x", "tcp", "-d", "lo"))
@@ -156,7 +157,7 @@ func TestOperandSizes(t *testing.T) {
 	}
 }
 
-// TestStep adds up to the sequence number, without an overflow into the bytes
+// TestStep: adding the steps gives the next sequence number, without an overflow into the bytes
 // behind it.
 func TestStep(t *testing.T) {
 	var word uint64 = unknownSN
@@ -168,7 +169,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestFindDomain names what there is, and why something is not.
+// TestFindDomain: the error lists the existing devices, and why others are missing.
 func TestFindDomain(t *testing.T) {
 	_, err := newUCT(newTeam(alone{}, 1).member(0),
 		&params{Params: perfoob.Params{Transport: "none", Device: "memory", Test: perfoob.TestByName("am_lat")}}, new(counter))

@@ -3,22 +3,22 @@
 package main
 
 import (
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// memory is a buffer that a memory domain may know.
+// memory is a buffer, which may be registered with a memory domain.
 type memory struct {
 	buf    []byte
-	handle uct.MemHandle // nil: it does not
+	handle uct.MemHandle // nil if the buffer is not registered
 }
 
-// memoryAlign is the alignment of buffers, and their sizes are multiples of it:
-// the two directions share no cache line, and words are aligned.
+// memoryAlign is the alignment of buffers, and the unit of their sizes: the two directions share no
+// cache line, and words are aligned.
 const memoryAlign = 64
 
-// newMemory allocates n bytes the way the domain can: from the domain itself,
-// which may reach more, registered, or unknown to it.
+// newMemory allocates n bytes as the domain allows: from the domain itself, whose memory more peers
+// may be able to reach, from the heap and registered, or from the heap only.
 func newMemory(md uct.MemoryDomain, n int, access uct.Access, nonblock bool) (memory, error) {
 	flags := md.Attr().Flags
 	if flags&uct.MDFlagAlloc != 0 {
@@ -36,7 +36,7 @@ func newMemory(md uct.MemoryDomain, n int, access uct.Access, nonblock bool) (me
 	return memory{buf, h}, err
 }
 
-// free gives the memory back.
+// free frees the memory.
 func (m *memory) free(md uct.MemoryDomain) error {
 	if m.handle == nil {
 		return nil
@@ -46,7 +46,7 @@ func (m *memory) free(md uct.MemoryDomain) error {
 	return md.Deregister(h)
 }
 
-// allocate makes the buffers of both directions.
+// allocate allocates the buffers of both directions.
 func (r *uctRunner) allocate() (err error) {
 	n, nonblock := r.p.Extent(), r.p.Flags&perfoob.FlagMapNonblock != 0
 	if r.sendMem, err = newMemory(r.md, n, uct.AccessLocal, nonblock); err != nil {
@@ -58,12 +58,12 @@ func (r *uctRunner) allocate() (err error) {
 	r.sendBuf, r.recvBuf = r.sendMem.buf, r.recvMem.buf
 	r.snAt = r.length - 1
 	if r.p.Layout == perfoob.Zcopy {
-		r.snAt = n - 1 // with gaps between the parts
+		r.snAt = n - 1 // the extent includes gaps between the parts
 	}
 	return nil
 }
 
-// list makes the scatter-gather list of a message, without its first skip bytes.
+// list returns the scatter-gather list of a message, without its first skip bytes.
 func (r *uctRunner) list(skip int) []uct.IOV {
 	var iov []uct.IOV
 	for _, part := range pieces(r.sendBuf, r.p) {

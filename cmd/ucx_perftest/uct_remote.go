@@ -3,7 +3,7 @@
 package main
 
 import (
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -39,8 +39,8 @@ func (r *uctRunner) putZcopy(sn, _ uint8, c *uct.Completion) error {
 	return r.rma.PutZcopy(r.iov, r.raddr, r.rkey, c)
 }
 
-// putSN is where a put has its sequence number: what is polled last in a
-// ping-pong, the first byte in a stream.
+// putSN returns the offset of a put's sequence number: in a ping-pong the byte that the receiver
+// polls, which is written last; in a stream the first byte.
 func (r *uctRunner) putSN() int {
 	if r.p.Test.Type == perfoob.PingPong {
 		return r.snAt
@@ -70,8 +70,7 @@ func (r *uctRunner) getZcopy(_, _ uint8, c *uct.Completion) error {
 // Unpack implements uct.Unpacker.
 func (r *uctRunner) Unpack(src []byte) { copy(r.sendBuf, src) }
 
-// prepareAtomic chooses the operation. What it finds in the peer's memory is not
-// looked at.
+// prepareAtomic chooses the operation. The fetched values are ignored.
 func (r *uctRunner) prepareAtomic() {
 	long := r.length == 8
 	switch r.p.Test.Command {
@@ -100,8 +99,8 @@ func (r *uctRunner) prepareAtomic() {
 	r.windowed = true
 }
 
-// step is what makes the sequence number in the peer's memory the next one. At
-// the end of the 8 bits it is negative, so the rest of the word stays 0.
+// step returns the amount that changes the sequence number in the peer's memory from prev to sn. At
+// the wraparound it is negative, so the rest of the word stays 0.
 func step(sn, prev uint8) int { return int(sn) - int(prev) }
 
 func (r *uctRunner) add32(sn, prev uint8, _ *uct.Completion) error {

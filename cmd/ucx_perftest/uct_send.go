@@ -3,21 +3,20 @@
 package main
 
 import (
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// amID is the active message of the tests (UCT_PERF_TEST_AM_ID in
-// lib/libperf_int.h).
+// amID is the id of the active messages of the tests (UCT_PERF_TEST_AM_ID in lib/libperf_int.h).
 const amID uct.AMID = 5
 
 // shortHeader is the length of the header of short active messages.
 const shortHeader = 8
 
-// prepare chooses how to send and says how to receive.
+// prepare chooses the operation and sets the handler of received messages.
 func (r *uctRunner) prepare() error {
-	r.inflight = uct.Completion{Owner: r, Count: 1} // one too many: it never gets to 0
+	r.inflight = uct.Completion{Owner: r, Count: 1} // one extra, so that the count never reaches 0
 	switch r.p.Test.Command {
 	case perfoob.CmdPut:
 		r.preparePut()
@@ -76,7 +75,7 @@ func (r *uctRunner) amZcopy(sn, _ uint8, c *uct.Completion) error {
 	return r.ep.AMZcopy(amID, (*header)(r), r.iov, 0, c)
 }
 
-// Pack implements uct.Packer: the whole message.
+// Pack implements uct.Packer for the whole message.
 func (r *uctRunner) Pack(dst []byte) int { return copy(dst, r.sendBuf[:r.length]) }
 
 // header packs the header of a zero-copy message.
@@ -88,12 +87,12 @@ func (h *header) Pack(dst []byte) int { return copy(dst, h.sendBuf[:h.p.UCTHeade
 // Completed implements uct.CompletionOwner; it is not called.
 func (r *uctRunner) Completed(*uct.Completion) {}
 
-// progressEvery is the number of operations done at once between rounds of progress
+// progressEvery is the number of operations completed in their calls between rounds of progress
 // (N_SEND_B_PER_PROGRESS in lib/uct_tests.cc).
 const progressEvery = 16
 
-// sendOne starts an operation with a sequence number, that of the one before
-// being prev, as soon as the transport and the window allow.
+// sendOne starts an operation with sequence number sn as soon as the transport and the window allow
+// it. The parameter prev is the sequence number of the previous operation.
 func (r *uctRunner) sendOne(sn, prev uint8) error {
 	var c *uct.Completion
 	if r.windowed {
@@ -116,7 +115,7 @@ func (r *uctRunner) sendOne(sn, prev uint8) error {
 		}
 		switch err {
 		case nil:
-			r.idle = 0 // although no event follows
+			r.idle = 0 // although no completion event follows
 			if r.posts++; r.posts%progressEvery == 1 {
 				return r.between()
 			}
@@ -131,12 +130,12 @@ func (r *uctRunner) sendOne(sn, prev uint8) error {
 	}
 }
 
-// checkEvery is the number of operations done at once between looks whether the
-// other side is there, a multiple of progressEvery.
+// checkEvery is the number of operations completed in their calls between checks that the other
+// side is alive, a multiple of progressEvery.
 const checkEvery = 1 << 16
 
-// between progresses between operations that were done at once. Nothing is
-// waited for, so it gives nothing away.
+// between makes progress between operations that complete in their calls. It does not wait, so it
+// does not yield.
 func (r *uctRunner) between() error {
 	r.w.Progress()
 	if r.posts%checkEvery == 1 {
@@ -145,7 +144,7 @@ func (r *uctRunner) between() error {
 	return nil
 }
 
-// await progresses until at most n counted sends are outstanding.
+// await progresses until at most n counted operations are outstanding.
 func (r *uctRunner) await(n int) error {
 	for r.inflight.Count-1 > n {
 		if err := r.advance(); err != nil {

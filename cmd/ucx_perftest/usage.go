@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/ucx_perftest/internal/perfoob"
 )
 
 func usage(w io.Writer) {
@@ -50,7 +50,7 @@ func usage(w io.Writer) {
      -N             group digits in thousands
      -f             print final numbers only
      -v             print CSV
-     -X             add what the library says about the operation, UCP only
+     -X             add the library's information about the operation, UCP only
      -q             no error messages once the command line is read
 
   UCT only:
@@ -75,15 +75,15 @@ func usage(w io.Writer) {
      -z             hand over the registration of what is sent
      -I             ask for wakeup support
      -e             handle errors of endpoints
-     -E <mode>      wait by poll or by sleep (poll), or in calls of the library
-                    that block, which is this side's own affair: block
+     -E <mode>      wait by poll or by sleep (poll), or in blocking calls of
+                    the library (block); affects this side only
      -T <threads>[:<blocks>]
                     threads, each with a worker, connected to the other side's of
                     the same number (%d); the last line is of all of them; blocks
                     are as -L, -F and -Y
-     --shared       one worker for all threads; both sides need it, C has it not
+     --shared       one worker for all threads; both sides need it; not in C's tool
 
-  For operations that an accelerator starts, of which there are none here; the
+  For operations that an accelerator starts, which are not supported; the
   values are checked and passed on, as by C's tool without -a:
      -L <level>     threads that start an operation: thread, warp, block, grid
                     (thread)

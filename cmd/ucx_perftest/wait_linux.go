@@ -3,61 +3,60 @@ package main
 import (
 	"runtime"
 
-	"github.com/ucx-go/ucx/cmd/internal/ticks"
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/internal/ticks"
 )
 
-// What happens in rounds of progress that find nothing to do. C's tool goes on
-// at full speed for ever; on a machine with fewer free CPUs than processes that
-// keeps the other side from running, and each message takes a time slice.
+// Behavior of waits that find nothing to do. C's tool polls at full speed forever; on a machine
+// with fewer free CPUs than processes that keeps the other side from running, and each message
+// takes a time slice.
 const (
-	spinRounds  = 512     // rounds after which others may run
-	spinTime    = 40e-6   // and seconds: longer than it takes to empty half a ring
-	yieldRounds = 32      // rounds between times that they do: asking the system may cost more than a round
-	checkRounds = 1 << 10 // rounds between looks whether the other side is there
+	spinRounds  = 512     // rounds after which other goroutines and processes may run
+	spinTime    = 40e-6   // and seconds after which they may, which is longer than emptying half a ring takes
+	yieldRounds = 32      // rounds between yields, because a system call may cost more than a round
+	checkRounds = 1 << 10 // rounds between checks that the other side is alive
 
-	// soleYields are the times that other processes may run between times that other
-	// goroutines may, where a test has one. Those have little to do then, while to let
-	// them run wakes a thread, which takes the CPU that the other side runs on.
+	// soleYields is the number of yields to other processes for one yield to other goroutines, in a
+	// test with one thread. Other goroutines have little to do then, and yielding to them wakes a
+	// thread, which takes the CPU on which the other side runs.
 	soleYields = 64
 
-	// turnTime is the seconds after which a thread lets other goroutines run even if it is
-	// not waiting. Whoever has run for 10 ms is sent a signal that makes it do so
-	// (forcePreemptNS in runtime/proc.go), which costs much more, most of all in an emulated
+	// yieldAfter is the time in seconds after which a thread yields to other goroutines even if it is
+	// not waiting. The runtime preempts a goroutine that has run for 10 ms with a signal
+	// (forcePreemptNS in runtime/proc.go), which costs much more, especially in an emulated
 	// machine, whose caches it empties.
-	turnTime = 5e-3
+	yieldAfter = 5e-3
 
-	turnRounds = 16 // rounds of work between looks whether that time has come
+	yieldCheckRounds = 16 // rounds of work between checks of that time
 )
 
-// takeTurns lets other goroutines run if it has come to be time for them.
-func (c *counter) takeTurns(now uint64) {
-	if now >= c.turnBy {
-		c.endTurn(now)
+// yieldIfDue yields to other goroutines if this one has run for yieldAfter since it last yielded.
+func (c *counter) yieldIfDue(now uint64) {
+	if now >= c.yieldAt {
+		c.yieldNow(now)
 	}
 }
 
 //go:noinline
-func (c *counter) endTurn(now uint64) {
+func (c *counter) yieldNow(now uint64) {
 	runtime.Gosched()
-	c.turnBy = now + c.turn
+	c.yieldAt = now + c.yieldTicks
 }
 
-// worked is told of rounds that did something, and may take as long as an iteration.
+// worked counts rounds that did work, each of which may take as long as an iteration.
 func (c *counter) worked() {
-	if c.rounds++; c.rounds%turnRounds == 0 {
-		c.takeTurns(ticks.Now())
+	if c.rounds++; c.rounds%yieldCheckRounds == 0 {
+		c.yieldIfDue(ticks.Now())
 	}
 }
 
-// giveWay lets other goroutines and other processes run, if any wants to, unless
-// the last iteration is not long ago.
+// giveWay yields to other goroutines and other processes, unless the last iteration is recent.
 func (c *counter) giveWay() {
 	if c.late != c.now {
 		if ticks.Now()-c.now < c.spin {
 			return
 		}
-		c.late = c.now // nor is the clock asked again
+		c.late = c.now // also skips the clock in later rounds
 	}
 	if c.yields++; !c.sole || c.yields%soleYields == 0 {
 		runtime.Gosched()

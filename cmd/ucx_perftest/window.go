@@ -4,9 +4,9 @@ package main
 
 import "github.com/ucx-go/ucx/ucp"
 
-// window is the requests of one kind that are in flight. Nobody is called when
-// one of them finishes: on a shared worker it could be any thread. They are
-// looked at instead, in the order they were started.
+// window is a queue of outstanding requests of one kind. They have no completion callbacks, because
+// on a shared worker any thread could run the callback. Instead the thread checks them in the order
+// in which they were started.
 type window struct {
 	ring  []*ucp.Request
 	first int
@@ -18,8 +18,7 @@ func newWindow(size int) window { return window{ring: make([]*ucp.Request, size)
 // full reports whether there is no room for another request.
 func (w *window) full() bool { return w.count == len(w.ring) }
 
-// add puts a request in, of which there is none if its operation has finished in
-// the call.
+// add adds a request. nil stands for an operation that has completed in its call.
 func (w *window) add(req *ucp.Request) {
 	if req == nil {
 		return
@@ -32,7 +31,7 @@ func (w *window) add(req *ucp.Request) {
 	w.count++
 }
 
-// take takes the oldest request out.
+// take removes and returns the oldest request.
 func (w *window) take() *ucp.Request {
 	req := w.ring[w.first]
 	w.ring[w.first] = nil

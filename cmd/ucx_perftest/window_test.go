@@ -8,12 +8,12 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestWindow goes round the ring twice.
+// TestWindow fills the ring twice.
 func TestWindow(t *testing.T) {
 	w := newWindow(3)
 	var in, out []*ucp.Request
 	for range 7 {
-		w.add(nil) // finished in the call
+		w.add(nil) // completed in the call
 		req := new(ucp.Request)
 		w.add(req)
 		in = append(in, req)

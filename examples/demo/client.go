@@ -39,7 +39,7 @@ func measurePair(ctx context.Context, p path, t *table, duration time.Duration) 
 	defer func() {
 		if err != nil {
 			peer.Process.Kill()
-			peer.Wait() // says no more than that it was killed
+			peer.Wait() // the error only says that the process was killed
 			return
 		}
 		err = peer.Wait()
@@ -63,13 +63,13 @@ func measurePair(ctx context.Context, p path, t *table, duration time.Duration) 
 	return c.begin(ctx, order{pattern: finish})
 }
 
-// begin tells the server what comes next.
+// begin sends an order to the server.
 func (c client) begin(ctx context.Context, o order) error {
 	return c.endpoint.TagSendWait(ctx, tagOrder, o.bytes())
 }
 
-// bounce sends messages one by one, each when the one before has come back, and
-// checks what came back last.
+// bounce sends messages one by one, each after the reply to the message before, and checks the last
+// reply.
 func (c client) bounce(ctx context.Context, o order) (int, error) {
 	message, back := newMessage(o), make([]byte, o.size)
 	for range o.count {

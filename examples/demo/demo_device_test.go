@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/internal/rdmatest"
 )
 
-// TestDeviceDemo runs the program over the RDMA device of the machine, in the long form
-// (make test-rxe-long) over all it has: of soft-RoCE each takes half a minute.
+// TestDeviceDemo runs the program over the machine's RDMA device; the long form (make
+// test-rxe-long) uses all devices. Each soft-RoCE device takes half a minute.
 func TestDeviceDemo(t *testing.T) {
 	device := rdmatest.Device(t)
 	found, err := paths()

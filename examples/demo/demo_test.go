@@ -11,7 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestMain is the program itself where a test starts it, and that its server.
+// TestMain runs the program instead if a test, or the program itself for its server, starts this
+// binary.
 func TestMain(m *testing.M) {
 	if os.Getenv("DEMO") != "" {
 		main()
@@ -20,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestDemo runs the program over every transport of the machine, and over one
-// that is named.
+// TestDemo runs the program over every transport of the machine, and over a single one that is
+// named.
 func TestDemo(t *testing.T) {
 	found, err := paths()
 	if err != nil {
@@ -31,8 +32,8 @@ func TestDemo(t *testing.T) {
 	demonstrate(t, found[:1], found[0].name)
 }
 
-// demonstrate runs the program with names of transports, and looks for a row of each
-// size in the table of each path.
+// demonstrate runs the program with names of transports, and expects a row for each size in the
+// table of each path.
 func demonstrate(t *testing.T, want []path, names ...string) {
 	t.Helper()
 	program := exec.Command("/proc/self/exe", append([]string{"-time", "1us"}, names...)...)
@@ -64,7 +65,7 @@ func demonstrate(t *testing.T, want []path, names ...string) {
 	}
 }
 
-// TestPaths expects those that every machine has, in this order.
+// TestPaths expects the paths in order of their kind.
 func TestPaths(t *testing.T) {
 	found, err := paths()
 	if err != nil {

@@ -15,7 +15,7 @@ type loop struct {
 	endpoint *ucp.Endpoint
 }
 
-// measureLoop prints the table of a path that leads back to its worker.
+// measureLoop prints the table of a path on which a worker sends to itself.
 func measureLoop(ctx context.Context, p path, t *table, duration time.Duration) error {
 	c, w, err := p.open()
 	if err != nil {

@@ -5,11 +5,10 @@
 //
 //	demo [-time 100ms] [self|posix|sysv|cma|tcp/device ...]
 //
-// Without arguments every transport and network device is used, whatever UCX_TLS and
-// UCX_NET_DEVICES say; other settings count. This process is the client; the
-// server is the same program, started once for each line of the list above. The
-// two tell each other their worker addresses over the server's standard input
-// and output; everything else goes through UCX.
+// Without arguments every transport and network device is used, and UCX_TLS and UCX_NET_DEVICES are
+// ignored; other settings apply. This process is the client; the server is the same program,
+// started once for each transport or network device. The two send each other their worker addresses
+// over the server's standard input and output; everything else goes through UCX.
 package main
 
 import (
@@ -42,7 +41,7 @@ func main() {
 	}
 }
 
-// runClient measures each of the wanted transports, or all.
+// runClient measures the transports in the list wanted, or all if the list is empty.
 func runClient(ctx context.Context, wanted []string, duration time.Duration) error {
 	found, err := paths()
 	if err != nil {
@@ -82,7 +81,7 @@ func runClient(ctx context.Context, wanted []string, duration time.Duration) err
 	return nil
 }
 
-// remarks are what a reader has to know of the figures of this run.
+// remarks returns remarks that a reader needs to judge the figures of this run.
 func remarks() (list []string) {
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil { // Linux has it
 		var load float64

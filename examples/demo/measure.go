@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// traffic is two ends of a path that exchange messages as an order says.
+// traffic exchanges messages between the two ends of a path, as an order specifies.
 type traffic interface {
-	// begin tells the other end of the order.
+	// begin sends the order to the other end.
 	begin(ctx context.Context, o order) error
-	// bounce sends messages one at a time and returns how many that were.
+	// bounce sends messages one at a time and returns the number of messages.
 	bounce(ctx context.Context, o order) (int, error)
 	// flood sends o.count messages as fast as it can.
 	flood(ctx context.Context, o order) error
@@ -18,15 +18,15 @@ type traffic interface {
 // result is one row of the table.
 type result struct {
 	size    int
-	latency time.Duration // one way
+	latency time.Duration // time of a message in one direction
 	rate    float64       // messages per second, in a stream
 }
 
 var sizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 4 << 20}
 
-// fill takes the measurements of each size and prints them.
+// fill measures each size and prints the results.
 func (t *table) fill(ctx context.Context, over traffic, duration time.Duration) error {
-	// What is slow for the first time alone is not measured.
+	// The first exchange, which is slower, is not measured.
 	warm := order{pattern: pingPong, size: sizes[0]}
 	if _, err := repeat(ctx, over, warm, duration/10, over.bounce); err != nil {
 		return err
@@ -66,7 +66,7 @@ func repeat(ctx context.Context, over traffic, o order, duration time.Duration, 
 	}
 }
 
-// newMessage fills a message for an order.
+// newMessage returns a message of the size in an order, filled with a pattern.
 func newMessage(o order) []byte {
 	b := make([]byte, o.size)
 	for i := range b {

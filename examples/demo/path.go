@@ -11,18 +11,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// path is a way for messages: a transport, or one on one of several devices.
+// path is what messages are sent over: a transport, or a transport on one of several devices.
 type path struct {
-	name string // "posix", "tcp/lo"
+	name string // for example "posix" or "tcp/lo"
 	kind uct.DeviceType
 }
 
-// alone says that the path leads nowhere but to the worker itself.
+// alone reports whether the path leads only to the worker itself.
 func (p path) alone() bool { return p.kind == uct.DeviceSelf }
 
-// transports are the settings for the path, as UCX_TLS. Cma copies large
-// messages only, so posix carries the others; queue pairs of rc_verbs are
-// connected by datagrams.
+// transports returns the value of UCX_TLS for the path. Cma copies large messages only, so posix
+// carries the others; queue pairs of rc_verbs are connected by datagrams.
 func (p path) transports() string {
 	transport, _, _ := strings.Cut(p.name, "/")
 	switch transport {
@@ -34,7 +33,7 @@ func (p path) transports() string {
 	return transport
 }
 
-// title describes the path to people.
+// title returns the description of the path in the output.
 func (p path) title() string {
 	switch {
 	case p.alone():
@@ -45,7 +44,7 @@ func (p path) title() string {
 	return p.name
 }
 
-// paths lists the paths of this machine, the shortest first.
+// paths returns the paths of this machine in the order of distance.
 func paths() ([]path, error) {
 	set, err := config.Read("", "")
 	if err != nil {
@@ -88,17 +87,17 @@ func paths() ([]path, error) {
 	return list, nil
 }
 
-// distance orders paths by how far they lead.
+// distance returns a number that orders paths by the distance to the peer.
 func distance(p path) int {
 	order := []uct.DeviceType{uct.DeviceSelf, uct.DeviceShared, uct.DeviceNetwork}
 	n := 2 * slices.Index(order, p.kind)
 	if p.name == "cma" {
-		n++ // after what it needs
+		n++ // after posix, which it needs
 	}
 	return n
 }
 
-// find returns the path of a name.
+// find returns the path with a name.
 func find(list []path, name string) (path, error) {
 	i := slices.IndexFunc(list, func(p path) bool { return p.name == name })
 	if i < 0 {

@@ -14,18 +14,18 @@ import (
 
 // Tags of the messages between the two processes.
 const (
-	tagOrder ucp.Tag = iota + 1 // client to server: what comes next
+	tagOrder ucp.Tag = iota + 1 // client to server: an order
 	tagData
 	tagEcho // server to client: data sent back, or "all received"
 )
 
-// pattern is how messages are exchanged.
+// pattern is the pattern in which messages are exchanged.
 type pattern uint32
 
 const (
 	pingPong pattern = iota // one at a time, each sent back
 	stream                  // as many as possible in one direction
-	finish                  // no more
+	finish                  // the test is over
 )
 
 // order tells the server what the client will do.
@@ -43,7 +43,7 @@ func (o order) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(o.count))
 }
 
-// maxSize bounds what an order may ask of the server's memory.
+// maxSize bounds the size of messages, for which the server allocates memory.
 const maxSize = 64 << 20
 
 func parseOrder(b []byte) (order, error) {
@@ -61,7 +61,7 @@ func parseOrder(b []byte) (order, error) {
 	return o, nil
 }
 
-// window is how many messages of a size are in flight in a stream.
+// window returns how many messages of a size are in flight in a stream.
 func window(size int) int { return max(4, min(32, 4<<20/max(size, 1))) }
 
 // connect exchanges worker addresses, one hexadecimal line each way, and returns
@@ -88,8 +88,8 @@ func connect(w *ucp.Worker, in io.Reader, out io.Writer) (*ucp.Endpoint, error) 
 // ring keeps the requests of a stream: at most one window of them in flight.
 type ring []*ucp.Request
 
-// put waits for the request that was started one window before and takes the
-// place of it.
+// put starts request i. Before that, it waits for the request that was started one window before,
+// whose slot it reuses.
 func (r ring) put(ctx context.Context, i int, start func(slot int) (*ucp.Request, error)) error {
 	slot := i % len(r)
 	if err := r[slot].Wait(ctx); err != nil {

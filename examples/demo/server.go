@@ -78,8 +78,7 @@ func (s server) echo(ctx context.Context, o order) error {
 	return nil
 }
 
-// sink receives all messages, with a window of receives posted ahead, and says
-// when it has them.
+// sink receives all messages, with a window of receives posted ahead, and then notifies the client.
 func (s server) sink(ctx context.Context, o order) error {
 	requests := make(ring, window(o.size))
 	buf := make([]byte, len(requests)*o.size)

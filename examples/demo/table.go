@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// table prints the results of one path as they come. On a terminal it says
-// what is being measured meanwhile.
+// table prints the results of one path as they arrive. On a terminal it also shows which size is
+// being measured.
 type table struct {
 	terminal bool
 	rows     []result
 }
 
-// newTable prints the head of the n-th table of so many.
+// newTable prints the head of table number n of a total number of tables.
 func newTable(title string, n, of int) *table {
 	fmt.Printf("\n%s (%d of %d)\n%10s %14s %18s %18s\n", title, n, of, "size", "latency", "bandwidth", "rate")
 	info, err := os.Stdout.Stat()
 	return &table{terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
-// busy says that a size is being measured.
+// busy prints, on a terminal, that a size is being measured.
 func (t *table) busy(size int) {
 	if t.terminal {
 		fmt.Printf("%10s measuring…", sizeName(size))
 	}
 }
 
-// row prints a result over what busy said.
+// row prints a result. On a terminal it replaces the line that busy has printed.
 func (t *table) row(r result) {
 	if t.terminal {
 		fmt.Print("\r")
@@ -36,7 +36,7 @@ func (t *table) row(r result) {
 	fmt.Printf("%10s %14s %12.1f MiB/s %12.0f msg/s\n", sizeName(r.size), timeName(r.latency), r.bandwidth(), r.rate)
 }
 
-// bandwidth is in MiB/s.
+// bandwidth returns the bandwidth in MiB/s.
 func (r result) bandwidth() float64 { return r.rate * float64(r.size) / (1 << 20) }
 
 // timeName prints a time in the unit that fits it.
@@ -50,7 +50,8 @@ func timeName(d time.Duration) string {
 	return fmt.Sprintf("%.2f µs", float64(d)/float64(time.Microsecond))
 }
 
-// summary says which path is the fastest between processes, for short messages and for long ones.
+// summary says which path between processes is the fastest for short messages, and which for long
+// ones.
 func summary(done []measured) string {
 	var short, long *measured
 	for i := range done {
@@ -81,7 +82,7 @@ type measured struct {
 
 func (m *measured) last() result { return m.rows[len(m.rows)-1] }
 
-// sizeName prints a number of bytes the way people say it.
+// sizeName prints a number of bytes with a unit.
 func sizeName(n int) string {
 	switch {
 	case n >= 1<<20:

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// program is the example in one of the languages.
+// program is the example, in Go or C.
 type program struct{ path, language string }
 
 func TestHello(t *testing.T) {
@@ -61,7 +61,7 @@ func build(t *testing.T, command ...string) {
 	}
 }
 
-// greeted runs a server and a client, which both end by themselves.
+// greeted runs a server and a client and waits until both exit.
 func greeted(t *testing.T, server, client program) {
 	t.Helper()
 	s := exec.CommandContext(t.Context(), server.path, "127.0.0.1", "0")

@@ -1,8 +1,8 @@
-// Hello is a client and a server, in this language and, in the folder c, in C with UCX's own
-// library: any two go together. A client sends a name to a server that it finds by socket
-// address, and gets a greeting, by active messages.
+// Hello is a client and a server, in Go and (in the folder c) in C with UCX's own library. A client
+// and a server of either language work together. A client sends a name to a server that it finds by
+// socket address, and gets a greeting, by active messages.
 //
-//	hello 127.0.0.1 13337         a server, for one client; port 0 is any, which is printed
+//	hello 127.0.0.1 13337         a server, for one client; prints its port; 0 is any
 //	hello 127.0.0.1 13337 NAME    a client
 package main
 
@@ -20,7 +20,7 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Ids of active messages. What they say is in their headers.
+// Ids of active messages. The headers hold the texts.
 const (
 	idName     = 1
 	idGreeting = 2
@@ -65,7 +65,7 @@ func run(ctx context.Context, at string, name []string) error {
 	return greet(ctx, w, addr, name[0])
 }
 
-// serve answers until the first client has left.
+// serve answers until the first client has disconnected.
 func serve(ctx context.Context, w *ucp.Worker, addr netip.AddrPort) error {
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -90,18 +90,18 @@ func serve(ctx context.Context, w *ucp.Worker, addr netip.AddrPort) error {
 
 var errLeft = errors.New("the client has left")
 
-// onName answers.
+// onName handles a client's name: it replies with a greeting.
 func onName(m *ucp.AMMessage) error {
 	client := m.Reply()
 	if client == nil {
 		return nil
 	}
 	r, err := client.AMSend(idGreeting, fmt.Appendf(nil, "hello %s, this is Go", m.Header()), nil, nil)
-	r.Free() // nobody waits for it
+	r.Free() // the send goes on without the request
 	return err
 }
 
-// greet sends a name, and prints the answer.
+// greet sends a name to the server, and prints its answer.
 func greet(ctx context.Context, w *ucp.Worker, addr netip.AddrPort, name string) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

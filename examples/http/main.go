@@ -1,5 +1,5 @@
-// Http is a file server and its client over UCP: between processes of one machine what is
-// fetched goes through shared memory.
+// Http is a file server and its client over UCP: between processes of one machine the files go
+// through shared memory.
 //
 //	http -serve DIRECTORY         prints where it listens
 //	http -get http://HOST:PORT/FILE
@@ -65,7 +65,7 @@ func serveFiles(ctx context.Context, l net.Listener, dir string) error {
 	return err
 }
 
-// fetch writes what is at a URL to w.
+// fetch writes the contents of a URL to w.
 func fetch(ctx context.Context, url string, w io.Writer) error {
 	transport := &http.Transport{DialContext: new(ucpnet.Config).DialContext}
 	defer transport.CloseIdleConnections()

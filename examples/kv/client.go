@@ -16,7 +16,7 @@ type client struct {
 	shared
 	ep    *ucp.Endpoint
 	key   *ucp.Rkey
-	table place
+	table tableLocation
 }
 
 var (
@@ -45,7 +45,7 @@ func (c *client) open(ctx context.Context, addr netip.AddrPort) (err error) {
 		return err
 	}
 	defer answers.Close()
-	// An endpoint that fails ends what waits for an answer.
+	// A failure of the endpoint ends the waits for an answer.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	if c.ep, err = c.worker.NewEndpoint(ucp.EndpointParams{
@@ -90,18 +90,20 @@ func (c *client) get(ctx context.Context, key string) (string, uint64, error) {
 	return string(e.value), e.version, nil
 }
 
-// put gives a value to a key, and returns its version.
+// put sets the value of a key, and returns the new version.
 func (c *client) put(ctx context.Context, key, value string) (uint64, error) {
 	return c.change(ctx, key, value, func(uint64) bool { return true })
 }
 
-// swap gives a value to a key whose value still has a version, 0 being that of a key that is
-// not there, and returns the new version. Otherwise the error is errChanged.
+// swap sets the value of a key if the key has the given version, and returns the new version.
+// Version 0 means that the key is not in the table. If the key has another version, the error is
+// errChanged.
 func (c *client) swap(ctx context.Context, key string, version uint64, value string) (uint64, error) {
 	return c.change(ctx, key, value, func(v uint64) bool { return v == version })
 }
 
-// change gives a value to a key if its version agrees.
+// change sets the value of a key if agrees returns true for the current version, and returns the
+// new version. Otherwise the error is errChanged.
 func (c *client) change(ctx context.Context, key, value string, agrees func(version uint64) bool) (uint64, error) {
 	e := entry{key: []byte(key), value: []byte(value)}
 	if err := e.check(); err != nil {
@@ -121,13 +123,13 @@ func (c *client) change(ctx context.Context, key, value string, agrees func(vers
 		}
 		if taken == found.version {
 			e.version = found.version + 2
-			return e.version, c.write(context.WithoutCancel(ctx), at, e) // others wait for it
+			return e.version, c.write(context.WithoutCancel(ctx), at, e) // other clients wait for the write
 		}
 	}
 }
 
-// write writes an entry into a slot that was taken: all but the version, and when that is
-// there, which the flush says, it makes the version the next one.
+// write writes an entry into a locked slot: first all but the version, then a flush, after which
+// the entry has arrived. Then it increments the version, which unlocks the slot.
 func (c *client) write(ctx context.Context, at uint64, e entry) error {
 	b := e.bytes()
 	if err := c.ep.PutWait(ctx, b[8:], at+8, c.key); err != nil {
@@ -140,8 +142,8 @@ func (c *client) write(ctx context.Context, at uint64, e entry) error {
 	return err
 }
 
-// find returns the address of a key's slot with what it holds, or of the free one where the
-// key would be.
+// find returns the address of a key's slot and the entry in it, or the address of the free slot in
+// which the key would be stored, with an empty entry.
 func (c *client) find(ctx context.Context, key []byte) (uint64, entry, error) {
 	b := make([]byte, slotSize)
 	first := home(key, c.table.slots)
@@ -155,7 +157,7 @@ func (c *client) find(ctx context.Context, key []byte) (uint64, entry, error) {
 	return 0, entry{}, errFull
 }
 
-// read reads a slot until it is whole. The entry is in b.
+// read reads a slot until the copy is consistent. The entry refers to b.
 func (c *client) read(ctx context.Context, at uint64, b []byte) (entry, error) {
 	for {
 		if err := c.ep.GetWait(ctx, b, at, c.key); err != nil {
@@ -168,6 +170,6 @@ func (c *client) read(ctx context.Context, at uint64, b []byte) (entry, error) {
 		if err := ctx.Err(); err != nil {
 			return entry{}, err
 		}
-		runtime.Gosched() // the writer may be a goroutine of ours
+		runtime.Gosched() // the writer may be a goroutine of this process
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ways are settings for both ends. A listener takes tcp.
+// ways are settings for both sides. A listener needs tcp.
 var ways = map[string]string{"shared memory": "posix,tcp", "tcp": "tcp"}
 
 // TestProgram runs the program, which starts itself as the server, and as a client.
@@ -89,7 +89,7 @@ func stoppable(t *testing.T, slots uint64) (_ *server, stop func()) {
 	return s, stop
 }
 
-// dialed returns a client, for the test.
+// dialed returns a client, which is closed after the test.
 func dialed(t *testing.T, s *server) *client {
 	t.Helper()
 	c, err := dial(t.Context(), s.addr())
@@ -104,12 +104,12 @@ func dialed(t *testing.T, s *server) *client {
 	return c
 }
 
-// TestClients: clients that change the same keys lose nothing.
+// TestClients: no update is lost when clients change the same keys.
 func TestClients(t *testing.T) {
 	for name, tls := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("UCX_TLS", tls)
-			s := started(t, 3) // keys are in each other's way
+			s := started(t, 3) // so few that keys collide
 			const clients, times = 3, 100
 			keys := []string{"one", "two", "three"}
 			ended := make(chan error)
@@ -142,7 +142,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestIdleServer: in shared memory the table is there whatever the server does.
+// TestIdleServer: over shared memory, clients can use the table while the server does nothing.
 func TestIdleServer(t *testing.T) {
 	t.Setenv("UCX_TLS", "posix,tcp")
 	s, stop := stoppable(t, tableSlots)
@@ -151,10 +151,10 @@ func TestIdleServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.shared.close()
-	for !strings.Contains(c.ways(), "posix") { // what has connected them is tcp
+	for !strings.Contains(c.ways(), "posix") { // the connection begins over tcp
 		c.worker.Progress()
 	}
-	if _, err := c.put(t.Context(), "first", "1"); err != nil { // by all that is done below
+	if _, err := c.put(t.Context(), "first", "1"); err != nil { // by all that is used below
 		t.Fatal(err)
 	}
 	stop()
@@ -166,8 +166,7 @@ func TestIdleServer(t *testing.T) {
 	}
 }
 
-// TestWriterThatStays: who reads a slot that is being written waits as long as its context
-// lets it.
+// TestWriterThatStays: reading a slot that another client is writing waits until its context ends.
 func TestWriterThatStays(t *testing.T) {
 	c := dialed(t, started(t, 1))
 	if _, err := ucp.CompareSwapWait[uint64](t.Context(), c.ep, c.table.addr, c.key, 0, 1); err != nil {
@@ -185,7 +184,7 @@ func TestWriterThatStays(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: where no server is there is an error.
+// TestNobodyThere: connecting without a server returns an error.
 func TestNobodyThere(t *testing.T) {
 	s := started(t, 1)
 	addr := s.addr()

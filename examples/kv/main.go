@@ -1,12 +1,12 @@
-// Kv is a store of keys and values in memory that its clients read and write themselves. The
-// server says where the table is, and serves no request: what clients look up, lock and
-// change they do by one-sided operations. In shared memory those are the client's own loads
-// and stores; elsewhere the server's worker carries them out when it is progressed.
+// Kv is a key-value store in memory that its clients read and write directly. The server only tells
+// clients the location of the table: clients look up, lock and change entries by one-sided
+// operations. In shared memory those are the client's own loads and stores; elsewhere the server's
+// worker carries them out when it is progressed.
 //
 //	kv -serve 127.0.0.1:0                        the server, which prints its address
 //	kv -connect 127.0.0.1:12345 put KEY VALUE    its client, on this machine or elsewhere
 //	kv -connect 127.0.0.1:12345 get KEY
-//	kv -connect 127.0.0.1:12345 swap KEY VERSION VALUE    if it has this version still
+//	kv -connect 127.0.0.1:12345 swap KEY VERSION VALUE    if the key still has this version
 //
 // Without -serve and -connect the program starts itself as the server, and shows what a
 // client can do.
@@ -61,7 +61,7 @@ func main() {
 	}
 }
 
-// runServer has a table until ctx ends.
+// runServer serves a table until ctx ends.
 func runServer(ctx context.Context, at string) error {
 	addr, err := netip.ParseAddrPort(at)
 	if err != nil {
@@ -79,7 +79,7 @@ func runServer(ctx context.Context, at string) error {
 	return nil
 }
 
-// runClient does something as the client of a server.
+// runClient connects to a server and calls do with the client.
 func runClient(ctx context.Context, server string, do func(*client) error) error {
 	addr, err := netip.ParseAddrPort(server)
 	if err != nil {
@@ -92,7 +92,7 @@ func runClient(ctx context.Context, server string, do func(*client) error) error
 	return errors.Join(do(c), c.close(ctx))
 }
 
-// runBoth starts a server, and is its client.
+// runBoth starts a server process, and runs its client in this process.
 func runBoth(ctx context.Context) (err error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -7,41 +7,41 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Ids of active messages: a client asks where the table is, and is told. The header of the
-// answer is a place, its data the packed key of the memory.
+// Ids of active messages: a client requests the location of the table, and the server answers. The
+// header of the answer is a place, and its data the packed key of the memory.
 const (
 	idWhere = 1
 	idHere  = 2
 )
 
-// place is where a table is in the server's memory.
-type place struct {
+// tableLocation is the location of a table in the server's memory.
+type tableLocation struct {
 	addr  uint64
 	slots uint64
 }
 
-func (p place) bytes() []byte {
+func (p tableLocation) bytes() []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, p.addr), p.slots)
 }
 
-func parsePlace(b []byte) (p place, ok bool) {
+func parsePlace(b []byte) (p tableLocation, ok bool) {
 	if len(b) != 16 {
-		return place{}, false
+		return tableLocation{}, false
 	}
-	p = place{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+	p = tableLocation{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 	return p, p.slots > 0
 }
 
-// tableSlots is how many keys the table has room for.
+// tableSlots is the number of slots of the table, each with room for one key.
 const tableSlots = 1 << 12
 
-// server has a table.
+// server holds a table.
 type server struct {
 	shared
 	listener *ucp.Listener
 	table    *ucp.Memory
-	where    place
-	key      []byte // packed
+	where    tableLocation
+	key      []byte // packed remote key of the table
 }
 
 func newServer(addr netip.AddrPort, slots uint64) (*server, error) {
@@ -58,34 +58,35 @@ func newServer(addr netip.AddrPort, slots uint64) (*server, error) {
 }
 
 func (s *server) open(addr netip.AddrPort, slots uint64) (err error) {
-	// What Alloc gives is zero, and clients of this machine map it.
+	// Memory from Alloc is zero, and clients on this machine map it.
 	if s.table, err = s.context.Alloc(int(slots*slotSize), ucp.ProtAll); err != nil {
 		return err
 	}
 	if s.key, err = s.table.PackRkey(); err != nil {
 		return err
 	}
-	s.where = place{s.table.Attr().Address, slots}
-	if err = s.worker.SetAMHandler(ucp.AMHandlerParams{ID: idWhere, Handler: s.tell}); err != nil {
+	s.where = tableLocation{s.table.Attr().Address, slots}
+	if err = s.worker.SetAMHandler(ucp.AMHandlerParams{ID: idWhere, Handler: s.sendLocation}); err != nil {
 		return err
 	}
 	s.listener, err = s.worker.NewListener(ucp.ListenerParams{Addr: addr, OnAccept: accepted})
 	return err
 }
 
-// accepted is given the endpoint to each client. It lasts until the client leaves.
+// accepted is called with the endpoint to each client. The endpoint is closed when the client
+// disconnects.
 func accepted(ep *ucp.Endpoint) {
 	ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() })
 }
 
-// tell tells a client where the table is.
-func (s *server) tell(m *ucp.AMMessage) error {
+// sendLocation answers a client's request for the location of the table.
+func (s *server) sendLocation(m *ucp.AMMessage) error {
 	if client := m.Reply(); client != nil {
 		r, err := client.AMSend(idHere, s.where.bytes(), s.key, nil)
 		if err != nil {
 			return err
 		}
-		r.Free() // nobody waits for it
+		r.Free() // the send goes on without the request
 	}
 	return nil
 }

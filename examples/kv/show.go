@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// command carries out what the command line says.
+// command runs the command in args and prints its result.
 func (c *client) command(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "get":
@@ -37,7 +37,7 @@ func (c *client) command(ctx context.Context, args []string) error {
 	return checkCommand(args)
 }
 
-// checkCommand says what is wrong with a command.
+// checkCommand returns an error if a command is invalid.
 func checkCommand(args []string) error {
 	words := map[string]int{"get": 2, "put": 3, "swap": 4}
 	if len(args) == 0 || words[args[0]] != len(args) {
@@ -56,7 +56,7 @@ const (
 	adds   = 250
 )
 
-// show shows what there is.
+// show demonstrates the operations of a client.
 func (c *client) show(ctx context.Context) error {
 	fmt.Printf("%d slots, over %s\n", c.table.slots, c.ways())
 	if _, err := c.put(ctx, "color", "red"); err != nil {
@@ -85,7 +85,8 @@ func (c *client) show(ctx context.Context) error {
 	return nil
 }
 
-// addAll adds to the number of a key by many goroutines, and returns what it is then.
+// addAll increments the number stored under a key from many goroutines, and returns the final
+// value.
 func (c *client) addAll(ctx context.Context, key string) (string, error) {
 	ended := make(chan error)
 	for range adders {
@@ -102,7 +103,7 @@ func (c *client) addAll(ctx context.Context, key string) (string, error) {
 	return total, err
 }
 
-// add adds 1 to the number of a key, so many times.
+// add increments the number stored under a key the given number of times.
 func (c *client) add(ctx context.Context, key string, times int) error {
 	for done := 0; done < times; {
 		value, version, err := c.get(ctx, key)
@@ -126,7 +127,7 @@ func (c *client) add(ctx context.Context, key string, times int) error {
 	return nil
 }
 
-// ways lists the transports to the server.
+// ways returns the names of the transports to the server.
 func (c *client) ways() string {
 	var names []string
 	for _, t := range c.ep.Attr().Transports {

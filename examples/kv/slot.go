@@ -6,24 +6,24 @@ import (
 	"hash/crc64"
 )
 
-// A table is an array of slots. A key is in the first slot from its hash on that was free
-// when it came, and stays there.
+// A table is an array of slots. The search for a key begins at the slot that the key's hash
+// selects. A new key is stored in the first free slot from there on, and stays in it.
 //
-//	version (8 bytes)   odd while somebody writes; 0: free
-//	checksum (8 bytes)  of all else
+//	version (8 bytes)   odd while a client writes; 0: free
+//	checksum (8 bytes)  of the rest of the slot
 //	length of the key, length of the value (2 bytes each), key, value
 //
-// Who writes takes the slot by changing its version from even to odd, by compare and swap,
-// writes the rest, and makes the version the next even one. Who reads takes no lock: one
-// read brings all of the slot, and the checksum tells whether it was being written. A client
-// that dies while it writes leaves the slot taken.
+// A writer locks a slot by changing its version from even to odd, by compare and swap, writes the
+// rest, and sets the version to the next even number. A reader takes no lock: one read copies the
+// whole slot, and the checksum shows whether it was being written. A client that dies while it
+// writes leaves the slot locked.
 const (
 	slotSize   = 256
 	headSize   = 20
 	longestKey = 64
 )
 
-// entry is what a slot holds.
+// entry is the contents of a slot.
 type entry struct {
 	version    uint64
 	key, value []byte
@@ -35,7 +35,7 @@ var (
 	polynomial = crc64.MakeTable(crc64.ECMA)
 )
 
-// check says whether a slot has room for the entry.
+// check returns an error if the entry does not fit in a slot.
 func (e *entry) check() error {
 	if len(e.key) == 0 || len(e.key) > longestKey || headSize+len(e.key)+len(e.value) > slotSize {
 		return errLength
@@ -43,7 +43,7 @@ func (e *entry) check() error {
 	return nil
 }
 
-// bytes is the slot with the entry, which has the right length.
+// bytes returns the contents of a slot with the entry. The entry must have passed check.
 func (e *entry) bytes() []byte {
 	b := make([]byte, slotSize)
 	binary.LittleEndian.PutUint64(b, e.version)
@@ -55,8 +55,8 @@ func (e *entry) bytes() []byte {
 	return b
 }
 
-// parseSlot reads a slot: an entry of version 0 if it is free, errTorn if it was read while
-// somebody wrote. Clients can write anything.
+// parseSlot parses a slot. It returns an entry of version 0 if the slot is free, and errTorn if it
+// was being written. The contents are untrusted, because clients can write anything.
 func parseSlot(b []byte) (entry, error) {
 	version := binary.LittleEndian.Uint64(b)
 	switch {
@@ -76,5 +76,5 @@ func checksum(slot []byte) uint64 {
 	return crc64.Update(crc64.Checksum(slot[:8], polynomial), polynomial, slot[16:])
 }
 
-// home is where to begin to look for a key.
+// home returns the index at which the search for a key begins.
 func home(key []byte, slots uint64) uint64 { return crc64.Checksum(key, polynomial) % slots }

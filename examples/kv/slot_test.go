@@ -20,7 +20,7 @@ func TestSlot(t *testing.T) {
 		t.Errorf("a free slot: %+v, %v", e, err)
 	}
 	for k := range b {
-		b[k] ^= 1 // of the version too: it is odd then
+		b[k] ^= 1 // also makes the version odd
 		if _, err := parseSlot(b); err != errTorn {
 			t.Errorf("byte %d is wrong: %v", k, err)
 		}
@@ -35,7 +35,7 @@ func TestSlot(t *testing.T) {
 			t.Errorf("a key of %d bytes, a value of %d: %v", len(e.key), len(e.value), err)
 		}
 	}
-	// What another client may have written.
+	// As another client may have written it.
 	binary.LittleEndian.PutUint16(b[18:], slotSize)
 	binary.LittleEndian.PutUint64(b[8:], checksum(b))
 	if _, err := parseSlot(b); err != errLength {

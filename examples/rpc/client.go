@@ -16,22 +16,22 @@ type client struct {
 	shared
 	ep      *ucp.Endpoint
 	answers *ucp.AMQueue
-	lost    context.Context // ends with the connection, and tells why
+	lost    context.Context // canceled when the connection ends; its cause is the error
 	fail    context.CancelCauseFunc
-	over    chan struct{} // closed when nobody takes answers any more
+	over    chan struct{} // closed when the goroutine that takes answers has ended
 
 	mu    sync.Mutex
-	last  uint64                    // number of a call
-	calls map[uint64]chan<- *answer // that wait, by number
+	last  uint64                    // number of the last call
+	calls map[uint64]chan<- *answer // waiting calls, by number
 }
 
-// answer is one that has arrived. The message is the caller's.
+// answer is an answer that has arrived. The call that receives it must consume its message.
 type answer struct {
 	answerHeader
 	*ucp.AMMessage
 }
 
-// dial connects to the server at an address. That nobody is there the calls will tell.
+// dial connects to the server at an address. If there is no server the calls return the error.
 func dial(addr netip.AddrPort) (*client, error) {
 	w, err := open(ucp.WorkerParams{})
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *client) close(ctx context.Context) error {
 
 var errClosed = errors.New("the client is closed")
 
-// call calls a method of the server. The deadline of ctx goes along. After an error the
-// arguments must be left as they are: they may still be on their way.
+// call calls a method of the server. The deadline of ctx is sent with the call. After an error args
+// must not be changed, because the library may still be sending them.
 func (c *client) call(ctx context.Context, method string, args []byte) ([]byte, error) {
 	h := callHeader{method: method}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -94,7 +94,7 @@ func (c *client) call(ctx context.Context, method string, args []byte) ([]byte, 
 	}
 }
 
-// begin gives a number to a call.
+// begin registers a call and returns its number. Its answer is sent to the channel.
 func (c *client) begin(answered chan<- *answer) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *client) begin(answered chan<- *answer) uint64 {
 	return c.last
 }
 
-// end forgets a call. An answer that nobody has waited for is given up.
+// end removes a call. It releases an answer that the call has not taken.
 func (c *client) end(call uint64, answered <-chan *answer) {
 	c.mu.Lock()
 	delete(c.calls, call)
@@ -115,8 +115,8 @@ func (c *client) end(call uint64, answered <-chan *answer) {
 	}
 }
 
-// take takes answers until the connection ends, and gives each to whoever has called.
-// Waiting for them is what moves the worker.
+// take receives answers until the connection ends, and passes each to its call. The wait for
+// answers progresses the worker.
 func (c *client) take() {
 	defer close(c.over)
 	for {
@@ -131,7 +131,7 @@ func (c *client) take() {
 	}
 }
 
-// give reports whether somebody waits for an answer.
+// give passes an answer to its call, and reports whether the call was still waiting.
 func (c *client) give(a *answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,12 +139,12 @@ func (c *client) give(a *answer) bool {
 	if answered == nil {
 		return false
 	}
-	delete(c.calls, a.call) // a second one is for nobody
+	delete(c.calls, a.call) // a second answer has no receiver
 	answered <- a
 	return true
 }
 
-// runClient shows what calls are like.
+// runClient connects to a server and demonstrates calls.
 func runClient(ctx context.Context, server string, callers, calls int) error {
 	addr, err := netip.ParseAddrPort(server)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Rpc calls functions of another process by active messages: a message is a call, and the
-// receiver answers it on the endpoint that comes with it. Calls have names, arguments and
-// deadlines, and any number of goroutines make them at once. What is long is not sent but
-// offered, and fetched by the receiver, out of the sender's memory where the machine allows
-// it.
+// Rpc calls functions of another process by active messages: a message is a call, and the receiver
+// replies on the endpoint that comes with it. Calls have names, arguments and deadlines, and any
+// number of goroutines make them at once. Long data is not sent with the message but offered, and
+// the receiver fetches it, directly from the sender's memory if the machine allows that.
 //
 //	rpc [-callers 8] [-calls 1000]
 //	rpc -serve 127.0.0.1:0             the server, which prints its address
@@ -55,7 +54,7 @@ func main() {
 	}
 }
 
-// runServer serves until ctx ends.
+// runServer runs a server until ctx ends.
 func runServer(ctx context.Context, at string) error {
 	addr, err := netip.ParseAddrPort(at)
 	if err != nil {
@@ -73,7 +72,7 @@ func runServer(ctx context.Context, at string) error {
 	return nil
 }
 
-// runBoth starts a server, and is its client.
+// runBoth starts a server process, and runs its client in this process.
 func runBoth(ctx context.Context, callers, calls int) (err error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -10,20 +10,21 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Ids of active messages. Of a call the header is a callHeader, the data the arguments; of
-// its answer the header is an answerHeader, the data the result, or the text of an error.
+// Ids of active messages. The header of a call is a callHeader, and its data the arguments. The
+// header of an answer is an answerHeader, and its data the result or the text of an error.
 const (
 	idCall   = 1
 	idAnswer = 2
 )
 
-// longest is the limit of what is taken from a peer, in bytes: of arguments and of results.
+// longest is the maximum length of arguments and of results, in bytes.
 const longest = 64 << 20
 
-// receive returns the data of a message, which is over then. If ctx ends before data that
-// was offered is here, nobody waits for it any more.
+// receive returns the data of a message, and consumes the message. Even if ctx ends it waits for
+// offered data until the endpoint to the sender ends, see ucp.AMMessage.RecvWait.
 func receive(ctx context.Context, m *ucp.AMMessage) ([]byte, error) {
 	if m.Len() > longest {
+		m.Release()
 		return nil, fmt.Errorf("a message of %d bytes, %d are the limit", m.Len(), longest)
 	}
 	data := make([]byte, m.Len())
@@ -31,10 +32,10 @@ func receive(ctx context.Context, m *ucp.AMMessage) ([]byte, error) {
 	return data, err
 }
 
-// callHeader says what is called.
+// callHeader is the header of a call.
 type callHeader struct {
-	call   uint64        // the caller's number for it
-	limit  time.Duration // what is left until the caller's deadline, 0 without one
+	call   uint64        // number of the call, which the caller chooses
+	limit  time.Duration // time left until the caller's deadline, 0 without one
 	method string
 }
 
@@ -55,19 +56,19 @@ func parseCall(b []byte) (callHeader, error) {
 	}, nil
 }
 
-// answerHeader says which call was answered, and how.
+// answerHeader is the header of an answer: the number of the call, and its status.
 type answerHeader struct {
 	call   uint64
 	status status
 }
 
-// status is how a call has ended.
+// status is the result of a call.
 type status byte
 
 const (
 	succeeded status = iota
 	failed
-	late // at its deadline
+	late // the deadline has passed
 )
 
 func (h answerHeader) bytes() []byte {
@@ -81,12 +82,12 @@ func parseAnswer(b []byte) (answerHeader, error) {
 	return answerHeader{binary.LittleEndian.Uint64(b), status(b[8])}, nil
 }
 
-// remoteError is what a method has failed with.
+// remoteError is the text of an error that a method has returned on the server.
 type remoteError string
 
 func (e remoteError) Error() string { return "the server says: " + string(e) }
 
-// statusOf says how a call ends that a method has ended with err.
+// statusOf returns the status of a call whose method has returned err.
 func statusOf(err error) status {
 	switch {
 	case err == nil:
@@ -97,7 +98,7 @@ func statusOf(err error) status {
 	return failed
 }
 
-// err is what the caller gets, text being the data of the answer.
+// err returns the error that the caller gets, or nil. The parameter text is the data of the answer.
 func (s status) err(text []byte) error {
 	switch s {
 	case succeeded:

@@ -27,7 +27,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestStatus: the caller gets the error that the method has ended with.
+// TestStatus: the caller gets the error that the method has returned.
 func TestStatus(t *testing.T) {
 	other := errors.New("other")
 	for _, tc := range []struct{ err, want error }{

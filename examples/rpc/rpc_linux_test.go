@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ways are settings for both ends. A listener takes tcp.
+// ways are settings for both sides. A listener needs tcp.
 var ways = map[string]string{"shared memory": "posix,tcp", "tcp": "tcp"}
 
 // TestProgram runs the program, which starts itself as the server.
@@ -63,7 +63,7 @@ func started(t *testing.T, limit time.Duration) (_ *server, stop func()) {
 	return s, stop
 }
 
-// dialed returns a client, for the test.
+// dialed returns a client, which is closed after the test.
 func dialed(t *testing.T, addr netip.AddrPort) *client {
 	t.Helper()
 	c, err := dial(addr)
@@ -71,7 +71,7 @@ func dialed(t *testing.T, addr netip.AddrPort) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Closing while the server goes is told of that.
+		// Closing fails if the server is already gone.
 		if err := c.close(context.Background()); err != nil && c.ep.Err() == nil {
 			t.Error(err)
 		}
@@ -82,7 +82,7 @@ func dialed(t *testing.T, addr netip.AddrPort) *client {
 	return c
 }
 
-// TestCalls: clients have the right results, of all lengths.
+// TestCalls: clients get correct results of all lengths.
 func TestCalls(t *testing.T) {
 	for name, tls := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestErrors: how calls end that have no result.
+// TestErrors checks the errors of calls without a result.
 func TestErrors(t *testing.T) {
 	s, _ := started(t, timeLimit)
 	c := dialed(t, s.addr())
@@ -137,7 +137,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLimit: a call without a deadline gets that of the server.
+// TestLimit: a call without a deadline, or with a later one, gets that of the server.
 func TestLimit(t *testing.T) {
 	s, _ := started(t, timeLimit)
 	if _, err := s.call(t.Context(), callHeader{method: "wait", limit: 1}, nil); err != context.DeadlineExceeded {
@@ -151,7 +151,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLostServer: calls end where there is no server, or none any more.
+// TestLostServer: calls fail if there is no server, or if it has exited.
 func TestLostServer(t *testing.T) {
 	s, stop := started(t, timeLimit)
 	c := dialed(t, s.addr())
@@ -167,17 +167,17 @@ func TestLostServer(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a call has succeeded, of a server that is gone")
 	}
-	<-c.lost.Done() // an answer may have come before
+	<-c.lost.Done() // an answer may have come before the failure
 	if _, err := dialed(t, s.addr()).call(t.Context(), "upper", nil); !errors.Is(err, ucs.ErrNotConnected) {
 		t.Errorf("%v, want %v", err, ucs.ErrNotConnected)
 	}
 }
 
-// TestClientThatDoesNotTake: who does not take a result is parted with.
+// TestClientThatDoesNotTake: a client that does not receive its results is disconnected.
 func TestClientThatDoesNotTake(t *testing.T) {
 	s, _ := started(t, time.Millisecond)
 	c := dialed(t, s.addr())
-	if _, err := c.worker.NewAMQueue(ucp.AMQueueParams{ID: idAnswer, Offers: true}); err != nil { // nobody takes them out of this one
+	if _, err := c.worker.NewAMQueue(ucp.AMQueueParams{ID: idAnswer, Offers: true}); err != nil { // this queue is never read
 		t.Fatal(err)
 	}
 	_, err := c.call(t.Context(), "fill", []byte{0, 0, 0, 1, 0, 0, 0, 0})
@@ -186,7 +186,7 @@ func TestClientThatDoesNotTake(t *testing.T) {
 	}
 }
 
-// TestStrangers: what makes no sense is dropped, and others are served.
+// TestStrangers: malformed messages are dropped, and valid calls still work.
 func TestStrangers(t *testing.T) {
 	s, _ := started(t, timeLimit)
 	c := dialed(t, s.addr())

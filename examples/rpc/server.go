@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// A method answers calls. It does not keep the arguments.
+// A method handles a call. It must not keep the arguments.
 type method func(ctx context.Context, args []byte) ([]byte, error)
 
 var methods = map[string]method{"upper": upper, "fill": fill, "wait": wait}
@@ -21,7 +21,7 @@ var methods = map[string]method{"upper": upper, "fill": fill, "wait": wait}
 // upper returns its arguments in capitals.
 func upper(_ context.Context, args []byte) ([]byte, error) { return bytes.ToUpper(args), nil }
 
-// fill returns as many bytes as its arguments, a number, say.
+// fill returns a result whose length is the number in the arguments.
 func fill(_ context.Context, args []byte) ([]byte, error) {
 	if len(args) != 8 {
 		return nil, fmt.Errorf("fill takes a number of 8 bytes, not %d", len(args))
@@ -35,13 +35,13 @@ func fill(_ context.Context, args []byte) ([]byte, error) {
 
 const filler = 0xA5
 
-// wait does nothing until the caller's deadline.
+// wait waits until the caller's deadline and returns the error of ctx.
 func wait(ctx context.Context, _ []byte) ([]byte, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// server answers calls by goroutines that share a worker.
+// server answers calls on several goroutines that share a worker.
 type server struct {
 	shared
 	listener *ucp.Listener
@@ -50,13 +50,14 @@ type server struct {
 }
 
 const (
-	handlers  = 16 // calls that are answered at once
+	handlers  = 16 // calls that are answered at the same time
 	timeLimit = 10 * time.Second
 )
 
-// newServer returns a server that listens.
+// newServer returns a server that listens at an address.
 func newServer(addr netip.AddrPort) (*server, error) {
-	// Closed: whoever calls was accepted, and his endpoint is ours, to close.
+	// With Closed, only accepted clients can call, and their endpoints belong to this program,
+	// which may close them.
 	w, err := open(ucp.WorkerParams{Closed: true})
 	if err != nil {
 		return nil, err
@@ -72,15 +73,16 @@ func newServer(addr netip.AddrPort) (*server, error) {
 	return s, nil
 }
 
-// accepted is given the endpoint to each client. It lasts until the client leaves.
+// accepted is called with the endpoint to each client. The endpoint is closed when the client
+// disconnects.
 func accepted(ep *ucp.Endpoint) {
 	ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() })
 }
 
 func (s *server) addr() netip.AddrPort { return s.listener.Addr() }
 
-// run answers until ctx ends, and returns its error. Waiting for calls is what moves the
-// worker.
+// run answers calls until ctx ends, and returns an error of the goroutines that handle calls, if
+// any. These goroutines also progress the worker while they wait for calls.
 func (s *server) run(ctx context.Context) error {
 	ended := make(chan error)
 	for range handlers {
@@ -93,21 +95,21 @@ func (s *server) run(ctx context.Context) error {
 	return err
 }
 
-// handle answers one call after the other.
+// handle answers calls one after another.
 func (s *server) handle(ctx context.Context) error {
 	for m, err := range s.calls.All(ctx) {
 		if err != nil {
 			return err
 		}
 		if err := s.answer(ctx, m); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "rpc:", err) // it is of one client
+			fmt.Fprintln(os.Stderr, "rpc:", err) // an error of one client
 		}
 	}
 	return nil
 }
 
-// answer answers a call. Who has sent it is parted with if he does not give the arguments
-// that he has offered, or take the result, in time.
+// answer answers a call. It disconnects a caller whose arguments cannot be received, or that does
+// not take the result in time.
 func (s *server) answer(ctx context.Context, m *ucp.AMMessage) error {
 	caller := m.Reply()
 	if caller == nil {
@@ -119,20 +121,20 @@ func (s *server) answer(ctx context.Context, m *ucp.AMMessage) error {
 	}
 	args, err := s.receive(ctx, m)
 	if err != nil {
-		return part(caller, err)
+		return disconnect(caller, err)
 	}
 	result, err := s.call(ctx, h, args)
 	if err != nil {
 		result = []byte(err.Error())
 	}
 	if err := s.send(ctx, caller, answerHeader{h.call, statusOf(err)}, result); err != nil {
-		return part(caller, err)
+		return disconnect(caller, err)
 	}
 	return nil
 }
 
-// part parts with a client because of an error. That he has left by himself is none.
-func part(client *ucp.Endpoint, err error) error {
+// disconnect disconnects a client because of an error. It returns no error if the client has left before.
+func disconnect(client *ucp.Endpoint, err error) error {
 	if client.Err() != nil {
 		return nil
 	}
@@ -145,7 +147,8 @@ func (s *server) receive(ctx context.Context, m *ucp.AMMessage) ([]byte, error) 
 	return receive(ctx, m)
 }
 
-// call calls a method, which has as long as its caller waits.
+// call runs the method that h names. The method's time limit is the time until the caller's
+// deadline, and at most s.limit.
 func (s *server) call(ctx context.Context, h callHeader, args []byte) ([]byte, error) {
 	f := methods[h.method]
 	if f == nil {

@@ -45,7 +45,7 @@ func (c *client) show(ctx context.Context, callers, calls int) error {
 	return nil
 }
 
-// many calls upper from many goroutines, and checks the results.
+// many calls the method upper from many goroutines, and checks the results.
 func (c *client) many(ctx context.Context, callers, calls int) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -77,7 +77,7 @@ func (c *client) repeat(ctx context.Context, caller, calls int) error {
 	return nil
 }
 
-// ways lists the transports to the server.
+// ways returns the names of the transports to the server.
 func (c *client) ways() string {
 	var names []string
 	for _, t := range c.ep.Attr().Transports {

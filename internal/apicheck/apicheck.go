@@ -1,9 +1,8 @@
-// Package apicheck lists what the packages of this module promise to those who
-// import them: every exported name with its type, one a line, so that a change of
-// the API shows as a change of a text. Its test compares the lists with
-// testdata; scripts/lint runs it.
+// Package apicheck lists the exported API of the packages of this module: every exported name with
+// its type, one on a line, so that a change of the API shows as a change of a text. Its test
+// compares the lists with testdata; scripts/lint runs it.
 //
-//	go test ./internal/apicheck -update     after a change that is meant
+//	go test ./internal/apicheck -update     after an intended change
 package apicheck
 
 import (
@@ -15,11 +14,10 @@ import (
 	"strings"
 )
 
-// List returns what a package exports, sorted by name: constants with their
-// values, variables, functions, types with their exported fields and methods. The
-// types of other packages carry the package's name. A type that is another name
-// for one of an internal package is listed like one of its own, and meant wherever
-// that one stands.
+// List returns the exported names of a package, sorted by name: constants with their values,
+// variables, functions, types with their exported fields and methods. Types of other packages carry
+// the package's name. An exported alias of a type of an internal package is listed with the fields
+// and methods of that type, and stands for that type in the rest of the list.
 func List(pkg *types.Package) []string {
 	l := lister{pkg: pkg, own: ownNames(pkg)}
 	for _, name := range pkg.Scope().Names() { // they are sorted
@@ -36,8 +34,8 @@ type lister struct {
 	lines []string
 }
 
-// ownNames are the names that a package gives to types of internal packages, by
-// those types with their paths.
+// ownNames maps types of internal packages, by path and name, to the package's exported aliases of
+// them.
 func ownNames(pkg *types.Package) map[string]string {
 	own := make(map[string]string)
 	for _, name := range pkg.Scope().Names() {
@@ -59,7 +57,7 @@ func (l *lister) printf(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-// text is a type as those who import the package write it.
+// text returns a type as importers of the package write it.
 func (l *lister) text(t types.Type) string {
 	packages := make(map[string]*types.Package)
 	full := types.TypeString(t, func(p *types.Package) string {
@@ -81,7 +79,7 @@ func (l *lister) text(t types.Type) string {
 	})
 }
 
-// signature is a function's type without the word func.
+// signature returns a function's type without the word func.
 func (l *lister) signature(f *types.Func) string {
 	return strings.TrimPrefix(l.text(f.Signature()), "func")
 }
@@ -135,7 +133,7 @@ func (l *lister) typeName(o *types.TypeName) {
 	l.members(o.Name(), named)
 }
 
-// internal reports whether users cannot import a package themselves.
+// internal reports whether other modules cannot import a package.
 func internal(p *types.Package) bool {
 	return p != nil && slices.Contains(strings.Split(p.Path(), "/"), "internal")
 }
@@ -172,7 +170,8 @@ func (l *lister) members(name string, named *types.Named) {
 		}
 		return
 	}
-	// The set of the pointer has all methods; those that values have too say so.
+	// The method set of the pointer has all methods; the receiver shows whether values have them
+	// too.
 	values := types.NewMethodSet(named)
 	for m := range types.NewMethodSet(types.NewPointer(named)).Methods() {
 		f := m.Obj().(*types.Func)
@@ -187,8 +186,8 @@ func (l *lister) members(name string, named *types.Named) {
 	}
 }
 
-// byEmbedding reports whether a method comes with an exported embedded type, which
-// is listed itself.
+// byEmbedding reports whether a method comes from an exported embedded type, which is listed
+// itself.
 func byEmbedding(named *types.Named, m *types.Selection) bool {
 	if len(m.Index()) == 1 {
 		return false
@@ -196,9 +195,9 @@ func byEmbedding(named *types.Named, m *types.Selection) bool {
 	return named.Underlying().(*types.Struct).Field(m.Index()[0]).Exported()
 }
 
-// Foreign returns the other packages whose types stand in what a package exports,
-// each with the names where they do: a field or method as Type.Name. Types that the
-// package has a name of its own for are its own.
+// Foreign returns the other packages whose types appear in the exported API of a package, each with
+// the names that use them: a field or method as Type.Name. Types of internal packages for which the
+// package has an alias count as its own.
 func Foreign(pkg *types.Package) map[string][]string {
 	foreign := make(map[string][]string)
 	own := ownNames(pkg)

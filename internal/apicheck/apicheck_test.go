@@ -24,8 +24,8 @@ const module = "github.com/ucx-go/ucx/"
 
 var update = flag.Bool("update", false, "write the lists in testdata anew")
 
-// public loads the packages that users can import, by their names within the
-// module. Those whose comment says that they carry no promise are not among them.
+// public loads the packages that users can import, by their names within the module, except those
+// whose package comment says that they carry no promise.
 func public(t *testing.T) map[string]*types.Package {
 	t.Helper()
 	if _, err := os.Stat("../../go.mod"); err != nil {
@@ -44,7 +44,7 @@ func public(t *testing.T) map[string]*types.Package {
 		if p.Name == "main" || slices.Contains(strings.Split(name, "/"), "internal") {
 			continue
 		}
-		// Parsing tells go test what the result depends on, too.
+		// Parsing the files also registers them as inputs of this test with the cache of go test.
 		files, err := set.Parse(p)
 		if err != nil {
 			t.Fatal(err)
@@ -66,13 +66,13 @@ func unpromised(f *ast.File) bool {
 	return strings.Contains(strings.Join(strings.Fields(f.Doc.Text()), " "), "carries no promise")
 }
 
-// golden is the file with the list of a package.
+// golden returns the file with the list of a package.
 func golden(name string) string {
 	return filepath.Join("testdata", strings.ReplaceAll(name, "/", "-")+".txt")
 }
 
-// TestAPI compares what the packages export with what they exported. A package
-// that exports nothing has no file.
+// TestAPI compares what each package exports with the recorded list. A package without exports has
+// no file.
 func TestAPI(t *testing.T) {
 	packages := public(t)
 	left, err := fs.Glob(os.DirFS("."), "testdata/*.txt")
@@ -130,13 +130,12 @@ func read(t *testing.T, file string) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// speaks says whose types may stand in the API of a package beside its own: who
-// uses it has to know those packages too, and their promises become its own.
+// speaks lists, for each package, the packages whose types may occur in its API. A user of the
+// package has to know those as well, and their compatibility becomes part of its own.
 var speaks = map[string][]string{
 	"ucp":           {"context", "crypto/tls", "io", "log/slog", "net/netip", "time", "ucs"},
 	"uct":           {"context", "crypto/tls", "net/netip", "time", "ucs", "ucs/config", "ucs/event", "ucs/log"},
 	"ucs":           {},
-	"ucs/async":     {"time", "ucs/event"},
 	"ucs/config":    {"io", "time"},
 	"ucs/event":     {"context", "time"},
 	"ucs/log":       {"log/slog", "go.uber.org/zap", "go.uber.org/zap/zapcore"},
@@ -145,7 +144,7 @@ var speaks = map[string][]string{
 	"uct/ib/rdmacm": {"context", "net/netip", "syscall", "time", "uct/ib/verbs"},
 }
 
-// offenders are the names that break this today. The list only shrinks.
+// offenders are existing violations. The list may only get shorter.
 var offenders = []string{
 	"ucp: Config.WriteInfo has a type of ucs/config",
 }
@@ -181,20 +180,20 @@ func TestSpeaks(t *testing.T) {
 	}
 }
 
-// shown are the packages that need no example of their own, and why.
+// shown are the packages that need no example, with the reason.
 var shown = map[string]string{
 	"ucs/log/logtest":          "a call in a test that has to fail",
 	"uct/ib/ibtest":            "devices for tests of what is above uct/ib",
 	"uct/ib/rdmacm/rdmacmtest": "the example of rdmacm runs on it",
+	"uct/ib/ud/udsim":          "the simulated cluster, ucp/ucptest/simnet, is made of it",
 	"uct/tcp":                  "registers itself; its one name is an error",
 }
 
-// TestExamples wants an example for every package that users import: the first
-// lines they write are copied from one.
+// TestExamples: every package that users import has an example, as users start by copying one.
 func TestExamples(t *testing.T) {
 	for name, pkg := range public(t) {
 		if len(List(pkg)) == 0 {
-			continue // registers itself, or has nothing but tests
+			continue // only registers itself, or has only tests
 		}
 		files, err := filepath.Glob(filepath.Join("../..", name, "*_test.go"))
 		if err != nil {
@@ -213,7 +212,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// sample is checked as if users imported it.
+// sample type-checks a package as if users imported it.
 func sample(t *testing.T, path, text string, imports types.Importer) *types.Package {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -9,8 +9,8 @@ import (
 
 var listed = regexp.MustCompile(`^\t?(?:const|var|func|type|field|method)(?: \([^)]*\))? (\w+)`)
 
-// Names returns what the lists in a folder name: package.Name, and the fields and methods of types as
-// package.Type.Member.
+// Names returns the names in the lists in a folder: package.Name, and package.Type.Member for the
+// fields and methods of types.
 func Names(folder string) (map[string]bool, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 // Options say where and how memory is mapped. The zero value leaves everything
 // to the kernel.
 type Options struct {
-	Address  uint64 // wanted address, 0 for any
-	Fixed    bool   // exactly at Address or not at all
-	Populate bool   // have all pages from the start
+	Address  uint64 // the requested address, 0 for any
+	Fixed    bool   // fail unless the memory is exactly at Address
+	Populate bool   // allocate all pages when mapping
 	Huge     Huge
-	DontFork bool // a child process has nothing there: a device that writes keeps its pages
+	DontFork bool // children do not inherit the mapping, so no copy-on-write moves pages that a device writes
 }
 
 // Huge says what kind of pages to use.
@@ -26,18 +26,18 @@ type Huge uint8
 // Kinds of pages.
 const (
 	SmallPages       Huge = iota
-	TransparentPages      // huge where the kernel finds them
-	HugePages             // from the pool of huge pages, or not at all
+	TransparentPages      // huge if the kernel has free huge pages
+	HugePages             // from the pool of huge pages; Map fails if it is exhausted
 )
 
 // PageSize is the size of a small page.
 var PageSize = os.Getpagesize()
 
-// HugePageSize is the size that huge mappings are rounded to.
+// HugePageSize is the size to which huge mappings are rounded up.
 const HugePageSize = 2 << 20
 
-// Map maps zeroed memory of at least length bytes, rounded up to pages, that no
-// other process shares. The caller gives it back with Unmap.
+// Map maps zeroed private memory of at least length bytes, rounded up to pages. The caller frees it
+// with Unmap.
 func Map(length int, o Options) ([]byte, error) {
 	page := PageSize
 	if o.Huge == HugePages {
@@ -66,18 +66,18 @@ func Map(length int, o Options) ([]byte, error) {
 		return nil, fmt.Errorf("arena: mmap of %d bytes at %#x: %w: %w", length, o.Address, WithLimit(err), status)
 	}
 	if o.Fixed && address(b) != uintptr(o.Address) {
-		// Kernels before 4.17 take the address for a hint.
+		// Kernels before 4.17 treat the address as a hint.
 		Unmap(b)
 		return nil, fmt.Errorf("arena: %#x is in use: %w", o.Address, ucs.ErrBusy)
 	}
 	if o.DontFork {
 		if err := unix.Madvise(b, unix.MADV_DONTFORK); err != nil {
 			Unmap(b)
-			return nil, fmt.Errorf("arena: keeping %d bytes from children: %w: %w", length, err, ucs.ErrNoMemory)
+			return nil, fmt.Errorf("arena: madvise(MADV_DONTFORK) of %d bytes: %w: %w", length, err, ucs.ErrNoMemory)
 		}
 	}
 	if o.Huge == TransparentPages {
-		unix.Madvise(b, unix.MADV_HUGEPAGE) // a wish
+		unix.Madvise(b, unix.MADV_HUGEPAGE) // a hint, which may fail
 		if o.Populate {
 			WillNeed(b, 0, len(b))
 		}
@@ -85,7 +85,7 @@ func Map(length int, o Options) ([]byte, error) {
 	return b, nil
 }
 
-// Unmap gives back what Map returned.
+// Unmap frees memory that Map has returned.
 func Unmap(b []byte) error {
 	if err := unmap(b); err != nil {
 		return fmt.Errorf("arena: munmap: %w", err)
@@ -93,14 +93,13 @@ func Unmap(b []byte) error {
 	return nil
 }
 
-// WillNeed has the pages of b[off:off+n] of an arena present before they are
-// used, where the kernel can.
+// WillNeed asks the kernel to allocate the pages of b[off:off+n] of an arena before they are used.
 func WillNeed(b []byte, off, n int) {
 	if n <= 0 {
 		return
 	}
 	from := off / PageSize * PageSize
 	if err := unix.Madvise(b[from:off+n], unix.MADV_POPULATE_WRITE); err != nil {
-		unix.Madvise(b[from:off+n], unix.MADV_WILLNEED) // a wish
+		unix.Madvise(b[from:off+n], unix.MADV_WILLNEED) // a hint, which may fail
 	}
 }

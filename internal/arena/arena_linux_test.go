@@ -47,7 +47,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestDontFork: the kernel knows it of the memory (proc(5), VmFlags).
+// TestDontFork: the kernel shows the flag for the memory (proc(5), VmFlags).
 func TestDontFork(t *testing.T) {
 	for _, dont := range []bool{false, true} {
 		b, err := Map(PageSize, Options{DontFork: dont})
@@ -76,7 +76,8 @@ func TestDontFork(t *testing.T) {
 	}
 }
 
-// TestFixed: a fixed address is honored, and nothing that is there is replaced.
+// TestFixed: memory is at the fixed address that was asked for, and never replaces an existing
+// mapping.
 func TestFixed(t *testing.T) {
 	b, err := Map(4*PageSize, Options{})
 	if err != nil {

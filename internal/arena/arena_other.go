@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Options say where and how memory is mapped. Here they are wishes, but for Fixed and
-// HugePages, which are not there.
+// Options say where and how memory is mapped. On this system Fixed and HugePages are unsupported
+// and the other options are ignored.
 type Options struct {
 	Address  uint64
 	Fixed    bool
@@ -33,11 +33,11 @@ const (
 // PageSize is the size of a small page.
 var PageSize = os.Getpagesize()
 
-// HugePageSize is the size that huge mappings are rounded to.
+// HugePageSize is the size to which huge mappings are rounded up.
 const HugePageSize = 2 << 20
 
-// Map returns zeroed memory of at least length bytes, rounded up to pages. It is Go's,
-// whose collector moves nothing: it stays where it is while the slice is kept.
+// Map returns zeroed memory of at least length bytes, rounded up to pages. The memory is allocated
+// by Go, whose garbage collector does not move it, and lives as long as the slice is referenced.
 func Map(length int, o Options) ([]byte, error) {
 	if length <= 0 || length > maxLength {
 		return nil, fmt.Errorf("arena: %d bytes: %w", length, ucs.ErrInvalidParam)
@@ -48,14 +48,14 @@ func Map(length int, o Options) ([]byte, error) {
 	return make([]byte, (length+PageSize-1)/PageSize*PageSize), nil
 }
 
-// maxLength is what is tried at most: a heap ends the program when there is not enough.
+// maxLength is the most that Map tries to allocate: running out of Go heap ends the program.
 const maxLength = min(64<<30, math.MaxInt/2)
 
-// Unmap does nothing: the collector finds out.
+// Unmap does nothing: the garbage collector frees the memory.
 func Unmap([]byte) error { return nil }
 
 // WillNeed does nothing.
 func WillNeed([]byte, int, int) {}
 
-// PageSizes returns the smallest and the largest size of the pages of memory.
+// PageSizes returns the smallest and the largest size of the pages of the memory.
 func PageSizes([]byte) (smallest, largest int) { return PageSize, PageSize }

@@ -1,4 +1,3 @@
-// Package arena maps memory of its own for buffers that outlive, or must not
-// move with, what the Go runtime manages: allocations that peers reach by
-// address.
+// Package arena maps memory outside of the Go heap, for buffers that must not move or that outlive
+// what the Go runtime manages: allocations that peers access by address.
 package arena

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithLimit adds to the error of a call that maps memory which limit it has
-// probably met, and how to get more. It returns other errors as they are.
+// WithLimit adds to an error of mmap or mlock the limit that the call has probably reached and the
+// way to raise it. It returns other errors unchanged.
 func WithLimit(err error) error {
 	limit := func(which int) string {
 		var l unix.Rlimit
@@ -25,7 +25,7 @@ func WithLimit(err error) error {
 	case errors.Is(err, unix.ENOMEM):
 		most, _ := os.ReadFile("/proc/sys/vm/max_map_count")
 		return fmt.Errorf("%w: %s bytes of addresses (ulimit -v) and %s mappings (sysctl vm.max_map_count) are allowed, "+
-			"and memory may be committed as sysctl vm.overcommit_memory says",
+			"and sysctl vm.overcommit_memory limits committed memory",
 			err, limit(unix.RLIMIT_AS), strings.TrimSpace(string(most)))
 	}
 	return err

@@ -2,10 +2,10 @@
 
 package arena
 
-// Soundness: the pointers are to mappings that the kernel made for this package
-// and that Go's runtime does not manage; the wanted address is given to the
-// kernel as a number and never dereferenced. A fixed address is used only with
-// MAP_FIXED_NOREPLACE, so no memory of anybody else is replaced.
+// Soundness: the pointers point to mappings that the kernel made for this package and that Go's
+// runtime does not manage; the requested address is passed to the kernel as a number and never
+// dereferenced. A fixed address is used only with MAP_FIXED_NOREPLACE, so it replaces no existing
+// mapping.
 
 import (
 	"unsafe"
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapAt maps anonymous memory.
+// mapAt maps anonymous memory; addr 0 leaves the address to the kernel.
 func mapAt(addr uintptr, length, flags int) ([]byte, error) {
 	p, err := unix.MmapPtr(-1, 0, unsafe.Add(nil, addr), uintptr(length), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
@@ -26,5 +26,5 @@ func unmap(b []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
 }
 
-// address is where b is.
+// address returns the address of b.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

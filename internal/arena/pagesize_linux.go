@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// PageSizes returns the smallest and the largest size of the pages that memory of
-// this process is mapped with, as the kernel tells; PageSize where it does not.
-// Transparent huge pages do not count: they may come and go.
+// PageSizes returns the smallest and the largest size of the pages with which memory of this
+// process is mapped, as the kernel reports them, or PageSize if it does not. Transparent huge pages
+// do not count, because the kernel may split and merge them at any time.
 func PageSizes(b []byte) (smallest, largest int) {
 	if len(b) > 0 {
 		if text, err := os.ReadFile("/proc/self/smaps"); err == nil {
@@ -24,8 +24,8 @@ func PageSizes(b []byte) (smallest, largest int) {
 	return smallest, largest
 }
 
-// pageSizes looks for the mappings of from up to to in a listing of the kernel
-// (proc(5), /proc/pid/smaps). It returns zeros if there is none.
+// pageSizes looks up the mappings that overlap [from, to) in the text of /proc/pid/smaps (proc(5)).
+// It returns zeros if there is none.
 func pageSizes(smaps []byte, from, to uint64) (smallest, largest int) {
 	inside := false
 	for sc := bufio.NewScanner(bytes.NewReader(smaps)); sc.Scan(); {

@@ -1,4 +1,4 @@
-// Package certtest makes certificates for tests. What cannot be made panics.
+// Package certtest makes certificates for tests. Its functions panic on errors.
 package certtest
 
 import (
@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// Day is long enough for a test.
+// Day is the validity of certificates, long enough for a test.
 const Day = 24 * time.Hour
 
 // Authority signs certificates.
 type Authority struct {
-	Pool *x509.CertPool // itself
+	Pool *x509.CertPool // holds the authority's own certificate
 
 	key    *ecdsa.PrivateKey
 	cert   *x509.Certificate
 	serial int64
 }
 
-// New makes an authority of its own.
+// New makes a self-signed authority.
 func New() *Authority {
 	a := &Authority{Pool: x509.NewCertPool()}
 	a.key, a.cert = a.sign(&x509.Certificate{
@@ -39,7 +39,7 @@ func New() *Authority {
 	return a
 }
 
-// sign completes a certificate, which signs itself if there is no authority yet.
+// sign completes and signs a certificate. Without an authority's key the certificate signs itself.
 func (a *Authority) sign(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
 	a.serial++
 	template.SerialNumber = big.NewInt(a.serial)
@@ -63,8 +63,8 @@ func (a *Authority) sign(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.C
 	return key, cert
 }
 
-// Issue makes a certificate for a name and the loopback addresses that is valid for
-// so long from now on; a time below zero is over.
+// Issue makes a certificate for a name and the loopback addresses. It is valid for the given time
+// from now on; with a negative time it has expired.
 func (a *Authority) Issue(name string, valid time.Duration) tls.Certificate {
 	key, cert := a.sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -77,8 +77,8 @@ func (a *Authority) Issue(name string, valid time.Duration) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// Mutual is the configuration of a peer of that name that shows its certificate and
-// wants to see that of each other.
+// Mutual returns the configuration of a peer with that name, which presents a certificate and
+// requires a certificate of the authority from the other side.
 func (a *Authority) Mutual(name string) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{a.Issue(name, Day)},

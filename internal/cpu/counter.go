@@ -2,7 +2,7 @@
 
 package cpu
 
-// Counter reads the processor's counter of time, which costs some ten cycles and no
-// call of the system. Nothing is promised of it: in virtual machines it may run at any
-// rate, and on another processor be another one.
+// Counter reads the processor's time counter, which costs some ten cycles and no system call. Its
+// rate is not guaranteed: in a virtual machine it may run at any rate, and other processors may
+// have another value.
 func Counter() uint64

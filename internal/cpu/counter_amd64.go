@@ -1,4 +1,4 @@
 package cpu
 
-// Moment is how far the counter goes in some ten microseconds: it runs at 0.8 to 5 GHz.
+// Moment is the number of counts in some ten microseconds: the counter runs at 0.8 to 5 GHz.
 func Moment() uint64 { return 1 << 15 }

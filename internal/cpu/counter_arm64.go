@@ -1,7 +1,8 @@
 package cpu
 
-// CounterRate is how often the counter counts in a second, which only this processor tells.
+// CounterRate returns the counter's frequency in counts per second, which only arm64 has a register
+// for.
 func CounterRate() uint64
 
-// Moment is how far the counter goes in some ten microseconds.
+// Moment is the number of counts in some ten microseconds.
 func Moment() uint64 { return max(CounterRate()/100_000, 1) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCopy copies none, one and several pieces and looks at what is around.
+// TestCopy copies no, one and several pieces, and checks the bytes around the target.
 func TestCopy(t *testing.T) {
 	src := make([]byte, 3*Piece)
 	for i := range src {
@@ -32,7 +32,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// Prefetching is not seen; it must do no harm wherever it points.
+// TestPrefetch: prefetching has no visible effect, and must not fault on any address.
 func TestPrefetch(t *testing.T) {
 	b := make([]byte, 1)
 	for _, p := range []*byte{&b[0], nil} {
@@ -48,14 +48,14 @@ func BenchmarkCopy(b *testing.B) {
 	}
 }
 
-// TestCounter: where there is a counter it goes on, and comes to a moment.
+// TestCounter: a counter, if there is one, advances.
 func TestCounter(t *testing.T) {
 	start := Counter()
 	for Counter()-start < Moment() {
 	}
 }
 
-// TestDevice: what goes to a device goes there as it is. The barriers are not seen.
+// TestDevice: values arrive in device memory unchanged. The effect of barriers cannot be observed.
 func TestDevice(t *testing.T) {
 	var src, dst [8]uint64
 	for i := range src {

@@ -2,16 +2,16 @@
 
 package cpu
 
-// What a program and a device do to the same memory is ordered by barriers, which
-// package atomic does not promise: it is about processors. They have the places that
-// rdma-core's util/udma_barrier.h has.
+// Barriers order the accesses of a program and of a device to the same memory. Package atomic does
+// not promise that order: it is about processors. Each barrier here corresponds to one in
+// rdma-core's util/udma_barrier.h.
 
-// FlushWrites comes between stores to memory and those to a register of a device that
-// may be combined, and behind these: nothing stays in a buffer of this processor.
+// FlushWrites is the barrier between stores to memory and stores to a write-combining register of a
+// device, and after the stores to the register: it leaves no store in a buffer of this processor.
 func FlushWrites()
 
-// StoreDevice64 is one store to a register of a device, which is aligned. An exchange,
-// which atomic.StoreUint64 is on amd64, would read the register, too.
+// StoreDevice64 makes one store to an aligned register of a device. An exchange, which
+// atomic.StoreUint64 is on amd64, would also read the register.
 //
 //go:noescape
 func StoreDevice64(p *uint64, v uint64)

@@ -1,9 +1,9 @@
 package cpu
 
-// ToDevice comes between stores to memory that a device reads and the store that tells
-// it of them.
+// ToDevice is the barrier between stores to memory that a device reads and the store that notifies
+// the device.
 func ToDevice()
 
-// FromDevice comes between the load that finds something written by a device, which is
-// atomic, and the loads of what it has written before.
+// FromDevice is the barrier between the atomic load that finds something written by a device and
+// the loads of data that the device has written before.
 func FromDevice()

@@ -12,9 +12,10 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// TestDeviceARM64: on the processor that this one most likely is not the barriers are those
-// of rdma-core's util/udma_barrier.h, a bell is one store, and a block one of 64 bytes. The
-// numbers are those of the architecture, whatever the assembler calls them.
+// TestDeviceARM64 checks the code for arm64, as this processor is most likely another one: the
+// barriers are those of rdma-core's util/udma_barrier.h, a doorbell is one store, and a block one
+// store of 64 bytes. The numbers are the encodings of the architecture, independent of the
+// assembler's names.
 func TestDeviceARM64(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		needtest.Tool(t, err.Error())

@@ -4,25 +4,25 @@ package cpu
 
 import "sync/atomic"
 
-// ToDevice comes between stores to memory that a device reads and the store that tells
-// it of them.
+// ToDevice is the barrier between stores to memory that a device reads and the store that notifies
+// the device.
 func ToDevice() { fence() }
 
-// FlushWrites comes between stores to memory and those to a register of a device that
-// may be combined, and behind these.
+// FlushWrites is the barrier between stores to memory and stores to a write-combining register of a
+// device, and after the stores to the register.
 func FlushWrites() { fence() }
 
-// FromDevice comes between the load that finds something written by a device, which is
-// atomic, and the loads of what it has written before.
+// FromDevice is the barrier between the atomic load that finds something written by a device and
+// the loads of data that the device has written before.
 func FromDevice() { fence() }
 
-// fence is an exchange, which is a barrier for everything.
+// fence is a full barrier, by an atomic addition.
 func fence() {
 	var x uint32
 	atomic.AddUint32(&x, 1)
 }
 
-// StoreDevice64 is one store to a register of a device, which is aligned.
+// StoreDevice64 makes one store to an aligned register of a device.
 func StoreDevice64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
 // CopyDevice64 copies 64 bytes to registers of a device, in ascending order.

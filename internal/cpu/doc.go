@@ -1,3 +1,3 @@
-// Package cpu has instructions that Go has no name for, and does without where the
-// processor does not have them; and copying as caches like it.
+// Package cpu provides processor instructions that Go does not expose, with substitutes or no-ops
+// on processors that lack them, and a cache-friendly copy.
 package cpu

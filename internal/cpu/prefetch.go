@@ -2,8 +2,8 @@
 
 package cpu
 
-// PrefetchWrite asks for the cache line of p, soon to be written. It is a hint:
-// nothing happens if p points to nothing.
+// PrefetchWrite prefetches the cache line of p for writing. It is a hint: an invalid p has no
+// effect.
 //
 //go:noescape
 func PrefetchWrite(p *byte)

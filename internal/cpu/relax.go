@@ -2,6 +2,7 @@
 
 package cpu
 
-// Relax lets the processor rest for a moment, some ten to hundred cycles: a loop that
-// waits for another one's store takes less from the neighbours, and sees it sooner.
+// Relax pauses the processor for some ten to hundred cycles: a loop that waits for a store of
+// another processor then takes fewer resources from the sibling hyperthread, and sees the store
+// sooner.
 func Relax()

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// cNames are the names of C UCX 1.22, from its public headers, by name with their kind. Fields
-// are TYPE.FIELD with the type's name as typedef has it, without _t. Masks that say which
-// fields are set are left out: the document tells once that there are none.
+// cNames maps the names in the public headers of C UCX 1.22 to their kinds. A field is TYPE.FIELD,
+// where TYPE is the typedef without _t. Masks of valid fields are left out: the document says once
+// that Go has none.
 type cNames map[string]string
 
 func readCNames(t *testing.T) cNames {
@@ -38,8 +38,8 @@ func readCNames(t *testing.T) cNames {
 
 var cName = regexp.MustCompile(`^\.?(?:uc[pts]|UC[PTS]|[a-z])\w*(?:\.\w+)*\*?`)
 
-// cell returns the names of C in a cell of the column C, fields with their types, and
-// what is none.
+// cell returns the names of C in a cell of the column C, fields with their types, and the quotes
+// that are not names of C.
 func (names cNames) cell(cell string) (found, bad []string) {
 	of := ""
 	for _, quote := range quotes(cell) {
@@ -79,8 +79,8 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// TestCNames wants every name of C to be in the column C, by itself. A pattern stands for
-// enumerators, macros and types, and the typedef of a struct or an enumeration for its tag.
+// TestCNames: every name of C is in the column C. A pattern covers enumerators, macros and types; a
+// typedef covers the tag of its struct or enumeration.
 func TestCNames(t *testing.T) {
 	names := readCNames(t)
 	told := make(map[string]bool)

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// The functions below are those that docs/from-c.md shows.
+// The functions up to the mark below are shown in docs/from-c.md.
 
 // snippet ask
 func ask(ctx context.Context, w *ucp.Worker, ep *ucp.Endpoint, buf []byte) (int, error) {
@@ -50,8 +50,8 @@ func finish(w *ucp.Worker, req *ucp.Request, err error) error {
 
 // end
 
-// TestFragments runs the Go functions of the document against a peer that answers, and
-// compares them with the document.
+// TestFragments runs the Go functions of the document against a peer that answers, and compares
+// their source with the document.
 func TestFragments(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -80,7 +80,7 @@ func TestFragments(t *testing.T) {
 	shown(t, "go", "fragments_test.go")
 }
 
-// newWorker is a worker with tagged messages.
+// newWorker returns a worker with tagged messages.
 func newWorker(t *testing.T) *ucp.Worker {
 	t.Helper()
 	c, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag}, nil)
@@ -102,7 +102,7 @@ func newWorker(t *testing.T) *ucp.Worker {
 	return w
 }
 
-// connect makes an endpoint from one worker to another.
+// connect returns an endpoint from one worker to another.
 func connect(t *testing.T, from, to *ucp.Worker) *ucp.Endpoint {
 	t.Helper()
 	address, err := to.Address(0)
@@ -116,7 +116,7 @@ func connect(t *testing.T, from, to *ucp.Worker) *ucp.Endpoint {
 	return ep
 }
 
-// shown wants the block of code of a language in the document to be in a file.
+// shown checks that the document's block of code in a language is part of a file.
 func shown(t *testing.T, language, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -129,7 +129,7 @@ func shown(t *testing.T, language, file string) {
 	}
 }
 
-// TestFragmentC compiles the functions of the document that are in C.
+// TestFragmentC compiles the document's C functions.
 func TestFragmentC(t *testing.T) {
 	shown(t, "c", "testdata/ask.c")
 	if _, err := exec.LookPath("cc"); err != nil {

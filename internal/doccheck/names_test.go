@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/internal/apicheck"
 )
 
-// exports are the exported names of the packages: pkg.Name, and pkg.Type.Member for
-// fields and methods. They are those of the lists that package apicheck keeps.
+// exports are the exported names of the packages: pkg.Name, and pkg.Type.Member for fields and
+// methods, from the lists of package apicheck.
 type exports map[string]bool
 
 func readExports(t *testing.T) exports {
@@ -22,9 +22,9 @@ func readExports(t *testing.T) exports {
 	return names
 }
 
-// resolve returns the full name of what a document calls quote: a name of package ucp,
-// which may be left out, one of another package, or .Member of the type that the cell has
-// named last. It returns the type for the next one as well.
+// resolve returns the full name for a quote in a document: a name of package ucp, with or without
+// the package; a name of another package; or .Member of the type that the cell has named last. It
+// also returns the type for the next quote.
 func (e exports) resolve(quote, of string) (name, next string, ok bool) {
 	switch parts := strings.Split(quote, "."); {
 	case parts[0] == "":
@@ -41,14 +41,14 @@ func (e exports) resolve(quote, of string) (name, next string, ok bool) {
 	return name, strings.Join(parts[:2], "."), true
 }
 
-// words are what the column Go may quote beside names.
+// words are quotes in the column Go that are not names.
 var words = map[string]bool{
 	"nil": true, "(nil, nil)": true, "[]byte": true, "error": true, "any": true, "string": true,
 	"int": true, "0": true, "true": true, "false": true, "errors.Is": true, "context.Context": true,
 	"io.Writer": true, "netip.AddrPort": true, "func": true, "time.Duration": true, "[][]byte": true,
 }
 
-// TestGoNames wants every name in the column Go to be exported.
+// TestGoNames: every name in the column Go is exported.
 func TestGoNames(t *testing.T) {
 	known := readExports(t)
 	for _, r := range read(t, fromC).rows {
@@ -65,7 +65,7 @@ func TestGoNames(t *testing.T) {
 	}
 }
 
-// notTold are names of package ucp that need no place in the document, as patterns.
+// notTold are patterns of names of package ucp that need not be in the document.
 var notTold = []struct{ pattern, reason string }{
 	{"*.String", "prints, as everywhere in Go"},
 	{"*.Error", "is that of an error"},
@@ -89,7 +89,7 @@ func untold(name string) bool {
 	})
 }
 
-// TestGoNamesTold wants every exported name of package ucp to be in the document.
+// TestGoNamesTold: every exported name of package ucp is in the document.
 func TestGoNamesTold(t *testing.T) {
 	known, d := readExports(t), read(t, fromC)
 	told := make(map[string]bool)

@@ -17,10 +17,10 @@ import (
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
 
-// settingsFile is the document, as seen from the package.
+// settingsFile is the path of the document from this package.
 const settingsFile = "../../docs/settings.md"
 
-// TestSettings compares the document with what the settings say of themselves.
+// TestSettings compares the document with the descriptions of the settings.
 func TestSettings(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the document has the settings of all transports, which are for Linux")
@@ -47,10 +47,10 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// setting is what a listing of settings says of one.
+// setting is one entry of a listing of settings.
 type setting struct {
-	names  []string // one, or several of the same meaning for different transports
-	others []string // aliases, and names that set it as well, the most general ones first
+	names  []string // one, or several equivalent ones of different transports
+	others []string // aliases and more general names, the most general ones first
 	value  string   // default
 	syntax string
 	doc    string
@@ -66,7 +66,7 @@ func parseSettings(text string) (list []setting) {
 		comment = strings.TrimSpace(comment)
 		switch label, rest, _ := strings.Cut(comment, ":"); {
 		case line == "":
-			s, aliasOf = setting{}, "" // after a setting or a title
+			s, aliasOf = setting{}, "" // an empty line ends a setting or a title
 		case isComment && label == "syntax":
 			s.syntax = strings.TrimSpace(rest)
 		case isComment && label == "alias of":
@@ -85,8 +85,8 @@ func parseSettings(text string) (list []setting) {
 	return list
 }
 
-// add adds a setting to a list, to another one if it is an alias of that or the same for
-// another transport.
+// add adds a setting to a list. An alias, or the same setting of another transport, is merged into
+// the existing entry.
 func add(list []setting, s setting, aliasOf string) []setting {
 	if aliasOf != "" {
 		i := slices.IndexFunc(list, func(o setting) bool { return slices.Contains(o.names, aliasOf) })
@@ -106,14 +106,14 @@ func add(list []setting, s setting, aliasOf string) []setting {
 	return list
 }
 
-// same reports whether settings of two transports are one in all but their names: they are
-// set by the same general name.
+// same reports whether settings of two transports differ only in their names, and have the same
+// general name.
 func same(a, b setting) bool {
 	return len(a.others) > 0 && len(b.others) > 0 && a.others[0] == b.others[0] &&
 		a.value == b.value && a.syntax == b.syntax && a.doc == b.doc
 }
 
-// TestParseSettings reads a listing with everything that may be in one.
+// TestParseSettings parses a listing with every possible kind of line.
 func TestParseSettings(t *testing.T) {
 	text := "# UCX library configuration file\n# Uncomment\n\n#\n# UCP configuration\n#\n\n" +
 		"#\n# First line\n# and second.\n#\n# syntax:    <y|n>\n#\nUCX_A=y\n\n" +

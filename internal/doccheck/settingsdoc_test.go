@@ -25,13 +25,13 @@ is for one transport. A name in brackets sets several of them, or is another spe
 counts less.
 `
 
-// subjects are the parts of the document, in its order.
+// subjects are the sections of the document, in order.
 var subjects = []string{
 	"General", "Protocols", "Limits and security", "Loopback", "Shared memory",
 	"TCP and TLS", "RDMA", "Connection managers", "Logging",
 }
 
-// rules say which part a setting belongs to: the first that fits its name.
+// rules assign settings to sections: the first rule whose pattern matches the name applies.
 var rules = []struct {
 	names   *regexp.Regexp
 	subject string
@@ -49,7 +49,7 @@ var rules = []struct {
 	{regexp.MustCompile(``), "General"},
 }
 
-// subject is the part that a setting belongs to.
+// subject returns the section of a setting.
 func subject(s setting) string {
 	name := strings.TrimPrefix(s.names[0], "UCX_")
 	for _, r := range rules {
@@ -60,7 +60,7 @@ func subject(s setting) string {
 	return ""
 }
 
-// settingsDocument is the text of docs/settings.md.
+// settingsDocument returns the text of docs/settings.md.
 func settingsDocument(list []setting) string {
 	var b strings.Builder
 	b.WriteString(intro)
@@ -91,7 +91,7 @@ func settingRow(s setting) string {
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", names, value, values(s.syntax), markdown(s.doc))
 }
 
-// code quotes words, separated by commas.
+// code quotes words as code, separated by commas.
 func code(words ...string) string {
 	return "`" + strings.ReplaceAll(strings.Join(words, "`, `"), "|", `\|`) + "`"
 }
@@ -101,7 +101,7 @@ var (
 	variable = regexp.MustCompile(`UCX_[A-Z0-9]\w*(=\w+)?`)
 )
 
-// markdown is a text for a cell of a table, with the names of settings as code.
+// markdown returns a text for a cell of a table, with the names of settings as code.
 func markdown(s string) string {
 	return variable.ReplaceAllString(special.ReplaceAllString(s, `\$0`), "`$0`")
 }
@@ -112,8 +112,8 @@ var (
 	decimals = regexp.MustCompile(`\.?0+$`)
 )
 
-// plainValue is a default as people write it: listings have times in microseconds and
-// decimals of a fixed number.
+// plainValue returns a default as people write it: listings have times in microseconds and a fixed
+// number of decimals.
 func plainValue(value, syntax string) string {
 	switch m := micros.FindStringSubmatch(value); {
 	case m != nil:
@@ -133,11 +133,11 @@ func plainValue(value, syntax string) string {
 	return zeros.ReplaceAllString(value, "$1")
 }
 
-// kinds are names for syntaxes that are long and frequent, by how they begin and whether they
-// speak of ranges.
+// kinds are names for frequent, long syntaxes, identified by their beginning and by whether they
+// have ranges.
 var kinds = []struct {
 	kind, begin string
-	ranges      bool // whether it has the word for ranges
+	ranges      bool // whether the syntax mentions ranges
 }{
 	{"size", "memory units:", false},
 	{"time", "time value:", false},
@@ -147,7 +147,7 @@ var kinds = []struct {
 	{"list", "comma-separated list (", false},
 }
 
-// kind is the name of a syntax, empty if it has none.
+// kind returns the name of a syntax, empty if it has none.
 func kind(syntax string) string {
 	for _, k := range kinds {
 		if strings.HasPrefix(syntax, k.begin) && strings.Contains(syntax, "[start-end]") == k.ranges &&
@@ -158,7 +158,7 @@ func kind(syntax string) string {
 	return ""
 }
 
-// kindTable says what the names of syntaxes mean.
+// kindTable explains the names of syntaxes.
 func kindTable(list []setting) string {
 	text := "\nThe column Values has these words beside the values themselves:\n\n| Word | Syntax |\n|---|---|\n"
 	for _, k := range kinds {
@@ -174,8 +174,8 @@ func kindTable(list []setting) string {
 
 var choice = regexp.MustCompile(`^[<\[]([^<>\[\]]+\|[^<>\[\]]+)[>\]]$`)
 
-// values are what a setting can have: the name of its syntax, the words of a choice, or the
-// syntax itself.
+// values describes the possible values of a setting: the name of its syntax, the words of a choice,
+// or the syntax itself.
 func values(syntax string) string {
 	if k := kind(syntax); k != "" {
 		return k

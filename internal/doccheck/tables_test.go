@@ -7,25 +7,25 @@ import (
 	"testing"
 )
 
-// fromC is the document, as seen from the package.
+// fromC is the path of the document from this package.
 const fromC = "../../docs/from-c.md"
 
-// row is a line of a table of a document.
+// row is a row of a table of a document.
 type row struct {
 	line      int
-	c, goCell string // the cells of the columns C and Go, empty where a table has none
+	c, goCell string // cells of the columns C and Go, empty if a table lacks the column
 }
 
-// document is what the tests need of a Markdown file.
+// document is the content of a Markdown file that the tests need.
 type document struct {
 	rows   []row
-	quoted []string          // what is between backquotes, outside of blocks of code
-	blocks map[string]string // the first block of code of each language
+	quoted []string          // text between backquotes, outside of blocks of code
+	blocks map[string]string // the first block of code in each language
 }
 
 var backquoted = regexp.MustCompile("`([^`]+)`")
 
-// quotes returns what is between backquotes.
+// quotes returns the texts between backquotes.
 func quotes(s string) (list []string) {
 	for _, m := range backquoted.FindAllStringSubmatch(s, -1) {
 		list = append(list, m[1])
@@ -33,7 +33,7 @@ func quotes(s string) (list []string) {
 	return list
 }
 
-// read reads a document.
+// read parses a document.
 func read(t *testing.T, file string) *document {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -64,8 +64,8 @@ func read(t *testing.T, file string) *document {
 	return d
 }
 
-// addRow adds a line of a table to the document. It returns the names of the
-// columns of the table, nil outside of one.
+// addRow adds a row of a table to the document. It returns the names of the table's columns, nil
+// outside of a table.
 func (d *document) addRow(columns []string, number int, line string) []string {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "|") {

@@ -1,11 +1,11 @@
-// Package fault turns faults in memory that can be taken away, as that of a peer who
-// cuts a shared file short, into errors of the calls that touched it. A call is
+// Package fault turns memory faults into errors of the calls that caused them. It is for mappings
+// that can become invalid at any time, such as a shared file that a peer truncates. A call is
 // fenced by
 //
 //	defer fault.End(fault.Begin(), owner, mem, &err)
 //
-// A fence costs a deferred call; what it is around should be more than that. Where it is
-// not, Fence costs half: a call that says that it has come to its end asks for no panic.
+// A fence costs a deferred call, and the fenced call should cost more than that. For shorter calls,
+// Fence costs half: a call that reports its end with Passed needs no recover.
 package fault
 
 import (
@@ -13,19 +13,18 @@ import (
 	"runtime/debug"
 )
 
-// Owner knows memory that can be taken away.
+// Owner knows the memory that can become invalid.
 type Owner interface {
-	// Fault is told of a fault at addr during a call that was fenced with mem, and
-	// returns what the call fails with. nil: addr is in no such memory.
+	// Fault handles a fault at addr during a call that was fenced with mem. It returns the error of
+	// the call, or nil if addr is not in memory of the owner.
 	Fault(addr uint64, mem []byte) error
 }
 
-// Begin makes faults of this goroutine panics until End.
+// Begin turns faults of this goroutine into panics until End. It returns the first argument of End.
 func Begin() bool { return debug.SetPanicOnFault(true) }
 
-// End must be deferred, with the result of Begin. If the call ends with a fault that
-// is the owner's, *err is what the owner makes of it; err may be nil where nobody
-// wants to know. Any other panic goes on.
+// End must be deferred, with the result of Begin. If the call ends with a fault in memory of the
+// owner, End stores the owner's error in *err; err may be nil. Other panics continue.
 func End(before bool, o Owner, mem []byte, err *error) {
 	debug.SetPanicOnFault(before)
 	if r := recover(); r != nil {
@@ -33,7 +32,7 @@ func End(before bool, o Owner, mem []byte, err *error) {
 	}
 }
 
-// Fence is a fence in parts, for calls that take a few nanoseconds:
+// Fence is a fence in steps, for calls that take a few nanoseconds:
 //
 //	var f fault.Fence
 //	f.Begin()
@@ -42,16 +41,16 @@ func End(before bool, o Owner, mem []byte, err *error) {
 //	f.Passed()
 type Fence struct{ before, passed bool }
 
-// Begin makes faults of this goroutine panics until Passed, or else until End.
+// Begin turns faults of this goroutine into panics until Passed or, without it, until End.
 func (f *Fence) Begin() { f.before = debug.SetPanicOnFault(true) }
 
-// Passed says that the call has come to its end: End has nothing to do.
+// Passed reports that the call has reached its end, after which End does nothing.
 func (f *Fence) Passed() {
 	f.passed = true
 	debug.SetPanicOnFault(f.before)
 }
 
-// End is the function End for such a fence.
+// End is the function End for a Fence.
 func (f *Fence) End(o Owner, mem []byte, err *error) {
 	if f.passed {
 		return
@@ -62,11 +61,11 @@ func (f *Fence) End(o Owner, mem []byte, err *error) {
 	}
 }
 
-// explain asks the owner for the error of a fault. Any other panic goes on.
+// explain stores the owner's error for a fault. Other panics continue.
 func explain(r any, o Owner, mem []byte, err *error) {
 	f, ok := r.(interface {
 		runtime.Error
-		Addr() uintptr // only errors of faults have one
+		Addr() uintptr // only errors of memory faults have it
 	})
 	if ok {
 		if failure := o.Fault(uint64(f.Addr()), mem); failure != nil {

@@ -25,7 +25,7 @@ func (r *region) Fault(addr uint64, mem []byte) error {
 	return errGone
 }
 
-// mapping is a page of a file, which cut takes away.
+// mapping returns a mapped page of a file, and cut, which truncates the file.
 func mapping(t *testing.T) (mem []byte, cut func()) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("fault_test", unix.MFD_CLOEXEC)
@@ -72,7 +72,7 @@ func TestFence(t *testing.T) {
 	if _, err := read(&region{}, mem, mem, 0); err != errGone {
 		t.Errorf("memory given with the call: %v", err)
 	}
-	func() { // nobody wants to know
+	func() { // without an error to set
 		defer End(Begin(), r, nil, nil)
 		mem[0] = 1
 	}()
@@ -81,7 +81,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// readBriefly is read by a fence in parts.
+// readBriefly is read inside a Fence.
 func readBriefly(o Owner, given, mem []byte, at int) (b byte, err error) {
 	var f Fence
 	f.Begin()
@@ -128,7 +128,7 @@ func TestFenceInParts(t *testing.T) {
 	}
 }
 
-// TestOtherPanics: what is not a fault in the owner's memory goes on.
+// TestOtherPanics: panics other than faults in the owner's memory are not caught.
 func TestOtherPanics(t *testing.T) {
 	mem, cut := mapping(t)
 	cut()

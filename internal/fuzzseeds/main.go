@@ -1,14 +1,13 @@
-// Fuzzseeds keeps what fuzzing has found: of the inputs that `go test -fuzz` has
-// left in its cache, the few that reach code which the seeds in the source and
-// those kept before do not reach. They go to testdata/fuzz of the package, where
-// every run of its tests tries them.
+// Fuzzseeds keeps a selection of the inputs that `go test -fuzz` has left in its cache: the few
+// that reach code which neither the seeds in the source nor the inputs kept before reach. It copies
+// them to testdata/fuzz of the package, where every run of the package's tests runs them.
 //
 //	go run ./internal/fuzzseeds PACKAGE TARGET
 //
-// Each input runs by itself, in a test binary that counts how often each part of
-// the module is reached; once, twice and often are different things. The input
-// that adds the most is taken first, the smaller of two equals, until none adds
-// anything or enough are there.
+// Each input runs alone, in a test binary that counts how often each block of the module is
+// reached. Counts are compared by their number of bits, so once, twice and often differ. The input
+// that adds the most blocks is taken first, the smaller of two equals, until none adds any or the
+// limit of inputs is reached.
 package main
 
 import (
@@ -27,8 +26,8 @@ import (
 )
 
 const (
-	most    = 32      // inputs of a target
-	longest = 8 << 10 // bytes of one
+	most    = 32      // the largest number of inputs that are kept for a target
+	longest = 8 << 10 // the largest size of an input that is kept, in bytes
 )
 
 func main() {
@@ -42,14 +41,14 @@ func main() {
 	}
 }
 
-// target is a fuzz target with the binary that tries its inputs.
+// target is a fuzz target with the test binary that runs its inputs.
 type target struct {
 	name   string
-	dir    string // of the package
-	seeds  string // where inputs are kept
-	cache  string // where go test leaves them
+	dir    string // directory of the package
+	seeds  string // the directory of the kept inputs
+	cache  string // the directory in which go test leaves inputs
 	binary string
-	work   string // temporary
+	work   string // a temporary directory
 }
 
 func run(pattern, name string) error {
@@ -94,8 +93,8 @@ func run(pattern, name string) error {
 	return nil
 }
 
-// prepare finds a package and builds its tests, with a count of what is covered
-// in all of the module that they use.
+// prepare finds a package and builds its test binary, with coverage of all packages of the module
+// that it depends on.
 func prepare(pattern, name string) (*target, error) {
 	var p struct {
 		ImportPath, Dir string
@@ -147,7 +146,7 @@ func command(dir, name string, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// names returns the files of a directory that may not exist.
+// names returns the names of the files in a directory, or none if the directory does not exist.
 func names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
@@ -160,8 +159,8 @@ func names(dir string) ([]string, error) {
 	return list, err
 }
 
-// blocks are pieces of source without branches, as in a coverage profile, each with
-// the bits of the number that says how often it was reached.
+// blocks is a set of branch-free pieces of source, as in a coverage profile, each with the number
+// of bits of its count.
 type blocks map[block]bool
 
 type block struct {
@@ -175,7 +174,7 @@ func (b blocks) add(more blocks) {
 	}
 }
 
-// without counts what is not in the other set.
+// without returns the number of blocks in b that are not in the other set.
 func (b blocks) without(other blocks) (n int) {
 	for k := range b {
 		if !other[k] {
@@ -185,7 +184,7 @@ func (b blocks) without(other blocks) (n int) {
 	return n
 }
 
-// try runs the inputs whose names match and returns what they reach.
+// try runs the inputs whose names match the pattern and returns the blocks they reach.
 func (t *target) try(pattern string) (blocks, error) {
 	profile := filepath.Join(t.work, "profile")
 	out, err := command(t.dir, t.binary, "-test.run=^"+t.name+"$/^"+pattern+"$", "-test.coverprofile="+profile)
@@ -202,7 +201,7 @@ func (t *target) try(pattern string) (blocks, error) {
 	return reached(string(text)), nil
 }
 
-// reached reads a coverage profile.
+// reached parses a coverage profile.
 func reached(profile string) blocks {
 	b := make(blocks)
 	for line := range strings.Lines(profile) {
@@ -225,8 +224,7 @@ type candidate struct {
 	reaches blocks
 }
 
-// tryAll runs inputs of the cache one by one. They have to lie among the seeds for
-// that.
+// tryAll runs inputs of the cache one by one. Each is copied among the seeds while it runs.
 func (t *target) tryAll(found []string) (list []candidate, err error) {
 	if len(found) == 0 {
 		return nil, nil
@@ -234,7 +232,7 @@ func (t *target) tryAll(found []string) (list []candidate, err error) {
 	if err := os.MkdirAll(t.seeds, 0o755); err != nil {
 		return nil, err
 	}
-	defer os.Remove(t.seeds) // succeeds where nothing is kept
+	defer os.Remove(t.seeds) // fails, as intended, if inputs are kept there
 	for _, n := range found {
 		from, to := filepath.Join(t.cache, n), filepath.Join(t.seeds, n)
 		info, err := os.Stat(from)
@@ -259,7 +257,7 @@ func (t *target) tryAll(found []string) (list []candidate, err error) {
 	return list, nil
 }
 
-// choose takes candidates that add to what is reached, at most n.
+// choose takes at most n candidates that add to the blocks reached.
 func choose(list []candidate, have blocks, n int) []candidate {
 	list = slices.Clone(list)
 	var chosen []candidate

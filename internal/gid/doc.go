@@ -1,11 +1,11 @@
-// Package gid tells goroutines apart: whether the one that calls is the one that was
-// seen before. C programs ask for the thread for that, as in recursive locks.
+// Package gid identifies goroutines, to tell whether the calling goroutine is the one seen before.
+// C programs compare thread ids for that, as in recursive locks.
 //
-// Go gives out no identity of a goroutine, for good reasons: nothing may hang on
-// it. What hangs on it here is only whether a call comes from a function that is further
-// down the same stack, which is certain as long as that function has not returned.
+// Go exposes no identity of a goroutine, on purpose: programs must not depend on it. This module
+// uses it only to find out whether a call comes from a function further down the same stack, which
+// is reliable as long as that function has not returned.
 package gid
 
-// ID is an identity of a goroutine. It is that of no other one as long as the
-// goroutine lives, and may be another's later. It is never 0.
+// ID identifies a goroutine. It is unique among the running goroutines, and may be reused after the
+// goroutine has ended. It is never 0.
 type ID uintptr

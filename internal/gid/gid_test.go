@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// deep grows the stack, so that it moves.
+// deep grows the stack, so that the stack moves.
 func deep(n int) byte {
 	var b [1 << 10]byte
 	if n > 0 {
@@ -15,8 +15,7 @@ func deep(n int) byte {
 	return b[n]
 }
 
-// TestSelf: an ID stays the same whatever happens to the goroutine, and no two that
-// live have the same.
+// TestSelf: the ID of a goroutine never changes, and no two live goroutines have the same ID.
 func TestSelf(t *testing.T) {
 	const n = 100
 	ids := make([]ID, n)
@@ -36,7 +35,7 @@ func TestSelf(t *testing.T) {
 					t.Errorf("%#x is %#x later", ids[i], got)
 				}
 			}
-			<-end // all live until now
+			<-end // all goroutines live until here
 		}()
 	}
 	begun.Wait()

@@ -2,9 +2,9 @@
 
 package gid
 
-// Self returns the ID of the goroutine that calls: where the runtime keeps what it
-// knows about it, which does not move and is not given back before its end.
+// Self returns the ID of the calling goroutine: the address of the runtime's descriptor of it,
+// which does not move and is not reused before the goroutine ends.
 func Self() ID { return ID(self()) }
 
-// self returns the register that Go keeps for this (cmd/compile/abi-internal.md).
+// self returns the register that holds that address (cmd/compile/abi-internal.md).
 func self() uintptr

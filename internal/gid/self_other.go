@@ -8,8 +8,7 @@ import (
 	"strconv"
 )
 
-// Self returns the ID of the goroutine that calls, the number by which tracebacks
-// name it.
+// Self returns the ID of the calling goroutine: its number in tracebacks.
 func Self() ID {
 	var b [64]byte
 	line := bytes.TrimPrefix(b[:runtime.Stack(b[:], false)], []byte("goroutine "))

@@ -4,95 +4,104 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ucx-go/ucx/internal/platform"
 )
 
-// Kind is what is counted.
+// Kind is a kind of resource.
 type Kind uint8
 
-// Kinds.
+// Kinds of resources.
 const (
-	Bytes     Kind = iota // memory kept for messages that nobody has received yet
-	Owed                  // bytes of answers that the peer does not read
+	Bytes     Kind = iota // memory of messages that the application has not received yet
+	Owed                  // bytes of replies that the peer does not read
 	Conns                 // connections
-	Files                 // descriptors, those of connections included
-	Endpoints             // endpoints that the peer has opened and the application does not have
-	Known                 // endpoints toward the peer that the application has made
+	Files                 // descriptors, including those of connections
+	Endpoints             // endpoints that the peer has opened and that the application does not hold
+	Known                 // endpoints to the peer that the application has created
 
 	NumKinds
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	return [NumKinds]string{"bytes", "owed", "connections", "files", "endpoints", "known"}[k]
 }
 
-// Account is what one source makes the process hold. All methods may be called by
-// any goroutine; those of nil count for the process alone.
+// Account holds the amounts of resources that one source makes the process hold. All methods may be
+// called by any goroutine; on a nil Account they count for the process only.
 type Account struct {
 	source  Source
-	open    int // under the lock of the book
+	open    int // number of uses that are not closed; guarded by the book
 	amounts [NumKinds]atomic.Int64
-	nets    [netLevels]*network // nil: in none
+	nets    [netLevels]*network // nil if the source is in no network
 	refused [NumReasons]atomic.Uint64
 }
 
-// book is all accounts of the process.
-var book struct {
+// book is the accounts and totals of a process.
+type book struct {
 	sync.Mutex
 	accounts map[Source]*Account
 	nets     map[netip.Prefix]*network
+
+	totals   [NumKinds]atomic.Int64
+	refusals [NumReasons]refusals
 }
 
-var totals [NumKinds]atomic.Int64
+var process platform.Local[book]
 
-// Open returns the account of a source. It must be closed as often as it is opened.
+// Open returns the account of a source. Each Open needs one Close.
 func Open(s Source) *Account {
-	book.Lock()
-	defer book.Unlock()
-	a := book.accounts[s]
+	b := process.Get()
+	b.Lock()
+	defer b.Unlock()
+	a := b.accounts[s]
 	if a == nil {
 		a = &Account{source: s}
-		if book.accounts == nil {
-			book.accounts = make(map[Source]*Account)
+		if b.accounts == nil {
+			b.accounts = make(map[Source]*Account)
 		}
-		book.accounts[s] = a
+		b.accounts[s] = a
 		a.join()
 	}
 	a.open++
 	return a
 }
 
-// Again opens an account that the caller has open once more.
-func (a *Account) Again() *Account {
+// AddUse adds a use to an account that the caller has open, and returns the account. The use needs
+// its own Close.
+func (a *Account) AddUse() *Account {
+	b := process.Get()
 	if a != nil {
-		book.Lock()
+		b.Lock()
 		a.open++
-		book.Unlock()
+		b.Unlock()
 	}
 	return a
 }
 
-// Close ends one use of the account. With the last it is forgotten; what was charged
-// has been given back by then.
+// Close ends one use of the account. The last Close removes the account; the caller must have
+// returned all charges before.
 func (a *Account) Close() {
+	b := process.Get()
 	if a == nil {
 		return
 	}
-	book.Lock()
-	defer book.Unlock()
+	b.Lock()
+	defer b.Unlock()
 	if a.open--; a.open < 0 {
 		panic("ledger: account closed twice")
 	}
 	if a.open == 0 {
-		delete(book.accounts, a.source)
-		a.part()
-		if len(book.accounts) == 0 {
-			book.accounts = nil // a map does not shrink
+		delete(b.accounts, a.source)
+		a.leave()
+		if len(b.accounts) == 0 {
+			b.accounts = nil // deleting entries does not free a map's memory
 		}
 	}
 }
 
-// Source is who the account is of.
+// Source returns the source of the account.
 func (a *Account) Source() Source {
 	if a == nil {
 		return Shared
@@ -100,12 +109,12 @@ func (a *Account) Source() Source {
 	return a.source
 }
 
-// Add charges n of something; a negative n gives back.
+// Add charges n units; a negative n returns them.
 func (a *Account) Add(k Kind, n int64) {
 	if n == 0 {
 		return
 	}
-	totals[k].Add(n)
+	process.Get().totals[k].Add(n)
 	if a == nil {
 		return
 	}
@@ -117,7 +126,7 @@ func (a *Account) Add(k Kind, n int64) {
 	}
 }
 
-// Of is what the account is charged with.
+// Of returns the amount of resource k that is charged to the account.
 func (a *Account) Of(k Kind) int64 {
 	if a == nil {
 		return 0
@@ -125,17 +134,17 @@ func (a *Account) Of(k Kind) int64 {
 	return a.amounts[k].Load()
 }
 
-// Stranger reports whether the application has no endpoint toward the source. Of
-// those whom nobody tells apart that cannot be said.
-func (a *Account) Stranger() bool { return a != nil && a.source != Shared && a.Of(Known) <= 0 }
+// IsUnknown reports whether the application has no endpoint to the source. It is false for Shared
+// sources, for which that is unknown.
+func (a *Account) IsUnknown() bool { return a != nil && a.source != Shared && a.Of(Known) <= 0 }
 
-// Total is what all accounts of the process are charged with.
-func Total(k Kind) int64 { return totals[k].Load() }
+// Total returns the amount of resource k that is charged to all accounts of the process.
+func Total(k Kind) int64 { return process.Get().totals[k].Load() }
 
-// Snapshot is an account at one moment.
+// Snapshot is the state of an account at one moment.
 type Snapshot struct {
 	Source  Source
-	Open    int // how often the account is open
+	Open    int // number of uses that are not closed
 	Amounts [NumKinds]int64
 	Refused [NumReasons]uint64
 }
@@ -155,12 +164,13 @@ func (a *Account) Snapshot() Snapshot {
 	return s
 }
 
-// Accounts returns all accounts that are open, in no order.
+// Accounts returns snapshots of all open accounts, in no particular order.
 func Accounts() []Snapshot {
-	book.Lock()
-	defer book.Unlock()
-	list := make([]Snapshot, 0, len(book.accounts))
-	for _, a := range book.accounts {
+	b := process.Get()
+	b.Lock()
+	defer b.Unlock()
+	list := make([]Snapshot, 0, len(b.accounts))
+	for _, a := range b.accounts {
 		s := a.Snapshot()
 		s.Open = a.open
 		list = append(list, s)
@@ -168,28 +178,30 @@ func Accounts() []Snapshot {
 	return list
 }
 
-// Number is how many accounts are open.
-func Number() int {
-	book.Lock()
-	defer book.Unlock()
-	return len(book.accounts)
+// OpenAccounts returns the number of open accounts.
+func OpenAccounts() int {
+	b := process.Get()
+	b.Lock()
+	defer b.Unlock()
+	return len(b.accounts)
 }
 
-// Greediest returns the source that holds most of something, without one if nobody
-// holds any. Strangers, with whom the application has no endpoint, come before those
-// that it knows: those are returned only if no stranger holds any. It looks at each
-// account.
-func Greediest(k Kind) (s Source, amount int64, stranger bool) {
-	book.Lock()
-	defer book.Unlock()
-	for _, a := range book.accounts {
-		n, strange := a.Of(k), a.Stranger()
-		if n <= 0 || stranger && !strange {
+// Greediest returns the source with the largest amount of a resource, and an amount of 0 if no
+// source has any. Strangers, to which the application has no endpoint, come first: a known source
+// is returned only if no stranger has any. Among sources with the same amount it returns the first
+// in the order of Source.compare. It reads each account.
+func Greediest(k Kind) (s Source, amount int64, unknown bool) {
+	b := process.Get()
+	b.Lock()
+	defer b.Unlock()
+	for _, a := range b.accounts {
+		n, isUnknown := a.Of(k), a.IsUnknown()
+		if n <= 0 || unknown && !isUnknown {
 			continue
 		}
-		if amount == 0 || strange && !stranger || n > amount {
-			s, amount, stranger = a.source, n, strange
+		if amount == 0 || isUnknown && !unknown || n > amount || n == amount && a.source.compare(s) < 0 {
+			s, amount, unknown = a.source, n, isUnknown
 		}
 	}
-	return s, amount, stranger
+	return s, amount, unknown
 }

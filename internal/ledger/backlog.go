@@ -1,76 +1,91 @@
 package ledger
 
 import (
-	"maps"
-	"slices"
+	"cmp"
+
+	"github.com/ucx-go/ucx/internal/platform"
 )
 
-// Backlog is what waits for somebody to take it, of sources that may be strangers. When it is
-// used up a source may still have one more waiting if another one has at least two more than it,
-// which loses one. So where there is room for two no source keeps others out by asking all the
-// time. What is refused costs a look. It has no lock.
+// Backlog is a bounded queue of requests from sources that may be untrusted. When it is full, a
+// source may still add a request if another source has at least two more requests than it; one
+// request of a source with the most requests is then dropped. So, with room for at least two, no
+// source keeps others out by sending requests all the time. Refusing a request costs one lookup. A
+// Backlog has no lock.
 type Backlog[R comparable] struct {
 	most    int
-	list    map[R]Source
-	waiting map[Source]int // how many each has
-	having  []int          // sources that have so many
-	highest int            // of those numbers
+	list    map[R]request
+	last    uint64         // number of the last request
+	waiting map[Source]int // the number of requests of each source
+	bySize  []int          // having[n] is the number of sources that have n requests
+	highest int            // the largest number of requests of a source
 }
 
-// NewBacklog has room for so many.
+// request is an entry of a Backlog.
+type request struct {
+	source Source
+	number uint64
+}
+
+func (r request) compare(o request) int { return cmp.Compare(r.number, o.number) }
+
+// NewBacklog makes a backlog that has room for the given number of requests.
 func NewBacklog[R comparable](most int) *Backlog[R] {
-	return &Backlog[R]{most: most, list: make(map[R]Source), waiting: make(map[Source]int)}
+	return &Backlog[R]{most: most, list: make(map[R]request), waiting: make(map[Source]int)}
 }
 
-// Most is how many there is room for.
+// Most returns the number of requests for which there is room.
 func (b *Backlog[R]) Most() int { return b.most }
 
-// Len is how many wait.
+// Len returns the number of requests.
 func (b *Backlog[R]) Len() int { return len(b.list) }
 
-// Drain has nothing wait any longer, and returns what did.
+// Drain removes all requests and returns them.
 func (b *Backlog[R]) Drain() []R {
-	list := slices.Collect(maps.Keys(b.list))
+	list := make([]R, 0, len(b.list))
+	for r := range platform.Ordered(b.list, request.compare) {
+		list = append(list, r)
+	}
 	for _, r := range list {
 		b.Remove(r)
 	}
 	return list
 }
 
-// HasRoom reports whether a source may have one more waiting.
+// HasRoom reports whether a source may add a request.
 func (b *Backlog[R]) HasRoom(source Source) bool {
 	return len(b.list) < b.most || b.highest >= b.waiting[source]+2
 }
 
-// Add has something of a source wait, if there is room for it. out is what had to make room, and
-// does not wait any longer, or the zero value.
+// Add adds a request of a source, if there is room for it. out is the request that was dropped to
+// make room, or the zero value.
 func (b *Backlog[R]) Add(r R, source Source) (out R, ok bool) {
 	if !b.HasRoom(source) {
 		return out, false
 	}
 	if len(b.list) >= b.most {
-		for q, s := range b.list {
-			if b.waiting[s] == b.highest {
+		for q, r := range platform.Ordered(b.list, request.compare) {
+			if b.waiting[r.source] == b.highest {
 				out = q
 				break
 			}
 		}
 		b.Remove(out)
 	}
-	b.list[r] = source
+	b.last++
+	b.list[r] = request{source, b.last}
 	b.count(source, 1)
 	return out, true
 }
 
-// Remove has it wait no longer, if it does.
+// Remove removes a request, if it is there.
 func (b *Backlog[R]) Remove(r R) {
-	if source, ok := b.list[r]; ok {
+	if e, ok := b.list[r]; ok {
 		delete(b.list, r)
-		b.count(source, -1)
+		b.count(e.source, -1)
 	}
 }
 
-// count is told that a source has one more waiting, or one less.
+// count changes the number of requests of a source by 1 or -1.
 func (b *Backlog[R]) count(source Source, change int) {
 	before := b.waiting[source]
 	after := before + change
@@ -79,15 +94,15 @@ func (b *Backlog[R]) count(source Source, change int) {
 	} else {
 		b.waiting[source] = after
 	}
-	for len(b.having) <= after {
-		b.having = append(b.having, 0)
+	for len(b.bySize) <= after {
+		b.bySize = append(b.bySize, 0)
 	}
 	if before > 0 {
-		b.having[before]--
+		b.bySize[before]--
 	}
-	b.having[after]++
+	b.bySize[after]++
 	b.highest = max(b.highest, after)
-	for b.highest > 0 && b.having[b.highest] == 0 {
+	for b.highest > 0 && b.bySize[b.highest] == 0 {
 		b.highest--
 	}
 }

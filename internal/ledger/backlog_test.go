@@ -12,8 +12,8 @@ func sourceNumber(n int) Source {
 	return SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), -1)
 }
 
-// TestBacklog looks at each step of many whether the backlog does what its rule says, which a
-// count of all that wait finds out anew.
+// TestBacklog checks the rule of the backlog after every step of many, by counting all waiting
+// requests anew.
 func TestBacklog(t *testing.T) {
 	for most := range 9 {
 		rng := rand.New(rand.NewPCG(uint64(most), 1))
@@ -23,7 +23,7 @@ func TestBacklog(t *testing.T) {
 				r := slices.Sorted(maps.Keys(model))[rng.IntN(len(model))]
 				delete(model, r)
 				b.Remove(r)
-				b.Remove(r) // which it is not there for
+				b.Remove(r) // no longer in the backlog
 			}
 			source := sourceNumber(rng.IntN(1 + rng.IntN(4)))
 			counts := make(map[Source]int)
@@ -47,7 +47,7 @@ func TestBacklog(t *testing.T) {
 			if added {
 				model[k+1] = source
 			}
-			if b.Len() != len(model) || b.Len() > most || !maps.Equal(model, b.list) {
+			if b.Len() != len(model) || b.Len() > most || !equal(model, b.list) {
 				t.Fatalf("%v wait, want %v", b.list, model)
 			}
 		}
@@ -57,7 +57,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// TestBacklogOfOne: where there is room for one it is that of who came first.
+// TestBacklogOfOne: in a backlog with room for one, the first request stays.
 func TestBacklogOfOne(t *testing.T) {
 	b := NewBacklog[int](1)
 	b.Add(1, sourceNumber(1))
@@ -66,7 +66,7 @@ func TestBacklogOfOne(t *testing.T) {
 	}
 }
 
-// BenchmarkBacklogRefuses is what it costs to be refused.
+// BenchmarkBacklogRefuses measures a refusal.
 func BenchmarkBacklogRefuses(b *testing.B) {
 	l := NewBacklog[int](1024)
 	for k := range 1024 {
@@ -78,4 +78,9 @@ func BenchmarkBacklogRefuses(b *testing.B) {
 			b.Fatal("room")
 		}
 	}
+}
+
+// equal reports whether a backlog has the requests of the model.
+func equal(model map[int]Source, list map[int]request) bool {
+	return maps.EqualFunc(model, list, func(s Source, r request) bool { return s == r.source })
 }

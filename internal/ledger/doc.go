@@ -1,10 +1,8 @@
-// Package ledger counts, for the whole process, what peers make it hold, by who
-// they are: the address that the kernel names, or the user of a process of this
-// machine. Whoever has something that costs memory, descriptors or time charges it
-// to the account of who made it necessary. How much there may be is for them to
-// decide; sums and shares are here.
+// Package ledger counts, for the whole process, the resources that peers make it hold, by source:
+// the peer's address as the kernel reports it, or the user of a process of this machine. Code that
+// allocates memory, descriptors or time for a peer charges the account of the peer's source. The
+// limits are set by that code; this package computes sums and shares.
 //
-// An account lives as long as somebody has it open, so peers that came and went
-// leave nothing. Counting takes no lock; opening and closing, which happen once a
-// connection, do.
+// An account lives as long as a caller has it open, so peers that came and went leave nothing.
+// Counting takes no lock; opening and closing, which happen once per connection, take one.
 package ledger

@@ -9,7 +9,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// TestSourceOf: whose addresses are one account.
+// TestSourceOf checks which addresses share an account.
 func TestSourceOf(t *testing.T) {
 	for name, group := range map[string][]Source{
 		"192.0.2.7":         {SourceOf(addr("192.0.2.7"), -1), SourceOf(addr("::ffff:192.0.2.7"), -1)},
@@ -31,7 +31,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// TestAccounts: sums are right, and nothing stays of accounts that are closed.
+// TestAccounts: the sums are correct, and closed accounts leave nothing behind.
 func TestAccounts(t *testing.T) {
 	before := len(Accounts())
 	s := SourceOf(addr("192.0.2.1"), -1)
@@ -39,7 +39,7 @@ func TestAccounts(t *testing.T) {
 	if a != b {
 		t.Fatal("two accounts of one source")
 	}
-	c := a.Again()
+	c := a.AddUse()
 	total := Total(Bytes)
 	a.Add(Bytes, 100)
 	b.Add(Bytes, -40)
@@ -57,8 +57,8 @@ func TestAccounts(t *testing.T) {
 			}
 		}
 	}
-	if !found || Number() != before+1 {
-		t.Errorf("found %v, %d accounts", found, Number()-before)
+	if !found || OpenAccounts() != before+1 {
+		t.Errorf("found %v, %d accounts", found, OpenAccounts()-before)
 	}
 	a.Add(Bytes, -60)
 	(*Account)(nil).Add(Bytes, -5)
@@ -84,7 +84,7 @@ func TestAccounts(t *testing.T) {
 	b.Close()
 }
 
-// TestGreediest: strangers give way before those who are known, the greediest first.
+// TestGreediest: unknown sources come before known ones, and among them the one that holds most.
 func TestGreediest(t *testing.T) {
 	const k = Endpoints
 	if _, n, _ := Greediest(k); n != 0 {
@@ -101,7 +101,7 @@ func TestGreediest(t *testing.T) {
 	}
 	check := func(who int, amount int64, stranger bool) {
 		t.Helper()
-		for range 50 { // accounts are in no order
+		for range 50 { // accounts have no fixed order
 			s, n, strange := Greediest(k)
 			if s != accounts[who].Source() || n != amount || strange != stranger {
 				t.Fatalf("%v with %d, stranger %v; want %v with %d, %v", s, n, strange, accounts[who].Source(), amount, stranger)
@@ -110,7 +110,7 @@ func TestGreediest(t *testing.T) {
 	}
 	shared := Open(Shared)
 	defer shared.Close()
-	if shared.Stranger() || (*Account)(nil).Stranger() || !accounts[0].Stranger() {
+	if shared.IsUnknown() || (*Account)(nil).IsUnknown() || !accounts[0].IsUnknown() {
 		t.Error("those whom nobody tells apart are strangers, or others are not")
 	}
 	add(0, Known, 1)
@@ -123,9 +123,11 @@ func TestGreediest(t *testing.T) {
 	check(2, 1, true)
 	add(3, k, 2)
 	check(3, 2, true)
+	add(2, k, 1) // an equal amount: the first in order counts
+	check(2, 2, true)
 }
 
-// TestRefuse: one line a minute and reason, from whoever.
+// TestRefuse: refusals are logged once a minute for each reason, whichever source they concern.
 func TestRefuse(t *testing.T) {
 	var clock atomic.Int64
 	old := now
@@ -169,7 +171,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestMulti: many goroutines use the same accounts.
+// TestMulti: many goroutines use the same accounts at the same time.
 func TestMulti(t *testing.T) {
 	total := Total(Owed)
 	var wg sync.WaitGroup
@@ -196,7 +198,7 @@ func TestMulti(t *testing.T) {
 	}
 }
 
-// TestNames: every kind and reason has one.
+// TestNames: every kind and reason has a name.
 func TestNames(t *testing.T) {
 	for k := range NumKinds {
 		if k.String() == "" {

@@ -1,18 +1,20 @@
 package ledger
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 )
 
-// One stranger may have many addresses: whoever has a line at home gets a /56 of
-// IPv6, which is 256 sources. So connections are counted by network as well.
+// An untrusted peer may have many addresses: a home connection gets a /56 of IPv6, which is 256
+// sources. So connections are also counted by network.
 
 // netLevels is the number of networks that a source is counted in.
 const netLevels = 2
 
-// Nets returns the networks that a source is part of, the narrower first; ok is false
-// for users of this machine and others that have none.
+// Nets returns the networks that contain a source, the narrower first; ok is false for users of
+// this machine and for other sources without networks.
 func (s Source) Nets() (nets [netLevels]netip.Prefix, ok bool) {
 	a := s.Addr
 	if s.UID >= 0 || !a.IsValid() || a.IsLoopback() || a.Zone() != "" {
@@ -28,119 +30,146 @@ func (s Source) Nets() (nets [netLevels]netip.Prefix, ok bool) {
 	return nets, true
 }
 
-// network is the sum of the sources in it.
+// network holds the sums over the sources in one network.
 type network struct {
-	level int // 0: of sources, else of networks of the level before
-	open  int // accounts in it; under the lock of the book
+	level int // 0 for the narrowest networks, which contain sources; 1 for networks of those
+	open  int // accounts in the network; guarded by the book
 	conns atomic.Int64
 }
 
-// join counts an account in its networks, part ends that. The book is locked.
+// join counts an account in its networks. The caller has locked the book.
 func (a *Account) join() {
+	b := process.Get()
 	nets, ok := a.source.Nets()
 	if !ok {
 		return
 	}
-	if book.nets == nil {
-		book.nets = make(map[netip.Prefix]*network)
+	if b.nets == nil {
+		b.nets = make(map[netip.Prefix]*network)
 	}
 	for i, p := range nets {
-		n := book.nets[p]
+		n := b.nets[p]
 		if n == nil {
 			n = &network{level: i}
-			book.nets[p] = n
+			b.nets[p] = n
 		}
 		n.open++
 		a.nets[i] = n
 	}
 }
 
-func (a *Account) part() {
+func (a *Account) leave() {
+	b := process.Get()
 	nets, ok := a.source.Nets()
 	if !ok {
 		return
 	}
 	for i, p := range nets {
 		if a.nets[i].open--; a.nets[i].open == 0 {
-			delete(book.nets, p)
+			delete(b.nets, p)
 		}
 	}
-	if len(book.nets) == 0 {
-		book.nets = nil // a map does not shrink
+	if len(b.nets) == 0 {
+		b.nets = nil // deleting entries does not free a map's memory
 	}
 }
 
-// Crowd is who has the most connections of the process: a source, a network, or, where
-// nobody has many, all together.
-type Crowd struct {
-	Source Source       // if Net is not valid
-	Net    netip.Prefix // valid if it is a network
-	Conns  int64        // how many when it was looked; 0: it is all together
+// LargestGroup is the source or the network that has the most connections of the process. If none
+// has many connections, the group is all sources together.
+type LargestGroup struct {
+	Source Source       // the group, if Net is not valid
+	Net    netip.Prefix // the group if it is a network, otherwise not valid
+	Conns  int64        // connections when FindLargestGroup found it; 0 for all sources together
 
-	now   *atomic.Int64
-	alike []*Account // sources that had about as many
+	now     *atomic.Int64
+	similar []*Account // sources that had about as many connections, in the order of sources
 }
 
-// mostAlike bounds those.
-const mostAlike = 64
+// maxSimilar bounds LargestGroup.similar.
+const maxSimilar = 64
 
-// Everybody reports whether the crowd is no one in particular.
-func (c *Crowd) Everybody() bool { return c.Conns == 0 }
+// AllSources reports whether the group is all sources together.
+func (c *LargestGroup) AllSources() bool { return c.Conns == 0 }
 
-// Stands reports whether the crowd has still about as many connections as when it was
-// looked for. If it has not, but another source that had about as many then, that one is
-// the crowd from now on: looking for it takes long, and sources with a few connections
-// too many have soon lost them.
-func (c *Crowd) Stands() bool {
+// IsCurrent reports whether the group still has about as many connections as when FindLargestGroup
+// found it. If it has fewer, IsCurrent first replaces it by another source that had about as many
+// and still has them: a new search takes long, and sources with a few connections too many soon
+// close them.
+func (c *LargestGroup) IsCurrent() bool {
 	for c.now != nil && c.now.Load() <= c.least() {
-		if len(c.alike) == 0 {
+		if len(c.similar) == 0 {
 			return false
 		}
-		a := c.alike[0]
-		c.alike = c.alike[1:]
+		a := c.similar[0]
+		c.similar = c.similar[1:]
 		c.Source, c.now = a.source, &a.amounts[Conns]
 	}
 	return c.now != nil
 }
 
-// least is what the crowd must have more than to stand.
-func (c *Crowd) least() int64 { return c.Conns - max(c.Conns/8, 1) }
+// least returns the number of connections that the group must exceed for IsCurrent to return true.
+func (c *LargestGroup) least() int64 { return c.Conns - max(c.Conns/8, 1) }
 
-// Crowded looks for the crowd. One with few connections or less is none. A network
-// weighs as much as one source with as many connections divided by few, as there may be
-// many in it who have nothing to do with each other; a network of networks again so. And
-// it has to have half of all: where honest peers are neighbours and strangers are not,
-// they have not become too many. It looks at each account, twice.
-func Crowded(few int) Crowd {
-	book.Lock()
-	defer book.Unlock()
-	most, weight := Crowd{}, int64(0)
-	few64, share := int64(few), int64(max(few, 1))
-	for _, a := range book.accounts {
-		if n := a.Of(Conns); n > few64 && n > weight {
-			most, weight = Crowd{Source: a.source, Conns: n, now: &a.amounts[Conns]}, n
+// NetWeight returns the weight of a network with n of total connections in a comparison of networks
+// with sources, whose weight is their number of connections. level is the index of the network in the
+// result of Source.Nets. The number is divided by few, because a network may hold many unrelated
+// sources; for a network of networks it is divided twice. A network that has less than half of all
+// connections has no weight: if honest peers share a network and attackers do not, the honest peers
+// would lose their connections.
+func NetWeight(n, total, level, few int) int {
+	if 2*n < total {
+		return 0
+	}
+	for range level + 1 {
+		n /= max(few, 1)
+	}
+	return n
+}
+
+// FindLargestGroup searches for the source or the network with the largest weight (NetWeight). Only
+// sources and networks with more than few connections count. Of several with the same weight it
+// returns a source rather than a network, then the narrower network, then the first in the order of
+// addresses: all workers of the process must find the same. FindLargestGroup reads each account
+// twice.
+func FindLargestGroup(few int) LargestGroup {
+	b := process.Get()
+	b.Lock()
+	defer b.Unlock()
+	most, weight := LargestGroup{}, int64(0)
+	few64, total := int64(few), int(Total(Conns))
+	for _, a := range b.accounts {
+		if n := a.Of(Conns); n > few64 && (n > weight || n == weight && a.source.compare(most.Source) < 0) {
+			most, weight = LargestGroup{Source: a.source, Conns: n, now: &a.amounts[Conns]}, n
 		}
 	}
-	for p, net := range book.nets {
+	level := 0 // of most.Net
+	for p, net := range b.nets {
 		n := net.conns.Load()
-		w := n
-		for range net.level + 1 {
-			w /= share
-		}
-		if n > few64 && 2*n >= Total(Conns) && w > weight {
-			most, weight = Crowd{Net: p, Conns: n, now: &net.conns}, w
+		w := int64(NetWeight(int(n), total, net.level, few))
+		first := func() bool { return cmp.Or(cmp.Compare(net.level, level), p.Addr().Compare(most.Net.Addr())) < 0 }
+		if n > few64 && (w > weight || w == weight && most.Net.IsValid() && first()) {
+			most, weight, level = LargestGroup{Net: p, Conns: n, now: &net.conns}, w, net.level
 		}
 	}
 	if most.now == nil || most.Net.IsValid() {
 		return most
 	}
-	for _, a := range book.accounts {
-		if len(most.alike) == mostAlike {
-			break
-		}
+	for _, a := range b.accounts {
 		if n := &a.amounts[Conns]; n != most.now && n.Load() > most.least() {
-			most.alike = append(most.alike, a)
+			most.addSimilar(a)
 		}
 	}
 	return most
+}
+
+// addSimilar adds a source to similar, which has the first maxSimilar ones in the order of sources.
+func (c *LargestGroup) addSimilar(a *Account) {
+	i, _ := slices.BinarySearchFunc(c.similar, a, func(a, b *Account) int { return a.source.compare(b.source) })
+	if i == maxSimilar {
+		return
+	}
+	if len(c.similar) == maxSimilar {
+		c.similar = c.similar[:maxSimilar-1]
+	}
+	c.similar = slices.Insert(c.similar, i, a)
 }

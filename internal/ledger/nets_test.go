@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// TestCrowded: who has most is a source, a network in which many have few, or nobody.
+// TestCrowded: the largest group is a source, a network of many sources with few connections each,
+// or all sources.
 func TestCrowded(t *testing.T) {
 	const few = 8
 	for _, c := range []struct {
 		name string
-		has  map[string]int64 // by a pattern of addresses, one for each of so many
+		has  map[string]int64 // connections by a pattern, for each address
 		many int
 		want string
 	}{
@@ -41,10 +42,10 @@ func TestCrowded(t *testing.T) {
 					open = append(open, a)
 				}
 			}
-			who := Crowded(few)
+			who := FindLargestGroup(few)
 			got := ""
 			switch {
-			case who.Everybody():
+			case who.AllSources():
 			case who.Net.IsValid():
 				got = who.Net.String()
 			default:
@@ -53,18 +54,18 @@ func TestCrowded(t *testing.T) {
 			if got != c.want {
 				t.Errorf("the crowd is %q with %d, want %q", got, who.Conns, c.want)
 			}
-			if !who.Everybody() && !who.Stands() {
+			if !who.AllSources() && !who.IsCurrent() {
 				t.Error("it does not stand")
 			}
 			for _, a := range open {
 				a.Add(Conns, -a.Of(Conns))
 				a.Close()
 			}
-			if who.Stands() {
+			if who.IsCurrent() {
 				t.Error("it stands when all have left")
 			}
-			if len(book.nets) != 0 {
-				t.Errorf("%d networks are left", len(book.nets))
+			if len(process.Get().nets) != 0 {
+				t.Errorf("%d networks are left", len(process.Get().nets))
 			}
 		})
 	}
@@ -75,10 +76,10 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// TestManyAlike: who has most is not looked for again for each connection that a source
-// loses, where many have about as many, and no source loses more than it has too many.
+// TestManyAlike: if many sources have similar numbers of connections, one search suffices for many
+// closed connections, and no source loses more than its excess.
 func TestManyAlike(t *testing.T) {
-	const few, sources = 8, 2 * mostAlike
+	const few, sources = 8, 2 * maxSimilar
 	accounts := make(map[Source]*Account)
 	for i := range sources {
 		a := Open(SourceOf(addr(fmt.Sprintf("10.%d.0.1", i+1)), -1))
@@ -87,12 +88,12 @@ func TestManyAlike(t *testing.T) {
 	}
 	looks := 0
 	for range sources {
-		who := Crowded(few)
-		if who.Everybody() {
+		who := FindLargestGroup(few)
+		if who.AllSources() {
 			break
 		}
 		looks++
-		for who.Stands() {
+		for who.IsCurrent() {
 			a := accounts[who.Source]
 			if a.Add(Conns, -1); a.Of(Conns) < few {
 				t.Fatalf("%v has %d", a.Source(), a.Of(Conns))
@@ -102,12 +103,62 @@ func TestManyAlike(t *testing.T) {
 	if left := Total(Conns); left != few*sources || looks > 2 {
 		t.Errorf("%d connections after %d looks", left, looks)
 	}
-	who := Crowded(few)
-	if !who.Everybody() || who.Stands() {
+	who := FindLargestGroup(few)
+	if !who.AllSources() || who.IsCurrent() {
 		t.Errorf("the crowd is %v", who)
 	}
 	for _, a := range accounts {
 		a.Add(Conns, -few)
 		a.Close()
 	}
+}
+
+// TestEqualGroups: of several that have as many connections always the same is found, and the same
+// ones are found besides.
+func TestEqualGroups(t *testing.T) {
+	const few, sources = 8, 2 * maxSimilar
+	var accounts []*Account
+	open := func(from string, n int64) {
+		a := Open(SourceOf(addr(from), -1))
+		a.Add(Conns, n)
+		accounts = append(accounts, a)
+	}
+	end := func() {
+		for _, a := range accounts {
+			a.Add(Conns, -a.Of(Conns))
+			a.Close()
+		}
+		accounts = nil
+	}
+	for i := range sources {
+		open(fmt.Sprintf("10.%d.0.1", i+1), few+1)
+	}
+	for range 20 { // accounts are in no order
+		who := FindLargestGroup(few)
+		for i := range maxSimilar {
+			if want := accounts[i].source; who.Source != want {
+				t.Fatalf("found %v, want %v", who.Source, want)
+			}
+			accounts[i].Add(Conns, -1)
+			if !who.IsCurrent() {
+				t.Fatalf("out of date when %d have fewer", i+1)
+			}
+		}
+		for _, a := range accounts[:maxSimilar] {
+			a.Add(Conns, 1)
+		}
+	}
+	end()
+	// Two networks of which each has half of all connections. The wider networks have the same
+	// weight where a weight is not divided.
+	for i := range 10 {
+		open(fmt.Sprintf("10.2.0.%d", i+1), 1)
+		open(fmt.Sprintf("10.1.0.%d", i+1), 1)
+	}
+	for range 20 {
+		if who := FindLargestGroup(1); who.Net.String() != "10.1.0.0/24" {
+			t.Fatalf("found %v", who.Net)
+		}
+	}
+	end()
 }

@@ -1,23 +1,24 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
 
-// Source says who pays. The zero Addr without a user stands for all that come
-// through shared memory or another transport that does not tell its peers apart.
+// Source identifies the peer that an account is charged for. The zero Addr without a user
+// represents all peers of shared memory and of other transports that do not tell their peers apart.
 type Source struct {
-	Addr netip.Addr // where the connection comes from; the /64 of an address of IPv6
-	UID  int        // the user of a local peer, -1 where unknown
+	Addr netip.Addr // the address of the peer; for IPv6 its /64
+	UID  int        // the user of a local peer, -1 if unknown
 }
 
-// Shared is the account of peers that nobody tells apart.
+// Shared is the source of all peers that cannot be told apart.
 var Shared = Source{UID: -1}
 
-// SourceOf returns who pays for a connection: a user of this machine for all of his
-// processes, whatever local address they have come from; one address; or a network of
-// IPv6 addresses, of which anybody has 2^64. uid is -1 where unknown.
+// SourceOf returns the source of a connection: the user of this machine, for all processes of that
+// user and any local address; one IPv4 address; or a /64 of IPv6, in which one peer has 2^64
+// addresses. uid is -1 if unknown.
 func SourceOf(addr netip.Addr, uid int) Source {
 	addr = addr.Unmap()
 	switch {
@@ -34,7 +35,12 @@ func SourceOf(addr netip.Addr, uid int) Source {
 	return Source{Addr: addr, UID: -1}
 }
 
-// String names the source for people.
+// compare orders sources: by address, then by user.
+func (s Source) compare(o Source) int {
+	return cmp.Or(s.Addr.Compare(o.Addr), cmp.Compare(s.UID, o.UID))
+}
+
+// String returns the source for messages.
 func (s Source) String() string {
 	switch {
 	case s.UID >= 0:

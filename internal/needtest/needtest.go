@@ -1,11 +1,10 @@
-// Package needtest is for tests that need something of the machine: a tool, a right, or
-// a call of the kernel. Where it is missing they are skipped by name. Where scripts/setup
-// has provided everything, which REQUIRE_TEST_TOOLS says, a skip would hide that something
-// is not tested, and is a failure: of tools always, of rights where the tests are run by
-// a root that has them all, of calls of the kernel where no filter refuses any. The root of
-// a container as docker makes it has few rights and a filter.
+// Package needtest is for tests that need something of the machine: a tool, a capability, or a
+// system call. A test skips, and names what is missing. scripts/setup provides everything and sets
+// REQUIRE_TEST_TOOLS; a skip would then hide that something is not tested, so it is a failure:
+// always for tools, for capabilities if the tests run as a root that has them all, for system calls
+// if no seccomp filter is active. Root in a Docker container has few capabilities and a filter.
 //
-// It also says whether all of many cases are wanted that are like one another.
+// It also says whether tests should run all of many similar cases.
 package needtest
 
 import (
@@ -21,20 +20,21 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// set says that the set-up script has run.
+// set says that scripts/setup has run.
 var set = os.Getenv("REQUIRE_TEST_TOOLS") != ""
 
-// limits says what takes rights from the process, or is empty: that is a root to whom
-// everything is allowed that tests do. It is from the start of the process, as some tests
-// become somebody else.
+// limits is the reason why this process does not have all rights, or empty for a root that may do
+// everything that the tests do. It is read at the start of the process, because some tests change
+// the user.
 var limits = limited(os.Geteuid(), "/proc/self")
 
-// filtered says that a filter (seccomp) decides which calls the kernel takes.
+// filtered says that a seccomp filter decides which system calls are allowed.
 var filtered = status("/proc/self", "Seccomp") == "2"
 
-// capabilities are those that tests use, with their bits of uapi/linux/capability.h.
+// capabilities lists the capabilities that tests use, with their bits (uapi/linux/capability.h).
 var capabilities = []struct {
 	name string
 	bit  uint
@@ -51,29 +51,30 @@ var capabilities = []struct {
 	{"CAP_SYS_ADMIN", 21},
 }
 
-// limited returns why a user has not all rights. The root of a user namespace, which maps
-// some users to others, has none outside of it. The directory is the process's in /proc.
+// limited returns the reason why a user does not have all rights, or "". The root of a user
+// namespace has no rights outside of it. directory is the process's directory in /proc.
 func limited(uid int, directory string) string {
 	if uid != 0 {
-		return "this is not root"
+		return "not root"
 	}
-	if !wholeMachine(filepath.Join(directory, "uid_map")) {
-		return "this is the root of a user namespace"
+	if !sys.MapsAllUsers(directory) {
+		return "root of a user namespace"
 	}
 	if without := lacking(directory); len(without) > 0 {
-		return "this root is without " + strings.Join(without, " ")
+		return "root lacks " + strings.Join(without, " ")
 	}
 	if status(directory, "Seccomp") == "2" {
-		return "a seccomp filter is over this root"
+		return "root with a seccomp filter"
 	}
 	if !rootMounted(filepath.Join(directory, "mountinfo")) {
-		return "this is a chroot, in which mounts cannot be made private"
+		return "root in a chroot, where mounts cannot be made private"
 	}
 	return ""
 }
 
-// lacking returns which of the capabilities a process has not. It is taken to have all
-// where the system does not tell.
+// lacking returns the names of the listed capabilities that a process does not have. It returns
+// none if the system does not report them. The parameter directory is the process's directory in
+// /proc.
 func lacking(directory string) (without []string) {
 	set, err := strconv.ParseUint(status(directory, "CapEff"), 16, 64)
 	if err != nil {
@@ -87,10 +88,10 @@ func lacking(directory string) (without []string) {
 	return without
 }
 
-// without are the capabilities that the process has not.
+// without holds the capabilities that this process does not have.
 var without = lacking("/proc/self")
 
-// status returns a field of a process's file of that name, or nothing.
+// status returns a field of a process's status file, or "".
 func status(directory, field string) string {
 	text, _ := os.ReadFile(filepath.Join(directory, "status"))
 	for line := range strings.Lines(string(text)) {
@@ -101,9 +102,8 @@ func status(directory, field string) string {
 	return ""
 }
 
-// rootMounted reads a table of mounts and reports whether the root directory is one of them,
-// as it is but in a chroot to a plain directory. It is taken to be one where the system does
-// not tell.
+// rootMounted reads a mountinfo file and reports whether the root directory is a mount point, which
+// it is except in a chroot to a plain directory. It returns true if the file cannot be read.
 func rootMounted(file string) bool {
 	text, err := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {
@@ -114,26 +114,19 @@ func rootMounted(file string) bool {
 	return err != nil
 }
 
-// wholeMachine reads a map of users: that of the machine's own namespace has all,
-// and leaves them as they are.
-func wholeMachine(file string) bool {
-	text, err := os.ReadFile(file)
-	f := strings.Fields(string(text))
-	return err == nil && len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
-}
-
-// Full says that tests run all of many cases that are like one another: FULL_TESTS is set.
-// Else they run what of them differs.
+// Full says that tests run all of many similar cases: FULL_TESTS is set. Otherwise they run a
+// selection of different ones.
 var Full = os.Getenv("FULL_TESTS") != ""
 
-// Tool skips the test because a tool, or something else that can be installed, is
-// missing.
+// Tool skips the test because a tool, or something else that can be installed, is missing. If
+// scripts/setup has run, the test fails instead.
 func Tool(t testing.TB, what string) {
 	t.Helper()
 	missing(t, what, set)
 }
 
-// Right skips the test because the process may not do something that root may.
+// Right skips the test because the process lacks a right that root has. If scripts/setup has run
+// and the process is a root with all rights, the test fails instead.
 func Right(t testing.TB, what string) {
 	t.Helper()
 	if limits != "" {
@@ -142,8 +135,8 @@ func Right(t testing.TB, what string) {
 	missing(t, what, set && limits == "")
 }
 
-// Capability skips the test where the process is not root, or a root without a capability,
-// and says what it takes that for.
+// Capability skips the test if the process is not root, or is a root without the capability. The
+// message names the purpose.
 func Capability(t testing.TB, name, purpose string) {
 	t.Helper()
 	if limits != "" && (os.Geteuid() != 0 || slices.Contains(without, name)) {
@@ -151,7 +144,8 @@ func Capability(t testing.TB, name, purpose string) {
 	}
 }
 
-// Call skips the test because the kernel refuses something that everybody may do.
+// Call skips the test because the kernel refuses a call that needs no rights. If scripts/setup has
+// run and there is no seccomp filter, the test fails instead.
 func Call(t testing.TB, what string) {
 	t.Helper()
 	if filtered {
@@ -160,20 +154,20 @@ func Call(t testing.TB, what string) {
 	missing(t, what, set && !filtered)
 }
 
-// UserNamespace skips the test if a process could not get a user namespace of its own because
-// of a limit that holds for root as well: the kernel makes none for a process in a chroot, and
-// no more than the system allows.
+// UserNamespace skips the test if a process could not create a user namespace because of a limit
+// that also holds for root: the kernel creates none for a process in a chroot, and not more than
+// the system's limit.
 func UserNamespace(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		missing(t, "a user namespace: none is made in a chroot, or for this user: "+err.Error(), false)
+		missing(t, "a user namespace: not allowed in a chroot or for this user: "+err.Error(), false)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EUSERS):
-		missing(t, "a user namespace: the system's limit of them is reached: "+err.Error(), false)
+		missing(t, "a user namespace: the system's limit is reached: "+err.Error(), false)
 	}
 }
 
-// Refused skips the test if an error is of a call that a filter may have refused.
+// Refused skips the test if err means that a seccomp filter may have refused a system call.
 func Refused(t testing.TB, err error) {
 	t.Helper()
 	if filtered && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported)) {
@@ -181,7 +175,7 @@ func Refused(t testing.TB, err error) {
 	}
 }
 
-// Strace skips the test where there is no strace, or where it may not trace.
+// Strace skips the test if strace is missing, or if it is not allowed to trace.
 func Strace(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("strace"); err != nil {
@@ -193,12 +187,12 @@ func Strace(t testing.TB) {
 	}
 }
 
-// Goroutines skips a test under the race detector in which one goroutine does everything:
-// it would take five to ten times as long there, and show nothing.
+// Goroutines skips a test under the race detector that uses one goroutine only: it would take five
+// to ten times as long there, and could not find a race.
 func Goroutines(t testing.TB) {
 	t.Helper()
 	if race.Enabled {
-		t.Skip("one goroutine does everything, which is nothing for the race detector")
+		t.Skip("uses one goroutine only, so the race detector cannot find anything")
 	}
 }
 

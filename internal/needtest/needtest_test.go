@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// told is a test that is told something.
+// told is a test that records why it was skipped or failed.
 type told struct {
 	testing.TB
 	text string
@@ -23,7 +23,7 @@ func (t *told) end(text string)                   { t.text = text; runtime.Goexi
 func TestMissing(t *testing.T) {
 	defer func(s bool, l string, f bool) { set, limits, filtered = s, l, f }(set, limits, filtered)
 	const skip, fatal = "skip: missing: it", "fatal: missing although the set-up script has run: it"
-	const little, filter = "this is not root", " (there is a seccomp filter)"
+	const little, filter = "not root", " (there is a seccomp filter)"
 	for _, c := range []struct {
 		set               bool
 		limits            string
@@ -54,8 +54,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestRefused: what a filter may have refused is no failure where there is a filter, and
-// nothing else is a reason to skip.
+// TestRefused: an error that a seccomp filter may have caused skips the test if there is a filter;
+// other errors do not.
 func TestRefused(t *testing.T) {
 	defer func(s, f bool) { set, filtered = s, f }(set, filtered)
 	set = true
@@ -83,7 +83,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestUserNamespace: a limit that holds for root too is a reason to skip, whatever was set up.
+// TestUserNamespace: a limit that applies even to root skips the test, although the machine was set
+// up.
 func TestUserNamespace(t *testing.T) {
 	defer func(s bool) { set = s }(set)
 	set = true
@@ -91,8 +92,8 @@ func TestUserNamespace(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("fork/exec it: %w", syscall.EPERM), "skip: missing: a user namespace: none is made in a chroot, or for this user: fork/exec it: operation not permitted"},
-		{syscall.ENOSPC, "skip: missing: a user namespace: the system's limit of them is reached: no space left on device"},
+		{fmt.Errorf("fork/exec it: %w", syscall.EPERM), "skip: missing: a user namespace: not allowed in a chroot or for this user: fork/exec it: operation not permitted"},
+		{syscall.ENOSPC, "skip: missing: a user namespace: the system's limit is reached: no space left on device"},
 		{syscall.EINVAL, ""},
 		{nil, ""},
 	} {
@@ -108,7 +109,8 @@ func TestUserNamespace(t *testing.T) {
 	}
 }
 
-// TestLimited: a root as docker gives it, and others that have less than all.
+// TestLimited checks the descriptions of root in docker, and of other users with fewer rights than
+// root.
 func TestLimited(t *testing.T) {
 	const whole, some = "0 0 4294967295\n", "0 1000 1\n"
 	const mounted = "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
@@ -123,11 +125,11 @@ func TestLimited(t *testing.T) {
 	}{
 		{"a machine", 0, whole, "000001ffffffffff", "0", mounted, ""},
 		{"a machine that keeps CAP_SYS_RESOURCE", 0, whole, "000001fffeffffff", "0", mounted, ""},
-		{"a user", 1000, whole, "0000000000000000", "0", mounted, "this is not root"},
-		{"a user namespace", 0, some, "000001ffffffffff", "0", mounted, "this is the root of a user namespace"},
-		{"docker", 0, whole, "00000000a80425fb", "2", mounted, "this root is without CAP_NET_ADMIN CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_PTRACE CAP_SYS_ADMIN"},
-		{"all rights and a filter", 0, whole, "000001ffffffffff", "2", mounted, "a seccomp filter is over this root"},
-		{"a chroot", 0, whole, "000001ffffffffff", "0", "30 20 0:5 / /proc rw - proc proc rw\n", "this is a chroot, in which mounts cannot be made private"},
+		{"a user", 1000, whole, "0000000000000000", "0", mounted, "not root"},
+		{"a user namespace", 0, some, "000001ffffffffff", "0", mounted, "root of a user namespace"},
+		{"docker", 0, whole, "00000000a80425fb", "2", mounted, "root lacks CAP_NET_ADMIN CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_PTRACE CAP_SYS_ADMIN"},
+		{"all rights and a filter", 0, whole, "000001ffffffffff", "2", mounted, "root with a seccomp filter"},
+		{"a chroot", 0, whole, "000001ffffffffff", "0", "30 20 0:5 / /proc rw - proc proc rw\n", "root in a chroot, where mounts cannot be made private"},
 		{"a system without them", 0, whole, "", "", mounted, ""},
 	} {
 		for name, text := range map[string]string{
@@ -142,26 +144,5 @@ func TestLimited(t *testing.T) {
 		if got := limited(c.uid, directory); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-	}
-}
-
-func TestWholeMachine(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "uid_map")
-	for text, want := range map[string]bool{
-		"         0          0 4294967295\n": true,
-		"         0       1000          1\n": false,
-		"0 100000 65536\n":                   false,
-		"0 0 1000\n1000 100000 4294966295\n": false,
-		"":                                   false,
-	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := wholeMachine(file); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-	if wholeMachine(file + " that is not there") {
-		t.Error("without a map")
 	}
 }

@@ -1,3 +1,3 @@
-// Package netlink reads what the kernel tells by rtnetlink(7): messages, their
-// attributes, and the routes of this network namespace.
+// Package netlink reads rtnetlink(7) messages of the kernel, their attributes, and the routes of
+// this network namespace.
 package netlink

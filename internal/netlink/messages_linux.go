@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// EachMessage calls fn for the messages of one type in a netlink dump.
-// Messages shorter than their fixed part are left out.
+// EachMessage calls fn for the messages of one type in a netlink dump. It skips messages shorter
+// than their fixed part.
 func EachMessage(dump []byte, typ uint16, fixed int, fn func(*syscall.NetlinkMessage)) error {
 	msgs, err := syscall.ParseNetlinkMessage(dump)
 	if err != nil {
@@ -25,7 +25,7 @@ func EachMessage(dump []byte, typ uint16, fixed int, fn func(*syscall.NetlinkMes
 	return nil
 }
 
-// EachAttr calls attr for a list of attributes. A malformed one ends them.
+// EachAttr calls attr for each attribute in a list. It stops at a malformed attribute.
 func EachAttr(b []byte, attr func(typ uint16, value []byte)) {
 	for len(b) >= unix.SizeofRtAttr {
 		n := int(binary.NativeEndian.Uint16(b))
@@ -37,6 +37,5 @@ func EachAttr(b []byte, attr func(typ uint16, value []byte)) {
 	}
 }
 
-// nlaTypeMask takes the flags off an attribute's type (NLA_TYPE_MASK in
-// linux/netlink.h).
+// nlaTypeMask removes the flags from an attribute's type (NLA_TYPE_MASK in linux/netlink.h).
 const nlaTypeMask = 1<<14 - 1

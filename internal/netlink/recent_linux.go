@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Recent is the routes as they were a moment ago: asking takes longer the more there are,
-// and peers decide how often somebody wants to know. They are asked for again when sixteen times
-// as long has passed as that took. The zero value is ready; any goroutine may use it.
+// Recent caches the routes of the kernel: reading them takes longer the more routes there are, and
+// peers control how often they are needed. It reads them again after sixteen times the duration of
+// the last reading. The zero value is ready; any goroutine may use it.
 type Recent struct {
 	mu     sync.Mutex
 	routes Routes                 // guarded by mu
-	err    error                  // guarded by mu: of the last reading
-	until  time.Duration          // guarded by mu: so long they are good
-	begun  time.Time              // guarded by mu
-	read   func() (Routes, error) // ReadRoutes where nil; tests have others
-	now    func() time.Duration   // likewise
+	err    error                  // the error of the last reading; guarded by mu
+	until  time.Duration          // when the routes expire; guarded by mu
+	begun  time.Time              // the origin of the times that now returns; guarded by mu
+	read   func() (Routes, error) // ReadRoutes if nil; tests replace it
+	now    func() time.Duration   // the time since begun; tests replace it
 }
 
-// Routes returns the routes, and why some are missing.
+// Routes returns the routes, and an error if some are missing.
 func (r *Recent) Routes() (Routes, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,7 +27,7 @@ func (r *Recent) Routes() (Routes, error) {
 	}
 	if began := r.now(); began >= r.until {
 		routes, err := r.read()
-		if err == nil || r.until == 0 || r.err != nil { // those that were good are better than none
+		if err == nil || r.until == 0 || r.err != nil { // a complete older list is better than an incomplete new one
 			r.routes, r.err = routes, err
 		}
 		now := r.now()

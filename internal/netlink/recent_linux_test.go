@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestRecent: a route that is new is seen when sixteen times as long has passed as reading took,
-// and until then nothing is read.
+// TestRecent: routes are read again only after sixteen times as long as reading took, and then a
+// new route is found.
 func TestRecent(t *testing.T) {
 	var now time.Duration
 	took := 3 * time.Millisecond
@@ -42,7 +42,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestRecentZero: the zero value has the routes of this machine.
+// TestRecentZero: the zero value reads the routes of this machine.
 func TestRecentZero(t *testing.T) {
 	var r Recent
 	routes, err := r.Routes()

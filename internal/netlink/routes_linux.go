@@ -13,16 +13,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Routes are all routes of all tables, by device. As in C UCX
-// (src/ucs/sys/netlink.c) the kinds of routes do not matter, and routes with
-// several next hops, which name no device of their own, are left out.
+// Routes holds the routes of all tables, by device. As in C UCX (src/ucs/sys/netlink.c), the types
+// of routes do not matter, and multipath routes, which have no device attribute, are left out.
 type Routes struct {
 	byDevice map[int][]netip.Prefix
-	local    []netip.Prefix // of addresses of this machine
+	local    []netip.Prefix // prefixes of this machine's addresses
 }
 
-// ReadRoutes reads the kernel's routes. With an error those are missing that could not
-// be read.
+// ReadRoutes reads the kernel's routes. On an error the routes that could not be read are missing.
 func ReadRoutes() (Routes, error) {
 	var t Routes
 	var all error
@@ -70,7 +68,7 @@ func (t *Routes) parse(dump []byte) error {
 	})
 }
 
-// Add adds a route by a device, given by its index.
+// Add adds a route through a device, given by its index.
 func (t *Routes) Add(device int, to netip.Prefix) {
 	if t.byDevice == nil {
 		t.byDevice = make(map[int][]netip.Prefix)
@@ -83,8 +81,8 @@ func (t *Routes) Local(ip netip.Addr) bool {
 	return slices.ContainsFunc(t.local, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// Match returns the length of the longest prefix among a device's routes that
-// covers ip, -1 when none does.
+// Match returns the length of the longest prefix among a device's routes that contains ip, or -1 if
+// none does.
 func (t *Routes) Match(device int, ip netip.Addr) int {
 	longest := -1
 	for _, p := range t.byDevice[device] {
@@ -95,8 +93,7 @@ func (t *Routes) Match(device int, ip netip.Addr) int {
 	return longest
 }
 
-// Best reports whether a device has a route to ip and no other device a closer
-// one.
+// Best reports whether a device has a route to ip and no other device has a more specific one.
 func (t *Routes) Best(device int, ip netip.Addr) bool {
 	own := t.Match(device, ip)
 	if own < 0 {

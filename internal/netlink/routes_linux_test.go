@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/internal/netlink/netlinktest"
 )
 
@@ -72,12 +73,13 @@ func TestReadRoutes(t *testing.T) {
 	}
 }
 
-// FuzzRoutes reads anything as what the kernel answers. What comes of it makes sense.
+// FuzzRoutes parses arbitrary bytes as an answer of the kernel. The routes that result must be
+// valid.
 func FuzzRoutes(f *testing.F) {
 	f.Add(route(unix.AF_INET, 24, netlinktest.IP(unix.RTA_DST, "192.0.2.0"), netlinktest.U32(unix.RTA_OIF, 2)))
 	f.Add(route(unix.AF_INET6, 64, netlinktest.U32(unix.RTA_OIF, 2), netlinktest.IP(unix.RTA_DST, "fd00::")))
 	f.Add(route(unix.AF_INET, 0, netlinktest.U32(unix.RTA_OIF, 2)))
-	f.Fuzz(func(t *testing.T, dump []byte) {
+	fuzztest.Run(f, func(t *testing.T, dump []byte) {
 		var table Routes
 		if table.parse(dump) != nil {
 			return

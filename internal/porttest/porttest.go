@@ -1,4 +1,4 @@
-// Package porttest finds TCP ports for tests of servers that are told their port.
+// Package porttest finds TCP ports for tests of servers that take a port number.
 package porttest
 
 import (
@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// Free is a TCP port that nobody uses at any address, outside the range from which
-// the kernel serves who asks for any: a port of that range may be somebody's
-// connection by the time a server listens at it.
+// Free returns a TCP port that is in use at no address, outside the kernel's range of ephemeral
+// ports: a port of that range may become the local port of a connection before the server listens.
 func Free(t testing.TB) int {
 	t.Helper()
 	first, last := 32768, 60999

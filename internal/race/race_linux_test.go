@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHandover passes plain memory to another goroutine through a flag in mapped
-// memory, as transports do. The detector does not see such flags: without Release
-// and Acquire it reports a race here, which fails the test.
+// TestHandover passes ordinary memory to another goroutine by a flag in mapped memory, as
+// transports do. The race detector does not see such flags: without Release and Acquire it would
+// report a race and fail the test.
 func TestHandover(t *testing.T) {
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"unsafe"
 )
 
-// Enabled says that the program was built with the race detector.
+// Enabled says whether the program was built with the race detector.
 const Enabled = true
 
-// Release tells the detector that what this goroutine has done so far happens
-// before what others do after an Acquire of the same place.
+// Release tells the detector that the past accesses of this goroutine happen before the accesses of
+// other goroutines after an Acquire with the same address.
 func Release(place *byte) { runtime.RaceReleaseMerge(unsafe.Pointer(place)) }
 
-// Acquire is the other end of Release.
+// Acquire is the counterpart of Release.
 func Acquire(place *byte) { runtime.RaceAcquire(unsafe.Pointer(place)) }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// LinkUp takes the network of the virtual machine to what scripts/vm-init made it: routes
-// do not survive a link that is down.
+// LinkUp restores the network of the virtual machine to the state that scripts/vm-init made: the
+// kernel drops routes when a link goes down.
 func LinkUp(t testing.TB) {
 	t.Helper()
 	for _, line := range []string{

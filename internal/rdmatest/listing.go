@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// ByDevice puts the parts of a listing that begin with a line with a prefix in order; what
-// stands before the first one stays there. Where the kernel does not list the devices, as the
-// one that is made up, libibverbs has them in the order of a directory, which depends on
-// the file system.
+// ByDevice sorts the parts of a listing. Each part begins with a line that begins with the prefix;
+// lines before the first part stay there. If the kernel does not list the devices, as for the
+// simulated device, libibverbs lists them in directory order, which depends on the file system.
 func ByDevice(text, prefix string) string {
 	var parts []string
 	head := true
@@ -30,7 +29,7 @@ func ByDevice(text, prefix string) string {
 	if !strings.HasPrefix(strings.TrimLeft(parts[0], " \t"), prefix) {
 		first = 1
 	}
-	blank := make([]string, len(parts)) // lines between the parts, which stay where they are
+	blank := make([]string, len(parts)) // blank lines after each part, which stay in place
 	for i, p := range parts {
 		parts[i] = strings.TrimRight(p, "\n")
 		blank[i] = p[len(parts[i]):]

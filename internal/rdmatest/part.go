@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// part is the environment variable that has several runs of a test share its cases.
+// part is the environment variable that splits the cases of a test between several runs.
 const part = "RDMA_PART"
 
-// Part is the variable as it is for run i of n.
+// Part returns the setting of that environment variable for run i of n.
 func Part(i, n int) string { return fmt.Sprintf("%s=%d/%d", part, i, n) }
 
-// InPart reports whether a case of a test, by its number, is for this run. All are, unless
-// the environment has a Part.
+// InPart reports whether this run includes the case with that number. Without the environment
+// variable it includes all cases.
 func InPart(t testing.TB, number int) bool {
 	t.Helper()
 	text := os.Getenv(part)
@@ -24,7 +24,7 @@ func InPart(t testing.TB, number int) bool {
 	}
 	var i, n int
 	if _, err := fmt.Sscanf(text, "%d/%d", &i, &n); err != nil || i < 0 || i >= n {
-		t.Fatalf("%s=%s is not a part", part, text)
+		t.Fatalf("%s=%s is not PART/PARTS", part, text)
 	}
 	return number%n == i
 }

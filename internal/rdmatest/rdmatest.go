@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package rdmatest finds the RDMA device for tests. Machines may have devices that
-// package verbs has no driver for, or that are not for everybody: tests do without
-// them, as where there is none.
+// Package rdmatest finds the RDMA device for tests. A machine may have devices that package verbs
+// has no driver for, or that this user may not open: tests treat them as absent.
 package rdmatest
 
 import (
@@ -20,9 +19,9 @@ import (
 // chosen is the environment variable that names the device.
 const chosen = "VERBS_DEVICE"
 
-// Device is the device that tests use: the one VERBS_DEVICE names, else the first
-// that can be opened. If there is none the test is skipped; where there has to be
-// one, in the virtual machine of make test-rxe, it fails.
+// Device returns the device that tests use: the one that VERBS_DEVICE names, else the first that
+// can be opened. Without one the test is skipped; in the virtual machine of make test-rxe, which
+// must have one, it fails.
 func Device(t testing.TB) string {
 	t.Helper()
 	if name := os.Getenv(chosen); name != "" {
@@ -35,7 +34,8 @@ func Device(t testing.TB) string {
 	return f.names[0]
 }
 
-// All is for tests of every device there is: it skips them unless each can be opened.
+// All is for tests of all devices: it skips the test unless there are devices and each can be
+// opened.
 func All(t testing.TB) {
 	t.Helper()
 	if f := usable(t); len(f.names) == 0 || f.refused != nil {
@@ -60,11 +60,11 @@ var once struct {
 	found
 }
 
-// found are the devices of a machine.
+// found holds the devices of a machine.
 type found struct {
-	names   []string // of those that can be opened
-	refused error    // why the others cannot be
-	err     error    // of something that should work
+	names   []string // names of the devices that can be opened
+	refused error    // why the others cannot be opened
+	err     error    // an unexpected error
 }
 
 func usable(t testing.TB) found {
@@ -76,10 +76,10 @@ func usable(t testing.TB) found {
 	return once.found
 }
 
-// find opens each device. It reads no more of sysfs than their names: the rest may
-// take long.
+// find opens each device. Of sysfs it reads only the devices' names, because other files may take
+// long to read.
 func find(root string, open func(root, name string) (*verbs.Context, error)) (f found) {
-	files, _ := filepath.Glob(filepath.Join(root, "class/infiniband_verbs/uverbs*")) // the pattern is in order
+	files, _ := filepath.Glob(filepath.Join(root, "class/infiniband_verbs/uverbs*")) // the pattern is valid
 	for _, file := range files {
 		node := filepath.Base(file)
 		c, err := open(root, node)

@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestFind: what has no driver here or may not be opened is left out, what else goes
-// wrong is not.
+// TestFind: devices without a driver here, or without the right to open them, are left out. Any
+// other error is returned.
 func TestFind(t *testing.T) {
 	root := t.TempDir()
 	for node, name := range map[string]string{"uverbs0": "mlx5_0", "uverbs1": "rxe0", "uverbs2": "closed0", "uverbs3": "rxe1"} {
@@ -46,7 +46,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestInPart: each case is in one part, and all are where nothing is shared.
+// TestInPart: each case is in exactly one part, and without parts every case runs.
 func TestInPart(t *testing.T) {
 	count := func() (n int) {
 		for number := range 10 {

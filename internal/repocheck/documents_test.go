@@ -19,9 +19,8 @@ var (
 	placeTop = []string{".ci", "cmd", "docs", "examples", "internal", "interop", "proto", "scripts", "testdata", "ucp", "ucs", "uct"}
 )
 
-// places are the files and folders of the module that a document names: what is
-// quoted and begins with one of its folders, and what is linked. Blocks of code and
-// names with parts left open are none.
+// places returns the files and folders of the module that a document names: quotes that begin with
+// one of its folders, and links. Blocks of code, and names with placeholders, do not count.
 func places(text string) (list []string) {
 	code := false
 	for line := range strings.Lines(text) {
@@ -46,10 +45,9 @@ func places(text string) (list []string) {
 	return list
 }
 
-// TestDocuments wants what the documents name to exist: files, folders, targets of
-// make.
+// TestDocuments: the files, folders and make targets that the documents name exist.
 func TestDocuments(t *testing.T) {
-	below := make(map[string]bool) // what is named without its beginning
+	below := make(map[string]bool) // folders that may be named by the end of their path
 	for _, s := range sources(t) {
 		for dir := s.dir(); dir != "."; dir = path.Dir(dir) {
 			below[dir] = true
@@ -85,7 +83,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// exported are the members of exported types, as Type.Member.
+// exported returns the members of exported types, as Type.Member.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	list, err := apicheck.Names("../apicheck/testdata")
@@ -103,8 +101,8 @@ func exported(t *testing.T) map[string]bool {
 
 var member = regexp.MustCompile("`(?:\\w+\\.)?([A-Z]\\w+\\.[A-Z]\\w+)`")
 
-// unknownNames are the members of types that a document quotes and no package exports. Blocks of Go
-// are compiled (TestSnippets).
+// unknownNames returns the members of types that a document quotes and no package exports. Blocks
+// of Go are left out, as they are compiled (TestSnippets).
 func unknownNames(text string, known map[string]bool) (unknown []string) {
 	for _, m := range member.FindAllStringSubmatch(goBlock.ReplaceAllString(text, ""), -1) {
 		if !known[m[1]] {
@@ -115,7 +113,7 @@ func unknownNames(text string, known map[string]bool) (unknown []string) {
 }
 
 func TestDocumentedNames(t *testing.T) {
-	sources(t) // skips where there are none
+	sources(t) // skips the test without the source
 	known := exported(t)
 	for _, d := range documents(t) {
 		if slices.Contains([]string{"CHANGELOG.md", "CONTRIBUTING.md"}, filepath.Base(d)) {
@@ -139,8 +137,8 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// endsAny reports whether a folder that belongs to one part, as internal/host does
-// to uct/shm, is there.
+// endsAny reports whether a path is the end of a folder's path, such as internal/host for
+// uct/internal/host.
 func endsAny(folders map[string]bool, p string) bool {
 	if !strings.HasPrefix(p, "internal/") && !strings.HasPrefix(p, "testdata/") {
 		return false
@@ -154,9 +152,9 @@ func endsAny(folders map[string]bool, p string) bool {
 }
 
 func TestPlaces(t *testing.T) {
-	got := places("See `ucp/family.go` and [it](SECURITY.md), `uct/<name>`, `other/thing`, `ucs/{a,b}`,\n" +
+	got := places("See `ucp/protocol.go` and [it](SECURITY.md), `uct/<name>`, `other/thing`, `ucs/{a,b}`,\n" +
 		"[C](https://example.com) and `ucp`.\n```go\n`ucp/code.go`\n```\n    `ucp/block.go`\n`uct/tcp/...`\n")
-	if want := []string{"ucp/family.go", "SECURITY.md", "uct/tcp/..."}; !slices.Equal(got, want) {
+	if want := []string{"ucp/protocol.go", "SECURITY.md", "uct/tcp/..."}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

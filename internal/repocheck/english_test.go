@@ -3,20 +3,25 @@ package repocheck
 import (
 	"fmt"
 	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// tellTales are patterns of prose that a reader stumbles over, with what to write instead. Style
-// guides forbid more; these are the ones that came back most often.
-var tellTales = []struct {
+// tellTale is a pattern of prose that is hard to understand, with the advice what to write instead.
+type tellTale struct {
 	pattern *regexp.Regexp
 	instead string
-}{
+}
+
+// tellTales apply to all prose. Style guides forbid more; these are the most frequent ones.
+var tellTales = []tellTale{
 	{regexp.MustCompile(`(^|[.!?:;|#] +)[Ww]ho `), `a noun: "a peer that ...", "a caller that ..."`},
 	{regexp.MustCompile(`(?i)\b(he|him|his)\b`), `"it": peers, callers and kernels are things`},
 	{regexp.MustCompile(`(?i)\bwe\b`), `"the library", "this process", "this package"`},
@@ -25,8 +30,22 @@ var tellTales = []struct {
 	{regexp.MustCompile(`(?i)\bbe it\b`), `"such as", "including"`},
 }
 
-// prose is text with the number of the line that each of its lines stands on. Lines of one prose
-// belong to one paragraph, so a sentence may cross them.
+// textTales apply to the texts of a program: errors, logs, descriptions of settings, help. A text
+// is read without the code around it, so it must not describe events with words for persons and
+// speech.
+var textTales = slices.Concat(tellTales, []tellTale{
+	{regexp.MustCompile(`(?i)\b(who|whom|nobody|somebody)\b`), `the noun: "no peer", "a process that ...", "no iface has ..."`},
+	{regexp.MustCompile(`(?i)\btold\b`), `"notified", "reported", "got"`},
+	{regexp.MustCompile(`(?i)\bspeaks?\b`), `"sends", "uses protocol ..."`},
+	{regexp.MustCompile(`(?i)\b(taken away|takes? \w+ away)\b`), `"removed", "freed", "invalidated"`},
+	{regexp.MustCompile(`(?i)\bway back\b`), `"reverse path", "route back to the peer"`},
+	{regexp.MustCompile(`(?i)\b(nonsense|makes? no sense)\b`), `"invalid", "malformed"`},
+	{regexp.MustCompile(`(?i)\bown affair\b`), `"affects this side only"`},
+	{regexp.MustCompile(`(?i)\bnot allowed here\b`), `the setting or function that refuses`},
+})
+
+// prose is a paragraph, with the line number of each of its lines. A sentence may continue on the
+// next line.
 type prose struct {
 	lines   []string
 	numbers []int
@@ -36,10 +55,10 @@ func (p *prose) add(number int, line string) {
 	p.lines, p.numbers = append(p.lines, strings.TrimSpace(line)), append(p.numbers, number)
 }
 
-// faults lists the tell-tales of a paragraph as "line: what".
-func (p *prose) faults() (list []string) {
+// faults lists the matches of patterns in a paragraph, as "line: what".
+func (p *prose) faults(tales []tellTale) (list []string) {
 	text := strings.Join(p.lines, " ")
-	for _, t := range tellTales {
+	for _, t := range tales {
 		for _, m := range t.pattern.FindAllStringIndex(text, -1) {
 			found := strings.TrimLeft(text[m[0]:m[1]], ".!?:;|# ")
 			at, line := m[1]-len(strings.TrimLeft(found, " ")), 0
@@ -53,7 +72,7 @@ func (p *prose) faults() (list []string) {
 	return list
 }
 
-// commentProse is the paragraphs of a comment, without the blocks that are indented as code.
+// commentProse returns the paragraphs of a comment, without blocks that are indented as code.
 func commentProse(s *source, g *ast.CommentGroup) (list []*prose) {
 	p := new(prose)
 	for _, c := range g.List {
@@ -68,7 +87,7 @@ func commentProse(s *source, g *ast.CommentGroup) (list []*prose) {
 	return append(list, p)
 }
 
-// markdownProse is the paragraphs of a document, without blocks of code.
+// markdownProse returns the paragraphs of a document, without blocks of code.
 func markdownProse(text string) (list []*prose) {
 	p, code, number := new(prose), false, 0
 	for line := range strings.Lines(text) {
@@ -87,57 +106,51 @@ func markdownProse(text string) (list []*prose) {
 	return append(list, p)
 }
 
-// publicComments lists the comments that go doc shows: of the package, and of exported
-// identifiers, fields and methods.
-func publicComments(f *ast.File) (list []*ast.CommentGroup) {
-	add := func(groups ...*ast.CommentGroup) {
-		for _, g := range groups {
-			if g != nil {
-				list = append(list, g)
+// textProse returns the string literals of a file with more than one word, each as a paragraph.
+// Literals that are joined with + are one text.
+func textProse(s *source) (list []*prose) {
+	var p *prose
+	var visit func(n ast.Node) bool
+	visit = func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BinaryExpr:
+			if n.Op != token.ADD || p != nil {
+				break
+			}
+			p = new(prose)
+			ast.Inspect(n.X, visit)
+			ast.Inspect(n.Y, visit)
+			list, p = append(list, p), nil
+			return false
+		case *ast.BasicLit:
+			text, err := strconv.Unquote(n.Value)
+			if n.Kind != token.STRING || err != nil {
+				break
+			}
+			to := p
+			if to == nil {
+				to = new(prose)
+				list = append(list, to)
+			}
+			for i, line := range strings.Split(text, "\n") {
+				to.add(s.fset.Position(n.Pos()).Line+i, line)
 			}
 		}
+		return true
 	}
-	exported := func(names []*ast.Ident) bool { return slices.ContainsFunc(names, (*ast.Ident).IsExported) }
-	add(f.Doc)
-	for _, d := range f.Decls {
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			if d.Name.IsExported() {
-				add(d.Doc)
-			}
-		case *ast.GenDecl:
-			for _, s := range d.Specs {
-				switch s := s.(type) {
-				case *ast.TypeSpec:
-					if !s.Name.IsExported() {
-						continue
-					}
-					add(d.Doc, s.Doc, s.Comment)
-					ast.Inspect(s.Type, func(n ast.Node) bool {
-						field, ok := n.(*ast.Field)
-						if ok && exported(field.Names) {
-							add(field.Doc, field.Comment)
-						}
-						return true
-					})
-				case *ast.ValueSpec:
-					if exported(s.Names) {
-						add(d.Doc, s.Doc, s.Comment)
-					}
-				}
-			}
-		}
-	}
-	return list
+	ast.Inspect(s.file, visit)
+	return slices.DeleteFunc(list, func(p *prose) bool { return !strings.Contains(strings.Join(p.lines, " "), " ") })
 }
 
-// TestEnglish wants the comments that go doc shows, and the documents for users, to be free of
-// the tell-tales of translated prose.
+// TestEnglish checks that no comment, no document, and no text of the program contains one of the
+// patterns.
 func TestEnglish(t *testing.T) {
 	told := make(map[string]bool)
-	tell := func(name string, list []*prose) {
+	tell := func(name string, list []*prose, tales []tellTale) {
 		for _, p := range list {
-			for _, fault := range p.faults() {
+			for _, fault := range p.faults(tales) {
 				if line := name + ":" + fault; !told[line] {
 					told[line] = true
 					t.Error(line)
@@ -146,11 +159,11 @@ func TestEnglish(t *testing.T) {
 		}
 	}
 	for _, s := range sources(t) {
-		if s.test() || strings.HasPrefix(s.name, "internal/") || strings.Contains(s.name, "/internal/") {
-			continue
+		for _, g := range s.file.Comments {
+			tell(s.name, commentProse(s, g), tellTales)
 		}
-		for _, g := range publicComments(s.file) {
-			tell(s.name, commentProse(s, g))
+		if !s.test() {
+			tell(s.name, textProse(s), textTales)
 		}
 	}
 	for _, name := range documents(t) {
@@ -158,11 +171,11 @@ func TestEnglish(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tell(strings.TrimPrefix(filepath.ToSlash(name), "../../"), markdownProse(string(text)))
+		tell(strings.TrimPrefix(filepath.ToSlash(name), "../../"), markdownProse(string(text)), tellTales)
 	}
 }
 
-// TestTellTales checks what TestEnglish finds, and on which line.
+// TestTellTales checks which patterns are found, and the line numbers.
 func TestTellTales(t *testing.T) {
 	for text, want := range map[string]string{
 		"A peer that asks is told.":                        "",
@@ -183,12 +196,42 @@ func TestTellTales(t *testing.T) {
 	} {
 		var got []string
 		for _, p := range markdownProse(text) {
-			for _, fault := range p.faults() {
+			for _, fault := range p.faults(tellTales) {
 				got = append(got, strings.SplitN(fault, ", write ", 2)[0])
 			}
 		}
 		if strings.Join(got, "\n") != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestTextTales checks which patterns are found in the texts of a program, and the line numbers.
+func TestTextTales(t *testing.T) {
+	for code, want := range map[string]string{
+		`var _ = errors.New("the peer closed the connection")`: "",
+		`var _ = "nobody"`:                     "",
+		`var _ = "nobody listens"`:             `1: "nobody"`,
+		`var _ = "the client is " + "told %v"`: `1: "told"`,
+		"var _ = \"a segment that was taken \" +\n\t\"away by the kernel\"":   `1: "taken away"`,
+		"var _ = `usage:\n  -x  this side's own affair\n`":                    `2: "own affair"`,
+		"type _ struct { A int `doc:\"settings that we know\"` }":             `1: "we"`,
+		`var _ = f("to whom", g("no way back"))`:                              `1: "whom"` + "\n" + `1: "way back"`,
+		`import "who speaks"` + "\nvar _ = \"a hint: whose key it is, told\"": `2: "told"`,
+	} {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, "x.go", "package x; "+code, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range textProse(&source{name: "x.go", fset: fset, file: file}) {
+			for _, fault := range p.faults(textTales) {
+				got = append(got, strings.SplitN(fault, ", write ", 2)[0])
+			}
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("%s: %q, want %q", code, got, want)
 		}
 	}
 }

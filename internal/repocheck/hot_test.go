@@ -18,21 +18,21 @@ import (
 	"github.com/ucx-go/ucx/internal/repocheck/gopkg"
 )
 
-// What a message passes on its way costs single nanoseconds, and a harmless change
-// makes the compiler stop inlining a function or bring a bounds check back. The
-// functions in hot.txt are claimed to be
+// Each operation on the path of a message costs single nanoseconds. A harmless change can make the
+// compiler stop inlining a function, or add a bounds check. hot.txt claims for functions that they
+// are
 //
-//	inline      inlined where they are called
-//	nobounds    without checks of bounds; what the compiler inlines into them not looked at
-//	bounds=N    with that many, no less: one that went shall not come back
-//	noalloc     without anything that escapes to the heap
+//	inline      inlined at their callers
+//	nobounds    without bounds checks, except in functions inlined into them
+//	bounds=N    with exactly N bounds checks, so that a removed one stays removed
+//	noalloc     without values that escape to the heap
 //
-// as the compiler sees them for linux/amd64. To look at more of what it says:
+// as compiled for linux/amd64. To see more remarks of the compiler:
 //
 //	go build -gcflags='-m=2 -d=ssa/check_bce' ./ucp 2>&1 | grep tag_match.go
 const hotFile = "testdata/hot.txt"
 
-// A remark is what the compiler says about a line.
+// A remark is a diagnostic of the compiler about a line.
 type remark struct {
 	line int
 	text string
@@ -40,13 +40,13 @@ type remark struct {
 
 var compilerLine = regexp.MustCompile(`^([^\s:]+\.go):(\d+):\d+: (.*)$`)
 
-// readRemarks sorts what the compiler has printed by files.
+// readRemarks sorts the output of the compiler by file.
 func readRemarks(out string) map[string][]remark {
 	remarks := make(map[string][]remark)
 	seen := make(map[string]bool)
 	for line := range strings.Lines(out) {
 		if seen[line] {
-			continue // a check is told for each copy of a function
+			continue // a check is reported for each copy of a function
 		}
 		seen[line] = true
 		m := compilerLine.FindStringSubmatch(strings.TrimSpace(line))
@@ -63,11 +63,10 @@ func readRemarks(out string) map[string][]remark {
 	return remarks
 }
 
-// isCheck reports whether the compiler speaks of a check of bounds.
+// isCheck reports whether a remark is about a bounds check.
 func isCheck(r remark) bool { return r.text == "Found IsInBounds" || r.text == "Found IsSliceInBounds" }
 
-// broken says what of the remarks about a function that reaches from one line to
-// another contradicts a claim; nothing if none does.
+// broken returns the remarks that contradict a claim about the function between two lines.
 func broken(claim string, from, to int, remarks []remark) (wrong []string) {
 	name, count, _ := strings.Cut(claim, "=")
 	can, checks := false, 0
@@ -171,7 +170,7 @@ func TestHot(t *testing.T) {
 	}
 }
 
-// TestBroken tries the claims on a program that breaks each of them.
+// TestBroken checks the claims on a program that violates each of them.
 func TestBroken(t *testing.T) {
 	const program = `package p
 
@@ -231,8 +230,8 @@ func slice(list []int, n int) []int { return list[:n] }
 	}
 }
 
-// builtForAMD64 reports whether the build constraint of a file, if it has one,
-// holds for linux/amd64 without the race detector.
+// builtForAMD64 reports whether a file is built for linux/amd64 without the race detector, by its
+// build constraint if it has one.
 func builtForAMD64(f *ast.File) bool {
 	for _, group := range f.Comments {
 		for _, c := range group.List {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestProviders wants a provider of verbs to be its folder and one line: nothing
-// but that line knows it. Its unsafe files are accessors, which are short.
+// TestProviders: a provider of verbs is its folder and one line that imports it; nothing else does.
+// Its unsafe files are short accessors.
 func TestProviders(t *testing.T) {
 	const (
 		folder = "uct/ib/verbs/internal/"

@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/ucx-go/ucx"
 
-// source is one Go file of the module, whatever system it is for.
+// source is one Go file of the module, for any system.
 type source struct {
 	name    string // relative to the module's root, with slashes
 	fset    *token.FileSet
@@ -45,7 +45,7 @@ func sources(t *testing.T) []*source {
 	return list
 }
 
-// parseModule parses all Go files of the module, once for all tests: none changes them.
+// parseModule parses all Go files of the module, once for all tests, which do not modify them.
 var parseModule = sync.OnceValues(func() ([]*source, error) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -62,7 +62,7 @@ var parseModule = sync.OnceValues(func() ([]*source, error) {
 		}
 		if d.IsDir() && p != root {
 			if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil {
-				return fs.SkipDir // a module of its own
+				return fs.SkipDir // another module
 			}
 		}
 		if d.IsDir() || filepath.Ext(p) != ".go" {
@@ -90,8 +90,8 @@ var parseModule = sync.OnceValues(func() ([]*source, error) {
 	return list, err
 })
 
-// TestPackageComments wants one comment per package that is more than its name,
-// in the form tools show.
+// TestPackageComments: each package has one comment, with more than the name, in the form that
+// tools show.
 func TestPackageComments(t *testing.T) {
 	comments := make(map[string]int)
 	for _, s := range sources(t) {
@@ -122,8 +122,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestUnsafe wants unsafe in files that carry it in their name, and a file of
-// that name to use it and to say in a comment why it is sound.
+// TestUnsafe: only files named *_unsafe.go import unsafe; they all do, and a comment says why the
+// use is sound.
 func TestUnsafe(t *testing.T) {
 	for _, s := range sources(t) {
 		uses := slices.Contains(s.imports, "unsafe")
@@ -138,8 +138,7 @@ func TestUnsafe(t *testing.T) {
 	}
 }
 
-// explained reports whether a comment stands between the package clause and the
-// imports.
+// explained reports whether there is a comment between the package clause and the imports.
 func explained(f *ast.File) bool {
 	return slices.ContainsFunc(f.Comments, func(c *ast.CommentGroup) bool {
 		return c.Pos() > f.Name.End() && c.End() < f.Decls[0].Pos()
@@ -154,28 +153,36 @@ func TestNoCgo(t *testing.T) {
 	}
 }
 
-// layers says for each part of the module which other parts it may import, and why these; the
-// first entry whose name fits a folder counts. A trailing /... means all below.
-// Tests may import what they need, but ucs and uct stay below everything.
+// layers lists which other parts of the module each part may import, and why. The first entry whose
+// pattern matches a folder applies. A trailing /... includes subfolders. Tests may import what they
+// need, but those of ucs and uct import nothing above.
 var layers = []struct {
 	dir     string
 	imports []string
 	why     string
 }{
 	{"ucs/...", []string{"ucs/..."}, "the lowest part that users see"},
-	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/internal/...", "internal/needtest"},
+	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/kit", "uct/internal/connkit", "internal/needtest"},
 		"it tests every transport, and is one itself, built of the same parts"},
 	{"uct/internal/...", []string{"ucs/...", "uct", "uct/internal/..."}, "what transports share is above the contract, and below all of them"},
+	{"uct/kit", []string{"ucs/...", "uct", "uct/internal/..."}, "what transports share, for those of other modules too"},
+	{"uct/self", []string{"ucs/...", "uct", "uct/kit"}, "it is the example of a transport, which those of other modules can follow"},
 	{"uct", []string{"ucs/..."}, "the contract knows neither transports nor protocols"},
-	{"uct/ib/verbs/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/..."}, "verbs are usable without UCX, over the kernel's interface alone"},
-	{"uct/ib/rdmacm/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."},
+	{"uct/ib/verbs/...", []string{"ucs/...", "uct/ib/internal/...", "uct/ib/verbs/..."}, "verbs are usable without UCX, over the kernel's interface alone"},
+	{"uct/ib/rdmacm/...", []string{"ucs/...", "uct/ib/internal/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."},
 		"the connection manager is usable without UCX; it makes queue pairs, which are of verbs"},
 	{"proto/...", []string{"ucs/...", "uct", "proto/..."}, "wire formats and choices are functions of values; capability flags and costs are the contract's"},
 	{"ucp/internal/engine", []string{"ucp/internal/..."}, "who runs a worker does not depend on what is communicated"},
+	{"ucp/internal/transports", []string{"uct/...", "ucs/..."}, "one package registers all transports"},
 	{"ucp/internal/...", []string{"ucs/...", "uct", "proto/...", "ucp/internal/..."}, "the machines below the engine know no Worker"},
-	{"ucp", []string{"ucs/...", "uct", "proto/...", "ucp/internal/..."}, "the engine reaches transports through the contract alone, but where it registers them"},
+	{"ucp", []string{"ucs/...", "uct", "proto/...", "ucp/internal/..."}, "the engine reaches transports through the contract alone"},
 	{"ucpnet", []string{"ucs/...", "ucp"}, "it is built like any program, of the public API"},
-	{"internal/ib/...", []string{"ucs/...", "internal/ib/..."}, "the kernel's interface knows nothing of what it is used for"},
+	{"uct/ib/internal/handles", []string{"uct/ib/verbs"}, "address handles are of a device, whoever uses them"},
+	{"uct/ib/internal/memory", []string{"ucs/...", "uct", "uct/ib/verbs"}, "registered memory is of a device, whoever sends it"},
+	{"uct/ib/internal/events", []string{"ucs/...", "uct", "uct/ib/verbs"}, "events are of a device, and wake workers"},
+	{"uct/ib/internal/rigtest", []string{"ucs/...", "uct", "uct/ib/...", "uct/ucttest", "internal/needtest", "internal/rdmatest"},
+		"it is what the tests of transports over RDMA devices share"},
+	{"uct/ib/internal/...", []string{"ucs/...", "uct/ib/internal/..."}, "the kernel's interface knows nothing of what it is used for"},
 	{"internal/rdmatest", []string{"ucs/...", "uct/ib/verbs"}, "tests make devices through verbs"},
 	{"internal/...", []string{"ucs/...", "internal/..."}, "services carry the words of ucs, and no more"},
 }
@@ -187,6 +194,7 @@ var services = map[string]string{
 	"internal/fault":     "faults of memory that another process can shrink",
 	"internal/gid":       "which goroutine calls",
 	"internal/ledger":    "counts of what peers make a process hold",
+	"internal/platform":  "clock, random numbers and goroutines, which a simulation replaces",
 	"internal/netlink":   "addresses, routes and neighbors",
 	"internal/race":      "hand-overs that the race detector does not see",
 	"internal/sockdiag":  "which process has the other end of a socket",
@@ -196,10 +204,9 @@ var services = map[string]string{
 	"internal/word":      "numbers in bytes",
 }
 
-// TestLayers wants imports to point down: ucs, then uct, then one transport each
-// and proto, then ucp, then programs.
+// TestLayers: imports go downwards only: from programs to ucp, to proto and each transport by
+// itself, to uct, to ucs.
 func TestLayers(t *testing.T) {
-	bundles := make(map[string][]string) // files of ucp that import transports
 	for _, s := range sources(t) {
 		if s.test() {
 			continue
@@ -209,31 +216,32 @@ func TestLayers(t *testing.T) {
 			if !ours {
 				continue
 			}
-			switch {
-			case within(s.dir(), "ucp/...") && isTransport(to):
-				bundles[s.dir()] = append(bundles[s.dir()], s.name)
-			case !allowed(s.dir(), to):
+			if !allowed(s.dir(), to) {
 				t.Errorf("%s imports %s", s.name, to)
 			}
 		}
 	}
-	for dir, files := range bundles {
-		files = slices.Compact(files)
-		if len(files) > 1 && !slices.Equal(files, []string{"ucp/transports.go", "ucp/transports_linux.go"}) {
-			t.Errorf("%s imports transports in %v; one file registers them all, and one those of Linux", dir, files)
-		}
-	}
+}
+
+// kernelInterface are the packages of uct/ib below verbs and rdmacm.
+var kernelInterface = map[string]bool{
+	"uct/ib/internal/abi": true, "uct/ib/internal/cmabi": true, "uct/ib/internal/ucm": true, "uct/ib/internal/uverbs": true,
 }
 
 // allowed reports whether a package in one folder may import the other.
 func allowed(from, to string) bool {
 	if services[to] != "" {
-		return true
+		return from != "uct/self" // self is an example without internal packages
 	}
-	if isTransport(from) {
-		// A transport knows itself and what all share, not its siblings.
+	if isTransport(from) && from != "uct/self" {
+		// A transport may import itself and the shared packages, but no other transport. The
+		// transports of uct/ib use the kernel only through verbs and rdmacm.
+		if from == "uct/ib/ud/udsim" && to == "uct/ucttest/sim" {
+			return true // it puts the flow of ud on the simulated network
+		}
 		own := strings.Join(strings.Split(from, "/")[:2], "/") + "/..."
-		return within(to, "ucs/...") || to == "uct" || within(to, "uct/internal/...") || within(to, own)
+		return within(to, "ucs/...") || to == "uct" || to == "uct/kit" || within(to, "uct/internal/...") ||
+			within(to, own) && !kernelInterface[to] && !within(to, "uct/ib/cmd/...")
 	}
 	for _, l := range layers {
 		if within(from, l.dir) {
@@ -246,11 +254,12 @@ func allowed(from, to string) bool {
 // isTransport reports whether a folder belongs to a transport.
 func isTransport(dir string) bool {
 	rest, ok := strings.CutPrefix(dir, "uct/")
-	return ok && !within(dir, "uct/ucttest/...") && !within(dir, "uct/internal/...") &&
-		!within(dir, "uct/ib/verbs/...") && !within(dir, "uct/ib/rdmacm/...") && rest != ""
+	return ok && !within(dir, "uct/ucttest/...") && !within(dir, "uct/internal/...") && dir != "uct/kit" &&
+		!within(dir, "uct/ib/verbs/...") && !within(dir, "uct/ib/rdmacm/...") && !within(dir, "uct/ib/internal/...") &&
+		!within(dir, "uct/ib/cmd/...") && rest != ""
 }
 
-// within reports whether a folder fits a pattern.
+// within reports whether a folder matches a pattern.
 func within(dir, pattern string) bool {
 	prefix, all := strings.CutSuffix(pattern, "/...")
 	return dir == prefix || all && strings.HasPrefix(dir, prefix+"/")
@@ -270,19 +279,25 @@ func TestAllowed(t *testing.T) {
 		{"uct", "uct/tcp", false},
 		{"uct", "proto", false},
 		{"uct/tcp", "uct", true},
-		{"uct/tcp", "uct/internal/rma", true},
+		{"uct/tcp", "uct/internal/host", true},
+		{"uct/tcp", "uct/kit", true},
+		{"uct/kit", "uct/internal/host", true},
+		{"uct/kit", "uct/self", false},
+		{"uct/self", "uct/kit", true},
+		{"uct/self", "uct/internal/host", false},
+		{"uct/self", "internal/word", false},
 		{"uct/tcp", "uct/tcp/wire", true},
 		{"uct/tcp/wire", "uct/tcp", true},
 		{"uct/tcp", "uct/self", false},
 		{"uct/tcp", "proto", false},
 		{"uct/ib", "uct/ib/verbs", true},
 		{"uct/ib/verbs", "uct", false},
-		{"uct/ib/verbs", "internal/ib/uverbs", true},
-		{"uct/ib/rdmacm", "internal/ib/ucm", true},
-		{"internal/ib/ucm", "internal/ib/cmabi", true},
-		{"internal/ib/uverbs", "uct/ib/verbs", false},
-		{"uct/ib", "internal/ib/abi", false},
-		{"ucp", "internal/ib/abi", false},
+		{"uct/ib/verbs", "uct/ib/internal/uverbs", true},
+		{"uct/ib/rdmacm", "uct/ib/internal/ucm", true},
+		{"uct/ib/internal/ucm", "uct/ib/internal/cmabi", true},
+		{"uct/ib/internal/uverbs", "uct/ib/verbs", false},
+		{"uct/ib", "uct/ib/internal/abi", false},
+		{"ucp", "uct/ib/internal/abi", false},
 		{"uct/ib", "uct/ib/rdmacm", true},
 		{"uct/ib/rdmacm", "uct/ib/verbs", true},
 		{"uct/ib/verbs", "uct/ib/rdmacm", false},
@@ -291,10 +306,12 @@ func TestAllowed(t *testing.T) {
 		{"proto", "uct/tcp", false},
 		{"proto", "ucp", false},
 		{"ucp", "proto", true},
-		{"ucp", "cmd/internal/getopt", false},
+		{"ucp", "internal/getopt", false},
 		{"ucpnet", "ucp", true},
 		{"ucpnet", "uct", false},
 		{"cmd/ucx_info", "ucp", true},
+		{"uct/ib/cmd/devinfo", "internal/getopt", true},
+		{"uct/ib/rc", "internal/getopt", false},
 	} {
 		if got := allowed(tc.from, tc.to); got != tc.want {
 			t.Errorf("%s may import %s: %v", tc.from, tc.to, got)
@@ -302,7 +319,7 @@ func TestAllowed(t *testing.T) {
 	}
 	for dir, want := range map[string]bool{
 		"uct/tcp": true, "uct/tcp/wire": true, "uct/ib": true,
-		"uct": false, "uct/ucttest": false, "uct/internal/rma": false, "uct/ib/verbs": false, "uct/ib/rdmacm": false, "ucp": false,
+		"uct": false, "uct/ucttest": false, "uct/internal/host": false, "uct/kit": false, "uct/ib/verbs": false, "uct/ib/rdmacm": false, "ucp": false,
 	} {
 		if isTransport(dir) != want {
 			t.Errorf("%s is a transport: %v", dir, !want)

@@ -10,13 +10,12 @@ import (
 	"testing"
 )
 
-// A package is a room that somebody has to find their way in: mostFiles is how many files it
-// may have, tests aside, for whatever system they are. A package with more of them is named in
-// rooms.txt with the number that it has. Those numbers only fall, so one that is higher than
-// what is there is an error too.
+// mostFiles is the maximum number of files in a package, without tests, for all systems together,
+// so that a package stays easy to survey. A larger package is listed in rooms.txt with its number
+// of files. The listed numbers may only fall: one that exceeds the actual number is an error, too.
 //
-// How files of a package use each other is not measured: the compiler keeps packages apart,
-// and a rule about calls between files rewards cutting them into crumbs.
+// Dependencies between the files of a package are not measured: the compiler separates packages,
+// and a rule about calls between files would favor many tiny files.
 const (
 	roomsFile = "testdata/rooms.txt"
 	mostFiles = 40
@@ -24,7 +23,7 @@ const (
 
 var lower = flag.Bool("lower", false, "lower the numbers of "+roomsFile+" to what is there")
 
-// room is a line of the file.
+// room is a line of rooms.txt.
 type room struct {
 	dir   string
 	files int
@@ -32,7 +31,7 @@ type room struct {
 
 func (r room) String() string { return fmt.Sprintf("%-32s %5d", r.dir, r.files) }
 
-// readRooms returns the comment at the head of the file and the rooms in it.
+// readRooms returns the comment at the top of the file, and its lines.
 func readRooms(t *testing.T) (head string, rooms []room) {
 	t.Helper()
 	text, err := os.ReadFile(roomsFile)
@@ -55,7 +54,7 @@ func readRooms(t *testing.T) (head string, rooms []room) {
 	return head, rooms
 }
 
-// check says what is wrong with a number of files under a limit, and which limit is right.
+// check returns an error text for a number of files under a limit, and the correct limit.
 func (r room) check(files int) (wrong string, lowered room) {
 	lowered = room{r.dir, min(r.files, files)}
 	switch {
@@ -121,8 +120,8 @@ func TestCheckRoom(t *testing.T) {
 	}
 }
 
-// Methods of a type with very many are a sign that a part of it is missing: a value with
-// methods of its own, in a file named for it.
+// Very many methods of a type are a sign that a part of it should be a type of its own, in a file
+// named after it.
 var mostMethods = map[string]int{"Worker": 120, "Endpoint": 100, "Request": 50}
 
 func TestMethods(t *testing.T) {
@@ -149,7 +148,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// receiver is the name of a method's type.
+// receiver returns the type name of a method's receiver.
 func receiver(f *ast.FuncDecl) string {
 	t := f.Recv.List[0].Type
 	if s, ok := t.(*ast.StarExpr); ok {

@@ -12,8 +12,8 @@ import (
 
 var updateSnippets = flag.Bool("update", false, "write the snippets of the documents anew")
 
-// A block of Go in a document is a file, or the lines between "// snippet NAME" and "// end" in one,
-// which the line before the block names:
+// A block of Go in a document shows a file, or the lines of a file between "// snippet NAME" and
+// "// end". The line before the block names the file:
 //
 //	<!-- go: docs/guide_linux_test.go#server -->
 var (
@@ -22,8 +22,8 @@ var (
 	isRun    = regexp.MustCompile(`(?m)^(\t// Output:|func Test)`)
 )
 
-// snippet returns the text that a document shows of a place. Programs are tested by a file beside
-// them, and everything else is in a test file that has tests, or examples with their output.
+// snippet returns the text that a document shows of a place. A whole program needs a test beside
+// it; any other text must be in a test file with tests, or with examples that have output.
 func snippet(place string) (string, error) {
 	file, name, part := strings.Cut(place, "#")
 	text, err := os.ReadFile(filepath.Join("../..", filepath.FromSlash(file)))
@@ -56,7 +56,7 @@ func snippet(place string) (string, error) {
 	return b.String(), nil
 }
 
-// withSnippets returns a document with the snippets that it names, and what is wrong with it.
+// withSnippets returns a document with the current text of its snippets, and what was wrong.
 func withSnippets(text string) (out string, flaws []string) {
 	out = goBlock.ReplaceAllStringFunc(text, func(block string) string {
 		m := goBlock.FindStringSubmatch(block)
@@ -78,7 +78,7 @@ func withSnippets(text string) (out string, flaws []string) {
 	return out, flaws
 }
 
-// documents are the documents of the module.
+// documents returns the documents of the module.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var list []string
@@ -95,10 +95,10 @@ func documents(t *testing.T) []string {
 	return list
 }
 
-// TestSnippets: every block of Go in a document is compiled and run: it is from a program or an
-// example that has a test.
+// TestSnippets: every block of Go in a document is compiled and tested, as it is part of a program
+// or an example with a test.
 func TestSnippets(t *testing.T) {
-	sources(t) // skips where there are none
+	sources(t) // skips the test without the source
 	for _, d := range documents(t) {
 		text, err := os.ReadFile(d)
 		if err != nil {

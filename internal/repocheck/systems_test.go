@@ -13,21 +13,19 @@ import (
 	"github.com/ucx-go/ucx/internal/repocheck/gopkg"
 )
 
-// linuxOnly are the packages whose subject is Linux. Each of their files says so in its
-// first line, but doc.go, for which the package can be imported, empty, and be read
-// about anywhere. All others are there on all systems.
+// linuxOnly are the packages that are only about Linux. Each of their files has a build constraint
+// in its first line, except doc.go: it makes the package importable, and its comment readable, on
+// every system. All other packages exist on all systems.
 var linuxOnly = []string{
-	"cmd/devinfo", "cmd/ib_perftest", "cmd/internal/ibtool", "cmd/internal/perfoob", "cmd/internal/pingpong", "cmd/rc_pingpong", "cmd/rdmasim",
-	"cmd/rping", "cmd/srq_pingpong", "cmd/uc_pingpong", "cmd/ucx_perftest", "cmd/ud_pingpong", "internal/ib/ucm", "internal/ib/uverbs",
-	"internal/rdmatest", "internal/rocedump", "internal/sockdiag", "interop", "ucp/ucptest", "uct/ib/...", "uct/internal/host", "uct/shm/...", "uct/tcp/...",
+	"cmd/ucx_perftest/...", "internal/rdmatest", "internal/rocedump", "internal/sockdiag", "interop", "ucp/ucptest",
+	"uct/ib/...", "uct/internal/host", "uct/shm/...", "uct/tcp/...",
 }
 
-// suffixed are the ends that names of files have for another reason, so that they cannot
-// end in _linux too.
+// suffixed are suffixes of file names with another purpose; such a name cannot also end in _linux.
 var suffixed = []string{"_unsafe.go", "_device_test.go"}
 
-// wants reports whether a file is built on a system, as its constraint says; its name
-// is not looked at.
+// wants reports whether the build constraint of a file includes a system. The name of the file is
+// not considered.
 func wants(f *ast.File, goos string) bool {
 	for _, group := range f.Comments {
 		if group.Pos() > f.Package {
@@ -45,7 +43,7 @@ func wants(f *ast.File, goos string) bool {
 	return true
 }
 
-// systemsOf says what is wrong with the systems that a file is for.
+// systemsOf returns an error text if a file does not follow the rules for systems.
 func systemsOf(file string, f *ast.File) string {
 	base := path.Base(file)
 	named := strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".go"), "_test"), "_linux")
@@ -65,8 +63,8 @@ func systemsOf(file string, f *ast.File) string {
 	return ""
 }
 
-// TestSystems wants to be seen what is there on which systems: by the name of a package
-// or of a file.
+// TestSystems: the systems that a file is for can be seen from the name of its package or of the
+// file.
 func TestSystems(t *testing.T) {
 	covered := make(map[string]bool)
 	for _, s := range sources(t) {
@@ -82,7 +80,7 @@ func TestSystems(t *testing.T) {
 	}
 }
 
-// TestCompiles: the module and its tests compile for others than this.
+// TestCompiles: the module and its tests compile for other systems.
 func TestCompiles(t *testing.T) {
 	if err := gopkg.Compiles("../..", "linux/386", "linux/arm64", "darwin/arm64", "windows/amd64", "js/wasm"); err != nil {
 		t.Error(err)

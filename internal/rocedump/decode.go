@@ -12,18 +12,19 @@ import (
 // rocePort is the UDP port of RoCE v2.
 const rocePort = 4791
 
-// operations are the opcodes of InfiniBand, by their last five bits.
+// operations are the InfiniBand opcodes, by their low five bits.
 var operations = []string{"SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_LAST_IMM", "SEND_ONLY", "SEND_ONLY_IMM",
 	"WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST", "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "READ_REQ",
 	"READ_FIRST", "READ_MIDDLE", "READ_LAST", "READ_ONLY", "ACK", "ATOMIC_ACK", "CMP_SWAP", "FETCH_ADD"}
 
-// services are the kinds of queue pairs, by the first three bits.
+// services are the types of queue pairs, by the high three bits of the opcode.
 var services = []string{"RC", "UC", "RD", "UD"}
 
-// longest is how many bytes of a payload are shown.
+// longest is the number of bytes of a payload that are printed.
 const longest = 48
 
-// reader takes headers from the front of a packet; short says that there was too little.
+// reader takes headers from the front of a packet. The field short is set if the packet was too
+// short.
 type reader struct {
 	b     []byte
 	short bool
@@ -39,7 +40,7 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-// decode describes a frame of Ethernet; "" if it is none of RoCE v2.
+// decode describes an Ethernet frame. It returns "" for other frames than RoCE v2.
 func decode(frame []byte) string {
 	r := &reader{b: frame}
 	ether := binary.BigEndian.Uint16(r.take(14)[12:])
@@ -74,7 +75,7 @@ func decode(frame []byte) string {
 	return out.String()
 }
 
-// transport describes what is in a packet of RoCE, from its base transport header on.
+// transport describes a RoCE packet from its base transport header on.
 func transport(out *strings.Builder, r *reader) {
 	bth := r.take(12)
 	service, op := int(bth[0]>>5), int(bth[0]&31)
@@ -93,7 +94,7 @@ func transport(out *strings.Builder, r *reader) {
 	if service == 3 {
 		deth := r.take(8)
 		fmt.Fprintf(out, " from %#x", u24(deth[5:]))
-		if key := binary.BigEndian.Uint32(deth); key != 0x1ee7a330 { // that of UCX
+		if key := binary.BigEndian.Uint32(deth); key != 0x1ee7a330 { // UCX's key
 			fmt.Fprintf(out, " qkey %#x", key)
 		}
 	}
@@ -115,7 +116,7 @@ func transport(out *strings.Builder, r *reader) {
 	if strings.HasSuffix(name, "_IMM") {
 		fmt.Fprintf(out, " imm %#x", binary.BigEndian.Uint32(r.take(4)))
 	}
-	// What is left but for padding and the check sum.
+	// The rest is payload, padding and the ICRC.
 	end := len(r.b) - 4 - int(bth[1]>>4&3)
 	if end < 0 {
 		r.short = true
@@ -136,7 +137,7 @@ func transport(out *strings.Builder, r *reader) {
 	}
 }
 
-// neth describes the header of ud_verbs: uct_ud_neth, ud_def.h.
+// neth describes the header of ud_verbs (uct_ud_neth in ud_def.h).
 func neth(out *strings.Builder, data []byte) {
 	word := binary.LittleEndian.Uint32(data)
 	fmt.Fprintf(out, " ; ep %#x", word&0xffffff)
@@ -155,7 +156,7 @@ func neth(out *strings.Builder, data []byte) {
 	fmt.Fprintf(out, " psn %d ack %d", binary.LittleEndian.Uint16(data[4:]), binary.LittleEndian.Uint16(data[6:]))
 }
 
-// active describes the first byte of a message of rc_verbs: uct_rc_hdr, rc_ep.h.
+// active describes the first byte of a message of rc_verbs (uct_rc_hdr in rc_ep.h).
 func active(out *strings.Builder, data []byte) {
 	fmt.Fprintf(out, " ; AM %d", data[0]&31)
 	for bit, name := range []string{"SOFT", "HARD", "GRANT"} {

@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
 )
 
-// Headers of IPv4 and IPv6 in Ethernet, from 10.9.0.1 to 10.9.0.2 and between addresses of a
-// link, with UDP to the port of RoCE; lengths and check sums, which nobody looks at, are 0.
+// Ethernet headers with IPv4, from 10.9.0.1 to 10.9.0.2, and with IPv6 between link-local
+// addresses, then UDP to the port of RoCE. Lengths and checksums are 0, as decode ignores them.
 const (
 	over4 = "020000000002020000000001" + "0800" + "4500000000000000401100000a0900010a090002" + "ffc012b700000000"
 	over6 = "020000000002020000000001" + "86dd" + "60000000000011ff" + "fe800000000000000000000000000001" + "fe800000000000000000000000000002" + "ffc012b700000000"
@@ -18,7 +20,7 @@ const (
 
 func TestDecode(t *testing.T) {
 	for name, c := range map[string]struct{ frame, want string }{
-		// What is behind the headers of InfiniBand is of sessions of C UCX 1.22.0.
+		// The bytes after the InfiniBand headers are from sessions of C UCX 1.22.0.
 		"CREQ": {over4 + "64000000" + "0000001d" + "00000001" + "1ee7a330" + "0000001d" + "ffffff2201000000010000001d0000000000" + icrc,
 			"10.9.0.1 > 10.9.0.2 UD SEND_ONLY qp 0x1d psn 1 from 0x1d ; ep 0xffffff CTL ACK_REQ psn 1 ack 0 | ffffff2201000000010000001d0000000000"},
 		"AM of datagrams": {over6 + "64800000" + "0000001d" + "00000007" + "1ee7a330" + "0000001e" + "0000000b03000100" + icrc,
@@ -59,11 +61,11 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no frame does any harm.
+// FuzzDecode: no frame makes decode panic.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{over4, over6, over4 + "640000000000001d00000001" + "1ee7a3300000001d" + "ffffff22010000000100" + icrc} {
 		b, _ := hex.DecodeString(s)
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, frame []byte) { decode(frame) })
+	fuzztest.Run(f, func(t *testing.T, frame []byte) { decode(frame) })
 }

@@ -1,13 +1,13 @@
 //go:build linux
 
-// Rocedump prints the RoCE v2 packets that cross a network device, a line each: the
-// headers of InfiniBand, and those of UCX's rc_verbs and ud_verbs behind them. It is
-// for looking at what two peers do in the virtual machine, which has no tcpdump:
+// Rocedump prints the RoCE v2 packets that cross a network device, one on a line: the InfiniBand
+// headers, and the headers of UCX's rc_verbs and ud_verbs after them. It shows the traffic of two
+// peers in the virtual machine, which has no tcpdump:
 //
 //	CGO_ENABLED=0 go build -o /tmp/rocedump ./internal/rocedump
 //	scripts/vm exec -f /tmp/rocedump ... -- sh -c './rocedump veth0 & ...'
 //
-// It ends when it is killed. It needs root, or CAP_NET_RAW.
+// It runs until it is killed. It needs root, or CAP_NET_RAW.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// dump prints what crosses a device.
+// dump prints the packets that cross a device.
 func dump(device string) error {
 	number, err := os.ReadFile("/sys/class/net/" + device + "/ifindex")
 	if err != nil {
@@ -49,7 +49,7 @@ func dump(device string) error {
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMP, 1); err != nil { // the kernel's
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMP, 1); err != nil { // the kernel takes the time
 		return os.NewSyscallError("setsockopt", err)
 	}
 	var first float64
@@ -73,7 +73,8 @@ func dump(device string) error {
 	}
 }
 
-// seconds reads the time of a packet, a struct timeval of a 64-bit system; 0 on others.
+// seconds reads the time of a packet, a struct timeval of a 64-bit system. It returns 0 on other
+// systems.
 func seconds(control []byte) float64 {
 	list, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(list) == 0 || len(list[0].Data) < 16 {

@@ -1,5 +1,5 @@
-// Package sockdiag asks the kernel, by NETLINK_SOCK_DIAG (sock_diag(7)), whose the
-// TCP sockets of this network namespace are: the other end of a connection within
-// the machine, and who listens at an address. Needs no rights. What the kernel does
-// not tell is an error, never an answer.
+// Package sockdiag asks the kernel, through NETLINK_SOCK_DIAG (sock_diag(7)), for the owners of TCP
+// sockets of this network namespace: of the other end of a connection within the machine, and of
+// the listener at an address. It needs no rights. If the kernel does not answer, the result is an
+// error, never a guess.
 package sockdiag

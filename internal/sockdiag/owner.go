@@ -6,13 +6,14 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
+
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// HeldBy reports whether a process has a descriptor of the socket with this inode. It
-// needs the rights to look (PTRACE_MODE_READ in ptrace(2)); without them the answer
-// is no.
+// HeldBy reports whether a process has a descriptor of the socket with this inode. The caller needs
+// the right to read the process's descriptors (PTRACE_MODE_READ in ptrace(2)); without it the
+// result is false.
 func HeldBy(pid int, inode uint64) bool {
 	if pid <= 0 || inode == 0 {
 		return false
@@ -25,7 +26,7 @@ func HeldBy(pid int, inode uint64) bool {
 	defer dir.Close()
 	want := "socket:[" + strconv.FormatUint(inode, 10) + "]"
 	for {
-		// Bit by bit: a process may have millions.
+		// In batches, because a process may have millions of descriptors.
 		names, err := dir.Readdirnames(256)
 		for _, name := range names {
 			if target, err := os.Readlink(path + "/" + name); err == nil && target == want {
@@ -38,17 +39,17 @@ func HeldBy(pid int, inode uint64) bool {
 	}
 }
 
-// foreign reports whether a user number stands for all users that have none in the
+// foreign reports whether a uid is the one that stands for all users that are not mapped into the
 // user namespace of this process.
 func foreign(uid uint32) bool {
 	o := overflow()
 	return !o.whole && uid == o.uid
 }
 
-// users is how the kernel shows users here.
+// users describes how the kernel reports users to this process.
 type users struct {
-	uid   uint32 // of those who have no number
-	whole bool   // all have one
+	uid   uint32 // the uid of unmapped users
+	whole bool   // all users are mapped
 }
 
 var overflow = sync.OnceValue(func() users {
@@ -58,13 +59,6 @@ var overflow = sync.OnceValue(func() users {
 			u.uid = uint32(n)
 		}
 	}
-	b, _ := os.ReadFile("/proc/self/uid_map")
-	u.whole = wholeMap(string(b))
+	u.whole = sys.MapsAllUsers("/proc/self")
 	return u
 })
-
-// wholeMap reports whether a map of users (user_namespaces(7)) has them all.
-func wholeMap(text string) bool {
-	f := strings.Fields(text)
-	return len(f) == 3 && f[0] == "0" && f[2] == "4294967295"
-}

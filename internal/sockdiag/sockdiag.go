@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is what the kernel knows of a socket.
+// Socket is what the kernel reports about a socket.
 type Socket struct {
-	Inode uint64 // what /proc/PID/fd shows, not 0
-	UID   int    // of its owner, in the user namespace of this process
+	Inode uint64 // the inode in the links of /proc/PID/fd, not 0
+	UID   int    // the owner's uid in the user namespace of this process
 }
 
-// Errors of Peer and Listener. All others are the kernel's. Those that are Transient say
-// nothing; the rest mean the same as ErrUnsupported: nothing is known.
+// Errors of Peer and Listener. All other errors come from the kernel: a Transient error has no
+// information about the socket, and the rest mean the same as ErrUnsupported.
 var (
-	// ErrNotFound: there is no such socket, or nobody holds it any more.
+	// ErrNotFound says that there is no such socket, or that no process holds it any more.
 	ErrNotFound = errors.New("sockdiag: no such socket")
 
-	// ErrUnsupported: the kernel does not answer such questions.
+	// ErrUnsupported says that the kernel does not answer such requests.
 	ErrUnsupported = errors.New("sockdiag: not supported here")
 
-	// ErrForeign: the owner has no number in the user namespace of this process.
+	// ErrForeign says that the owner has no uid in the user namespace of this process.
 	ErrForeign = errors.New("sockdiag: the owner is not mapped into this user namespace")
 )
 
-// Transient reports whether an error says that the kernel could not answer for want of
-// something, and may the next time.
+// Transient reports whether an error means that the kernel lacked resources to answer or was
+// interrupted, and may answer the next time.
 func Transient(err error) bool {
 	if err == nil {
 		return false
@@ -48,18 +48,18 @@ func Transient(err error) bool {
 	return false
 }
 
-// answered is set when the kernel has found a socket. Without its modules for TCP
-// it gives the error that also stands for a socket that is not there.
+// answered is set once the kernel has found a socket. A kernel without the inet_diag modules for
+// TCP returns the error that otherwise means that there is no such socket.
 var answered atomic.Bool
 
-// Asker is a way to ask. Its zero value is ready: it opens what it needs with the
-// first question. One goroutine at a time may use it.
+// Asker sends requests to the kernel. Its zero value is ready: it opens its descriptor with the
+// first request. One goroutine at a time may use it.
 type Asker struct {
 	fd   int
 	open bool
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (a *Asker) Close() {
 	if a.open {
 		a.open = false
@@ -67,8 +67,8 @@ func (a *Asker) Close() {
 	}
 }
 
-// Peer returns the other end of a connection of this process, both ends of which
-// are in this network namespace. The addresses are those of the own end.
+// Peer returns the socket at the other end of a connection of this process, both ends of which are
+// in this network namespace. The addresses are those of this process's end.
 func (a *Asker) Peer(local, remote netip.AddrPort) (Socket, error) {
 	m, err := a.ask(remote, local)
 	if err != nil {
@@ -84,8 +84,8 @@ func (a *Asker) Peer(local, remote netip.AddrPort) (Socket, error) {
 	return m.socket()
 }
 
-// Listener returns the socket that takes the connections to an address, which may
-// be bound to all addresses.
+// Listener returns the socket that accepts connections to an address; it may be bound to all
+// addresses.
 func (a *Asker) Listener(at netip.AddrPort) (Socket, error) {
 	any := netip.IPv4Unspecified()
 	if at.Addr().Unmap().Is6() {
@@ -105,8 +105,8 @@ func (a *Asker) Listener(at netip.AddrPort) (Socket, error) {
 	return m.socket()
 }
 
-// missing finds out what it means that the kernel knows no other end: it must know
-// ours.
+// missing returns the error for a peer socket that the kernel does not find. If it does not find
+// this process's end either, it does not support such requests.
 func (a *Asker) missing(local, remote netip.AddrPort) error {
 	if !answered.Load() {
 		if _, err := a.ask(local, remote); Transient(err) {
@@ -118,8 +118,8 @@ func (a *Asker) missing(local, remote netip.AddrPort) error {
 	return ErrNotFound
 }
 
-// socket is what the caller gets to know. A socket that no process holds has no
-// inode, and in some releases the user 0.
+// socket converts the kernel's answer. A socket that no process holds has no inode, and the uid 0
+// in some releases.
 func (m *message) socket() (Socket, error) {
 	switch {
 	case m.inode == 0:
@@ -134,8 +134,8 @@ func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// device is the number of the device that addresses of one link are of, 0 if they have
-// no zone. A zone is the number of a device here, never its name.
+// device returns the index of the device of link-local addresses, 0 if they have no zone. The zone
+// must be an index, not a device name.
 func device(local, remote netip.AddrPort) uint32 {
 	for _, a := range []netip.AddrPort{local, remote} {
 		zone := a.Addr().Zone()
@@ -149,7 +149,7 @@ func device(local, remote netip.AddrPort) uint32 {
 	return 0
 }
 
-// ask asks for the one TCP socket with these addresses.
+// ask requests the one TCP socket with these addresses.
 func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 	dev := device(local, remote)
 	local, remote = plain(local), plain(remote)
@@ -161,7 +161,7 @@ func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sockdiag: %w", err)
 		}
-		// Who is connected with the kernel gets nothing from anybody else.
+		// A connected socket receives messages from the kernel only.
 		if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			unix.Close(fd)
 			return nil, fmt.Errorf("sockdiag: %w", err)
@@ -171,18 +171,18 @@ func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 	m, err := exchange(a.fd, local, remote, dev)
 	var e unix.Errno
 	if err != nil && (!errors.As(err, &e) || e != unix.ENOENT) {
-		a.Close() // who knows what is still in it
+		a.Close() // unread answers may be left in the socket
 	}
 	return m, err
 }
 
-// exchange makes one request.
+// exchange sends one request and reads the answer.
 func exchange(fd int, local, remote netip.AddrPort, dev uint32) (*message, error) {
 	var request [requestLen]byte
 	if _, err := unix.Write(fd, appendRequest(request[:0], local, remote, dev)); err != nil {
 		return nil, fmt.Errorf("sockdiag: %w", err)
 	}
-	// The kernel has answered when the request returns.
+	// The kernel queues the answer before the write returns.
 	var answer [maxAnswer]byte
 	n, err := unix.Read(fd, answer[:])
 	if err != nil {

@@ -13,10 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// ends makes a connection over an address of this machine.
+// ends makes a connection through an address of this machine.
 func ends(t *testing.T, network, at string) (l *net.TCPListener, client, server *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen(network, at)
@@ -57,7 +58,7 @@ func addrs(c net.Conn) (local, remote netip.AddrPort) {
 	return c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
 
-// asker asks the questions of all tests.
+// asker is shared by all tests.
 var asker Asker
 
 func supported(t *testing.T, err error) {
@@ -91,7 +92,8 @@ func TestOtherEnd(t *testing.T) {
 			if want := inode(t, l); err != nil || s.Inode != want || s.UID != os.Getuid() {
 				t.Errorf("the listener is %+v, %v; want %d", s, err, want)
 			}
-			// Nobody listens where a connection begins, and a listener is no other end.
+			// The client's address has no listener, and the listener is not the peer of a
+			// connection.
 			if s, err := asker.Listener(remote); err != ErrNotFound {
 				t.Errorf("listener at the client's address: %+v, %v", s, err)
 			}
@@ -103,7 +105,7 @@ func TestOtherEnd(t *testing.T) {
 	}
 }
 
-// What is not there, or nobody's any more, is not found.
+// TestNobody: sockets that do not exist, or have no owner any more, are not found.
 func TestNobody(t *testing.T) {
 	_, client, server := ends(t, "tcp4", "127.0.0.1:0")
 	local, remote := addrs(server)
@@ -126,7 +128,7 @@ func TestNobody(t *testing.T) {
 	if _, err := asker.Peer(netip.AddrPort{}, netip.AddrPort{}); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("no addresses: %v", err)
 	}
-	// The kernel goes on with a closed connection, but it is nobody's.
+	// The kernel keeps a closed connection for a while, without an owner.
 	client.Close()
 	defer asker.Close()
 	if s, err := asker.Peer(local, remote); err != ErrNotFound {
@@ -182,20 +184,11 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A socket without an inode is nobody's, and a user without a number nobody.
+// TestOwner: a socket without an inode has no owner, and the user id of an unmapped user is no
+// user.
 func TestOwner(t *testing.T) {
 	if s, err := (&message{uid: 5}).socket(); err != ErrNotFound {
 		t.Errorf("no inode: %+v, %v", s, err)
-	}
-	for text, want := range map[string]bool{
-		"         0          0 4294967295\n": true,
-		"         0       1000          1\n": false,
-		"0 1000 1\n1 100000 65536\n":         false,
-		"":                                   false,
-	} {
-		if wholeMap(text) != want {
-			t.Errorf("%q: %v", text, !want)
-		}
 	}
 	if o := overflow(); !o.whole && !foreign(o.uid) || o.whole && foreign(o.uid) {
 		t.Error("users of no number are taken for somebody")
@@ -204,15 +197,15 @@ func TestOwner(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(make([]byte, 88))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		if m, err := parse(b); (m == nil) == (err == nil) {
 			t.Fatal(m, err)
 		}
 	})
 }
 
-// TestForeign: in a user namespace all those who have no number there have the same one,
-// which is not a user's.
+// TestForeign: in a user namespace all unmapped users have the same user id, which identifies no
+// user.
 func TestForeign(t *testing.T) {
 	old := overflow
 	defer func() { overflow = old }()
@@ -229,7 +222,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestTransient: which errors say nothing.
+// TestTransient checks which errors say nothing about the socket.
 func TestTransient(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EMFILE: true, unix.ENOBUFS: true, fmt.Errorf("sockdiag: %w", unix.EAGAIN): true,

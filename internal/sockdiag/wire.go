@@ -15,10 +15,10 @@ const (
 	requestLen = unix.SizeofNlMsghdr + 8 + sockIDLen   // struct inet_diag_req_v2
 	fixedLen   = 4 + sockIDLen + 20                    // struct inet_diag_msg
 	errorLen   = 4 + unix.SizeofNlMsghdr               // struct nlmsgerr
-	maxAnswer  = unix.SizeofNlMsghdr + fixedLen + 1024 // attributes follow, which nobody asked for
+	maxAnswer  = unix.SizeofNlMsghdr + fixedLen + 1024 // unrequested attributes may follow
 )
 
-// sequence is the number of every request: a socket has one at a time.
+// sequence is the number of every request: a socket has at most one pending.
 const sequence = 1
 
 // States of a socket (include/net/tcp_states.h).
@@ -37,8 +37,7 @@ type message struct {
 	uid, inode    uint32
 }
 
-// connected reports whether the socket is an end of a connection that somebody may
-// still hold.
+// connected reports whether the socket is one end of a connection that a process may still hold.
 func (m *message) connected() bool {
 	switch m.state {
 	case stateSynRecv, stateTimeWait, stateClose, stateListen, stateNewSyn:
@@ -47,8 +46,8 @@ func (m *message) connected() bool {
 	return m.state < stateNewSyn
 }
 
-// appendRequest appends a request for one socket. dev is 0 for any device; a socket with
-// addresses of one link is found by that link's only.
+// appendRequest appends a request for one socket. dev is 0 for any device; a socket with link-local
+// addresses is found only with the index of its link.
 func appendRequest(b []byte, local, remote netip.AddrPort, dev uint32) []byte {
 	ne := binary.NativeEndian
 	b = ne.AppendUint32(b, requestLen)
@@ -73,8 +72,7 @@ func appendRequest(b []byte, local, remote netip.AddrPort, dev uint32) []byte {
 	return ne.AppendUint64(b, ^uint64(0)) // INET_DIAG_NOCOOKIE
 }
 
-// parse reads an answer: one message, or the kernel's error. What does not look
-// like either gives unix.EPROTO.
+// parse reads an answer: one message, or the kernel's error. Malformed answers give unix.EPROTO.
 func parse(b []byte) (*message, error) {
 	ne := binary.NativeEndian
 	if len(b) < unix.SizeofNlMsghdr {

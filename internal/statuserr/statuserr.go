@@ -1,6 +1,5 @@
-// Package statuserr makes one error of a cause and the status that it amounts to, with each
-// fact in its text once: "connection reset by peer" is not followed by what ErrConnectionReset
-// says in other words.
+// Package statuserr combines a cause and its status into one error whose text says each fact once:
+// after "connection reset by peer" it omits the text of ErrConnectionReset.
 package statuserr
 
 import (
@@ -11,16 +10,16 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// New returns an error that matches a cause and a status. Its text is that of the cause, and of
-// the status where the cause does not say the same.
+// New returns an error that matches both a cause and a status. Its text is the text of the cause,
+// followed by the text of the status unless the cause says the same.
 func New(cause error, status ucs.Status) error { return &both{cause, status, Says(cause, status)} }
 
-// Matching returns an error with the text of a cause alone that matches a status, too: for
-// causes whose own words say what the status stands for.
+// Matching returns an error with the text of a cause that also matches a status. It is for causes
+// whose text says what the status means.
 func Matching(cause error, status ucs.Status) error { return &both{cause, status, true} }
 
-// Errorf returns an error with the text of a format that matches a status, too: for what says
-// in words of its own what the status stands for.
+// Errorf returns an error with a formatted text that also matches a status. It is for texts that
+// say what the status means.
 func Errorf(status ucs.Status, format string, args ...any) error {
 	return Matching(fmt.Errorf(format, args...), status)
 }
@@ -29,7 +28,7 @@ func Errorf(status ucs.Status, format string, args ...any) error {
 type both struct {
 	cause  error
 	status ucs.Status
-	said   bool // by the text of the cause
+	said   bool // the text of the cause includes the status
 }
 
 // Error implements error.
@@ -43,8 +42,8 @@ func (e *both) Error() string {
 // Unwrap makes the error match both.
 func (e *both) Unwrap() []error { return []error{e.status, e.cause} }
 
-// Says reports whether the text of a cause tells what a status stands for: the cause is made of
-// that status, or of an errno of the same meaning. To an errno ErrIO adds nothing.
+// Says reports whether the text of a cause includes the meaning of a status: the cause wraps that
+// status or an errno of the same meaning. Any errno includes the meaning of ErrIO.
 func Says(cause error, status ucs.Status) bool {
 	if errors.Is(cause, status) {
 		return true

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EpollPoll is epoll_wait with a zero timeout. It returns the number of events
-// stored, 0 when nothing is ready or the set is gone.
+// EpollPoll is epoll_wait with a zero timeout. It returns the number of events stored, 0 if none is
+// ready or the descriptor is closed.
 func EpollPoll(epfd int, events []unix.EpollEvent) int {
 	if len(events) == 0 {
 		return 0

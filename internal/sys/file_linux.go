@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadFile is os.ReadFile for the small files of /proc and /sys, which never make
-// anybody wait: it takes half as many system calls, as it leaves Go's poller alone.
+// ReadFile is os.ReadFile for the small files of /proc and /sys, whose reads do not block: it takes
+// half as many system calls, because it does not use Go's poller.
 func ReadFile(path string) ([]byte, error) {
 	fail := func(op string, err error) ([]byte, error) {
 		return nil, &os.PathError{Op: op, Path: path, Err: err}
@@ -31,7 +31,7 @@ func ReadFile(path string) ([]byte, error) {
 	}
 }
 
-// again makes a call until no signal interrupts it.
+// again repeats a call while signals interrupt it.
 func again(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != unix.EINTR {
@@ -40,8 +40,8 @@ func again(call func() (int, error)) (int, error) {
 	}
 }
 
-// Allocate gives a file its pages, up to a size in bytes, however often a signal
-// interrupts it: a file system in memory looks for signals after each page.
+// Allocate allocates the pages of a file up to a size in bytes. It retries when a signal interrupts
+// the call, because tmpfs checks for signals after each page.
 func Allocate(fd int, size int64) error {
 	_, err := again(func() (int, error) { return 0, unix.Fallocate(fd, 0, 0, size) })
 	return err

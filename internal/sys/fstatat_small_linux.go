@@ -4,4 +4,4 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-const fstatat = unix.SYS_FSTATAT64 // the one that fills a Stat_t of 64 bits' sizes
+const fstatat = unix.SYS_FSTATAT64 // the variant whose Stat_t has 64-bit sizes

@@ -2,23 +2,21 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-// MaxIOVecs is the number of entries the kernel takes in one call (UIO_MAXIOV in
+// MaxIOVecs is the number of entries that the kernel accepts in one call (UIO_MAXIOV in
 // linux/uio.h).
 const MaxIOVecs = 1024
 
-// IOVecs is a list of memory for SendVec and RecvVec. Its owner keeps it and
-// fills it anew for each message, so that a call allocates nothing once the list
-// has grown to its usual length. It belongs to one goroutine. The zero value is
-// empty.
+// IOVecs is a list of buffers for SendVec and RecvVec. Its owner reuses it for each message, so
+// that a call allocates nothing once the list has grown to its usual length. It belongs to one
+// goroutine. The zero value is empty.
 type IOVecs struct {
 	vec  []unix.Iovec
-	head int // entries of vec that are done
+	head int // entries of vec that Advance has passed
 	left int // bytes in the entries from head on
 }
 
-// Add appends b; an empty b adds nothing. The list keeps b reachable until
-// Advance passes it or Reset drops it; the caller leaves its bytes alone until
-// then.
+// Add appends b; an empty b adds nothing. The list keeps b reachable until Advance passes it or
+// Reset drops it; until then the caller must not touch its bytes.
 func (v *IOVecs) Add(b []byte) {
 	if len(b) == 0 {
 		return
@@ -35,8 +33,8 @@ func (v *IOVecs) Len() int { return len(v.vec) - v.head }
 // Bytes returns the number of bytes left.
 func (v *IOVecs) Bytes() int { return v.left }
 
-// Advance takes n bytes, at most Bytes, off the front: those a call has sent or
-// filled. When none are left the list is empty, as after Reset.
+// Advance removes n bytes, at most Bytes, from the front, because a call has sent or filled them.
+// When no bytes are left the list is empty, as after Reset.
 func (v *IOVecs) Advance(n int) {
 	v.left -= n
 	for n > 0 {
@@ -55,13 +53,13 @@ func (v *IOVecs) Advance(n int) {
 	}
 }
 
-// Reset empties the list, lets go of the memory it named and keeps its own.
+// Reset empties the list. It drops the buffers and keeps the list's own memory.
 func (v *IOVecs) Reset() {
 	clear(v.vec[v.head:])
 	v.vec, v.head, v.left = v.vec[:0], 0, 0
 }
 
-// fill points a message header at what is left.
+// fill makes a message header refer to the entries that are left.
 func (v *IOVecs) fill(h *unix.Msghdr) {
 	if n := v.Len(); n > 0 {
 		h.Iov = &v.vec[v.head]

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithRefusal adds to the error of a call that was not permitted who refuses it: for calls,
-// named by what, that take no rights. It returns other errors as they are.
+// WithRefusal adds to a permission error the likely cause, a seccomp filter or a security module.
+// It is for calls, named by what, that need no rights. It returns other errors unchanged.
 func WithRefusal(what string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("%w: a seccomp filter or a security module of this process, or of its container, refuses %s; allow it there", err, what)
@@ -18,9 +18,8 @@ func WithRefusal(what string, err error) error {
 	return err
 }
 
-// WithLimit adds to the error of a call that met the limit of open files, of the
-// process or of the machine, how many there may be and how to get more. It
-// returns other errors as they are.
+// WithLimit adds to the error of a call that reached the limit of open files, of the process or of
+// the machine, the limit and the way to raise it. It returns other errors unchanged.
 func WithLimit(err error) error {
 	switch {
 	case errors.Is(err, unix.EMFILE):

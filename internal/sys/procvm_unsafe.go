@@ -2,9 +2,9 @@
 
 package sys
 
-// Soundness: the conversions are inside the argument lists, so local and remote
-// stay alive and in place until the call returns. What they point to is held by
-// the typed pointers in local; addresses in remote are those of another process.
+// Soundness: the conversions are inside the argument lists, so local and remote stay alive and in
+// place until the call returns. The typed pointers in local keep the local memory alive; addresses
+// in remote are those of another process.
 
 import (
 	"unsafe"
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadProcess copies from the memory of process pid into local, which must not be
-// empty, and returns how much. Less than asked for is what could be copied before
-// an address that is not there.
+// ReadProcess copies from the memory of process pid into local, which must not be empty, and
+// returns the number of bytes. It is less than requested if an address of the remote memory is not
+// mapped.
 func ReadProcess(pid int, local []unix.Iovec, remote *unix.RemoteIovec) (int, unix.Errno) {
 	return processVM(unix.SYS_PROCESS_VM_READV, pid, local, remote)
 }
 
-// WriteProcess is ReadProcess the other way round.
+// WriteProcess is ReadProcess in the opposite direction.
 func WriteProcess(pid int, local []unix.Iovec, remote *unix.RemoteIovec) (int, unix.Errno) {
 	return processVM(unix.SYS_PROCESS_VM_WRITEV, pid, local, remote)
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWithRefusal: who refuses a call is named where it was refused, and nobody where it
-// failed.
+// TestWithRefusal: an error names possible causes if the call was refused, and is unchanged if it
+// failed otherwise.
 func TestWithRefusal(t *testing.T) {
 	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS} {
 		err := WithRefusal("socket(2)", os.NewSyscallError("netlinkrib", e))

@@ -73,7 +73,7 @@ func TestSendToClosedPeer(t *testing.T) {
 	}
 	defer unix.Close(fds[0])
 	unix.Close(fds[1])
-	// Without MSG_NOSIGNAL the process would get SIGPIPE here.
+	// Without MSG_NOSIGNAL the process would be killed by SIGPIPE here.
 	if n, e := Send(fds[0], []byte("x"), 0); n != 0 || e != unix.EPIPE {
 		t.Errorf("Send = %d, %v; want 0, EPIPE", n, e)
 	}
@@ -146,8 +146,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestIOVecsModel sends random lists in pieces and compares the stream with the
-// concatenation of what was added.
+// TestIOVecsModel sends random lists in pieces and compares the stream with the concatenation of
+// the lists.
 func TestIOVecsModel(t *testing.T) {
 	a, b := pair(t)
 	var v IOVecs

@@ -2,10 +2,9 @@
 
 package sys
 
-// Soundness: each call names memory by a conversion inside its argument list,
-// which keeps that memory alive and in place until the call returns, and by the
-// length of the slice it came from. What an IOVecs points to is held by the
-// typed pointers inside its entries.
+// Soundness: each call passes memory by a conversion inside its argument list, which keeps that
+// memory alive and in place until the call returns, and by the length of the slice it came from.
+// The typed pointers in the entries of an IOVecs keep the memory of its buffers alive.
 
 import (
 	"unsafe"
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recv reads what a socket has now into b, which must not be empty. 0 with no
-// errno is the end of the stream; unix.EAGAIN says that nothing is there.
+// Recv reads the bytes that a socket has now into b, which must not be empty. 0 without an errno is
+// the end of the stream; unix.EAGAIN means that there are no bytes now.
 func Recv(fd int, b []byte) (int, unix.Errno) {
 	for {
 		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd),
@@ -29,10 +28,9 @@ func Recv(fd int, b []byte) (int, unix.Errno) {
 	}
 }
 
-// Send writes as much of b as the socket takes now and returns how much that
-// was; unix.EAGAIN says that it takes nothing. A broken connection gives
-// unix.EPIPE or unix.ECONNRESET, never a signal. flags are added to
-// MSG_DONTWAIT and MSG_NOSIGNAL; most calls pass 0 or unix.MSG_MORE.
+// Send writes as much of b as the socket accepts now and returns the number of bytes; unix.EAGAIN
+// means that it accepts none. A broken connection gives unix.EPIPE or unix.ECONNRESET, never a
+// signal. flags are added to MSG_DONTWAIT and MSG_NOSIGNAL; most calls pass 0 or unix.MSG_MORE.
 func Send(fd int, b []byte, flags int) (int, unix.Errno) {
 	for {
 		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
@@ -47,8 +45,8 @@ func Send(fd int, b []byte, flags int) (int, unix.Errno) {
 	}
 }
 
-// SendVec is Send of the first MaxIOVecs entries of v. It does not take what was
-// sent off v, see IOVecs.Advance.
+// SendVec is Send of the first MaxIOVecs entries of v. It does not remove the sent bytes from v,
+// see IOVecs.Advance.
 func SendVec(fd int, v *IOVecs, flags int) (int, unix.Errno) {
 	var h unix.Msghdr
 	v.fill(&h)
@@ -64,8 +62,8 @@ func SendVec(fd int, v *IOVecs, flags int) (int, unix.Errno) {
 	}
 }
 
-// RecvVec is Recv into the first MaxIOVecs entries of v, which must hold at
-// least one byte. It does not take what was filled off v, see IOVecs.Advance.
+// RecvVec is Recv into the first MaxIOVecs entries of v, which must hold at least one byte. It does
+// not remove the filled bytes from v, see IOVecs.Advance.
 func RecvVec(fd int, v *IOVecs) (int, unix.Errno) {
 	var h unix.Msghdr
 	v.fill(&h)
@@ -81,12 +79,12 @@ func RecvVec(fd int, v *IOVecs) (int, unix.Errno) {
 	}
 }
 
-// AtOnce is how many datagrams Discard takes, at most.
+// AtOnce is the largest number of datagrams that one Discard drops.
 const AtOnce = 16
 
-// Discard throws datagrams away that a socket has now and returns their number.
+// Discard drops datagrams that a socket has now and returns their number.
 func Discard(fd int) int {
-	var list [AtOnce]struct { // struct mmsghdr (linux/socket.h), without room for bytes
+	var list [AtOnce]struct { // struct mmsghdr (linux/socket.h), without buffers
 		unix.Msghdr
 		n uint32
 	}
@@ -102,7 +100,7 @@ func Discard(fd int) int {
 	}
 }
 
-// advance drops n bytes from the front of an entry that is longer than that.
+// advance drops n bytes from the front of an entry that is longer than n.
 func advance(e *unix.Iovec, n int) {
 	e.Base = (*byte)(unsafe.Add(unsafe.Pointer(e.Base), n))
 	e.SetLen(int(e.Len) - n)

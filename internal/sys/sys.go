@@ -1,12 +1,11 @@
-// Package sys makes the few system calls of the hot path without telling Go's
-// scheduler. Each is used only where the kernel does not wait: non-blocking
-// sockets, zero timeouts. Interrupted calls are repeated; results are numbers,
-// not errors, so nothing is allocated.
+// Package sys makes the few system calls of the hot path without informing Go's scheduler. Each is
+// used only where the kernel does not block: with nonblocking sockets and zero timeouts.
+// Interrupted calls are repeated; results are errno numbers instead of errors, so nothing is
+// allocated.
 //
-// Beside them are ReadFile, for what is read when something is opened, and WithLimit,
-// for errors.
+// It also has functions for other paths: ReadFile, which reads small files when something is
+// opened, and WithLimit, which explains errors.
 //
-// A call of the hot path holds its processor until it returns, and a garbage
-// collection that wants to start waits for it: callers bound what they hand over in
-// one call.
+// A call of the hot path occupies its processor until it returns, and a garbage collection that
+// wants to start waits for it, so callers bound the amount of data of one call.
 package sys

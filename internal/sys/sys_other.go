@@ -7,11 +7,11 @@ import "os"
 // ReadFile is os.ReadFile.
 func ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
-// WithRefusal returns the error.
+// WithRefusal returns err.
 func WithRefusal(_ string, err error) error { return err }
 
-// WithLimit returns the error.
+// WithLimit returns err.
 func WithLimit(err error) error { return err }
 
-// Yield does nothing: where it matters Go's scheduler has been asked before.
+// Yield does nothing: the callers that need it have called Go's scheduler before.
 func Yield() {}

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// BondPorts is how many links of a bond in mode 802.3ad the packets of a network interface,
-// given by its index, are spread over: those that its aggregator has, 1 of an interface
-// that is, and lies on, no such bond (ucs_netif_bond_ad_num_ports in src/ucs/sys/sock.c).
+// BondPorts returns the number of links over which the packets of a network interface, given by its
+// index, are spread: the number of ports in the aggregator of a bond in mode 802.3ad, if the
+// interface is such a bond or is stacked on one, else 1 (ucs_netif_bond_ad_num_ports in
+// src/ucs/sys/sock.c).
 func BondPorts(index int) int { return bondPorts("/", index) }
 
-// maxStacked bounds the interfaces that lie on each other.
+// maxStacked bounds the number of stacked interfaces that are followed.
 const maxStacked = 8
 
 // bondPorts is BondPorts for a file system at root.

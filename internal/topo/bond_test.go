@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestBondPorts: a bond has as many links as its aggregator, and so has what lies on it.
+// TestBondPorts: a bond has as many links as its aggregator has ports, and so do devices on top of
+// the bond.
 func TestBondPorts(t *testing.T) {
 	root := t.TempDir()
 	net := filepath.Join(root, "sys/class/net")

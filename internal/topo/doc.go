@@ -1,5 +1,4 @@
-// Package topo answers questions about the machine and the containers on it:
-// are two processes on one machine, do they share a namespace. The answers have
-// the numbers C UCX publishes in addresses, so that the two libraries recognise
-// each other as neighbours.
+// Package topo describes the machine and the containers on it: whether two processes run on one
+// machine, and whether they share a namespace. Its values are the numbers that C UCX publishes in
+// addresses, so that both libraries recognize local peers.
 package topo

@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// Memory is how many bytes of memory this process can have: those of the machine, or
-// of the control groups that it is in if they allow less. 0 where that cannot be told.
-// It is found out once.
+// Memory returns the number of bytes of memory that this process can use: the machine's memory, or
+// the limit of the process's control groups if that is less. It returns 0 if neither is known. The
+// value is read once.
 func Memory() uint64 { return memory() }
 
 var memory = sync.OnceValue(func() uint64 { return readMemory("/") })
@@ -49,8 +49,8 @@ func readMemory(root string) uint64 {
 	return most
 }
 
-// groupLimit is the lowest limit of a group and those above it. In a container the
-// path may be the one outside, and the group is where the files are mounted then.
+// groupLimit returns the lowest limit of a group and its ancestors. In a container, group may be
+// the path outside of the container; the group's files are then at the mount point.
 func groupLimit(mount, group, file string) uint64 {
 	most := uint64(math.MaxUint64)
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
@@ -64,7 +64,7 @@ func groupLimit(mount, group, file string) uint64 {
 	}
 }
 
-// readSmall returns a file of the kernel's, nothing of one that cannot be read.
+// readSmall returns the contents of a file of the kernel, "" if it cannot be read.
 func readSmall(name string) string {
 	b, _ := sys.ReadFile(name)
 	return string(b)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMemory: the machine's, or less where a group of either version says so.
+// TestMemory: the result is the machine's memory, or the limit of a control group of either version
+// if that is less.
 func TestMemory(t *testing.T) {
 	const machine = "MemTotal:       16000 kB\nMemFree:  100 kB\n"
 	for name, test := range map[string]struct {

@@ -20,11 +20,10 @@ const (
 	NamespaceUTS
 )
 
-// namespaces names the links in /proc/self/ns and the inodes that C UCX takes
-// for those of the initial namespaces (ucs_sys_namespace_info in
-// src/ucs/sys/sys.c). The kernel's own numbers (linux/nsfs.h) differ from them
-// for mnt and net since the kernel numbers those too; equality with C matters
-// here, not truth.
+// namespaces holds the names of the links in /proc/self/ns and the inodes that C UCX regards as
+// those of the initial namespaces (ucs_sys_namespace_info in src/ucs/sys/sys.c). Newer kernels also
+// have fixed numbers for mnt and net (linux/nsfs.h), which differ from C UCX's; equality with C UCX
+// matters here, not correctness.
 var namespaces = [...]struct {
 	name    string
 	initial uint64
@@ -37,11 +36,10 @@ var namespaces = [...]struct {
 	NamespaceUTS:   {"uts", 0xeffffffe},
 }
 
-// Namespace returns the inode number of this process's namespace of a kind, and
-// whether C UCX would take it for the machine's initial one. Only if it would
-// not do addresses carry the number. Where the kernel does not tell, the
-// namespace counts as the initial one. The calling thread may be in a namespace
-// of its own; the process's main thread is asked.
+// Namespace returns the inode number of this process's namespace of a kind, and whether C UCX would
+// regard it as the machine's initial one. Addresses carry the number only if it would not. If the
+// kernel does not report it, the namespace counts as the initial one. The result is for the
+// process's main thread, because the calling thread may be in another namespace.
 func Namespace(kind NamespaceKind) (inode uint64, initial bool) {
 	return readNamespace("/", kind)
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// PCIBandwidth returns the bandwidth of the link to the PCI function with that directory in
-// sysfs, in bytes per second, infinite when it is not known: for links that are faster than
-// any C UCX knows, too (ucs_topo_get_pci_bw in src/ucs/sys/topo/base/topo.c).
+// PCIBandwidth returns the bandwidth, in bytes per second, of the link to the PCI function whose
+// sysfs directory is dir. It is infinite if it is unknown, and for links that are faster than any
+// that C UCX knows (ucs_topo_get_pci_bw in src/ucs/sys/topo/base/topo.c).
 func PCIBandwidth(dir string) float64 {
 	unknown := math.Inf(1)
 	width, err := strconv.ParseUint(strings.TrimSpace(readSmall(filepath.Join(dir, "current_link_width"))), 10, 32)
@@ -29,7 +29,7 @@ func PCIBandwidth(dir string) float64 {
 	return unknown
 }
 
-// SlowestPCI is the bandwidth that every link has, in bytes per second.
+// SlowestPCI is the bandwidth of the slowest possible link, in bytes per second.
 var SlowestPCI = pciGenerations[0].bandwidth(1)
 
 // pciGeneration describes links of one PCI Express generation
@@ -40,8 +40,8 @@ type pciGeneration struct {
 	encoding, decoding float64
 }
 
-// bandwidth is that of a link of so many lanes, in bytes per second. The order of operations
-// is C's: the result is published, and compared.
+// bandwidth returns the bandwidth of a link with width lanes, in bytes per second. The order of
+// operations is C's, because the result is published and compared.
 func (g *pciGeneration) bandwidth(width uint64) float64 {
 	const payload, ratio, control = 256, 4, 16
 	use := float64(payload*ratio) / ((payload+g.overhead)*ratio + control)

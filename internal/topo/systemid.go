@@ -12,10 +12,9 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// SystemID identifies the running machine: equal for all processes on it, in
-// whatever container, and different after a reboot. It is the number C UCX
-// computes (ucs_get_system_id in src/ucs/sys/uid.c), with all 64 bits; device
-// addresses use bit 63 for another purpose.
+// SystemID identifies the running machine: it is equal for all processes on it, in any container,
+// and different after a reboot. It is the number that C UCX computes (ucs_get_system_id in
+// src/ucs/sys/uid.c), with all 64 bits; device addresses use bit 63 for another purpose.
 func SystemID() uint64 { return systemID() }
 
 var systemID = sync.OnceValue(func() uint64 { return readSystemID("/") })
@@ -63,8 +62,8 @@ var hashPrimes = [...]uint64{
 	9929050057,
 }
 
-// hashMachine is what C UCX falls back to where the boot id is hidden
-// (ucs_machine_guid in src/ucs/sys/sys.c).
+// hashMachine is the fallback of C UCX for a hidden boot id (ucs_machine_guid in
+// src/ucs/sys/sys.c).
 func hashMachine(mac uint64, host string) uint64 {
 	host, _, _ = strings.Cut(host, ".")
 	sum := hashPrimes[0] * mac
@@ -77,8 +76,8 @@ func hashMachine(mac uint64, host string) uint64 {
 	return sum
 }
 
-// firstMAC returns the hardware address of the first interface that has an IPv4
-// address and is not loopback, 0 without one.
+// firstMAC returns the hardware address of the first interface that has an IPv4 address and is not
+// loopback, 0 if there is none.
 func firstMAC() uint64 {
 	ifs, _ := net.Interfaces()
 	for _, ifc := range ifs {

@@ -5,10 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
 )
 
-// TestFoldBootID uses the bytes a C process published: boot id and device
-// address of posix, from 1.22.0.
+// TestFoldBootID uses bytes that a C process of 1.22.0 published: a boot id and the device address
+// of posix.
 func TestFoldBootID(t *testing.T) {
 	const bit63 = 1 << 63
 	id, ok := foldBootID("fb41b4f6-0e6d-48f8-a5ff-c88fc2626c30\n")
@@ -27,21 +29,21 @@ func TestFoldBootID(t *testing.T) {
 
 func FuzzFoldBootID(f *testing.F) {
 	f.Add("fb41b4f6-0e6d-48f8-a5ff-c88fc2626c30\n")
-	f.Fuzz(func(t *testing.T, s string) { foldBootID(s) })
+	fuzztest.Run(f, func(t *testing.T, s string) { foldBootID(s) })
 }
 
 func TestSystemIDWithoutBootID(t *testing.T) {
 	if a, b := readSystemID(t.TempDir()), readSystemID(t.TempDir()); a != b {
 		t.Errorf("two readings differ: %#x, %#x", a, b)
 	}
-	// The sum of primes times words, worked out by hand for a name of two words.
+	// The sum of primes times words, calculated by hand for a name of two words.
 	const mac, w1, w2 = 0x0605040302ff, 0x6867666564636261, 0x69
 	want := hashPrimes[0]*mac + hashPrimes[1]*w1 + hashPrimes[2]*w2
 	if got := hashMachine(mac, "abcdefghi.example.org"); got != want {
 		t.Errorf("hash = %#x, want %#x", got, want)
 	}
 	long := fmt.Sprintf("%0200d", 1)
-	hashMachine(0, long) // a name longer than any host's has no more primes
+	hashMachine(0, long) // longer than any host name: there are no more primes
 }
 
 func TestSystemID(t *testing.T) {
@@ -63,7 +65,7 @@ func TestNamespace(t *testing.T) {
 	}
 	for name, target := range map[string]string{
 		"ipc":  "ipc:[4026531839]",
-		"net":  "net:[4026531833]", // the initial one of a kernel that numbers it so
+		"net":  "net:[4026531833]", // the initial one, on a kernel with this number
 		"mnt":  "mnt:[4026531840]",
 		"pid":  "pid:[4026532301]",
 		"user": "nonsense",

@@ -1,5 +1,5 @@
-// Package vm tests the virtual machine in which tests meet RDMA devices: what
-// scripts/vm promises (status, output, time limit, nothing left behind), and that
-// the machine has the devices, networks and C programs that other tests build on.
-// `make test-rxe` runs it; elsewhere its tests are skipped. It exports nothing.
+// Package vm tests the virtual machine in which tests use RDMA devices: the promises of scripts/vm
+// (status, output, time limit, nothing left behind), and the devices, networks and C programs that
+// other tests need in the machine. `make test-rxe` runs it; elsewhere its tests are skipped. It
+// exports nothing.
 package vm

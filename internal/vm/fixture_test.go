@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// patience is for what ends by itself: emulation is slow, other load too.
-const patience = time.Minute
+// stepTimeout is the time limit of steps that end by themselves: emulation and other load are slow.
+const stepTimeout = time.Minute
 
-// network skips the test unless it runs in the virtual machine with the network.
+// network skips the test unless it runs in the virtual machine with this network.
 func network(t *testing.T, want string) {
 	t.Helper()
 	if got := os.Getenv("VM_NET"); got != want {
@@ -23,10 +23,10 @@ func network(t *testing.T, want string) {
 	}
 }
 
-// command runs a program to its end and returns what it has printed.
+// command runs a program until it exits and returns its output.
 func command(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
 	output, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {
@@ -35,19 +35,19 @@ func command(t *testing.T, args ...string) string {
 	return string(output)
 }
 
-// server is a program that ends after its client.
+// server is a program that exits after its client.
 type server struct {
 	args   []string
 	cancel context.CancelFunc
 	done   chan struct{}
-	output bytes.Buffer // once done is closed
+	output bytes.Buffer // valid once done is closed
 	err    error
 }
 
-// serve starts a program and waits until ready says that a client may come.
+// serve starts a program and waits until ready reports that it accepts a client.
 func serve(t *testing.T, ready func() bool, args ...string) *server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	s := &server{args: args, cancel: cancel, done: make(chan struct{})}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &s.output, &s.output
@@ -73,7 +73,7 @@ func serve(t *testing.T, ready func() bool, args ...string) *server {
 	return s
 }
 
-// wait returns what the program has printed, when it has ended well.
+// wait returns the program's output after it has exited successfully.
 func (s *server) wait(t *testing.T) string {
 	t.Helper()
 	<-s.done
@@ -83,12 +83,12 @@ func (s *server) wait(t *testing.T) string {
 	return s.output.String()
 }
 
-// listening is true when a program listens on the TCP port.
+// listening returns a function that reports whether a program listens on the TCP port.
 func listening(port int) func() bool {
 	suffix := fmt.Sprintf(":%04X", port)
 	return func() bool {
 		for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			table, _ := os.ReadFile(path) // there is no tcp6 without IPv6
+			table, _ := os.ReadFile(path) // without IPv6 there is no tcp6
 			for line := range strings.Lines(string(table)) {
 				field := strings.Fields(line)
 				if len(field) > 3 && strings.HasSuffix(field[1], suffix) && field[3] == "0A" {
@@ -100,24 +100,24 @@ func listening(port int) func() bool {
 	}
 }
 
-// defaultPort is that of the pingpong programs and of perftest.
+// defaultPort is the port of the pingpong programs and of perftest.
 const defaultPort = 18515
 
-// pingpong runs one of the pingpong programs between two devices, which check the
-// data, and returns what the client has printed.
+// pingpong runs one of the pingpong programs between two devices. The programs check the data; the
+// client's output is returned.
 func pingpong(t *testing.T, serverDevice, clientDevice string, args ...string) string {
 	t.Helper()
 	args = append(args, "-c", "-g", "1", "-d")
 	s := serve(t, listening(defaultPort), append(args[:len(args):len(args)], serverDevice)...)
 	output := command(t, append(args[:len(args):len(args)], clientDevice, "127.0.0.1")...)
-	// That is all they do about it: their status is 0.
+	// The programs only print this, with status 0.
 	if both := output + s.wait(t); strings.Contains(both, "invalid data") {
 		t.Errorf("wrong data:\n%s", both)
 	}
 	return output
 }
 
-// content fails the test unless a file holds what is wanted.
+// content fails the test unless a file has the given content.
 func content(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
@@ -128,8 +128,8 @@ func content(t *testing.T, path, want string) {
 	}
 }
 
-// device fails the test unless a soft-RoCE device is on a network device, its port
-// active, with the GID at index 1.
+// device fails the test unless there is a soft-RoCE device on a network device, with an active port
+// and the GID at index 1.
 func device(t *testing.T, name, netdev, gid string) {
 	t.Helper()
 	dir := "/sys/class/infiniband/" + name
@@ -141,7 +141,7 @@ func device(t *testing.T, name, netdev, gid string) {
 
 var once sync.Once
 
-// netem loads the module that makes a network lossy.
+// netem loads the kernel module that can make a network lossy.
 func netem(t *testing.T) {
 	once.Do(func() { command(t, "insmod", "/modules/sch_netem.ko") })
 }

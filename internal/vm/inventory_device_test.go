@@ -40,8 +40,8 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// TestInventoryPingpong has the C tools play with each other. Ours plays with each of them
-// elsewhere (cmd/internal/pingpong), so all of them are of the long form.
+// TestInventoryPingpong runs C's pingpong tools against each other. Another test runs this module's
+// against each of them (uct/ib/cmd/internal/pingpong), so the long form alone runs all.
 func TestInventoryPingpong(t *testing.T) {
 	network(t, "veth")
 	list := []string{
@@ -85,7 +85,7 @@ func TestInventoryPerftest(t *testing.T) {
 	}
 }
 
-// perftest runs a program of perftest between both devices.
+// perftest runs a program of perftest between the two devices.
 func perftest(t *testing.T, line string) {
 	t.Helper()
 	args := append(strings.Fields(line), "-x", "1", "-d")
@@ -96,17 +96,15 @@ func perftest(t *testing.T, line string) {
 
 var dropped = regexp.MustCompile(`\(dropped (\d+),`)
 
-// What netem drops is really lost on the way from one device to the other, and
-// the devices send it again.
+// TestInventoryLoss: packets that netem drops are lost between the devices, which retransmit them.
 func TestInventoryLoss(t *testing.T) {
 	network(t, "veth")
 	netem(t)
 	command(t, "tc", "qdisc", "add", "dev", "veth0", "root", "netem", "loss", "5%")
 	t.Cleanup(func() { command(t, "tc", "qdisc", "del", "dev", "veth0", "root") })
-	// Some 240 packets: that none of them is dropped will not happen, and each
-	// that is costs its sender a time limit. Both sides wait for each other at the end,
-	// unlike ibv_rc_pingpong's: soft-RoCE sends for ever to one that has gone before
-	// its last acknowledgement was lost.
+	// Of about 240 packets some are certainly dropped, and each one costs its sender a timeout.
+	// Both sides wait for each other at the end, unlike those of ibv_rc_pingpong: soft-RoCE
+	// retransmits for ever to a peer that exited before its last acknowledgement was lost.
 	perftest(t, "ib_write_lat -n 60 -s 1024")
 	shown := command(t, "tc", "-s", "qdisc", "show", "dev", "veth0")
 	count := dropped.FindStringSubmatch(shown)

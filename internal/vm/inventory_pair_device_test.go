@@ -16,8 +16,8 @@ func TestInventoryPair(t *testing.T) {
 		return
 	}
 	device(t, "rxe0", "eth0", "0000:0000:0000:0000:0000:ffff:0a09:0002")
-	// The other machine may still be starting.
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	// The other machine may not be up yet.
+	for end := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
 		output, err := exec.Command("ibv_rc_pingpong", append(args, "10.9.0.1")...).CombinedOutput()
 		if err == nil {
 			t.Logf("%s", output)

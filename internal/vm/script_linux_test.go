@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// What scripts/vm returns for itself, rather than for the command.
+// Statuses that scripts/vm returns for itself, not for its command.
 const (
 	statusLimit   = 124
 	statusFailure = 125
@@ -26,7 +26,7 @@ const (
 // script is one run of scripts/vm.
 type script struct {
 	*exec.Cmd
-	tmp    string // its TMPDIR, which nobody else has
+	tmp    string // its TMPDIR, used by it alone
 	stderr bytes.Buffer
 }
 
@@ -40,7 +40,7 @@ func newScript(t *testing.T, args ...string) *script {
 	s := &script{Cmd: exec.Command(path, args...), tmp: t.TempDir()}
 	s.Env = append(os.Environ(), "TMPDIR="+s.tmp, "VM_CPUS=1")
 	s.Stderr = &s.stderr
-	// These processes end with the test, whatever ends that.
+	// These processes end with the test, however it ends.
 	s.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -50,7 +50,7 @@ func newScript(t *testing.T, args ...string) *script {
 	return s
 }
 
-// processes returns those that inherited the script's TMPDIR.
+// processes returns the processes that have inherited the script's TMPDIR.
 func (s *script) processes(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -61,7 +61,7 @@ func (s *script) processes(t *testing.T) []string {
 	for _, path := range paths {
 		environ, err := os.ReadFile(path)
 		if err != nil {
-			continue // gone, or not ours
+			continue // exited, or of another user
 		}
 		if bytes.Contains(environ, []byte("TMPDIR="+s.tmp+"\x00")) {
 			command, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
@@ -71,8 +71,7 @@ func (s *script) processes(t *testing.T) []string {
 	return found
 }
 
-// checkProcesses waits until the script's processes are gone: the kernel takes a
-// moment to end what it has to.
+// checkProcesses waits until the script's processes have exited, which takes a moment.
 func (s *script) checkProcesses(t *testing.T) {
 	t.Helper()
 	var left []string
@@ -84,8 +83,7 @@ func (s *script) checkProcesses(t *testing.T) {
 	t.Errorf("processes left behind: %q", left)
 }
 
-// checkNothingLeft is for scripts that have ended by themselves or by a signal
-// that can be caught.
+// checkNothingLeft checks scripts that ended by themselves or by a signal that can be caught.
 func (s *script) checkNothingLeft(t *testing.T) {
 	t.Helper()
 	if left := s.processes(t); len(left) > 0 {
@@ -112,7 +110,8 @@ func (s *script) status(t *testing.T) (int, []byte) {
 	return s.ProcessState.ExitCode(), output
 }
 
-// TestScriptStatus: other statuses are those of the tests below, which start machines anyway.
+// TestScriptStatus checks some statuses. The tests below check the others, as they start machines
+// anyway.
 func TestScriptStatus(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -132,8 +131,8 @@ func TestScriptStatus(t *testing.T) {
 	}
 }
 
-// All byte values arrive, and as many as leave; so do arguments. Status 0 is
-// tested here too, and that what the kernel says goes to a file of the caller's.
+// TestScriptOutput: output and arguments arrive unchanged, with all byte values. The status is 0,
+// and messages of the kernel go to the file that the caller has named.
 func TestScriptOutput(t *testing.T) {
 	want := make([]byte, 100_000)
 	for i := range want[:1024] {
@@ -199,7 +198,7 @@ func TestScriptUnknownNetwork(t *testing.T) {
 	}
 }
 
-// scripts/test-rxe does not pass where there is nothing that could fail.
+// TestScriptNoTests: scripts/test-rxe fails if there are no tests to run.
 func TestScriptNoTests(t *testing.T) {
 	for _, directory := range []string{"uct/ib/verb", "internal/cpu"} {
 		t.Run(directory, func(t *testing.T) {
@@ -215,7 +214,7 @@ func TestScriptNoTests(t *testing.T) {
 	}
 }
 
-// start runs the script until its command has said that it is there.
+// start runs the script until its command has printed that it is ready.
 func (s *script) start(t *testing.T) *bufio.Reader {
 	t.Helper()
 	pipe, err := s.StdoutPipe()
@@ -226,7 +225,7 @@ func (s *script) start(t *testing.T) *bufio.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = s.Process.Signal(syscall.SIGTERM) // has ended, if the test has gone well
+		_ = s.Process.Signal(syscall.SIGTERM) // already exited, if the test has passed
 		_ = s.Wait()
 	})
 	output := bufio.NewReader(pipe)
@@ -237,8 +236,8 @@ func (s *script) start(t *testing.T) *bufio.Reader {
 }
 
 func TestScriptSignal(t *testing.T) {
-	// What runs in the background of a shell ignores SIGINT, and so do its
-	// children, unless it asks for it.
+	// Processes in the background of a shell ignore SIGINT, and so do their children, unless they
+	// catch it.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGINT)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -252,7 +251,7 @@ func TestScriptSignal(t *testing.T) {
 			if _, err := io.Copy(io.Discard, output); err != nil {
 				t.Error(err)
 			}
-			_ = s.Wait() // it has been killed, that is seen below
+			_ = s.Wait() // killed, which is checked below
 			if ws := s.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != sig {
 				t.Errorf("ended by %v, want signal %v", s.ProcessState, sig)
 			}
@@ -265,7 +264,7 @@ func TestScriptSignal(t *testing.T) {
 	}
 }
 
-// A machine whose output nobody reads any more is stopped.
+// TestScriptReaderGone: a machine is stopped when its output has no reader any more.
 func TestScriptReaderGone(t *testing.T) {
 	s := newScript(t, "exec", "-n", "none", "--", "sh", "-c", "echo ready; yes")
 	r, w, err := os.Pipe()
@@ -279,7 +278,7 @@ func TestScriptReaderGone(t *testing.T) {
 	w.Close()
 	_, err = io.ReadFull(r, make([]byte, len("ready\n")))
 	r.Close()
-	_ = s.Wait() // the status follows
+	_ = s.Wait() // the status is checked below
 	if err != nil {
 		t.Error(err)
 	}
@@ -289,7 +288,7 @@ func TestScriptReaderGone(t *testing.T) {
 	s.checkNothingLeft(t)
 }
 
-// A pair is joined, and ends with the first that fails.
+// TestScriptPair: two machines share a network, and end with the first command that fails.
 func TestScriptPair(t *testing.T) {
 	s := newScript(t, "pair", "--", "sh", "-c", `echo "I am $VM_HOST"
 		if [ "$VM_HOST" = 1 ]; then nc -l -p 1000; sleep 1000; fi

@@ -1,3 +1,3 @@
-// Package word does atomic operations on words inside byte slices: memory that
-// peers or other processes name by address. It knows nothing about who asks.
+// Package word does atomic operations on words inside byte slices: memory that peers or other
+// processes access by address. Access rights are the caller's concern.
 package word

@@ -2,11 +2,11 @@ package word
 
 import "sync/atomic"
 
-// Fence orders the accesses to memory before it and those after it, plain ones
-// too, as other processes see them: a store is seen before a later load is done.
+// Fence orders the memory accesses before it and after it, plain ones too, as other processes see
+// them: a store before the fence is visible before a later load executes.
 //
-// A store of package atomic comes after everything before it, a load of it before
-// everything behind it, and the two do not change places.
+// An atomic store comes after all accesses before it, an atomic load comes before all accesses
+// after it, and the two are not reordered.
 func Fence() {
 	var x uint32
 	atomic.StoreUint32(&x, 1)

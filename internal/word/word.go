@@ -20,12 +20,10 @@ func Swap32(b []byte, v uint32) uint32 { return atomic.SwapUint32(word32(b), v) 
 // Swap64 is Swap32 for 8 bytes.
 func Swap64(b []byte, v uint64) uint64 { return atomic.SwapUint64(word64(b), v) }
 
-// The bitwise operations try until nothing comes between, instead of using the
-// functions of package atomic: what Go 1.24.0 compiles for those overwrites a
-// register on amd64.
+// The bitwise operations are loops of compare-and-swap instead of the functions of package atomic,
+// because Go 1.24.0 compiles those to code that overwrites a register on amd64.
 
-// And32 stores old and v in the naturally aligned 4 bytes of b and returns the old
-// value.
+// And32 stores old & v in the naturally aligned 4 bytes of b and returns the old value.
 func And32(b []byte, v uint32) uint32 {
 	p := word32(b)
 	for {
@@ -47,8 +45,7 @@ func And64(b []byte, v uint64) uint64 {
 	}
 }
 
-// Or32 stores old or v in the naturally aligned 4 bytes of b and returns the old
-// value.
+// Or32 stores old | v in the naturally aligned 4 bytes of b and returns the old value.
 func Or32(b []byte, v uint32) uint32 {
 	p := word32(b)
 	for {
@@ -70,8 +67,7 @@ func Or64(b []byte, v uint64) uint64 {
 	}
 }
 
-// Xor32 stores old xor v in the naturally aligned 4 bytes of b and returns the old
-// value.
+// Xor32 stores old ^ v in the naturally aligned 4 bytes of b and returns the old value.
 func Xor32(b []byte, v uint32) uint32 {
 	p := word32(b)
 	for {

@@ -46,8 +46,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestConcurrent: nothing is lost when goroutines update one word, by any
-// operation that can lose something.
+// TestConcurrent: goroutines that update one word lose no update, with each operation that could
+// lose one.
 func TestConcurrent(t *testing.T) {
 	const goroutines, rounds = 4, 1000
 	b := make([]byte, 32)
@@ -93,5 +93,22 @@ func TestConcurrent(t *testing.T) {
 	}
 	if old := word.CompareSwap64(add64, 1, 2); old == 1 {
 		t.Error("swapped")
+	}
+}
+
+// TestBytes: the bytes of a word share its memory and its address.
+func TestBytes(t *testing.T) {
+	type id uint32
+	a, b := id(0x01020304), uint64(5)
+	if got := word.Bytes(&a); len(got) != 4 || binary.NativeEndian.Uint32(got) != 0x01020304 {
+		t.Errorf("the bytes of a word of 32 bits are %x", got)
+	}
+	got := word.Bytes(&b)
+	binary.NativeEndian.PutUint64(got, 6)
+	if len(got) != 8 || b != 6 || word.Size[uint64]() != 8 || word.Size[id]() != 4 {
+		t.Errorf("the bytes of a word of 64 bits are %x, and the word %d", got, b)
+	}
+	if word.Address(got[3:]) != word.Address(got)+3 || word.Address(nil) != 0 {
+		t.Error("addresses are not in order")
 	}
 }

@@ -1,8 +1,7 @@
-// Crowd measures what many goroutines get that ask another process and wait for the
-// answer, over and over: through one worker and one endpoint of package ucp for all of
-// them, or through a unix socket for each. It starts the other process itself and prints
-// the requests per second and, in microseconds, how long half of them took at most, and
-// ninety-nine of a hundred.
+// Crowd measures the performance of many goroutines, each of which repeatedly sends a request to
+// another process and waits for the reply. The goroutines share one worker and one endpoint of
+// package ucp, or have a unix socket each. Crowd starts the other process itself and prints the
+// requests per second and the median and the 99th percentile of a request's time in microseconds.
 package main
 
 import (
@@ -19,25 +18,25 @@ import (
 )
 
 var (
-	over       = flag.String("over", "ucp", "ucp or unix")
-	goroutines = flag.Int("goroutines", 64, "that ask at the same time")
-	requests   = flag.Int("requests", 2000, "of each, one after the other")
-	size       = flag.Int("size", 64, "bytes of a request, and of its answer")
+	over       = flag.String("over", "ucp", "transport: ucp or unix")
+	goroutines = flag.Int("goroutines", 64, "number of concurrent requesters")
+	requests   = flag.Int("requests", 2000, "number of requests of each, one after the other")
+	size       = flag.Int("size", 64, "bytes of a request, and of its reply")
 	serve      = flag.Bool("serve", false, "answer the process on standard input and output")
 )
 
-// warmup are the requests of each goroutine that are not counted.
+// warmup is the number of requests of each goroutine that are not counted.
 const warmup = 50
 
-// link is what connects the two processes. Its methods take the number of a goroutine, and
-// memory for the message.
+// link connects the two processes. Its methods get the number of a goroutine, and memory for the
+// message.
 type link interface {
 	ask(n int, message []byte) error
 	answer(n int, message []byte) error
 	close() error
 }
 
-// pipe is how the processes tell each other where they are.
+// pipe is the connection over which the processes exchange their addresses.
 type pipe struct {
 	io.Reader
 	io.Writer
@@ -103,10 +102,10 @@ func open(p pipe) (link, error) {
 	case "unix":
 		return openUnix(p)
 	}
-	return nil, fmt.Errorf("-over %s: ucp or unix", *over)
+	return nil, fmt.Errorf("-over %s: expected ucp or unix", *over)
 }
 
-// askAll has all goroutines ask, and returns how long each request took.
+// askAll makes all goroutines send requests, and returns the time of each request.
 func askAll(l link) (times []time.Duration, took time.Duration, err error) {
 	times = make([]time.Duration, *goroutines**requests)
 	var ready, over sync.WaitGroup
@@ -118,7 +117,7 @@ func askAll(l link) (times []time.Duration, took time.Duration, err error) {
 		isReady := sync.OnceFunc(ready.Done)
 		go func() {
 			defer over.Done()
-			defer isReady() // whatever happens
+			defer isReady() // also if the goroutine fails
 			message := make([]byte, *size)
 			own := times[n**requests : (n+1)**requests]
 			for i := range warmup + len(own) {
@@ -149,7 +148,7 @@ func askAll(l link) (times []time.Duration, took time.Duration, err error) {
 	return times, took, err
 }
 
-// answerAll answers as many requests as there are.
+// answerAll answers the requests of all goroutines.
 func answerAll(l link) error {
 	var over sync.WaitGroup
 	failed := make(chan error, *goroutines)
@@ -175,7 +174,7 @@ func answerAll(l link) error {
 	}
 }
 
-// exchange tells the other process where this one is, and returns where that is.
+// exchange sends this process's address to the other process, and returns the other's.
 func (p pipe) exchange(own []byte) ([]byte, error) {
 	if _, err := p.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(own))), own...)); err != nil {
 		return nil, err

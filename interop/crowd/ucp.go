@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ucpLink is one worker and one endpoint for all. A message finds its goroutine by the
-// tag.
+// ucpLink is one worker and one endpoint for all goroutines. The tag of a message is the number of
+// its goroutine.
 type ucpLink struct {
 	ctx    *ucp.Context
 	worker *ucp.Worker

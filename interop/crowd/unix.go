@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// unixLink is a socket for each goroutine.
+// unixLink is one socket for each goroutine.
 type unixLink []net.Conn
 
 func openUnix(p pipe) (link, error) {

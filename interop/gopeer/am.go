@@ -25,14 +25,14 @@ func init() {
 	})
 }
 
-// activeMessages are those that have come, in the order of their handlers' calls.
+// activeMessages holds the messages that have arrived, in the order of their handlers' calls.
 type activeMessages struct {
 	waiting []*arrival
-	hand    *arrival // taken by amnext
+	current *arrival // message that the last amnext has taken
 }
 
-// arrival is an active message that a handler was called for. What its handler does
-// not keep is read before it returns.
+// arrival is an active message for which a handler was called. The handler reads the message before
+// it returns, or keeps it.
 type arrival struct {
 	id      uint16
 	header  []byte
@@ -42,14 +42,14 @@ type arrival struct {
 
 	kept *ucp.AMMessage
 
-	buffer *buffer // received by the handler, when request is done
+	buffer *buffer // data that the handler receives; complete when handle is done
 	handle *ucp.Request
 	err    error
 }
 
-// giveUp releases the messages that are kept, as their worker is about to go.
-func (q *activeMessages) giveUp() {
-	for _, a := range append(q.waiting, q.hand) {
+// releaseKept releases the kept messages before their worker is destroyed.
+func (q *activeMessages) releaseKept() {
+	for _, a := range append(q.waiting, q.current) {
 		if a != nil && a.kept != nil {
 			a.kept.Release()
 			a.kept = nil
@@ -66,7 +66,8 @@ func (s *server) arrived(m *ucp.AMMessage) *arrival {
 	return a
 }
 
-// handle ID receive|keep|refuse|drop|none
+// handle runs the command "handle ID receive|keep|refuse|drop|none", which sets the handler of an
+// active message id.
 func (s *server) handle(args []string) (string, error) {
 	n, err := strconv.ParseUint(args[0], 0, 16)
 	if err != nil {
@@ -115,7 +116,7 @@ var amFlags = map[string]ucp.AMSendFlags{
 	"plain": 0, "reply": ucp.AMSendReply, "eager": ucp.AMSendEager, "rndv": ucp.AMSendRndv, "copy": ucp.AMSendCopyHeader,
 }
 
-// am REQ EP ID HEADER SIZE SEED LAYOUT FLAGS
+// am runs the command "am REQ EP ID HEADER SIZE SEED LAYOUT FLAGS", which sends an active message.
 func (s *server) am(args []string) (string, error) {
 	ep, err := s.endpoint(args[1])
 	if err != nil {
@@ -160,7 +161,8 @@ func (s *server) am(args []string) (string, error) {
 	return "", nil
 }
 
-// amnext EP SEED MS
+// amNext runs the command "amnext EP SEED MS", which takes the oldest arrived active message in
+// hand.
 func (s *server) amNext(args []string) (string, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -175,14 +177,14 @@ func (s *server) amNext(args []string) (string, error) {
 		return "", err
 	}
 	q := &s.active
-	if q.hand != nil {
+	if q.current != nil {
 		return "", errors.New("there is a message in hand")
 	}
 	if err := s.progressUntil(milliseconds(ms[0]), func() bool { return len(q.waiting) > 0 }); err != nil {
 		return "", err
 	}
 	a := q.waiting[0]
-	q.waiting, q.hand = q.waiting[1:], a
+	q.waiting, q.current = q.waiting[1:], a
 	where, reply := "here", "plain"
 	if a.offered {
 		where = "offered"
@@ -194,17 +196,18 @@ func (s *server) amNext(args []string) (string, error) {
 	return fmt.Sprintf("%d %d %d %s %s %s", a.id, len(a.header), a.length, where, reply, c.from(a.length).compare(a.header)), nil
 }
 
-// inHand is the message in hand, which is given up.
+// inHand returns the active message that the last amnext has taken, and clears the field current.
 func (s *server) inHand() (*arrival, error) {
-	a := s.active.hand
+	a := s.active.current
 	if a == nil {
 		return nil, errors.New("there is no message in hand")
 	}
-	s.active.hand = nil
+	s.active.current = nil
 	return a, nil
 }
 
-// amdata SEED MS
+// amData runs the command "amdata SEED MS", which returns the result of receiving the message in
+// hand.
 func (s *server) amData(args []string) (string, error) {
 	a, err := s.inHand()
 	if err != nil {
@@ -239,7 +242,8 @@ func (s *server) amData(args []string) (string, error) {
 	return fmt.Sprintf("0 0x0 %d %s", a.length, a.buffer.verify(c, a.length)), nil
 }
 
-// amrecv REQ SIZE LAYOUT
+// amRecv runs the command "amrecv REQ SIZE LAYOUT", which receives the kept data of the message in
+// hand.
 func (s *server) amRecv(args []string) (string, error) {
 	n, err := numbers(args[1])
 	if err != nil {

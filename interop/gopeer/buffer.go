@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	guard     = 64   // bytes around each piece that nobody may touch
-	filler    = 0xa5 // what guards and receive buffers hold at first
+	guard     = 64   // bytes around each piece that nothing may write
+	filler    = 0xa5 // the initial contents of guards and receive buffers
 	maxPieces = 16
 	maxSize   = 1 << 30
 )
 
-// buffer is a message in memory: one piece or several, guards around each.
+// buffer is a message in memory: one piece or several, with guards around each.
 type buffer struct {
 	layout  string
 	storage []byte
 	pieces  [][]byte
-	memory  *ucp.Memory // of the storage if the library allocated it
+	memory  *ucp.Memory // the allocation that holds storage, if the library made it
 }
 
-// newBuffer lays out a buffer: "contig" and "generic" are one piece; "iovN" is N
-// pieces, of which the first is empty and the last takes the remainder.
+// newBuffer makes a buffer: "contig" and "generic" are one piece; "iovN" is N pieces, of which the
+// first is empty and the last takes the remainder.
 func newBuffer(layout string, size int) (*buffer, error) {
 	if size < 0 || size > maxSize {
 		return nil, fmt.Errorf("bad size: %d", size)
@@ -52,8 +52,8 @@ func newBuffer(layout string, size int) (*buffer, error) {
 	return b, nil
 }
 
-// newBuffer lays out a buffer as the function does, or, if layout is "new", as one
-// piece in memory that the library allocates.
+// newBuffer makes a buffer as the function newBuffer does or, if layout is "new", as one piece in
+// memory that the library allocates.
 func (s *server) newBuffer(layout string, size int) (*buffer, error) {
 	if layout != "new" {
 		return newBuffer(layout, size)
@@ -66,7 +66,7 @@ func (s *server) newBuffer(layout string, size int) (*buffer, error) {
 	return m.buffer, nil
 }
 
-// release gives the storage back.
+// release frees the storage.
 func (b *buffer) release() error {
 	if b == nil || b.memory == nil {
 		return nil
@@ -74,7 +74,7 @@ func (b *buffer) release() error {
 	return b.memory.Close()
 }
 
-// place fills storage and cuts pieces of the given lengths from it.
+// place fills storage with filler and makes pieces of the given lengths in it the buffer.
 func (b *buffer) place(storage []byte, lengths []int) {
 	b.storage = storage
 	for i := range storage {
@@ -88,14 +88,14 @@ func (b *buffer) place(storage []byte, lengths []int) {
 	}
 }
 
-// bufferIn is one piece in memory that exists, guards around it included.
+// bufferIn returns a buffer of one piece in existing memory, which includes the guards.
 func bufferIn(storage []byte) *buffer {
 	b := &buffer{layout: "contig"}
 	b.place(storage, []int{len(storage) - 2*guard})
 	return b
 }
 
-// argument is the buffer in the form that the calls of ucp take.
+// argument returns the buffer in the form that the calls of ucp accept.
 func (b *buffer) argument(generic *ucp.GenericType) ([]byte, *ucp.RequestParams) {
 	params := new(ucp.RequestParams)
 	switch b.layout {
@@ -109,10 +109,10 @@ func (b *buffer) argument(generic *ucp.GenericType) ([]byte, *ucp.RequestParams)
 	return nil, params
 }
 
-// content is what a message holds: the bytes that seed selects, from offset on.
+// content identifies the expected bytes of a message: those that seed selects, from offset on.
 type content struct{ seed, offset uint64 }
 
-// contents reads SEED or SEED+OFFSET.
+// contents parses an argument SEED or SEED+OFFSET.
 func contents(arg string) (content, error) {
 	seed, offset, isPart := strings.Cut(arg, "+")
 	if !isPart {
@@ -125,10 +125,10 @@ func contents(arg string) (content, error) {
 	return content{n[0], n[1]}, nil
 }
 
-// from are the contents behind n bytes.
+// from returns the contents after the first n bytes.
 func (c content) from(n int) content { return content{c.seed, c.offset + uint64(n)} }
 
-// fill writes a message.
+// fill writes a message to the pieces of the buffer.
 func (b *buffer) fill(c content) {
 	for _, p := range b.pieces {
 		c.write(p)
@@ -136,7 +136,7 @@ func (b *buffer) fill(c content) {
 	}
 }
 
-// compare returns "same" or which byte of a message is the first that differs.
+// compare returns "same" or the position of the first byte that differs.
 func (c content) compare(b []byte) string {
 	want := make([]byte, len(b))
 	c.write(want)
@@ -146,9 +146,9 @@ func (c content) compare(b []byte) string {
 	return "same"
 }
 
-// verify compares the first length bytes with a message, and everything else with
-// what it held before. It returns "same" or where the first bad byte is: an offset in
-// the message, or in the storage for a byte that had no business to change.
+// verify compares the first length bytes with a message, and all other bytes of the storage with
+// their initial contents. It returns "same" or the position of the first wrong byte: an offset in
+// the message or, for a byte outside of it, in the storage.
 func (b *buffer) verify(c content, length int) string {
 	want := bytes.Repeat([]byte{filler}, len(b.storage))
 	start, offset := guard, 0
@@ -167,7 +167,7 @@ func (b *buffer) verify(c content, length int) string {
 	return "same"
 }
 
-// firstDifference returns where two slices of one length differ, or -1.
+// firstDifference returns the index at which two slices of one length differ, or -1.
 func firstDifference(a, b []byte) int {
 	if bytes.Equal(a, b) {
 		return -1

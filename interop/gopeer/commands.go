@@ -16,14 +16,14 @@ import (
 
 var errTimeout = errors.New("timeout")
 
-// command is the number of arguments and the function.
+// command is the number of arguments of a command and its function.
 type command struct {
 	args int
 	run  func(s *server, args []string) (string, error)
 }
 
-// commands are all there are, by name; those for connections, streams and active messages
-// are with what they do.
+// commands holds all commands, by name. Those for connections, streams, active messages and
+// one-sided operations are added in the files of their functions.
 var commands = map[string]command{
 	"address":    {0, (*server).address},
 	"connect":    {3, (*server).connect},
@@ -66,7 +66,7 @@ func (s *server) run(words []string) (string, error) {
 	return c.run(s, args)
 }
 
-// numbers parses arguments; the first bad one is the error.
+// numbers parses arguments. The error is that of the first bad one.
 func numbers(args ...string) ([]uint64, error) {
 	list := make([]uint64, len(args))
 	for i, a := range args {
@@ -79,7 +79,7 @@ func numbers(args ...string) ([]uint64, error) {
 	return list, nil
 }
 
-// newRequest keeps r under a number that must be free.
+// newRequest stores r under a number, which must be free.
 func (s *server) newRequest(arg string, r *request) error {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *server) address([]string) (string, error) {
 	return hex.EncodeToString(a), err
 }
 
-// connect EP none|peer ADDRESS
+// connect runs the command "connect EP none|peer ADDRESS", which creates an endpoint to a worker
+// address.
 func (s *server) connect(args []string) (string, error) {
 	address, err := hex.DecodeString(args[2])
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *server) connect(args []string) (string, error) {
 	return s.newEndpoint(args[0], args[1], ucp.EndpointParams{Address: address})
 }
 
-// newEndpoint makes the endpoint EP in an error mode.
+// newEndpoint creates the endpoint whose number is arg, in error mode none or peer.
 func (s *server) newEndpoint(arg, mode string, params ucp.EndpointParams) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -155,7 +156,8 @@ func (s *server) newEndpoint(arg, mode string, params ucp.EndpointParams) (strin
 	return "", err
 }
 
-// send REQ EP TAG SIZE SEED LAYOUT async|sync
+// send runs the command "send REQ EP TAG SIZE SEED LAYOUT async|sync", which sends a tagged
+// message.
 func (s *server) send(args []string) (string, error) {
 	ep, err := s.endpoint(args[1])
 	if err != nil {
@@ -182,7 +184,8 @@ func (s *server) send(args []string) (string, error) {
 	return "", nil
 }
 
-// recv REQ TAG MASK SIZE LAYOUT
+// recv runs the command "recv REQ TAG MASK SIZE LAYOUT", which starts the receive of a tagged
+// message.
 func (s *server) recv(args []string) (string, error) {
 	n, err := numbers(args[1:4]...)
 	if err != nil {
@@ -193,7 +196,8 @@ func (s *server) recv(args []string) (string, error) {
 	})
 }
 
-// mrecv REQ SIZE LAYOUT
+// mrecv runs the command "mrecv REQ SIZE LAYOUT", which receives the message that the last probe
+// has taken.
 func (s *server) mrecv(args []string) (string, error) {
 	n, err := numbers(args[1])
 	if err != nil {
@@ -209,7 +213,7 @@ func (s *server) mrecv(args []string) (string, error) {
 	})
 }
 
-// filled is a buffer that holds the message of an argument.
+// filled returns a buffer with the contents that an argument SEED or SEED+OFFSET selects.
 func (s *server) filled(layout string, size int, arg string) (*buffer, error) {
 	c, err := contents(arg)
 	if err != nil {
@@ -238,7 +242,7 @@ func (s *server) receive(number string, size int, layout string, start func([]by
 	return "", nil
 }
 
-// probe TAG MASK keep|take MS
+// probe runs the command "probe TAG MASK keep|take MS", which waits for a tagged message to arrive.
 func (s *server) probe(args []string) (string, error) {
 	n, err := numbers(args[0], args[1], args[3])
 	if err != nil {
@@ -264,7 +268,7 @@ func (s *server) probe(args []string) (string, error) {
 	return fmt.Sprintf("%#x %d", uint64(info.SenderTag), info.Length), err
 }
 
-// wait REQ SEED MS
+// wait runs the command "wait REQ SEED MS", which waits for an operation and returns its result.
 func (s *server) wait(args []string) (string, error) {
 	number, r, err := s.request(args[0])
 	if err != nil {
@@ -286,8 +290,8 @@ func (s *server) wait(args []string) (string, error) {
 	return said, r.buffer.release()
 }
 
-// result frees the request and says how its operation ended; c is the message that
-// was to be received.
+// result frees the request and returns the result of its operation. The parameter c is the expected
+// message.
 func (r *request) result(c content) string {
 	if r.handle != nil {
 		r.err = r.handle.Err()
@@ -309,13 +313,13 @@ func (r *request) result(c content) string {
 	case !r.isReceive:
 		return strconv.Itoa(status)
 	case r.err != nil:
-		// Only what lies outside the buffer is promised to be as it was.
+		// After an error the contents of the buffer are undefined.
 		return fmt.Sprintf("%d 0x0 0 same", status)
 	}
 	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(c, r.info.Length))
 }
 
-// sleep REQ MS
+// sleep runs the command "sleep REQ MS", which waits for a send without spinning.
 func (s *server) sleep(args []string) (string, error) {
 	number, r, err := s.request(args[0])
 	if err != nil {
@@ -344,7 +348,7 @@ func (s *server) cancel(args []string) (string, error) {
 	return "", err
 }
 
-// flush REQ worker|EP
+// flush runs the command "flush REQ worker|EP", which starts a flush of the worker or an endpoint.
 func (s *server) flush(args []string) (string, error) {
 	start := s.worker().Flush
 	if args[1] != "worker" {
@@ -362,7 +366,7 @@ func (s *server) flush(args []string) (string, error) {
 	return "", nil
 }
 
-// close REQ EP flush|force
+// close runs the command "close REQ EP flush|force", which starts to close an endpoint.
 func (s *server) close(args []string) (string, error) {
 	ep, err := s.endpoint(args[1])
 	if err != nil {
@@ -381,7 +385,8 @@ func (s *server) close(args []string) (string, error) {
 	return "", nil
 }
 
-// failure EP
+// failure runs the command "failure EP", which returns the error that the endpoint's error handler
+// has received.
 func (s *server) failure(args []string) (string, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil || s.endpoints[n] == nil {
@@ -390,7 +395,7 @@ func (s *server) failure(args []string) (string, error) {
 	return strconv.Itoa(int(s.endpoints[n].failure)), nil
 }
 
-// failed EP MS
+// failed runs the command "failed EP MS", which waits for the failure of an endpoint.
 func (s *server) failed(args []string) (string, error) {
 	n, err := numbers(args[1])
 	if err != nil {
@@ -407,7 +412,7 @@ func (s *server) failed(args []string) (string, error) {
 	return said, err
 }
 
-// pause US
+// pause runs the command "pause US", which progresses for some microseconds without sleep.
 func (s *server) pause(args []string) (string, error) {
 	n, err := numbers(args[0])
 	if err != nil {
@@ -419,7 +424,7 @@ func (s *server) pause(args []string) (string, error) {
 	return strconv.FormatInt(time.Now().UnixNano(), 10), nil
 }
 
-// ends
+// ends runs the command "ends", which returns the number of endpoints of all kinds.
 func (s *server) ends([]string) (string, error) {
 	n := 0
 	for _, w := range s.workers {
@@ -428,7 +433,7 @@ func (s *server) ends([]string) (string, error) {
 	return strconv.Itoa(n), nil
 }
 
-// transports EP
+// transports runs the command "transports EP", which lists the transport and device of each lane.
 func (s *server) transports(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {
@@ -441,7 +446,7 @@ func (s *server) transports(args []string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// progress MS
+// progress runs the command "progress MS", which progresses for some milliseconds.
 func (s *server) progress(args []string) (string, error) {
 	n, err := numbers(args[0])
 	if err != nil {
@@ -453,7 +458,8 @@ func (s *server) progress(args []string) (string, error) {
 	return "", nil
 }
 
-// use WORKER
+// use runs the command "use WORKER", which selects the worker of later commands. It creates worker
+// 1 if necessary.
 func (s *server) use(args []string) (string, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil || n < 0 || n > len(s.workers) {
@@ -471,17 +477,17 @@ func (s *server) hold([]string) (string, error) {
 	return "", nil
 }
 
-// retire destroys worker 1.
+// retire runs the command "retire", which destroys worker 1 without closing its endpoints.
 func (s *server) retire([]string) (string, error) {
 	w, err := s.second()
 	if err != nil {
 		return "", err
 	}
-	s.active.giveUp()
+	s.active.releaseKept()
 	return "", s.retired(w.Close())
 }
 
-// shutdown MS
+// shutdown runs the command "shutdown MS", which shuts down worker 1 within some milliseconds.
 func (s *server) shutdown(args []string) (string, error) {
 	w, err := s.second()
 	if err != nil {
@@ -493,7 +499,7 @@ func (s *server) shutdown(args []string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(n[0]))
 	defer cancel()
-	s.active.giveUp()
+	s.active.releaseKept()
 	err = w.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {
 		return "", errTimeout
@@ -508,10 +514,10 @@ func (s *server) second() (*ucp.Worker, error) {
 	return s.workers[1], nil
 }
 
-// retired is behind the end of worker 1.
+// retired cleans up after the end of worker 1.
 func (s *server) retired(err error) error {
 	s.workers, s.used = s.workers[:1], 0
-	clear(s.keys) // closed with it
+	clear(s.keys) // the worker has closed them
 	for _, ep := range s.endpoints {
 		ep.Endpoint = nil
 	}

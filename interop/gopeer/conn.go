@@ -22,14 +22,14 @@ func init() {
 	})
 }
 
-// clients are those that wait until commands say what becomes of them.
+// clients holds the clients that wait for the commands accept and reject.
 type clients struct {
 	listener *ucp.Listener
 	waiting  []*ucp.ConnRequest
-	hand     *ucp.ConnRequest // taken by client
+	current  *ucp.ConnRequest // client that the last client command has taken
 }
 
-// listen ADDRESS:PORT
+// listen runs the command "listen ADDRESS:PORT", which opens a listener and returns its address.
 func (s *server) listen(args []string) (string, error) {
 	c := &s.clients
 	if c.listener != nil {
@@ -59,7 +59,8 @@ func (s *server) unlisten([]string) (string, error) {
 	return "", l.Close()
 }
 
-// dial EP none|peer ADDRESS:PORT plain|id
+// dial runs the command "dial EP none|peer ADDRESS:PORT plain|id", which creates an endpoint to a
+// listener.
 func (s *server) dial(args []string) (string, error) {
 	addr, err := netip.ParseAddrPort(args[2])
 	if err != nil {
@@ -72,34 +73,34 @@ func (s *server) dial(args []string) (string, error) {
 	return s.newEndpoint(args[0], args[1], params)
 }
 
-// client MS
+// client runs the command "client MS", which takes the oldest waiting client in hand.
 func (s *server) client(args []string) (string, error) {
 	ms, err := numbers(args[0])
 	if err != nil {
 		return "", err
 	}
 	c := &s.clients
-	if c.hand != nil {
+	if c.current != nil {
 		return "", errors.New("there is a client in hand")
 	}
 	if err := s.progressUntil(milliseconds(ms[0]), func() bool { return len(c.waiting) > 0 }); err != nil {
 		return "", err
 	}
-	c.hand, c.waiting = c.waiting[0], c.waiting[1:]
-	addr, err := c.hand.ClientAddr()
-	return fmt.Sprintf("%v %#x", addr, c.hand.ClientID()), err
+	c.current, c.waiting = c.waiting[0], c.waiting[1:]
+	addr, err := c.current.ClientAddr()
+	return fmt.Sprintf("%v %#x", addr, c.current.ClientID()), err
 }
 
 func (c *clients) take() (*ucp.ConnRequest, error) {
-	r := c.hand
+	r := c.current
 	if r == nil {
 		return nil, errors.New("there is no client in hand")
 	}
-	c.hand = nil
+	c.current = nil
 	return r, nil
 }
 
-// accept EP none|peer
+// accept runs the command "accept EP none|peer", which accepts the client in hand.
 func (s *server) accept(args []string) (string, error) {
 	r, err := s.clients.take()
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *server) reject([]string) (string, error) {
 	return "", s.clients.listener.Reject(r)
 }
 
-// sockets EP
+// sockets runs the command "sockets EP", which returns the local and remote socket addresses.
 func (s *server) sockets(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {

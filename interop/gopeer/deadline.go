@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The commands for calls that wait until a deadline, and what goes with them.
+// The commands for calls that wait until a deadline, and related ones.
 func init() {
 	maps.Copy(commands, map[string]command{
 		"recvby":     {4, (*server).recvBy},
@@ -26,9 +26,10 @@ func init() {
 	})
 }
 
-// by carries out a receive that waits, into a new buffer, with a context that ends after so
-// many microseconds. The buffer of one that was given up is kept, as nobody may write to it.
-func (s *server) by(size, seed, us string, receive func(ctx context.Context, buf []byte) (ucp.TagRecvInfo, error)) (string, error) {
+// recvWithDeadline runs a waiting receive into a new buffer, with a context that ends after the given number of
+// microseconds (us). It stores the buffer of a canceled receive for the command untouched, because
+// nothing may write to it afterwards.
+func (s *server) recvWithDeadline(size, seed, us string, receive func(ctx context.Context, buf []byte) (ucp.TagRecvInfo, error)) (string, error) {
 	n, err := numbers(size, us)
 	if err != nil {
 		return "", err
@@ -57,22 +58,24 @@ func (s *server) by(size, seed, us string, receive func(ctx context.Context, buf
 		verdict = "part"
 	}
 	b.place(b.storage, []int{int(n[0])})
-	s.given = append(s.given, b)
+	s.canceledBuffers = append(s.canceledBuffers, b)
 	return fmt.Sprintf("%d 0x0 0 %s", int(ucs.StatusOf(err)), verdict), nil
 }
 
-// recvby TAG SIZE SEED US
+// recvBy runs the command "recvby TAG SIZE SEED US", which receives a tagged message with a
+// deadline.
 func (s *server) recvBy(args []string) (string, error) {
 	tag, err := numbers(args[0])
 	if err != nil {
 		return "", err
 	}
-	return s.by(args[1], args[2], args[3], func(ctx context.Context, buf []byte) (ucp.TagRecvInfo, error) {
+	return s.recvWithDeadline(args[1], args[2], args[3], func(ctx context.Context, buf []byte) (ucp.TagRecvInfo, error) {
 		return s.worker().TagRecvWait(ctx, ucp.Tag(tag[0]), ucp.FullMask, buf)
 	})
 }
 
-// srecvby EP SIZE SEED some|all US
+// streamRecvBy runs the command "srecvby EP SIZE SEED some|all US", which receives from a stream
+// with a deadline.
 func (s *server) streamRecvBy(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {
@@ -82,13 +85,14 @@ func (s *server) streamRecvBy(args []string) (string, error) {
 	if args[3] == "all" {
 		receive = ep.StreamRecvFullWait
 	}
-	return s.by(args[1], args[2], args[4], func(ctx context.Context, buf []byte) (info ucp.TagRecvInfo, err error) {
+	return s.recvWithDeadline(args[1], args[2], args[4], func(ctx context.Context, buf []byte) (info ucp.TagRecvInfo, err error) {
 		info.Length, err = receive(ctx, buf)
 		return info, err
 	})
 }
 
-// amrecvby SIZE SEED US
+// amRecvBy runs the command "amrecvby SIZE SEED US", which receives the kept data of the message in
+// hand with a deadline.
 func (s *server) amRecvBy(args []string) (string, error) {
 	a, err := s.inHand()
 	if err != nil {
@@ -97,24 +101,25 @@ func (s *server) amRecvBy(args []string) (string, error) {
 	if a.kept == nil {
 		return "", errors.New("there is no kept data")
 	}
-	return s.by(args[0], args[1], args[2], func(ctx context.Context, buf []byte) (info ucp.TagRecvInfo, err error) {
+	return s.recvWithDeadline(args[0], args[1], args[2], func(ctx context.Context, buf []byte) (info ucp.TagRecvInfo, err error) {
 		info.Length, err = a.kept.RecvWait(ctx, buf)
 		return info, err
 	})
 }
 
 func (s *server) untouched([]string) (string, error) {
-	n := len(s.given)
-	for _, b := range s.given {
+	n := len(s.canceledBuffers)
+	for _, b := range s.canceledBuffers {
 		if k := slices.IndexFunc(b.storage, func(v byte) bool { return v != filler }); k >= 0 {
 			return "", fmt.Errorf("the buffer of a receive that was given up, of %d bytes, is written to at %d", len(b.pieces[0]), k-guard)
 		}
 	}
-	s.given = nil
+	s.canceledBuffers = nil
 	return strconv.Itoa(n), nil
 }
 
-// thresholds EP
+// thresholds runs the command "thresholds EP", which returns the message sizes at which the
+// protocol changes.
 func (s *server) thresholds(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {
@@ -130,7 +135,8 @@ func (s *server) thresholds(args []string) (string, error) {
 	return strings.Trim(fmt.Sprint(slices.Compact(list)), "[]"), nil
 }
 
-// shutdownep EP MS
+// shutdownEndpoint runs the command "shutdownep EP MS", which shuts down an endpoint with a
+// deadline.
 func (s *server) shutdownEndpoint(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {

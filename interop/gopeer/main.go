@@ -1,6 +1,6 @@
-// Gopeer is the peer of the interop suite over package ucp: it carries out
-// operations by commands on standard input. The comment of package interop
-// describes them; testdata/cpeer is its counterpart over C UCX.
+// Gopeer is the peer of the interop suite over package ucp: it runs operations on commands from
+// standard input. The comment of package interop describes the commands; testdata/cpeer is its
+// counterpart over C UCX.
 package main
 
 import (
@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	maxLine = 1 << 20 // a command, worker addresses included
+	maxLine = 1 << 20 // the longest command, including worker addresses
 	spins   = 200     // empty progress rounds before the peer sleeps
 )
 
-// server holds the objects that commands name.
+// server holds the objects to which commands refer.
 type server struct {
-	context   *ucp.Context
-	workers   []*ucp.Worker
-	used      int // that of the workers which commands are for
-	generic   *ucp.GenericType
-	endpoints map[int]*endpoint
-	requests  map[int]*request
-	message   *ucp.TagMessage // taken by the last probe
-	given     []*buffer       // of receives that were given up
-	active    activeMessages
-	clients   clients
-	memories  map[uint64]*memory
-	keys      map[uint64]*ucp.Rkey
+	context         *ucp.Context
+	workers         []*ucp.Worker
+	used            int // the index of the worker that commands use
+	generic         *ucp.GenericType
+	endpoints       map[int]*endpoint
+	requests        map[int]*request
+	message         *ucp.TagMessage // message that the last probe has taken
+	canceledBuffers []*buffer       // buffers of canceled receives
+	active          activeMessages
+	clients         clients
+	memories        map[uint64]*memory
+	keys            map[uint64]*ucp.Rkey
 
 	lines <-chan string // commands; closed at the end of input
-	idle  int           // empty progress rounds in a row
-	held  bool          // until the next command no progress is made
+	idle  int           // consecutive empty progress rounds
+	held  bool          // make no progress until the next command
 }
 
-// endpoint is an endpoint and what its error handler was told.
+// endpoint is an endpoint and the error that its error handler received.
 type endpoint struct {
 	*ucp.Endpoint
 	failure ucs.Status
@@ -50,13 +50,13 @@ type endpoint struct {
 // request is a started operation. A nil handle means that it is done.
 type request struct {
 	handle    *ucp.Request
-	err       error // of the call that started it
+	err       error // error of the call that started the operation
 	info      ucp.TagRecvInfo
 	isReceive bool
-	untagged  bool // it receives an active message or of a stream
+	untagged  bool // the operation receives an active message or from a stream
 	isGet     bool
 	buffer    *buffer
-	reply     []byte // of an atomic operation, nil if it has none
+	reply     []byte // reply buffer of a fetching atomic operation, else nil
 }
 
 func main() {
@@ -87,7 +87,7 @@ func main() {
 	}
 }
 
-// newServer opens UCX with the settings of the environment.
+// newServer opens a context with the settings of the environment.
 func newServer() (*server, error) {
 	params := ucp.ContextParams{
 		Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO32 | ucp.FeatureAMO64 | ucp.FeatureStream,
@@ -124,8 +124,8 @@ func newServer() (*server, error) {
 	return s, s.addWorker()
 }
 
-// addWorker makes a worker, which tells servers the number in PEER_CLIENT_ID, and uses
-// it.
+// addWorker creates a worker whose client id is the number in PEER_CLIENT_ID, and makes it the one
+// that commands use.
 func (s *server) addWorker() error {
 	var params ucp.WorkerParams
 	if id := os.Getenv("PEER_CLIENT_ID"); id != "" {
@@ -143,7 +143,7 @@ func (s *server) addWorker() error {
 	return err
 }
 
-// worker is the one that commands are for.
+// worker returns the worker that commands use.
 func (s *server) worker() *ucp.Worker { return s.workers[s.used] }
 
 // progressAll progresses all workers.
@@ -154,7 +154,7 @@ func (s *server) progressAll() (n int) {
 	return n
 }
 
-// nextLine makes progress until there is a command.
+// nextLine makes progress until a command arrives.
 func (s *server) nextLine() (line string, open bool) {
 	if s.held {
 		s.held = false
@@ -179,8 +179,8 @@ func (s *server) nextLine() (line string, open bool) {
 	}
 }
 
-// progressUntil makes progress until done reports true or the time is up; it
-// returns errTimeout then.
+// progressUntil makes progress until done reports true. It returns errTimeout if the time is up
+// first.
 func (s *server) progressUntil(limit time.Duration, done func() bool) error {
 	end := time.Now().Add(limit)
 	for !done() {
@@ -196,5 +196,5 @@ func (s *server) progressUntil(limit time.Duration, done func() bool) error {
 	return nil
 }
 
-// exited reports whether the exit command was carried out.
+// exited reports whether the exit command has run.
 func (s *server) exited() bool { return s.workers == nil }

@@ -14,7 +14,7 @@ import (
 type memory struct {
 	*ucp.Memory
 	buffer *buffer
-	start  uint64 // of the buffer's piece in the mapping
+	start  uint64 // the offset of the buffer's piece in the mapping
 }
 
 // The commands for one-sided operations.
@@ -39,7 +39,8 @@ func init() {
 	}
 }
 
-// mapMemory MEMORY SIZE SEED own|new
+// mapMemory runs the command "map MEMORY SIZE SEED own|new", which maps memory for access by the
+// other side and returns its address and key.
 func (s *server) mapMemory(args []string) (string, error) {
 	n, err := numbers(args[:2]...)
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *server) register(size int) (*memory, error) {
 	return &memory{m, b, 0}, err
 }
 
-// allocate lets the library allocate memory, with guards.
+// allocate maps memory that the library allocates, with guards.
 func (s *server) allocate(size int) (*memory, error) {
 	if size < 0 || size > maxSize {
 		return nil, fmt.Errorf("bad size: %d", size)
@@ -101,7 +102,7 @@ func (s *server) memory(arg string) (uint64, *memory, error) {
 	return n, s.memories[n], nil
 }
 
-// unmap MEMORY
+// unmap runs the command "unmap MEMORY", which unmaps memory.
 func (s *server) unmap(args []string) (string, error) {
 	n, m, err := s.memory(args[0])
 	if err != nil {
@@ -111,7 +112,8 @@ func (s *server) unmap(args []string) (string, error) {
 	return "", m.Close()
 }
 
-// check MEMORY SEED LENGTH
+// check runs the command "check MEMORY SEED LENGTH", which compares memory with the expected
+// contents.
 func (s *server) check(args []string) (string, error) {
 	_, m, err := s.memory(args[0])
 	if err != nil {
@@ -128,7 +130,7 @@ func (s *server) check(args []string) (string, error) {
 	return m.buffer.verify(c, int(n[0])), nil
 }
 
-// at returns a word of a memory: MEMORY OFFSET SIZE
+// at returns the word of a memory that the arguments MEMORY OFFSET SIZE select.
 func (s *server) at(args []string) ([]byte, error) {
 	_, m, err := s.memory(args[0])
 	if err != nil {
@@ -145,13 +147,13 @@ func (s *server) at(args []string) ([]byte, error) {
 	return b[n[0] : n[0]+n[1]], nil
 }
 
-// word MEMORY OFFSET SIZE
+// word runs the command "word MEMORY OFFSET SIZE", which returns a word of a memory.
 func (s *server) word(args []string) (string, error) {
 	b, err := s.at(args)
 	return fmt.Sprintf("%#x", decode(b)), err
 }
 
-// setWord MEMORY OFFSET SIZE VALUE
+// setWord runs the command "setword MEMORY OFFSET SIZE VALUE", which writes a word of a memory.
 func (s *server) setWord(args []string) (string, error) {
 	b, err := s.at(args)
 	if err != nil {
@@ -182,7 +184,7 @@ func decode(b []byte) uint64 {
 	return 0
 }
 
-// unpack KEY EP PACKED
+// unpack runs the command "unpack KEY EP PACKED", which unpacks a remote key.
 func (s *server) unpack(args []string) (string, error) {
 	ep, err := s.endpoint(args[1])
 	if err != nil {
@@ -206,7 +208,7 @@ func (s *server) unpack(args []string) (string, error) {
 	return "", err
 }
 
-// release KEY
+// release runs the command "release KEY", which releases an unpacked key.
 func (s *server) release(args []string) (string, error) {
 	n, err := numbers(args[0])
 	if err != nil {
@@ -220,7 +222,7 @@ func (s *server) release(args []string) (string, error) {
 	return "", key.Close()
 }
 
-// access is what put, get and atomic have in common.
+// access holds the common arguments of put, get and atomic.
 type access struct {
 	*endpoint
 	key           *ucp.Rkey
@@ -228,7 +230,7 @@ type access struct {
 	request       *request
 }
 
-// access reads REQUEST EP KEY ADDRESS SIZE.
+// access parses the arguments REQUEST EP KEY ADDRESS SIZE and registers the request.
 func (s *server) access(args []string) (a access, err error) {
 	if a.endpoint, err = s.endpoint(args[1]); err != nil {
 		return a, err
@@ -244,7 +246,7 @@ func (s *server) access(args []string) (a access, err error) {
 	return a, s.newRequest(args[0], a.request)
 }
 
-// put REQUEST EP KEY ADDRESS SIZE SEED
+// put runs the command "put REQUEST EP KEY ADDRESS SIZE SEED", which starts a put.
 func (s *server) put(args []string) (string, error) {
 	a, err := s.access(args)
 	if err != nil {
@@ -264,7 +266,7 @@ func (s *server) put(args []string) (string, error) {
 	return "", nil
 }
 
-// get REQUEST EP KEY ADDRESS SIZE
+// get runs the command "get REQUEST EP KEY ADDRESS SIZE", which starts a get.
 func (s *server) get(args []string) (string, error) {
 	a, err := s.access(args)
 	if err != nil {
@@ -284,7 +286,8 @@ var atomicOps = map[string]ucp.AtomicOp{
 	"and": ucp.AtomicAnd, "or": ucp.AtomicOr, "xor": ucp.AtomicXor,
 }
 
-// atomic REQUEST EP KEY ADDRESS SIZE OP OPERAND REPLY post|fetch
+// atomic runs the command "atomic REQUEST EP KEY ADDRESS SIZE OP OPERAND REPLY post|fetch", which
+// starts an atomic operation.
 func (s *server) atomic(args []string) (string, error) {
 	a, err := s.access(args)
 	if err != nil {

@@ -19,7 +19,7 @@ func init() {
 	})
 }
 
-// ssend REQ EP SIZE SEED LAYOUT
+// streamSend runs the command "ssend REQ EP SIZE SEED LAYOUT", which sends to a stream.
 func (s *server) streamSend(args []string) (string, error) {
 	ep, err := s.endpoint(args[1])
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *server) streamSend(args []string) (string, error) {
 	return "", nil
 }
 
-// srecv REQ EP SIZE LAYOUT some|all
+// streamRecv runs the command "srecv REQ EP SIZE LAYOUT some|all", which receives from a stream.
 func (s *server) streamRecv(args []string) (string, error) {
 	ep, err := s.endpoint(args[1])
 	if err != nil {
@@ -68,7 +68,8 @@ func (s *server) streamRecv(args []string) (string, error) {
 	return "", nil
 }
 
-// sdata EP SEED MS
+// streamData runs the command "sdata EP SEED MS", which takes the next bytes of a stream without a
+// copy.
 func (s *server) streamData(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *server) streamData(args []string) (string, error) {
 	return fmt.Sprintf("0 0x0 %d %s", len(data.Bytes()), c.compare(data.Bytes())), nil
 }
 
-// spoll MS
+// streamPoll runs the command "spoll MS", which returns the endpoints that have unread stream data.
 func (s *server) streamPoll(args []string) (string, error) {
 	ms, err := numbers(args[0])
 	if err != nil {

@@ -16,8 +16,8 @@ const helloTag ucp.Tag = 0x1337a880
 
 const maxAddress = 1 << 16
 
-// hello is either side of ucp_hello_world. The server's address goes over a socket, the
-// client's in a message, to which the server answers with a text of size bytes.
+// hello plays one side of ucp_hello_world. The server sends its address over a socket, the client
+// in a message, to which the server replies with a text of size bytes.
 func (p *partner) hello(serves bool, addr string, size int, dies bool) error {
 	conn, err := socket(serves, addr)
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *partner) hello(serves bool, addr string, size int, dies bool) error {
 	return errors.Join(p.ep.Shutdown(p.ctx), p.helloEnd(conn))
 }
 
-// socket is a TCP connection of the client or the server.
+// socket returns a TCP connection of the client or the server.
 func socket(serves bool, addr string) (net.Conn, error) {
 	if !serves {
 		return net.Dial("tcp", addr)
@@ -56,13 +56,13 @@ func socket(serves bool, addr string) (net.Conn, error) {
 	return l.Accept()
 }
 
-// sized puts the length, as the machine has it, before some bytes.
+// sized returns b, preceded by its length in native byte order.
 func sized(b []byte) []byte {
 	return append(binary.NativeEndian.AppendUint64(nil, uint64(len(b))), b...)
 }
 
-// connect makes the endpoint; one that is to fail is in error mode peer, as the
-// program's is.
+// connect creates the endpoint. If the other side is going to die, the endpoint has error mode
+// peer, as in the C program.
 func (p *partner) connect(address []byte, dies bool) (err error) {
 	params := ucp.EndpointParams{Address: address}
 	if dies {
@@ -117,12 +117,12 @@ func (p *partner) helloServer(conn net.Conn, own []byte, size int, dies bool) er
 	}
 	err = p.ep.TagSendWait(p.ctx, helloTag, sized(text(size)))
 	if dies {
-		return nil // it may have been too late
+		return nil // the other side may have died before
 	}
 	return err
 }
 
-// helloEnd is the end of it: each side waits for the other's four bytes.
+// helloEnd ends the conversation: each side waits for the other's four bytes.
 func (p *partner) helloEnd(conn net.Conn) error {
 	done := make(chan error, 1)
 	go func() {

@@ -1,11 +1,11 @@
-// Partner talks to the example programs of C UCX, ucp_hello_world and
-// ucp_client_server, in the place of one of their two sides:
+// Partner plays one side of the example programs of C UCX, ucp_hello_world and ucp_client_server:
 //
 //	partner hello connect|serve ADDRESS:PORT SIZE [dies]
 //	partner stream|tag|am connect|serve ADDRESS:PORT ITERATIONS PIECES LENGTH fin|plain
 //
-// A server first prints where it listens. It ends with success if all was said and heard
-// as it should be; with dies the other is to die, and that is what must be noticed.
+// A server first prints its address. Partner exits with success if all messages are as expected.
+// With the argument dies, the other side is going to die, and the endpoint's error handler must be
+// called.
 package main
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// limit is a guard against a hang.
+// limit bounds the run time of the program.
 const limit = 60 * time.Second
 
-// partner is our side of a conversation.
+// partner is the side of an example program that this program plays.
 type partner struct {
 	ctx     context.Context
 	worker  *ucp.Worker
 	ep      *ucp.Endpoint
-	failure error // what the endpoint's error handler was told
+	failure error // the error that the endpoint's error handler received
 }
 
 func main() {
@@ -64,7 +64,7 @@ func run(way string, serves bool, addr string, args []string) (err error) {
 	numbers := make([]int, 3)
 	for i := range numbers {
 		if i < len(args) {
-			numbers[i], _ = strconv.Atoi(args[i]) // other words are no numbers
+			numbers[i], _ = strconv.Atoi(args[i]) // words that are not numbers give 0
 		}
 	}
 	last := args[len(args)-1]
@@ -82,14 +82,14 @@ func (p *partner) onError(_ *ucp.Endpoint, err error, _ any) { p.failure = err }
 func (p *partner) lost() error {
 	for p.failure == nil {
 		if p.ctx.Err() != nil {
-			return errors.New("nobody noticed that the other side is gone")
+			return errors.New("no error reported for the lost peer")
 		}
 		p.worker.Progress()
 	}
 	return nil
 }
 
-// text is what the programs send: letters in order, and a zero byte.
+// text returns the text that the programs send: letters in order, and a zero byte.
 func text(size int) []byte {
 	b := make([]byte, size)
 	for i := range max(size-1, 0) {
@@ -98,5 +98,5 @@ func text(size int) []byte {
 	return b
 }
 
-// listening tells where.
+// listening prints the server's address.
 func listening(addr any) { fmt.Println("listening", addr) }

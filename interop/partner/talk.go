@@ -13,8 +13,8 @@ import (
 // talkTag is the tag of ucp_client_server, whose active messages have the id 0.
 const talkTag ucp.Tag = 0xcafe
 
-// talk is either side of ucp_client_server: the client says the same thing some times,
-// in pieces of length bytes each, and with fin the server once.
+// talk plays one side of ucp_client_server: the client sends the same message several times, as
+// pieces of length bytes each, and with fin the server replies once.
 type talk struct {
 	*partner
 	way                        string
@@ -45,7 +45,7 @@ func (t *talk) run(serves bool, addr string) (err error) {
 	return err
 }
 
-// dial is the client. A server that sends no FIN closes when it has heard all.
+// dial plays the client. A server that sends no FIN closes after the last message.
 func (t *talk) dial(addr netip.AddrPort) (err error) {
 	t.ep, err = t.worker.NewEndpoint(ucp.EndpointParams{RemoteAddr: addr, ErrMode: ucp.ErrModePeer, OnError: t.onError})
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *talk) serve(addr netip.AddrPort) (err error) {
 		t.worker.Progress()
 	}
 	for range t.iterations {
-		if err := t.receive(t.said()); err != nil {
+		if err := t.receive(t.clientMessage()); err != nil {
 			return err
 		}
 	}
@@ -97,25 +97,25 @@ func (t *talk) closed() error {
 		return err
 	}
 	if got := ucs.StatusOf(t.failure); got != ucs.ErrConnectionReset {
-		return fmt.Errorf("the other side has closed, and we are told: %w", t.failure)
+		return fmt.Errorf("unexpected error after the peer's close: %w", t.failure)
 	}
 	return nil
 }
 
-// said is what the client says.
-func (t *talk) said() []byte { return bytes.Repeat(text(t.length), t.pieces) }
+// clientMessage returns the message that the client is expected to send.
+func (t *talk) clientMessage() []byte { return bytes.Repeat(text(t.length), t.pieces) }
 
 func (t *talk) send() error {
 	switch t.way {
 	case "stream":
-		return t.ep.StreamSendWait(t.ctx, t.said())
+		return t.ep.StreamSendWait(t.ctx, t.clientMessage())
 	case "tag":
-		return t.ep.TagSendWait(t.ctx, talkTag, t.said())
+		return t.ep.TagSendWait(t.ctx, talkTag, t.clientMessage())
 	}
-	return t.ep.AMSendWait(t.ctx, 0, nil, t.said(), 0)
+	return t.ep.AMSendWait(t.ctx, 0, nil, t.clientMessage(), 0)
 }
 
-// receive hears something, which is to be want unless that is nil.
+// receive receives a message and compares it with want, unless want is nil.
 func (t *talk) receive(want []byte) (err error) {
 	buf := make([]byte, t.pieces*t.length)
 	n := 0

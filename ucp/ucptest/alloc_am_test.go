@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestNoAllocationsActive: in steady state an active message costs no allocation, whatever
-// way it takes and whatever its handler does, at either end.
+// TestNoAllocationsActive checks that in steady state an active message allocates nothing on either
+// side, whatever its protocol and whatever its handler does.
 func TestNoAllocationsActive(t *testing.T) {
 	skipUnderRace(t)
 	for _, tr := range transports {

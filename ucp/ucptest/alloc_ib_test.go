@@ -8,7 +8,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestNoAllocationsMixed: nor does a message where rc and ud are used together, or two devices.
+// TestNoAllocationsMixed checks the same for messages over rc and ud together, and over two
+// devices.
 func TestNoAllocationsMixed(t *testing.T) {
 	skipUnderRace(t)
 	frailNet.renew(t, "frail0", "frail1")

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestNoAllocationsOneSided: in steady state a one-sided operation costs no
-// allocation at either end, whatever way it takes.
+// TestNoAllocationsOneSided checks that in steady state a one-sided operation allocates nothing on
+// either side, whatever its protocol.
 func TestNoAllocationsOneSided(t *testing.T) {
 	skipUnderRace(t)
 	for _, tr := range rmaTransports {

@@ -14,8 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// skipUnderRace skips tests of allocations in race builds: the detector
-// allocates, and requests are not recycled there.
+// skipUnderRace skips tests of allocations in race builds, in which the race detector allocates and
+// requests are not reused.
 func skipUnderRace(t *testing.T) {
 	t.Helper()
 	if race.Enabled {
@@ -23,7 +23,7 @@ func skipUnderRace(t *testing.T) {
 	}
 }
 
-// spin is must for tests of allocations: it does nothing else.
+// spin is must without anything that allocates.
 func (r *rig) spin(req *ucp.Request, err error) {
 	if err != nil {
 		r.Fatal(err)
@@ -34,10 +34,10 @@ func (r *rig) spin(req *ucp.Request, err error) {
 	req.Free()
 }
 
-// allocatesNothing runs something until the free lists are filled, and then counts.
+// allocatesNothing runs a function until the free lists are full, and then counts its allocations.
 func (r *rig) allocatesNothing(what string, run func()) {
 	r.Helper()
-	if r.profiled { // which takes longer
+	if r.profiled { // takes longer to fill the lists
 		for range 20 {
 			run()
 		}
@@ -54,11 +54,11 @@ func (r *rig) allocatesNothing(what string, run func()) {
 	}
 }
 
-// frugal reports whether allocations are counted over a transport.
+// frugal reports whether allocations are counted over the transport.
 func (tr transport) frugal() bool { return tr.profiled || !tr.busy && !tr.few }
 
-// allocated is who allocates as often as something is run, n times, or nearly so. The device
-// without a kernel does not count: it takes requests apart, and remembers what is registered.
+// allocated returns the functions that allocate about as often as run is called, n times. The
+// device without a kernel is not counted: it allocates for requests and registrations.
 func (r *rig) allocated(n int, run func()) (list []string) {
 	rate := runtime.MemProfileRate
 	runtime.MemProfileRate = 1
@@ -83,12 +83,12 @@ func (r *rig) allocated(n int, run func()) (list []string) {
 	return list
 }
 
-// stack is who allocates: return addresses, the innermost first, then zeros.
+// stack is the call stack of an allocation: return addresses, the innermost first, then zeros.
 type stack [32]uintptr
 
-// allocations are how many there were so far.
+// allocations returns the number of allocations so far, by stack.
 func allocations() map[stack]int64 {
-	runtime.GC() // the profile is that of the collection before the last
+	runtime.GC() // a profile has the state of the collection before the last
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 1000)
 	n, ok := runtime.MemProfile(records, true)
@@ -103,7 +103,7 @@ func allocations() map[stack]int64 {
 	return counts
 }
 
-// calls are the functions of a stack, or "" if they are the device's or the profile's own.
+// calls returns the functions of a stack, or "" if the allocation is the device's or the profile's.
 func calls(s stack) string {
 	var by []string
 	depth := slices.Index(s[:], 0)
@@ -121,8 +121,8 @@ func calls(s stack) string {
 	return strings.Join(by, " < ")
 }
 
-// TestNoAllocations: in steady state a message costs no allocation, whatever way
-// it takes, at either end.
+// TestNoAllocations checks that in steady state a message allocates nothing on either side,
+// whatever its protocol.
 func TestNoAllocations(t *testing.T) {
 	skipUnderRace(t)
 	for _, tr := range transports {
@@ -141,7 +141,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 			for _, n := range []int{0, 8, 2000, 8192, 50_000, 100_000, 1 << 20} {
 				src, buf := make([]byte, n), make([]byte, n)
-				// The list is the caller's: it is made once.
+				// The caller makes the list, once.
 				half := [][]byte{src[:n/2], src[n/2:]}
 				iov := &ucp.RequestParams{Buffer: ucp.IOV(half...)}
 				finish := r.spin
@@ -190,7 +190,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestNoStreamAllocations: nor does a piece of a stream, sent and received in any way.
+// TestNoStreamAllocations checks that in steady state sending and receiving over a stream allocates
+// nothing, in any way.
 func TestNoStreamAllocations(t *testing.T) {
 	skipUnderRace(t)
 	for _, tr := range transports {
@@ -257,14 +258,15 @@ func TestNoStreamAllocations(t *testing.T) {
 	}
 }
 
-// TestEndpointMemory: an idle connected endpoint costs at most 2 KiB at each end.
+// TestEndpointMemory checks that an idle connected endpoint takes at most 2 KiB on each side.
 func TestEndpointMemory(t *testing.T) {
 	skipUnderRace(t)
-	// As many as make what the workers keep for all of them, some buffers, not count.
+	// So many that memory that the workers keep for all endpoints does not matter.
 	const pairs, most = 500, 2 << 10
 	for _, name := range []string{"self", "tcp", "posix"} {
 		t.Run(name, func(t *testing.T) {
-			if name == "tcp" && ucttest.Files() < 6*pairs { // both ends are here, and a quarter is not for peers
+			// Both ends are here, and a quarter of the descriptors is not for peers.
+			if name == "tcp" && ucttest.Files() < 6*pairs {
 				t.Skipf("%d connections need more descriptors than RLIMIT_NOFILE allows", 2*pairs)
 			}
 			r := newRig(t, byName(t, name))
@@ -273,7 +275,7 @@ func TestEndpointMemory(t *testing.T) {
 			var before, after runtime.MemStats
 			heap := func(m *runtime.MemStats) {
 				runtime.GC()
-				runtime.GC() // what the first one left to finalizers
+				runtime.GC() // frees what the first collection left to finalizers
 				runtime.ReadMemStats(m)
 			}
 			heap(&before)

@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestAMQueue: messages come out of a queue in order, one by one, however they came.
+// TestAMQueue checks that messages leave a queue in order, one by one, whatever their protocol.
 func TestAMQueue(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
@@ -74,7 +74,8 @@ func TestAMQueue(t *testing.T) {
 	})
 }
 
-// TestAMQueueLoop: in a loop a message is kept, received or gone after its turn.
+// TestAMQueueLoop checks that in a loop over a queue each message is kept, received or released by
+// the end of its iteration.
 func TestAMQueueLoop(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
@@ -119,16 +120,15 @@ func TestAMQueueLoop(t *testing.T) {
 	})
 }
 
-// TestMultiActive: many goroutines send active messages, and others take them out of
-// queues, answer them and receive what is offered. Every message is answered once, in the
-// order of its sender.
+// TestMultiActive: many goroutines send active messages, others take them out of queues, answer
+// them and receive the offered data. Every message is answered once, in the order of its sender.
 func TestMultiActive(t *testing.T) {
 	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
 		t.Run(name, func(t *testing.T) { togetherActive(t, byName(t, name), true) })
 	}
 }
 
-// TestMultiActiveWhole is TestMultiActive with queues that fetch what is offered.
+// TestMultiActiveWhole is TestMultiActive with queues that fetch offered data themselves.
 func TestMultiActiveWhole(t *testing.T) {
 	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
 		t.Run(name, func(t *testing.T) { togetherActive(t, byName(t, name), false) })
@@ -222,8 +222,8 @@ func togetherActive(t *testing.T, tr transport, offers bool) {
 	servers.Wait()
 }
 
-// TestHandOver: a handler, or a loop over a queue, gives each message that it keeps to
-// another goroutine, which may be done with it before the handler or the turn is.
+// TestHandOver: a handler, or a loop over a queue, passes the messages that it keeps to other
+// goroutines. These may release a message before the handler returns or the iteration ends.
 func TestHandOver(t *testing.T) {
 	const each = 50
 	for _, name := range []string{"self", "tcp", "posix and cma"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// wholeQueue makes a queue that fetches what is at the sender.
+// wholeQueue opens a queue that fetches offered data.
 func (s *side) wholeQueue(p ucp.AMQueueParams) *ucp.AMQueue {
 	s.rig.Helper()
 	q, err := s.NewAMQueue(p)
@@ -22,7 +22,7 @@ func (s *side) wholeQueue(p ucp.AMQueueParams) *ucp.AMQueue {
 	return q
 }
 
-// next takes the next message out of a queue, progressing all.
+// next takes the next message out of a queue while all workers progress.
 func (r *rig) next(q *ucp.AMQueue) (m *ucp.AMMessage) {
 	r.Helper()
 	r.until("a message", func() (ok bool) {
@@ -32,8 +32,8 @@ func (r *rig) next(q *ucp.AMQueue) (m *ucp.AMMessage) {
 	return m
 }
 
-// TestAMQueueWhole: messages leave a queue whole and in the order of their sender, however they
-// have come, and the memory that they are in is given back.
+// TestAMQueueWhole checks that messages leave such a queue whole and in the order of their sender,
+// whatever their protocol, and that their memory is released.
 func TestAMQueueWhole(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
@@ -80,8 +80,8 @@ func TestAMQueueWhole(t *testing.T) {
 	})
 }
 
-// TestAMQueueWholeApart: a peer whose data cannot be fetched for a while holds up its own messages
-// and no others.
+// TestAMQueueWholeApart: the data of one peer cannot be fetched for a while. This delays that
+// peer's messages and no others.
 func TestAMQueueWholeApart(t *testing.T) {
 	r := newRig(t, byName(t, "tcp"))
 	slow, b := r.activePair()
@@ -101,7 +101,7 @@ func TestAMQueueWholeApart(t *testing.T) {
 	r.must(from.AMSend(1, []byte{2}, nil, flagged(ucp.AMSendReply|ucp.AMSendCopyHeader)))
 	r.until("the messages of one peer", func() bool { return b.Stats().Unexpected == 2 })
 	all := r.sides
-	r.sides = []*side{b, other} // the first sends nothing more
+	r.sides = []*side{b, other} // the first peer sends nothing more
 	if m, ok := q.TryNext(); ok {
 		t.Fatalf("message %v has come before its data", m.Header())
 	}
@@ -125,8 +125,8 @@ func TestAMQueueWholeApart(t *testing.T) {
 	r.must(offer, nil)
 }
 
-// TestAMQueueWholeLimits: what is longer than the queue takes is refused, to its sender, and those
-// behind it come.
+// TestAMQueueWholeLimits checks that a message that is longer than the queue accepts is refused
+// with an error for its sender, and that the messages after it arrive.
 func TestAMQueueWholeLimits(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
@@ -153,8 +153,8 @@ func TestAMQueueWholeLimits(t *testing.T) {
 	})
 }
 
-// TestAMQueueWholeEnds: the sender goes, the queue or the worker is closed while data is fetched.
-// Nothing stays.
+// TestAMQueueWholeEnds checks that no memory is left if the sender ends, or the queue or the worker
+// is closed, while data is fetched.
 func TestAMQueueWholeEnds(t *testing.T) {
 	for _, name := range []string{"tcp", "posix", "sim", "simlate"} {
 		for _, how := range []string{"sender", "queue", "worker"} {
@@ -166,10 +166,10 @@ func TestAMQueueWholeEnds(t *testing.T) {
 				req := r.started(ep.AMSend(1, nil, make([]byte, 4<<20), flagged(ucp.AMSendRndv|ucp.AMSendReply)))
 				r.until("the offer", func() bool { return b.Stats().Unexpected == 1 })
 				m, ok := q.TryNext()
-				if ok { // it was fetched in the call
+				if ok { // fetched during the call
 					m.Release()
 				}
-				for range 3 { // some of it
+				for range 3 { // fetches a part of it
 					b.Progress()
 				}
 				switch how {
@@ -180,11 +180,11 @@ func TestAMQueueWholeEnds(t *testing.T) {
 					a.close()
 					r.sides = []*side{b}
 					if name == "posix" {
-						b.close() // nothing tells of the end within the time of a test
+						b.close() // the end of the peer is not noticed within the time of a test
 						r.sides = nil
 					} else {
 						r.until("the end", func() bool {
-							if m, ok := q.TryNext(); ok { // all of it had come
+							if m, ok := q.TryNext(); ok { // all of it had arrived
 								m.Release()
 							}
 							return b.Stats().UnexpectedBytes == 0

@@ -17,13 +17,13 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// asleepVar makes the test binary a process whose worker sleeps for so long.
+// asleepVar is the environment variable that makes the test binary a process whose worker sleeps
+// for the given time.
 const asleepVar = "TIME_TO_SLEEP"
 
-// TestAsleep: a worker with nothing to do makes no system calls, however long that takes,
-// nor does one whose peer takes nothing. Over shared memory it looks once a second who
-// has come from another network namespace. The calls of Go's runtime are not told apart
-// from ours, so there may be some.
+// TestAsleep checks that a worker with nothing to do makes no system calls while it sleeps, nor
+// does one whose peer does not read. Over shared memory it checks once a second for peers in other
+// network namespaces. A few calls are allowed, as those of Go's runtime cannot be distinguished.
 func TestAsleep(t *testing.T) {
 	for _, c := range []struct {
 		name, transport string
@@ -59,7 +59,8 @@ func TestAsleep(t *testing.T) {
 	}
 }
 
-// sleepFor waits for nothing.
+// sleepFor sleeps in a wait for which no event occurs, or, if blocked, with a send for which there
+// is no room.
 func sleepFor(t *testing.T, tr transport, d time.Duration, blocked bool) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -67,7 +68,7 @@ func sleepFor(t *testing.T, tr transport, d time.Duration, blocked bool) {
 	r.warm(ep, b)
 	r.settle()
 	var req *ucp.Request
-	for blocked && req == nil { // until there is no room
+	for blocked && req == nil { // until the ring is full
 		var err error
 		if req, err = ep.TagSend(1, make([]byte, 8), nil); err != nil {
 			t.Fatal(err)
@@ -91,7 +92,7 @@ func sleepFor(t *testing.T, tr transport, d time.Duration, blocked bool) {
 	}
 }
 
-// Names of files that do not exist: the sleep lies between the calls that look for them.
+// Names of files that do not exist. The sleep is between the system calls that look for them.
 const sleepBegins, sleepEnds = "/the/sleep/begins", "/the/sleep/ends"
 
 // mark makes a system call that callsAsleep finds.
@@ -101,9 +102,9 @@ func mark(t *testing.T, name string) {
 	}
 }
 
-// callsAsleep runs this test in a process of its own, with a variable set, and returns how
-// many system calls it made between the two marks, and the time between them. The calls by
-// which Go's runtime makes and stops threads are left out.
+// callsAsleep runs this test in a process of its own, with a variable in its environment. It
+// returns the number of system calls between the two marks, and the time between them. The calls by
+// which Go's runtime starts and stops threads are not counted.
 func callsAsleep(t *testing.T, variable string) (n int, took time.Duration) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "calls")

@@ -15,18 +15,18 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// unattended are the transports over which workers answer by themselves.
+// unattended are the transports over which background workers are tested.
 var unattended = []string{"tcp", "posix", "sysv", "posix and cma"}
 
-// patiently is a context for what is to happen.
+// patiently returns a context with a long timeout, for operations that must complete.
 func patiently(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// TestBackgroundAnswers: a worker on which nobody waits, and which nobody calls, answers its
-// peers.
+// TestBackgroundAnswers checks that a background worker answers its peers although the application
+// makes no call on it.
 func TestBackgroundAnswers(t *testing.T) {
 	for _, name := range unattended {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestBackgroundAnswers(t *testing.T) {
 			r.keys = append(r.keys, key)
 			at, buf := mem.Attr().Address, make([]byte, 1<<20)
 			binary.NativeEndian.PutUint64(buf, 41)
-			for round := range 3 { // what was answered once is not the last
+			for round := range 3 { // an answered operation must not be the last
 				var was [8]byte
 				for what, err := range map[string]error{
 					"put":    ep.PutWait(ctx, buf, at, key),
@@ -103,16 +103,16 @@ func TestBackgroundAnswers(t *testing.T) {
 	}
 }
 
-// TestBackgroundMulti: every message arrives once, whole and in order, where goroutines
-// wait on workers that others wait on in the background, and nobody else progresses.
+// TestBackgroundMulti checks that every message arrives once, whole and in order, if goroutines
+// wait on background workers and nothing else progresses them.
 func TestBackgroundMulti(t *testing.T) {
 	for _, name := range unattended {
 		t.Run(name, func(t *testing.T) { newCrowd(t, byName(t, name).attended()).run() })
 	}
 }
 
-// TestBackgroundWaits: of many short waits of one goroutine each ends, whatever the one in
-// the background is about to do.
+// TestBackgroundWaits checks that each of many short waits of a goroutine ends, whatever the
+// background goroutine is about to do.
 func TestBackgroundWaits(t *testing.T) {
 	for _, name := range unattended {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestBackgroundWaits(t *testing.T) {
 					t.Fatal(err)
 				}
 				if i%64 == 0 {
-					time.Sleep(1500 * time.Microsecond) // until nobody has waited for a while
+					time.Sleep(1500 * time.Microsecond) // until no goroutine has waited for a while
 				}
 				if _, err := a.TagRecvWait(ctx, 2, ^ucp.Tag(0), got); err != nil {
 					t.Fatal(err)
@@ -159,7 +159,7 @@ func TestBackgroundWaits(t *testing.T) {
 	}
 }
 
-// TestBackgroundModes: it takes a worker that any goroutine may use.
+// TestBackgroundModes checks that Background requires a worker that any goroutine may use.
 func TestBackgroundModes(t *testing.T) {
 	r := newRig(t, byName(t, "tcp"))
 	s := r.open()
@@ -174,8 +174,9 @@ func TestBackgroundModes(t *testing.T) {
 	}
 }
 
-// TestBackgroundEnds: with the worker, whatever it does, and whoever closes the worker; the
-// rig sees to it that no goroutine and no descriptor is left.
+// TestBackgroundEnds checks that the background goroutine ends with the worker, whatever it does
+// and whichever goroutine closes the worker. The rig checks that no goroutine and no descriptor is
+// left.
 func TestBackgroundEnds(t *testing.T) {
 	for _, name := range append([]string{"self"}, unattended...) {
 		t.Run(name, func(t *testing.T) {
@@ -184,12 +185,12 @@ func TestBackgroundEnds(t *testing.T) {
 			r := newRig(t, tr)
 			a, b := r.pair()
 			var inside atomic.Pointer[error]
-			if err := exec.Command("true").Run(); err != nil { // a process can be started beside it
+			if err := exec.Command("true").Run(); err != nil { // starting a process must still work
 				t.Error(err)
 			}
 			done := make(chan struct{})
 			req := r.started(b.TagRecv(0, 0, make([]byte, 8), &ucp.RequestParams{OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
-				err := b.Worker.Close() // maybe on the goroutine in the background
+				err := b.Worker.Close() // may run on the background goroutine
 				inside.Store(&err)
 				close(done)
 			}}))
@@ -220,8 +221,7 @@ func TestBackgroundEnds(t *testing.T) {
 	}
 }
 
-// TestBackgroundCloses: an endpoint that is closed by who goes on with something else is
-// closed.
+// TestBackgroundCloses checks that a close completes although the caller makes no further call.
 func TestBackgroundCloses(t *testing.T) {
 	for _, name := range unattended {
 		t.Run(name, func(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// A burst of small messages over tcp costs one system call: the first send on an
-// idle connection is written at once, those behind it in the same round are
-// collected. A message that is collected is not complete.
+// A burst of small messages over tcp takes one system call: the first send on an idle connection is
+// written at once, later sends of the same round are collected. A collected message is not
+// complete.
 
-// batch is a tcp connection with one message written and one collected.
+// batch returns a tcp connection with one message written and a second one collected.
 func batch(t *testing.T) (r *rig, a, b *side, ep *ucp.Endpoint, second *ucp.Request) {
 	t.Helper()
 	r = newRig(t, byName(t, "tcp"))
@@ -34,8 +34,8 @@ func (s *side) idle() {
 	}
 }
 
-// TestBatchedSendIsNotComplete: without any further call of the sender the peer
-// gets the first message only, and the second is not reported complete.
+// TestBatchedSendIsNotComplete checks that without another call of the sender the peer gets only
+// the first message, and that the second one is not complete.
 func TestBatchedSendIsNotComplete(t *testing.T) {
 	r, _, b, _, second := batch(t)
 	b.idle()
@@ -52,7 +52,7 @@ func TestBatchedSendIsNotComplete(t *testing.T) {
 	}
 }
 
-// TestBatchIsWritten lists the calls that write what was collected.
+// TestBatchIsWritten checks which calls write the collected messages.
 func TestBatchIsWritten(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -105,7 +105,7 @@ func TestBatchIsWritten(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r, a, b, ep, second := batch(t)
 			tc.call(t, r, a, ep, second)
-			// Only the receiver goes on: the bytes must be on their way.
+			// Only the receiver progresses: the bytes must be on their way.
 			for range waitRounds {
 				if _, ok := b.TagPeek(2, ucp.FullMask); ok {
 					break
@@ -119,15 +119,15 @@ func TestBatchIsWritten(t *testing.T) {
 			got, _ := b.take(2, ucp.FullMask, 16)
 			ucttest.SameBytes(t, "second message", got, message(2))
 			if tc.name == "wait for the request" {
-				return // it is consumed
+				return // its request is freed
 			}
 			r.must(second, nil)
 		})
 	}
 }
 
-// TestBatchKeepsOrder: a burst of mixed sends arrives in order, and all requests
-// of the burst complete with it.
+// TestBatchKeepsOrder checks that a burst of mixed sends arrives in order, and that all its
+// requests complete.
 func TestBatchKeepsOrder(t *testing.T) {
 	r, _, b, ep, second := batch(t)
 	const n = 300

@@ -9,9 +9,9 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// BenchmarkTag is a message from TagRecv and TagSend to the end of both, one at a
-// time, with both workers on one goroutine: what the library costs without
-// waiting for another CPU.
+// BenchmarkTag measures a message from TagRecv and TagSend to the completion of both, one at a
+// time, with both workers on one goroutine: the cost of the library without waiting for another
+// CPU.
 func BenchmarkTag(b *testing.B) {
 	for _, name := range []string{"self", "posix", "posix and cma", "tcp"} {
 		for _, size := range []int{8, 4 << 10, 64 << 10, 1 << 20} {
@@ -85,10 +85,9 @@ func BenchmarkActive(b *testing.B) {
 	}
 }
 
-// BenchmarkTagRate is messages in bursts, where what a round of progress costs is
-// shared by many.
+// BenchmarkTagRate measures messages in bursts, which share the cost of a round of progress.
 func BenchmarkTagRate(b *testing.B) {
-	const burst = 32 // goes into a ring at once
+	const burst = 32 // fits into a ring at once
 	for _, name := range []string{"self", "posix"} {
 		b.Run(name, func(b *testing.B) {
 			r := newRig(b, byName(b, name))
@@ -130,7 +129,7 @@ func BenchmarkTagRate(b *testing.B) {
 	}
 }
 
-// BenchmarkProgress is a round with nothing to do.
+// BenchmarkProgress measures a round without events.
 func BenchmarkProgress(b *testing.B) {
 	for _, name := range []string{"self", "posix", "posix and cma", "tcp"} {
 		b.Run(name, func(b *testing.B) {
@@ -145,8 +144,8 @@ func BenchmarkProgress(b *testing.B) {
 	}
 }
 
-// BenchmarkConnect is a pair of endpoints from their making to their end, with one
-// message that the receiver has acknowledged.
+// BenchmarkConnect measures a pair of endpoints from their creation to their end, with one message
+// that the receiver acknowledges.
 func BenchmarkConnect(b *testing.B) {
 	for _, name := range []string{"self", "posix", "tcp"} {
 		b.Run(name, func(b *testing.B) {
@@ -179,7 +178,7 @@ func BenchmarkConnect(b *testing.B) {
 				}
 				end(ep.TagSendSync(1, src, nil))
 				end(rreq, nil)
-				other := toward(to, back) // the one that the request has opened
+				other := toward(to, back) // the endpoint that the request has opened
 				end(ep.CloseAsync(nil))
 				end(other.CloseAsync(nil))
 			}

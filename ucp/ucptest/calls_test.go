@@ -15,13 +15,13 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// kernelCalls are what transports ask of the kernel that filters are known to refuse.
+// kernelCalls are system calls of transports that some seccomp filters refuse.
 var kernelCalls = map[string]func() error{
 	"cma":  sync.OnceValue(readSelf),
 	"sysv": sync.OnceValue(getSegment),
 }
 
-// needCalls skips the test where a filter refuses what one of its transports does.
+// needCalls skips the test if a filter refuses a system call of one of its transports.
 func needCalls(t testing.TB, transports ...string) {
 	t.Helper()
 	for _, name := range transports {
@@ -31,7 +31,7 @@ func needCalls(t testing.TB, transports ...string) {
 	}
 }
 
-// refusesCall says that a filter refuses one of them.
+// refusesCall reports whether a filter refuses one of these calls.
 func refusesCall() bool {
 	for _, try := range kernelCalls {
 		if err := try(); errors.Is(err, fs.ErrPermission) {
@@ -41,7 +41,7 @@ func refusesCall() bool {
 	return false
 }
 
-// within is what readSelf reads. A variable of the package stays where it is.
+// within is the byte that readSelf reads. A package variable does not move.
 var within = make([]byte, 1)
 
 func readSelf() error {

@@ -12,10 +12,10 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestChurn: of many endpoints to one peer some are closed, as chance has it, and others
-// made, until the keepalive has found out about all that are closed. None that is open ever
-// fails: transports pair connections in the order in which they are made, so that soon a
-// connection is of two endpoints, one at each side, that are none of each other's business.
+// TestChurn: of many endpoints to one peer, random ones are closed and others are created, and the
+// keepalive checks them all. No open endpoint may fail. Transports pair connections in the order of
+// their creation, so that soon a connection belongs to two endpoints, one on each side, that are
+// not connected with each other.
 func TestChurn(t *testing.T) {
 	needtest.Goroutines(t)
 	seeds := uint64(2)
@@ -38,10 +38,10 @@ func TestChurn(t *testing.T) {
 
 const (
 	churnTurns  = 30
-	churnAtOnce = 20 // endpoints that are open
+	churnAtOnce = 20 // endpoints open at once
 )
 
-// churn is two workers, with endpoints from one to the other.
+// churn is two workers with endpoints from one to the other.
 type churn struct {
 	*rig
 	a, b *side
@@ -50,7 +50,7 @@ type churn struct {
 	made int
 }
 
-// turn closes some endpoints, makes others, and sends a message over each that is open.
+// turn closes some endpoints, creates others, and sends a message over each open one.
 func (c *churn) turn() {
 	for n := len(c.live) - 1; n >= 0; n-- {
 		if c.rng.IntN(3) > 0 {
@@ -70,7 +70,7 @@ func (c *churn) turn() {
 	c.messages()
 }
 
-// messages sends a message over each endpoint, which the other side has to answer.
+// messages sends a message over each endpoint, which the peer has to acknowledge.
 func (c *churn) messages() {
 	c.rng.Shuffle(len(c.live), func(i, k int) { c.live[i], c.live[k] = c.live[k], c.live[i] })
 	reqs := make([][2]*ucp.Request, len(c.live))

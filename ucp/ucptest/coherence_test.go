@@ -11,13 +11,12 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestCoherentAtomics: one word that three change at the same time, each another
-// way, loses nothing: a peer within the machine, whose processor changes it
-// directly; one beyond the network, whose messages the worker of the memory carries
-// out; and the processor of the memory's own program. The word beside it, which
-// only the latter changes, is not disturbed by operations of 32 bits.
+// TestCoherentAtomics checks that no update of a word is lost if three parties change it at the
+// same time: a peer on the machine, whose CPU changes it directly; a peer across the network, whose
+// messages the worker that owns the memory carries out; and the program that owns the memory. The
+// adjacent word, which only that program changes, is not affected by operations of 32 bits.
 func TestCoherentAtomics(t *testing.T) {
-	const direct, messages = 50_000, 500 // the direct ones take no time
+	const direct, messages = 50_000, 500 // direct operations take no time
 	for _, name := range []string{"posix", "sysv"} {
 		for _, size := range []int{4, 8} {
 			t.Run(sizeText(name, size), func(t *testing.T) {
@@ -32,7 +31,7 @@ func TestCoherentAtomics(t *testing.T) {
 				mem := m.Bytes()
 				clear(mem)
 
-				// The operations, through keys that go these ways and no other.
+				// Keys that lead over this transport and no other.
 				const off = 8
 				to := func(s *side, mapped bool) (*ucp.Endpoint, window) {
 					ep := s.connect(home)
@@ -50,12 +49,12 @@ func TestCoherentAtomics(t *testing.T) {
 					one = word32(1)
 				}
 
-				// One goroutine each. What is direct needs no progress at either side.
+				// A goroutine for each party. Direct operations need no progress on either side.
 				seen := make(chan uint64, direct+messages)
 				nearDone, ownDone := make(chan struct{}), make(chan struct{})
 				stop := new(atomic.Bool)
 				r.sides = []*side{far, home}
-				t.Cleanup(func() { // before the workers and the memory are closed
+				t.Cleanup(func() { // runs before the workers and the memory are closed
 					stop.Store(true)
 					<-nearDone
 					<-ownDone
@@ -78,7 +77,7 @@ func TestCoherentAtomics(t *testing.T) {
 				own, beside := uint64(0), uint32(0)
 				go func() {
 					defer close(ownDone)
-					for own < 1<<28 && !stop.Load() { // no word of 32 bits is full then
+					for own < 1<<28 && !stop.Load() { // so that no word of 32 bits overflows
 						if size == 8 {
 							atomic.AddUint64((*uint64)(unsafe.Pointer(&mem[off])), 1)
 						} else {
@@ -124,7 +123,7 @@ func TestCoherentAtomics(t *testing.T) {
 	}
 }
 
-// number is the word that b is.
+// number returns the word in b.
 func number(b []byte) uint64 {
 	if len(b) == 4 {
 		return uint64(binary.NativeEndian.Uint32(b))

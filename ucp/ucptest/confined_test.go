@@ -16,13 +16,13 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// confinedVar names the test that the process runs alone, in surroundings of its
-// own.
+// confinedVar is the environment variable that names the test to run in a process with namespaces
+// of its own.
 const confinedVar = "CONFINED_TEST"
 
-// confined runs the calling test once more, in a process with namespaces of its
-// own (flags of clone), and reports whether this is that process: in the other
-// one the test is over then. Where there are no namespaces it is skipped.
+// confined runs the calling test again in a process with its own namespaces (flags of clone), and
+// reports whether this is that process. In the original process the test is over then. It is
+// skipped if namespaces are not available.
 func confined(t *testing.T, namespaces uintptr) bool {
 	t.Helper()
 	if os.Getenv(confinedVar) == t.Name() {
@@ -65,8 +65,7 @@ func confined(t *testing.T, namespaces uintptr) bool {
 	return false
 }
 
-// mountShm gives the process a /dev/shm of its own with these options, and
-// possibly one nobody may write to.
+// mountShm mounts a /dev/shm of the process's own with these options, possibly a read-only one.
 func mountShm(t *testing.T, options string, flags uintptr) {
 	t.Helper()
 	must := func(what string, err error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// attacker is a peer that says what it likes: an interface of tcp without a worker.
+// attacker is a peer that sends any messages: an interface of tcp without a worker.
 type attacker struct {
 	testing.TB
 	worker *uct.Worker
@@ -26,7 +26,7 @@ type attacker struct {
 	got    map[proto.AMID][]byte // the last message of each kind
 }
 
-// newAttacker connects to a worker.
+// newAttacker returns an attacker connected to a worker.
 func newAttacker(t testing.TB, to *proto.WorkerAddress) *attacker {
 	t.Helper()
 	a := &attacker{TB: t, got: make(map[proto.AMID][]byte)}
@@ -71,13 +71,13 @@ func newAttacker(t testing.TB, to *proto.WorkerAddress) *attacker {
 	return a
 }
 
-// packed is a message as it is.
+// packed is a message that is sent as it is.
 type packed []byte
 
 // Pack implements uct.Packer.
 func (p packed) Pack(dst []byte) int { return copy(dst, p) }
 
-// send sends a message, as soon as there is room.
+// send sends a message as soon as there is room.
 func (a *attacker) send(r *rig, id proto.AMID, m []byte) {
 	a.Helper()
 	a.until(r, "room", func() bool {
@@ -89,7 +89,7 @@ func (a *attacker) send(r *rig, id proto.AMID, m []byte) {
 	})
 }
 
-// until progresses both until something has happened.
+// until progresses the attacker and the rig until done.
 func (a *attacker) until(r *rig, what string, done func() bool) {
 	a.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); {
@@ -101,7 +101,7 @@ func (a *attacker) until(r *rig, what string, done func() bool) {
 	}
 }
 
-// address is the attacker's own, with an entry that leads to a process by cma.
+// address returns an address of the attacker with an entry that leads to a process by cma.
 func (a *attacker) address(like *proto.WorkerAddress, pid int) proto.WorkerAddress {
 	addr := *like.Clone()
 	addr.UUID = 0xE711
@@ -119,9 +119,9 @@ func (a *attacker) address(like *proto.WorkerAddress, pid int) proto.WorkerAddre
 	return addr
 }
 
-// TestConfusedDeputy: somebody connects, says that he is another process of ours, and
-// offers a message out of its memory. The worker, which may read there, must not do it
-// for him. For a process that the kernel ties to the connection it does.
+// TestConfusedDeputy: an attacker connects, claims to be another process of this user, and offers a
+// message in that process's memory. The worker may read that memory, but must not do so for the
+// attacker. It reads it for a process that the kernel ties to the connection.
 func TestConfusedDeputy(t *testing.T) {
 	const n = 100_000
 	r := newRig(t, transport{settings: []setting{{"TLS", "tcp,cma"}, {"NET_DEVICES", "lo"}, {"RNDV_THRESH", "0"}}})

@@ -9,16 +9,16 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestConnDevicesDiffer: two sides of which one has UCX_CM_USE_ALL_DEVICES=n connect, as the data
-// of the client tells the server which setting the client has. Unless both have y the lanes are of
-// one device.
+// TestConnDevicesDiffer checks that two sides connect if only one of them has
+// UCX_CM_USE_ALL_DEVICES=n, as the client's data contains the setting. Unless both have y, all
+// lanes are of one device.
 func TestConnDevicesDiffer(t *testing.T) {
 	v1 := setting{"SA_DATA_VERSION", "v1"}
 	for name, more := range map[string][]setting{"v2": nil, "v1": {v1}} {
 		for _, test := range []struct {
 			name           string
 			server, client []setting
-			shared         bool // one of the lanes goes over shared memory, which is another device
+			shared         bool // one of the lanes is over shared memory, which is another device
 		}{
 			{"both all", nil, nil, true},
 			{"server one", []setting{oneDevice}, nil, false},

@@ -14,11 +14,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// oneDevice lets endpoints keep the lanes of the device that the connection goes over.
+// oneDevice limits endpoints to lanes of the device that the connection is made over.
 var oneDevice = setting{"CM_USE_ALL_DEVICES", "n"}
 
-// connTransports are those that have a connection manager. By default the two sides agree
-// on lanes of all devices once they are connected.
+// connTransports are the transports with a connection manager. By default the two sides agree on
+// lanes of all devices once they are connected.
 var connTransports = func() (list []transport) {
 	tcp := []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}
 	for _, tr := range []transport{
@@ -34,7 +34,8 @@ var connTransports = func() (list []transport) {
 	v1 := transport{name: "tcp, data v1", settings: tcp}.with(setting{"SA_DATA_VERSION", "v1"})
 	v1one := v1.with(oneDevice)
 	v1one.name += ", one device"
-	// The device has addresses of both families, and workers name that of the other one.
+	// The device has addresses of both families, and worker addresses contain that of the other
+	// family.
 	other := transport{name: "tcp, the other family", settings: tcp, listen: netip.IPv6Loopback()}
 	otherOne := other.with(oneDevice)
 	otherOne.name += ", one device"
@@ -52,7 +53,7 @@ var connTransports = func() (list []transport) {
 	return list
 }()
 
-// inBothModes runs a test in each.
+// inBothModes runs a test in each error mode.
 func inBothModes(run func(t *testing.T, tr transport, mode ucp.ErrMode)) func(*testing.T, transport) {
 	return func(t *testing.T, tr transport) {
 		for _, mode := range bothModes {
@@ -61,7 +62,7 @@ func inBothModes(run func(t *testing.T, tr transport, mode ucp.ErrMode)) func(*t
 	}
 }
 
-// anyPort is where the tests of a transport listen.
+// anyPort is the address at which tests of a transport listen.
 func (tr transport) anyPort(t testing.TB) netip.AddrPort {
 	t.Helper()
 	if !tr.listen.IsValid() {
@@ -70,17 +71,17 @@ func (tr transport) anyPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(tr.listen, 0)
 }
 
-// listeningSide is a side that listens, and whom it has let in.
+// listeningSide is a side with a listener, and the endpoints that it has accepted.
 type listeningSide struct {
 	*side
 	*ucp.Listener
-	requests []*ucp.ConnRequest // that wait, if it does not let everybody in
+	requests []*ucp.ConnRequest // pending requests, if they are not accepted at once
 	eps      []*ucp.Endpoint
 	failures map[*ucp.Endpoint]error
 }
 
-// hall lets a side listen. It accepts everybody, in his mode, unless wait says that
-// requests are kept.
+// hall opens a listener. It accepts every client with the client's error mode, or keeps the
+// requests if wait is true.
 func (s *side) hall(wait bool) *listeningSide {
 	s.rig.Helper()
 	h := &listeningSide{side: s, failures: make(map[*ucp.Endpoint]error)}
@@ -96,14 +97,14 @@ func (s *side) hall(wait bool) *listeningSide {
 	return h
 }
 
-// admit accepts the first who waits, on a side of the same context.
+// admit accepts the first pending request on a side of the same context.
 func (h *listeningSide) admit(on *side) *ucp.Endpoint {
 	h.rig.Helper()
 	q := h.requests[0]
 	h.requests = h.requests[1:]
 	ep, err := on.NewEndpoint(ucp.EndpointParams{ConnRequest: q, ErrMode: q.ErrMode(), OnError: h.onError})
 	if err != nil {
-		if !errors.Is(err, ucs.ErrBusy) { // it is not being shut down
+		if !errors.Is(err, ucs.ErrBusy) { // unless it is being shut down
 			h.rig.Errorf("accepting a client: %v", err)
 		}
 		return nil
@@ -119,12 +120,12 @@ func (h *listeningSide) onError(ep *ucp.Endpoint, err error, _ any) {
 	h.failures[ep] = err
 }
 
-// dial connects to a listener.
+// dial connects to the listener.
 func (s *side) dial(h *listeningSide, p ucp.EndpointParams) *ucp.Endpoint {
 	s.rig.Helper()
 	p.RemoteAddr = h.Listener.Addr()
 	if p.OnError != nil && p.ErrMode == ucp.ErrModeNone {
-		s.rig.log.Allow(neverCalled) // once a worker
+		s.rig.log.Allow(neverCalled) // the warning comes once for each worker
 	}
 	ep, err := s.NewEndpoint(p)
 	if err != nil {
@@ -133,7 +134,7 @@ func (s *side) dial(h *listeningSide, p ucp.EndpointParams) *ucp.Endpoint {
 	return ep
 }
 
-// joined connects two sides and returns both ends, once each has sent the other something.
+// joined connects two sides and returns both endpoints when each has sent a message to the other.
 func (r *rig) joined(c *side, h *listeningSide, p ucp.EndpointParams) (there, back *ucp.Endpoint) {
 	r.Helper()
 	n := len(h.eps)
@@ -144,7 +145,7 @@ func (r *rig) joined(c *side, h *listeningSide, p ucp.EndpointParams) (there, ba
 	return there, back
 }
 
-// newConnRig skips what the machine does not have.
+// newConnRig returns a rig, or skips the test if the machine lacks what it needs.
 func newConnRig(t *testing.T, tr transport) *rig {
 	t.Helper()
 	if tr.listen.IsValid() {
@@ -157,13 +158,13 @@ func newConnRig(t *testing.T, tr transport) *rig {
 	return newRig(t, tr)
 }
 
-// openOneSided makes a worker with one-sided features, too.
+// openOneSided opens a worker with one-sided features.
 func (r *rig) openOneSided(wp ucp.WorkerParams) *side {
 	r.Helper()
 	return r.openWith(ucp.ContextParams{Features: oneSided}, wp)
 }
 
-// onAlso makes another worker of a context.
+// onAlso opens another worker of the side's context.
 func (s *side) onAlso() *side {
 	s.rig.Helper()
 	w, err := s.ctx.NewWorker(ucp.WorkerParams{ThreadMode: s.rig.mode})
@@ -171,11 +172,11 @@ func (s *side) onAlso() *side {
 		s.rig.Fatal(err)
 	}
 	o := &side{Worker: w, rig: s.rig, ctx: s.ctx, fd: -1, guest: true}
-	s.rig.sides = append([]*side{o}, s.rig.sides...) // closed before its context
+	s.rig.sides = append([]*side{o}, s.rig.sides...) // to be closed before its context
 	return o
 }
 
-// isOneOf reports whether an error is of a status.
+// isOneOf reports whether an error has one of these status codes.
 func isOneOf(err error, want ...ucs.Status) bool {
 	return slices.ContainsFunc(want, func(s ucs.Status) bool { return errors.Is(err, s) })
 }

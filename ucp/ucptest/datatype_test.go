@@ -15,9 +15,9 @@ type sliceType struct {
 	started   int
 	finished  int
 	packs     int
-	step      int   // most bytes of one Pack, 0: no limit
-	packStop  int   // Pack gives up at this offset, 0: never
-	unpackErr error // of every Unpack
+	step      int   // most bytes that one Pack returns, 0: no limit
+	packStop  int   // Pack returns 0 from this offset on, 0: never
+	unpackErr error // result of every Unpack
 	unpacks   int
 }
 

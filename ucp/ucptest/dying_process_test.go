@@ -21,8 +21,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// doomedVar makes the test binary a peer that does what it is told until it is
-// killed: it has the settings.
+// doomedVar is the environment variable that makes the test binary a peer that obeys commands until
+// it is killed. Its value is the settings.
 const doomedVar = "UCPTEST_DOOMED"
 
 func TestMain(m *testing.M) {
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dyingProcess is another process with a worker, memory that others may access, and an
-// endpoint if it is told to make one.
+// dyingProcess is a process with a worker, memory that peers may access, and an endpoint once it is
+// told to create one.
 type dyingProcess struct {
 	*rig
 	cmd     *exec.Cmd
@@ -53,14 +53,14 @@ type dyingProcess struct {
 	address ucp.Address
 	key     []byte
 	memory  uint64
-	unheard int // answers that nobody has waited for
+	unheard int // answers that the test has not read yet
 	ended   bool
 }
 
-// doomedMemory is how much memory it exposes.
+// doomedMemory is the size of the memory that the process exposes.
 const doomedMemory = 4 << 20
 
-// doomed starts a process with the settings of the rig.
+// doomed starts such a process with the settings of the rig.
 func (r *rig) doomed() *dyingProcess {
 	r.Helper()
 	exe, err := os.Executable()
@@ -113,7 +113,7 @@ func (d *dyingProcess) line() string {
 	return d.out.Text()
 }
 
-// do gives a command and waits until it is started.
+// do sends a command and waits until it is started.
 func (d *dyingProcess) do(format string, args ...any) {
 	d.Helper()
 	fmt.Fprintf(d.in, format+"\n", args...)
@@ -125,18 +125,18 @@ func (d *dyingProcess) do(format string, args ...any) {
 	}
 }
 
-// kill kills the process and waits for that.
+// kill kills the process and waits for its end.
 func (d *dyingProcess) kill() {
 	if d.ended {
 		return
 	}
 	d.ended = true
-	_ = d.cmd.Process.Kill() // it may have ended
+	_ = d.cmd.Process.Kill() // the process may have exited
 	d.in.Close()
-	_ = d.cmd.Wait() // says no more than that
+	_ = d.cmd.Wait() // reports only that it was killed
 }
 
-// stop stops the process and waits for that.
+// stop stops the process (SIGSTOP) and waits until it is stopped.
 func (d *dyingProcess) stop() {
 	d.Helper()
 	err := d.cmd.Process.Signal(syscall.SIGSTOP)
@@ -152,7 +152,7 @@ func (d *dyingProcess) stop() {
 	d.Fatal(err)
 }
 
-// resume lets it go on.
+// resume continues a stopped process.
 func (d *dyingProcess) resume() {
 	d.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
@@ -160,10 +160,10 @@ func (d *dyingProcess) resume() {
 	}
 }
 
-// endLimit is how long something may take that must come to an end.
+// endLimit is the time after which something that must end counts as hanging.
 const endLimit = 60 * time.Second
 
-// ends progresses until something has come to its end, however much else happens.
+// ends progresses until cond holds, even if other things keep happening.
 func (r *rig) ends(what string, cond func() bool) {
 	r.Helper()
 	for limit := time.Now().Add(endLimit); !cond(); {
@@ -176,15 +176,15 @@ func (r *rig) ends(what string, cond func() bool) {
 	}
 }
 
-// beDoomed is the other process. Commands:
+// beDoomed runs the other process. Commands:
 //
-//	connect MODE ADDRESS   makes the endpoint
+//	connect MODE ADDRESS   creates the endpoint
 //	send TAG SIZE          sends a message
-//	sync TAG SIZE          the same, synchronously
+//	sync TAG SIZE          sends a synchronous message
 //	recv TAG SIZE          posts a receive
 //	close                  closes the endpoint at once
-//	pause                  makes no progress any more
-//	exit                   ends without closing anything
+//	pause                  stops progressing
+//	exit                   exits without closing anything
 func beDoomed(settings []string) error {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
@@ -248,7 +248,7 @@ func beDoomed(settings []string) error {
 				return nil
 			default:
 				if ep, err = obey(w, ep, f); err != nil {
-					answer = err.Error() // the other side may have closed its end
+					answer = err.Error() // the other side may have closed its endpoint
 				}
 			}
 			fmt.Println(answer)
@@ -260,7 +260,7 @@ func beDoomed(settings []string) error {
 	}
 }
 
-// obey carries out a command of the communication.
+// obey carries out a command that uses the worker.
 func obey(w *ucp.Worker, ep *ucp.Endpoint, f []string) (*ucp.Endpoint, error) {
 	var mode ucp.ErrMode
 	var packed []byte

@@ -18,18 +18,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// The text of an error that tells of the end of an endpoint: "ucp: endpoint NAME: what
-// happened", with the cause once. It is the same wherever the application is told of it: by
-// the error handler, by Endpoint.Err, by the operations that ended by it and by those that are
-// started afterwards.
+// The text of an error that reports the end of an endpoint is "ucp: endpoint NAME: what happened",
+// with the cause once. It is the same in the error handler, in Endpoint.Err, in the operations that
+// ended with the endpoint and in later ones.
 
 // endTextName is the name of the endpoint.
 const endTextName = "toward-the-peer"
 
-// reset is what the end of a peer is: where silence alone tells of it, a timeout.
+// reset is the status when a peer has ended: a timeout if only its silence shows that.
 var reset = []ucs.Status{ucs.ErrConnectionReset, ucs.ErrEndpointTimeout}
 
-// everyFeature is what the operations of these tests need.
+// everyFeature are the features that the operations of these tests need.
 const everyFeature = oneSided | ucp.FeatureStream | ucp.FeatureAM
 
 // endText is an endpoint whose peer ends.
@@ -39,37 +38,37 @@ type endText struct {
 	ep, back *ucp.Endpoint
 	told     failure
 	ops      []textOp
-	kept     []*ucp.AMMessage // by the peer
+	kept     []*ucp.AMMessage // messages kept by the peer
 
-	key    *ucp.Rkey // of memory of the peer's, nil if there is none
+	key    *ucp.Rkey // key of the peer's memory, nil if there is none
 	memory uint64
 }
 
-// textOp is an operation and how it has ended, if it has in the call.
+// textOp is an operation, and its result if it ended in the call.
 type textOp struct {
 	what string
 	req  *ucp.Request
 	err  error
 }
 
-// params are those of the endpoint.
+// params returns the parameters of the endpoint.
 func (x *endText) params() ucp.EndpointParams {
 	return ucp.EndpointParams{Name: endTextName, ErrMode: ucp.ErrModePeer, OnError: x.told.onError}
 }
 
-// openBoth opens the two sides, of which b lets a access memory.
+// openBoth opens both sides, with an active message handler on b.
 func (x *endText) openBoth() {
 	x.Helper()
 	cp := ucp.ContextParams{Features: everyFeature}
 	x.a, x.b = x.openWith(cp, ucp.WorkerParams{}), x.openWith(cp, ucp.WorkerParams{})
-	x.b.handle(1, func(m *ucp.AMMessage) error { // whose data nobody fetches
+	x.b.handle(1, func(m *ucp.AMMessage) error { // keeps messages, so that no data is fetched
 		m.Keep()
 		x.kept = append(x.kept, m)
 		return nil
 	})
 }
 
-// access opens the memory of b.
+// access gives a access to memory of b.
 func (x *endText) access() {
 	x.Helper()
 	m := x.b.expose(make([]byte, 1<<20), 0)
@@ -80,7 +79,7 @@ func (x *endText) access() {
 	x.unpackKey(packed, m.Attr().Address)
 }
 
-// unpackKey makes the key of memory of the peer's, which stays when the peer is closed.
+// unpackKey unpacks a key of the peer's memory. The key stays valid when the peer is closed.
 func (x *endText) unpackKey(packed []byte, addr uint64) {
 	x.Helper()
 	key, err := x.ep.UnpackRkey(packed)
@@ -91,8 +90,7 @@ func (x *endText) unpackKey(packed []byte, addr uint64) {
 	x.key, x.memory = key, addr
 }
 
-// start starts operations of all kinds, which cannot all be over before the peer does
-// something.
+// start starts operations of all kinds, not all of which can complete without the peer.
 func (x *endText) start() {
 	x.Helper()
 	begin := func(what string, req *ucp.Request, err error) {
@@ -133,7 +131,7 @@ func (x *endText) start() {
 	begin("a flush", req, err)
 }
 
-// check compares all that is told.
+// check checks that the handler, Err, the operations and later operations report the same text.
 func (x *endText) check(want ...ucs.Status) {
 	x.Helper()
 	x.ends("the endpoint", func() bool { return x.ep.Err() != nil })
@@ -146,7 +144,7 @@ func (x *endText) check(want ...ucs.Status) {
 			x.Errorf("%s is told %v, Err %q", what, err, told)
 		}
 	}
-	x.eventually(func() bool { return x.told.calls > 0 }) // of an orderly end it is told a moment later
+	x.eventually(func() bool { return x.told.calls > 0 }) // an orderly end is reported a bit later
 	same("the handler", x.told.err)
 	for _, o := range x.ops {
 		if o.req != nil {
@@ -154,7 +152,7 @@ func (x *endText) check(want ...ucs.Status) {
 			o.err = o.req.Err()
 			o.req.Free()
 		}
-		if o.err != nil { // it may have been over before
+		if o.err != nil { // others completed before the end
 			same(o.what, o.err)
 		}
 	}
@@ -172,7 +170,8 @@ func (x *endText) check(want ...ucs.Status) {
 	}
 }
 
-// endCauses are what errors say of the end of a peer. A text has one of a group, once.
+// endCauses are the causes that errors name for the end of a peer. A text has one of each group at
+// most, once.
 var endCauses = [][]string{
 	{"connection reset by peer", "connection reset by remote peer", "broken pipe", "closed by the peer", "ended by the peer", "has ended",
 		"peer has closed", "peer has released", "end is gone", "end is closed", "disconnected", "connection refused"},
@@ -186,7 +185,7 @@ var endCauses = [][]string{
 	{"connecting", "connect "},
 }
 
-// text checks the text of an end.
+// text checks the text of an error.
 func (x *endText) text(err error, want []ucs.Status) {
 	x.Helper()
 	text := err.Error()
@@ -208,19 +207,19 @@ func (x *endText) text(err error, want []ucs.Status) {
 	}
 }
 
-// loses makes every packet of the fabric be lost until the test has ended.
+// loses drops every packet of the fabric until the end of the test.
 func (r *rig) loses() {
 	net := fake.Fabric()
 	net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	r.Cleanup(func() { net.SetHook(nil) })
 }
 
-// TestEndTexts: the ways in which a peer ends that is known by its worker address.
+// TestEndTexts checks the texts for all ways in which a peer known by its worker address can end.
 func TestEndTexts(t *testing.T) {
 	silence := []string{"rc", "ud"}
 	for _, c := range []struct {
 		name string
-		over []string // names of transports, nil for all
+		over []string // transports, nil for all
 		end  func(x *endText)
 		want []ucs.Status
 	}{
@@ -265,7 +264,7 @@ func TestEndTexts(t *testing.T) {
 	}
 }
 
-// TestEndTextsUnconnected: the same of an endpoint that never was connected.
+// TestEndTextsUnconnected checks the texts for an endpoint that was never connected.
 func TestEndTextsUnconnected(t *testing.T) {
 	for _, name := range []string{"tcp", "tls", "posix", "sysv", "sim", "simpairs", "rc", "ud"} {
 		t.Run(name, func(t *testing.T) {
@@ -279,7 +278,7 @@ func TestEndTextsUnconnected(t *testing.T) {
 	}
 }
 
-// TestEndTextsUnequal: the peer's endpoint has another error mode.
+// TestEndTextsUnequal checks the texts if the peer's endpoint has another error mode.
 func TestEndTextsUnequal(t *testing.T) {
 	for _, name := range []string{"tcp", "posix", "sim", "simpairs", "rc", "ud"} {
 		t.Run(name, func(t *testing.T) {
@@ -293,7 +292,7 @@ func TestEndTextsUnequal(t *testing.T) {
 	}
 }
 
-// TestEndTextsStranger: the peer's certificate is not accepted.
+// TestEndTextsStranger checks the texts if the peer's certificate is not accepted.
 func TestEndTextsStranger(t *testing.T) {
 	x := &endText{rig: newRig(t, byName(t, "tls"))}
 	x.log.Allow("")
@@ -306,14 +305,15 @@ func TestEndTextsStranger(t *testing.T) {
 	x.check(ucs.ErrRejected)
 }
 
-// dialedTexts are the transports of endpoints by socket address.
+// dialedTexts are the transports for endpoints by socket address.
 func dialedTexts(t *testing.T) []transport {
 	atHand.there.Store(true)
 	t.Cleanup(func() { atHand.there.Store(false) })
 	return append(slices.Clone(connTransports[:4]), dialed("rc", "rc_v").pairwise())
 }
 
-// TestEndTextsServer: the ways in which a server ends that is known by its socket address.
+// TestEndTextsServer checks the texts for all ways in which a server known by its socket address
+// can end.
 func TestEndTextsServer(t *testing.T) {
 	for _, tr := range dialedTexts(t) {
 		for _, c := range []struct {
@@ -323,7 +323,7 @@ func TestEndTextsServer(t *testing.T) {
 			{"disconnects", func(x *endText) {
 				req, err := x.back.CloseAsync(nil)
 				x.settle()
-				for _, m := range x.kept { // a close waits for them
+				for _, m := range x.kept { // a close waits until they are released
 					m.Release()
 				}
 				x.must(req, err)
@@ -348,7 +348,7 @@ func TestEndTextsServer(t *testing.T) {
 	}
 }
 
-// TestEndTextsRefused: the ways in which a connection by socket address does not come about.
+// TestEndTextsRefused checks the texts if a connection by socket address cannot be established.
 func TestEndTextsRefused(t *testing.T) {
 	for _, tr := range dialedTexts(t) {
 		for _, c := range []struct {
@@ -384,14 +384,14 @@ func TestEndTextsRefused(t *testing.T) {
 	}
 }
 
-// TestEndTextsDeath: the process of the peer is killed.
+// TestEndTextsDeath checks the texts if the peer's process is killed.
 func TestEndTextsDeath(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tr := range mortal {
 		for _, ops := range []string{"idle", "with operations"} {
 			t.Run(tr.name+"/"+ops, func(t *testing.T) {
 				x := &endText{rig: newRig(t, tr.with(soon))}
-				x.log.Allow("it must have died in between") // with an element that it was filling
+				x.log.Allow("the peer has probably died") // it may die while filling an element
 				d := x.doomed()
 				x.a = x.openWith(ucp.ContextParams{Features: everyFeature}, ucp.WorkerParams{})
 				p := x.params()

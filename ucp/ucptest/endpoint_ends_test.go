@@ -17,14 +17,14 @@ import (
 
 // What must end although the peer sends nothing any more.
 
-// soon makes the keepalive find out at once.
+// soon has the keepalive detect lost peers at once.
 var soon = setting{"KEEPALIVE_INTERVAL", "10ms"}
 
-// piecemeal has messages arrive by pieces, of which a kernel keeps few: else it may have the
-// whole message when its sender dies.
+// piecemeal has messages arrive in small pieces, few of which the kernel buffers. Otherwise the
+// kernel may have the whole message when its sender dies.
 var piecemeal = []setting{{"RNDV_THRESH", "inf"}, {"TCP_SNDBUF", "64k"}, {"TCP_RCVBUF", "64k"}}
 
-// mortal are transports whose peers are other processes.
+// mortal are the transports to peers that are other processes.
 var mortal = []transport{
 	{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}},
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
@@ -35,11 +35,12 @@ var mortal = []transport{
 	{name: "all", settings: []setting{{"TLS", "all"}, {"NET_DEVICES", "lo"}}},
 }
 
-// bothModes are all there are. Receives do not depend on them.
+// bothModes are the two error modes. Receives do not depend on the mode.
 var bothModes = []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer}
 
-// eachMortal runs a test over them in some error modes, or over those that have nothing in
-// common. What processes share no race detector sees.
+// eachMortal runs a test over these transports in the given error modes. Unless all tests are
+// wanted it leaves out transports that resemble others. The race detector sees nothing of what
+// processes share.
 func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.ErrMode), more ...setting) {
 	needtest.Goroutines(t)
 	for _, tr := range mortal {
@@ -49,15 +50,14 @@ func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.Er
 		for _, mode := range modes {
 			t.Run(fmt.Sprintf("%s/mode %d", tr.name, mode), func(t *testing.T) {
 				r := newRig(t, tr.with(append(more, soon)...))
-				r.log.Allow("it must have died in between") // with an element that it was filling
+				r.log.Allow("the peer has probably died") // it may die while filling an element
 				test(r, mode)
 			})
 		}
 	}
 }
 
-// survivor opens a worker and an endpoint that knows its doomed peer, which has one
-// back.
+// survivor opens a worker and an endpoint that is connected with the doomed peer's endpoint.
 func (r *rig) survivor(d *dyingProcess, mode ucp.ErrMode) (*side, *ucp.Endpoint) {
 	r.Helper()
 	a := r.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{})
@@ -79,7 +79,7 @@ func (r *rig) survivor(d *dyingProcess, mode ucp.ErrMode) (*side, *ucp.Endpoint)
 	return a, ep
 }
 
-// TestCloseOutlivesPeer: a graceful close that waits for a peer ends when that dies.
+// TestCloseOutlivesPeer checks that a flush close that waits for the peer ends when the peer dies.
 func TestCloseOutlivesPeer(t *testing.T) {
 	eachMortal(t, bothModes, func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
@@ -90,7 +90,7 @@ func TestCloseOutlivesPeer(t *testing.T) {
 		}
 		r.keys = append(r.keys, key)
 		d.do("pause")
-		put, err := ep.Put(make([]byte, 100_000), d.memory, key, nil) // more than goes at once
+		put, err := ep.Put(make([]byte, 100_000), d.memory, key, nil) // too much for one call
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func TestCloseOutlivesPeer(t *testing.T) {
 	})
 }
 
-// TestSenderDies: a receive that has got a part of a message ends when the only
-// sender there is has died.
+// TestSenderDies checks that a receive that has got a part of a message ends when the only sender
+// has died.
 func TestSenderDies(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
@@ -131,15 +131,15 @@ func TestSenderDies(t *testing.T) {
 	}, piecemeal...)
 }
 
-// TestCancelHalfMessage: a receive of which some fragments have come is canceled,
-// also when nobody can tell that its sender is dead. The message is there when all of
-// it is, and does not keep receives from what comes meanwhile.
+// TestCancelHalfMessage checks that a receive that has got some fragments can be canceled, even if
+// it is unknown whether the sender is alive. When the message is complete it can be received again;
+// until then it does not keep receives from getting later messages.
 func TestCancelHalfMessage(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d, other := r.doomed(), r.doomed()
 		a, _ := r.survivor(d, mode)
 		other.do("connect %d %x", mode, []byte(a.address()))
-		other.do("send 1 0") // it might send more
+		other.do("send 1 0") // this worker might send more
 		r.ends("the other sender", func() bool { _, ok := a.TagPeek(1, ucp.FullMask); return ok })
 
 		half := func(tag ucp.Tag) (*ucp.Request, *outcome) {
@@ -159,7 +159,7 @@ func TestCancelHalfMessage(t *testing.T) {
 			if !recv.Done() || !errors.Is(recv.Err(), ucs.ErrCanceled) {
 				r.Errorf("canceled: %v", recv.Err())
 			}
-			a.Cancel(recv) // again, without effect
+			a.Cancel(recv) // has no effect
 			recv.Free()
 		}
 		canceled(half(7))
@@ -182,13 +182,13 @@ func TestCancelHalfMessage(t *testing.T) {
 		next.Free()
 
 		recv, o := half(9)
-		d.do("pause") // it is not to die with an element of a ring half filled: that is found out late
+		d.do("pause") // must not die while it fills a ring element, which is detected late
 		d.kill()
 		if recv.Done() {
 			r.Fatal("ended without being asked")
 		}
 		canceled(recv, o)
-		other.do("send 9 10") // it is not behind the one that nobody completes
+		other.do("send 9 10") // must not wait behind the incomplete message
 		small := make([]byte, 10)
 		next = r.started(a.TagRecv(9, ucp.FullMask, small, nil))
 		r.ends("a message of another sender", next.Done)
@@ -201,8 +201,8 @@ func TestCancelHalfMessage(t *testing.T) {
 	}, piecemeal...)
 }
 
-// TestContextEndsHalfMessage: a call that waits for a message of which half has come
-// gives the buffer back when its context ends.
+// TestContextEndsHalfMessage checks that a call that waits for a message of which a part has
+// arrived gives the buffer back when its context ends.
 func TestContextEndsHalfMessage(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
@@ -223,8 +223,8 @@ func TestContextEndsHalfMessage(t *testing.T) {
 	}, piecemeal...)
 }
 
-// TestContextEndsFetch: a call that waits for a message which is fetched from its sender goes
-// on at the end of its context, and ends with the sender.
+// TestContextEndsFetch checks that a call that waits for a message which is fetched from the
+// sender's memory does not return when its context ends, but when the sender dies.
 func TestContextEndsFetch(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
@@ -238,7 +238,7 @@ func TestContextEndsFetch(t *testing.T) {
 		cancel()
 		buf := make([]byte, endless)
 		switch _, err := a.TagRecvWait(ctx, 7, ucp.FullMask, buf); {
-		case err == nil: // it was read out of the sender's memory in time
+		case err == nil: // the message was read from the sender's memory in time
 		case !errors.Is(err, ucs.ErrConnectionReset):
 			r.Errorf("a message whose sender has died: %v", err)
 		}
@@ -251,8 +251,8 @@ func TestContextEndsFetch(t *testing.T) {
 	}, setting{"RNDV_THRESH", "0"})
 }
 
-// TestPeerClosesItsEnd: what waits for a peer ends after that has closed its end,
-// though it lives.
+// TestPeerClosesItsEnd checks that operations that wait for a peer end when the peer has closed its
+// endpoint, although the peer is alive.
 func TestPeerClosesItsEnd(t *testing.T) {
 	eachMortal(t, bothModes, func(r *rig, mode ucp.ErrMode) {
 		for _, what := range []string{"get", "put", "fetch", "sync", "offer", "close"} {
@@ -294,7 +294,7 @@ func TestPeerClosesItsEnd(t *testing.T) {
 				r.ends(what, req.Done)
 				o.once(r)
 				err = req.Err()
-				// What goes straight to memory needs no endpoint there.
+				// Operations that access memory directly do not need the peer's endpoint.
 				if direct := err == nil && (what == "get" || what == "put" || what == "close"); !direct && !errors.Is(err, ucs.ErrConnectionReset) {
 					r.Errorf("%s: %v", what, err)
 				}

@@ -14,18 +14,18 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// The exit of a process is told by the kernel: nobody is asked here.
+// The kernel reports the exit of a process: the keepalive is off here.
 
 var never = setting{"KEEPALIVE_INTERVAL", "inf"}
 
-// eachShared runs a test over the transports in shared memory, without a keepalive.
+// eachShared runs a test over the transports with shared memory, without a keepalive.
 func eachShared(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.ErrMode), more ...setting) {
 	for _, tr := range mortal {
 		if strings.Contains(tr.name, "posix") || strings.Contains(tr.name, "sysv") {
 			for _, mode := range modes {
 				t.Run(tr.name+"/"+[...]string{"no mode", "peer"}[mode], func(t *testing.T) {
 					r := newRig(t, tr.with(append(more, never)...))
-					r.log.Allow("it must have died in between") // with an element that it was filling
+					r.log.Allow("the peer has probably died") // it may die while filling an element
 					test(r, mode)
 				})
 			}
@@ -33,8 +33,7 @@ func eachShared(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.Er
 	}
 }
 
-// awake sleeps as long as there is nothing to do, and progresses, until something has come
-// to its end.
+// awake progresses, and sleeps when there is nothing to do, until cond holds.
 func (s *side) awake(what string, cond func() bool) {
 	s.rig.Helper()
 	for limit := time.Now().Add(endLimit); !cond(); {
@@ -49,8 +48,8 @@ func (s *side) awake(what string, cond func() bool) {
 	}
 }
 
-// TestExitEndsOperations: all that waits for a peer ends when its process exits, and the
-// endpoint fails, whether the worker sleeps or not.
+// TestExitEndsOperations checks that all operations that wait for a peer end, and that the endpoint
+// fails, when the peer's process exits, whether the worker sleeps or not.
 func TestExitEndsOperations(t *testing.T) {
 	for _, asleep := range []bool{false, true} {
 		eachShared(t, bothModes, func(r *rig, mode ucp.ErrMode) {
@@ -96,8 +95,8 @@ func TestExitEndsOperations(t *testing.T) {
 	}
 }
 
-// TestExitEndsMessage: a message of which a part has come ends when the only process that
-// could send the rest exits.
+// TestExitEndsMessage checks that the receive of an incomplete message ends when the only process
+// that could send the rest exits.
 func TestExitEndsMessage(t *testing.T) {
 	eachShared(t, []ucp.ErrMode{ucp.ErrModePeer}, func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
@@ -107,7 +106,7 @@ func TestExitEndsMessage(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		d.do("send %d %d", tag, 8<<20) // more than the ring takes
+		d.do("send %d %d", tag, 8<<20) // more than the ring holds
 		d.kill()
 		a.awake("the receive", recv.Done)
 		ucttest.WantStatus(r, "the receive", recv.Err(), ucs.ErrConnectionReset)
@@ -115,8 +114,8 @@ func TestExitEndsMessage(t *testing.T) {
 	}, setting{"RNDV_THRESH", "inf"})
 }
 
-// TestDeadlineNamesTheWait: a caller that is never answered, because the peer refuses or does nothing,
-// is told what was waited for when its own deadline comes.
+// TestDeadlineNamesTheWait checks that the error of a call that is never answered, because the peer
+// refuses or does not progress, names what the call was waiting for when its deadline passes.
 func TestDeadlineNamesTheWait(t *testing.T) {
 	eachShared(t, []ucp.ErrMode{ucp.ErrModePeer}, func(r *rig, mode ucp.ErrMode) {
 		for _, mt := range []ucs.ThreadMode{ucs.ThreadModeSingle, ucs.ThreadModeMulti} {

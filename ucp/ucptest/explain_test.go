@@ -13,8 +13,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestExplanationJSON: an explanation is data. What JSON makes of it can be read
-// back, over every transport, before and after wireup, with and without a key.
+// TestExplanationJSON checks that an explanation can be converted to JSON and back, over every
+// transport, before and after wireup, with and without a key.
 func TestExplanationJSON(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tr := range transports {

@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestFeatureOff: without its feature every operation of a family is an invalid
-// parameter, and leaves no trace; the other families work as if nothing were
-// missing. No operation belongs to no family.
+// TestFeatureOff checks that without its feature every operation of a family returns "invalid
+// parameter" and has no effect, and that the other families work. Every operation belongs to a
+// family.
 func TestFeatureOff(t *testing.T) {
 	const atomics = ucp.FeatureAMO32 | ucp.FeatureAMO64
 	all := []ucp.Features{ucp.FeatureTag, ucp.FeatureRMA, ucp.FeatureAMO32, ucp.FeatureAMO64, ucp.FeatureWakeup, ucp.FeatureStream, ucp.FeatureAM}
@@ -33,7 +33,7 @@ func TestFeatureOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			addr := m.Attr().Address
-			// Without any family that has them there is no key to be had.
+			// Without a family that uses keys no key can be unpacked.
 			key, err := ep.UnpackRkey(packed)
 			if want := set&(ucp.FeatureRMA|atomics) != 0; (err == nil) != want || err != nil && !errors.Is(err, ucs.ErrInvalidParam) {
 				t.Fatalf("unpacking a key: %v", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestFenceBothWays: both sides write, fence and write again. What one answers the
-// other does not wait behind its own fence.
+// TestFenceBothWays: both sides write, fence and write again. The answers that one side sends to
+// the other's writes must not wait behind its own fence.
 func TestFenceBothWays(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tr := range rmaTransports {

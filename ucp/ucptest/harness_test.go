@@ -21,69 +21,68 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// The harness drives several workers from one goroutine: it progresses them in
-// turn until something has happened, and gives up after a number of rounds in
-// which nothing did. Nothing sleeps but for events of the workers.
+// The harness drives several workers from one goroutine: it progresses them in turn until an
+// expected event has happened, and gives up after a number of rounds without events. Its only
+// sleeps are for events of the workers.
 
-// transport is the ground a test runs on.
+// transport is what a test runs over.
 type transport struct {
 	name     string
 	settings []setting
 
-	// loopback says that a worker reaches itself only: both sides of a test are
-	// the same worker.
+	// loopback means that a worker reaches only itself, so both sides of a test are the same
+	// worker.
 	loopback bool
 
-	// shows are the groups of cases in which it shows what the transport differs in from one
-	// of the others; nil are all. With needtest.Full all run.
+	// shows are the names of the groups of cases in which the transport differs from the others;
+	// nil means all. With needtest.Full all groups run.
 	shows []string
 
 	// few limits the tests that run under every switch to those switches that
 	// change most.
 	few bool
 
-	// turn is what the transport has its turn by, where tests of many variants are dealt out
-	// among transports; 0 is for one that takes all. See takes.
+	// turn selects the variants of a test that run over this transport, where the variants are
+	// distributed among transports; 0 means all. See takes.
 	turn int
 
-	// busy says that nothing can be expected to finish in its call.
+	// busy means that no operation can be expected to complete in its call.
 	busy bool
 
-	// instant says that the peer's memory is read before the call that asks for it
-	// returns, although its end is told of later.
+	// instant means that the peer's memory is read before the call returns, although the completion
+	// is reported later.
 	instant bool
 
-	// silent says that the end of a peer is known by its silence.
+	// silent means that only its silence shows that a peer has ended.
 	silent bool
 
-	// paired says that lanes are connected pairwise: an endpoint asks its peer when it is
-	// made, who has one then, too.
+	// paired means that lanes are connected pairwise: an endpoint requests its peer's endpoint at
+	// its creation, so the peer has one then, too.
 	paired bool
 
-	// profiled says that allocations are counted by the profile: those of the device without
-	// a kernel are none of ours.
+	// profiled means that allocations are counted by the memory profile, without those of the
+	// device without a kernel.
 	profiled bool
 
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 
-	// background: workers are progressed while nobody waits on them.
+	// background means that workers have a background goroutine.
 	background bool
 
 	// tls is a configuration for contexts, or nil.
 	tls *tls.Config
 
-	// listen is the address that tests of connections listen at, that of IPv4 loopback if
-	// it is not valid.
+	// listen is the address at which tests of connections listen, IPv4 loopback if it is not valid.
 	listen netip.Addr
 
-	// dialedRDMA says that connections by socket address are made by RDMA's manager.
+	// dialedRDMA means that RDMA's connection manager makes the connections by socket address.
 	dialedRDMA bool
 
-	// devices are those that the workers of a test use in turn, where each has its own.
+	// devices are the devices that the workers of a test use in turn, if each worker has its own.
 	devices []string
 
-	sim *simulated // nil for the others
+	sim *simulated // nil for real transports
 }
 
 // setting is a variable without its prefix UCX_.
@@ -93,18 +92,18 @@ var transports = inTurn([]transport{
 	{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true},
 	{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}},
 
-	// The kernel takes little at a time: operations stop in the middle.
+	// The kernel buffers little, so operations stop in the middle.
 	{name: "tcp with small buffers", few: true, shows: narrows,
 		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
 
-	// Every pair of sides has two connections, and nothing goes without copies.
+	// Every pair of sides has two connections, and everything is copied.
 	transport{name: "tls", few: true, tls: certtest.New().Mutual("peer"),
 		settings: []setting{{"TLS", "tls"}, {"NET_DEVICES", "lo"}},
 		shows:    append([]string{"streams", "lengths", "active messages"}, lanes...)},
 
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
 
-	// As posix, but for where its memory is from.
+	// Like posix, except for the source of its memory.
 	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}},
 		shows: []string{"transfer", "cancellation", "wireup", "addresses", "close", "worker close", "failure", "put and get"}},
 
@@ -133,7 +132,7 @@ var transports = inTurn([]transport{
 	udTCP,
 	ibSelf,
 
-	// The same with workers that many goroutines may use. Here it is one at a time.
+	// The same with workers that many goroutines may use. These tests use one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared().showing(locks...),
 	transport{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}}.shared().showing(locks...),
 	transport{name: "posix and cma", settings: []setting{{"TLS", "posix,cma"}}}.shared().showing(locks...),
@@ -141,20 +140,21 @@ var transports = inTurn([]transport{
 	simStorm.rough().shared().showing("transfer", "streams", "order", "flush", "close", "failure", "faults", "active messages", "put and get"),
 })
 
-// lanes are the groups in which it shows which lanes there are, how they were found, who
-// sleeps on all of them, and what becomes of the others when one is lost.
+// lanes are the groups that depend on which lanes there are, how they are selected, how a worker
+// sleeps on all of them, and what happens to the others when one is lost.
 var lanes = []string{"transfer", "order", "wireup", "addresses", "flush", "close", "worker close", "failure", "wakeup", "signals", "put and get"}
 
-// narrows are those in which operations wait for room.
+// narrows are the groups in which operations wait for room.
 var narrows = []string{"transfer", "cancellation", "streams", "datatypes", "requests", "order", "flush", "close", "failure", "active messages", "put and get"}
 
-// memories are those in which it shows how memory is registered, copied and reached.
+// memories are the groups that depend on how memory is registered, copied and accessed.
 var memories = []string{"transfer", "cancellation", "lengths", "datatypes", "requests", "wireup", "close", "failure", "faults", "active messages", "put and get", "atomics"}
 
-// locks are those in which calls come from callbacks, threads wait, or workers end under them.
+// locks are the groups in which calls come from callbacks, goroutines wait, or workers are closed
+// during calls.
 var locks = []string{"transfer", "cancellation", "completion", "requests", "waiting", "close", "worker close", "failure", "wakeup", "signals", "panics", "active messages", "put and get", "atomics"}
 
-// inTurn deals turns out to those of a list that are like others of it.
+// inTurn sets turn for the transports of a list that resemble others of it.
 func inTurn(list []transport) []transport {
 	for i := range list {
 		if list[i].few && list[i].name != rc.name && list[i].name != ud.name {
@@ -164,34 +164,34 @@ func inTurn(list []transport) []transport {
 	return list
 }
 
-// turns is how many transports, of those that are like others, it takes for all variants of a
-// test. Then each variant meets each kind of transport, but not each transport.
+// turns is the number of similar transports that together run all variants of a test. Each variant
+// then runs over each kind of transport, but not over each transport.
 const turns = 3
 
-// takes reports whether variant k of a test is the transport's turn. With needtest.Full all are.
+// takes reports whether variant k of a test runs over the transport. With needtest.Full all do.
 func (tr transport) takes(k int) bool { return tr.turn == 0 || needtest.Full || (k+tr.turn)%turns == 0 }
 
-// showing is the transport that runs these groups.
+// showing returns the transport restricted to these groups.
 func (tr transport) showing(groups ...string) transport {
 	tr.shows = groups
 	return tr
 }
 
-// shared is the transport with workers in thread mode multi.
+// shared returns the transport with workers in thread mode multi.
 func (tr transport) shared() transport {
 	tr.name += ", shared"
 	tr.few, tr.mode = true, ucs.ThreadModeMulti
 	return tr
 }
 
-// attended is one whose workers have a goroutine in the background.
+// attended returns the transport with workers that have a background goroutine.
 func (tr transport) attended() transport {
 	tr = tr.shared()
 	tr.background = true
 	return tr
 }
 
-// pairwise is the transport whose lanes are connected pairwise.
+// pairwise returns the transport, marked as one whose lanes are connected pairwise.
 func (tr transport) pairwise() transport {
 	tr.paired = true
 	return tr
@@ -203,7 +203,7 @@ func (tr transport) with(more ...setting) transport {
 	return tr
 }
 
-// peerMode is ErrModePeer where the transport can tell of lost peers.
+// peerMode returns ErrModePeer if the transport can report lost peers, else ErrModeNone.
 func (tr transport) peerMode() ucp.ErrMode {
 	if tr.loopback {
 		return ucp.ErrModeNone
@@ -223,15 +223,15 @@ func byName(t testing.TB, name string) transport {
 	return transport{}
 }
 
-// rig is the set of workers of a test. It watches the log and, when the test
-// ends, closes what is open and looks for leaks.
+// rig is the set of workers of a test. It watches the log. At the end of the test it closes what is
+// open and checks for leaks.
 type rig struct {
 	testing.TB
 	transport
 	log    *logtest.Log
 	sides  []*side
 	keys   []*ucp.Rkey // to be closed at the end
-	opened int         // workers
+	opened int         // number of workers opened
 }
 
 // side is a worker with a context of its own.
@@ -241,16 +241,16 @@ type side struct {
 	ctx *ucp.Context
 	fd  int
 
-	guest bool // the context is another side's
+	guest bool // the context belongs to another side
 
-	unmap []*ucp.Memory // at the end
+	unmap []*ucp.Memory // to be unmapped at the end
 }
 
-// endless is the length of a message that does not end while its receiver does not read: more
-// than a kernel keeps for a connection from which nothing has been read.
+// endless is the length of a message that does not complete while its receiver does not read: more
+// than the kernel buffers for a connection.
 const endless = 12 << 20
 
-// features are what the suite asks for.
+// features are those that the suite needs.
 const features = ucp.FeatureTag | ucp.FeatureWakeup
 
 func newRig(t testing.TB, tr transport) *rig {
@@ -263,7 +263,7 @@ func newRig(t testing.TB, tr transport) *rig {
 	ucttest.NoLeaks(t)
 	r := &rig{TB: t, transport: tr, log: logtest.Watch(t)}
 	if refusesCall() {
-		r.log.Allow("interface not usable") // of sysv, where all transports are allowed
+		r.log.Allow("interface not usable") // sysv, where all transports are selected
 	}
 	t.Cleanup(func() {
 		for _, s := range r.sides {
@@ -294,7 +294,7 @@ func (r *rig) config() *ucp.Config {
 	return cfg
 }
 
-// open makes a worker.
+// open opens a worker.
 func (r *rig) open() *side {
 	r.Helper()
 	return r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{})
@@ -321,14 +321,14 @@ func (r *rig) openWith(cp ucp.ContextParams, wp ucp.WorkerParams) *side {
 	return s
 }
 
-// close closes worker and context; it may be called before the test ends.
+// close closes worker and context. A test may call it before its end.
 func (s *side) close() {
 	s.rig.Helper()
 	s.fd = -1
 	if err := s.Worker.Close(); err != nil {
 		s.rig.Errorf("closing worker: %v", err)
 	}
-	s.Arm() // who sleeps on the descriptor comes back
+	s.Arm() // a poller of the descriptor would do this after the wakeup
 	for _, m := range s.unmap {
 		if err := m.Close(); err != nil {
 			s.rig.Errorf("unmapping memory: %v", err)
@@ -347,8 +347,7 @@ func (s *side) close() {
 	}
 }
 
-// pair makes two workers that reach each other; on a loopback transport both are
-// one.
+// pair opens two workers that reach each other. On a loopback transport both are the same.
 func (r *rig) pair() (a, b *side) {
 	r.Helper()
 	a = r.open()
@@ -358,7 +357,7 @@ func (r *rig) pair() (a, b *side) {
 	return a, r.open()
 }
 
-// connect creates an endpoint that is left to the worker's Close.
+// connect creates an endpoint that stays open until Worker.Close.
 func (s *side) connect(to *side) *ucp.Endpoint {
 	s.rig.Helper()
 	return s.connectWith(to, ucp.EndpointParams{})
@@ -383,8 +382,8 @@ func (s *side) address() ucp.Address {
 	return addr
 }
 
-// Bounds of waiting: rounds in which nothing happens, first busy ones, then ones
-// that wait for an event of a worker for up to a millisecond.
+// Limits of waiting: rounds without events, first spinning, then with a sleep of at most a
+// millisecond or until a worker has an event.
 const (
 	spinRounds = 2000
 	waitRounds = 2000
@@ -399,13 +398,13 @@ func (r *rig) progress() int {
 	return n
 }
 
-// eventually progresses until cond holds and reports whether that came to pass.
+// eventually progresses until cond holds, and reports whether it does.
 func (r *rig) eventually(cond func() bool) bool {
-	patience := spinRounds + waitRounds
+	emptyRounds := spinRounds + waitRounds
 	if r.silent {
-		patience = spinRounds + 100*waitRounds
+		emptyRounds = spinRounds + 100*waitRounds
 	}
-	for idle := 0; idle < patience; {
+	for idle := 0; idle < emptyRounds; {
 		if cond() {
 			return true
 		}
@@ -422,7 +421,7 @@ func (r *rig) eventually(cond func() bool) bool {
 	return cond()
 }
 
-// until is eventually, or the end of the test.
+// until progresses until cond holds, and fails the test if it does not come to that.
 func (r *rig) until(what string, cond func() bool) {
 	r.Helper()
 	if !r.eventually(cond) {
@@ -441,9 +440,9 @@ func (r *rig) sleep(ms int) {
 	unix.Poll(fds, ms)
 }
 
-// settle progresses until nothing has happened for a while. The kernel may take a
-// moment; the other transports do not. Timers of the transports may go on for
-// ever, so there is an end to the moments, and to the rounds.
+// settle progresses until nothing has happened for a while. The kernel may delay data for a moment;
+// other transports do not. Timers of transports may go on forever, so the number of moments and of
+// rounds is limited.
 func (r *rig) settle() {
 	const rounds, moments, most = 100, 20, 10_000
 	for idle, slept, n := 0, 0, 0; idle < rounds && slept < moments && n < most; idle, n = idle+1, n+1 {
@@ -457,7 +456,7 @@ func (r *rig) settle() {
 	}
 }
 
-// overKernel reports whether the kernel carries any of what the workers say to each other.
+// overKernel reports whether the kernel carries any messages of the workers.
 func (r *rig) overKernel() bool {
 	if r.loopback {
 		return false
@@ -479,7 +478,7 @@ func (r *rig) finish(req *ucp.Request, err error) error {
 	return err
 }
 
-// must is finish for operations that succeed.
+// must waits for an operation that must succeed.
 func (r *rig) must(req *ucp.Request, err error) {
 	r.Helper()
 	if err := r.finish(req, err); err != nil {
@@ -487,7 +486,7 @@ func (r *rig) must(req *ucp.Request, err error) {
 	}
 }
 
-// started is for operations that do not finish in the call.
+// started returns the request of an operation that must not complete in its call.
 func (r *rig) started(req *ucp.Request, err error) *ucp.Request {
 	r.Helper()
 	switch {
@@ -499,7 +498,7 @@ func (r *rig) started(req *ucp.Request, err error) *ucp.Request {
 	return req
 }
 
-// inTheCall is for operations that succeed in the call.
+// inTheCall checks that an operation has succeeded in its call.
 func (r *rig) inTheCall(req *ucp.Request, err error) {
 	r.Helper()
 	if err != nil {
@@ -533,11 +532,11 @@ func (r *rig) sendAndTake(ep *ucp.Endpoint, to *side, tag ucp.Tag, src []byte) {
 	r.must(sreq, nil)
 }
 
-// warmTag labels messages of the harness itself.
+// warmTag is the tag of messages of the harness.
 const warmTag ucp.Tag = 0xFEED_0000_0000_0000
 
-// warm brings the endpoint to the point where a short message goes in its call:
-// it is connected and knows the peer.
+// warm exchanges a message, so that the endpoint is connected, knows the peer's id and can send a
+// short message in the call.
 func (r *rig) warm(ep *ucp.Endpoint, to *side) {
 	r.Helper()
 	recv, err := to.TagRecv(warmTag, ucp.FullMask, nil, nil)
@@ -551,7 +550,7 @@ func (r *rig) warm(ep *ucp.Endpoint, to *side) {
 	}
 }
 
-// arrived waits until a message is there and has no receive.
+// arrived waits until a message without a receive has arrived.
 func (r *rig) arrived(s *side, tag ucp.Tag) {
 	r.Helper()
 	r.until("a message without receive", func() bool {
@@ -560,7 +559,7 @@ func (r *rig) arrived(s *side, tag ucp.Tag) {
 	})
 }
 
-// outcome records what a callback was told.
+// outcome records the arguments of a callback.
 type outcome struct {
 	calls int
 	req   *ucp.Request

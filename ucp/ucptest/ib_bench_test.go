@@ -13,16 +13,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// still is a component over a device that does nothing but when it is let: what the library
-// does is measured without what the device would do in the call that rings its bell, or in
-// a round of progress. The bell itself costs next to nothing.
+// still is a component over a device that works only when the benchmark lets it. The benchmark
+// measures the library without the work that the device would do in the call that rings its
+// doorbell, or in a round of progress. The doorbell itself costs next to nothing.
 type still struct {
 	uct.Component
 	net *verbstest.Fabric
-	let bool // it works, in each round of a worker
+	let bool // it works in each round of a worker
 }
 
-// stillDevice is there from the first benchmark on that wants it: tests shall not find it.
+// stillDevice is registered by the first benchmark that needs it, so that tests do not see it.
 var stillDevice = sync.OnceValue(func() *still {
 	n := verbstest.NewFabric()
 	n.Add(verbstest.Config{Name: "still0"})
@@ -38,10 +38,11 @@ func (s *still) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stillDomain{md, s}, nil
+	return &stillDomain{MemoryDomain: md, of: s}, nil
 }
 
 type stillDomain struct {
+	uct.NoDeviceMemory
 	uct.MemoryDomain
 	of *still
 }
@@ -55,9 +56,9 @@ func (d *stillDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Se
 	return i, err
 }
 
-// RkeyValue implements uct.ValueKeys, which the domain is.
+// RkeyValue implements uct.DeviceMemory, which the wrapped domain does.
 func (d *stillDomain) RkeyValue(packed []byte) (uint64, error) {
-	return d.MemoryDomain.(uct.ValueKeys).RkeyValue(packed)
+	return d.MemoryDomain.(uct.DeviceMemory).RkeyValue(packed)
 }
 
 // Progress implements uct.Progressor.
@@ -68,10 +69,16 @@ func (s *still) Progress() int {
 	return 0
 }
 
+// Arm implements uct.Progressor.
+func (s *still) Arm(uct.EventFlags) error { return nil }
+
+// Push implements uct.Service.
+func (s *still) Push() {}
+
 // Close implements uct.Service.
 func (s *still) Close() error { return nil }
 
-// onStill is a connected pair of workers over that device, with long queues.
+// onStill opens a connected pair of workers over that device, with long queues.
 func onStill(b *testing.B, tls string) (r *rig, from, to *side, ep *ucp.Endpoint) {
 	device := stillDevice()
 	device.let = true
@@ -88,8 +95,8 @@ func onStill(b *testing.B, tls string) (r *rig, from, to *side, ep *ucp.Endpoint
 	return r, from, to, ep
 }
 
-// BenchmarkPost is the sending of a short message over an RDMA device: until the bell has
-// been rung, without the device.
+// BenchmarkPost measures how long it takes to send a short message over an RDMA device, up to the
+// doorbell and without the device.
 func BenchmarkPost(b *testing.B) {
 	for _, tls := range []string{"rc_v", "ud_v"} {
 		b.Run(tls, func(b *testing.B) {
@@ -103,7 +110,7 @@ func BenchmarkPost(b *testing.B) {
 				}
 				req.Free()
 			}}
-			// deliver has the messages that were sent arrive.
+			// deliver lets the device deliver all messages that were sent.
 			deliver := func() {
 				device.let = true
 				for n := sent - got; n > 0; n-- {
@@ -112,11 +119,11 @@ func BenchmarkPost(b *testing.B) {
 						b.Fatal(err)
 					}
 					if req == nil {
-						got++ // it was here already
+						got++ // it had arrived before
 					}
 				}
 				r.until("messages", func() bool { return got == sent })
-				for range 10 { // acknowledgements
+				for range 10 { // for acknowledgements
 					r.progress()
 				}
 				device.let = false
@@ -130,7 +137,7 @@ func BenchmarkPost(b *testing.B) {
 				if sent++; req == nil {
 					continue
 				}
-				b.StopTimer() // the queue is full, or a window is
+				b.StopTimer() // a queue or window is full
 				deliver()
 				req.Free()
 				b.StartTimer()
@@ -142,8 +149,7 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is a round of a worker with interfaces of RDMA devices that have nothing to
-// do.
+// BenchmarkIdle measures a round of a worker with idle interfaces of RDMA devices.
 func BenchmarkIdle(b *testing.B) {
 	for _, tls := range []string{"rc_v", "ud_v"} {
 		b.Run(tls, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestDeviceGivenUp is the group of the suite about receives that are given up, on soft-RoCE.
+// TestDeviceGivenUp runs the group of the suite about canceled receives on soft-RoCE.
 func TestDeviceGivenUp(t *testing.T) {
 	k := slices.IndexFunc(suite, func(g caseGroup) bool { return g.name == "cancellation" })
 	for number, tr := range []transport{cable(t, "rc_v").pairwise(), cable(t, "ud_v")} {
@@ -24,18 +24,17 @@ func TestDeviceGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeviceCancel cancels receives while their messages arrive over soft-RoCE: when nothing has
-// come, when so much of the message is in the buffer, when all is. The receive has the message,
-// or the next one of the same tag gets it: whole, once, and nothing is written any more into the
-// buffer of a receive that was canceled. One message of the transport is received in a round,
-// and without rendezvous, so that the long ones are seen half received: most of the receives
-// that are canceled have to be.
+// TestDeviceCancel cancels receives while their messages arrive over soft-RoCE: before the message,
+// after a part of it, and when it is complete. Either the receive has the message, or the next
+// receive of the same tag gets it, whole and once, and nothing more is written into the buffer of
+// the canceled receive. Without rendezvous a round receives one message of the transport, so that
+// receives are canceled half way: the test requires that most are.
 func TestDeviceCancel(t *testing.T) {
 	rounds := 3
 	if deviceLong || needtest.Full {
 		rounds = 25
 	}
-	// Short, the longest in one packet over ud and over rc, and fragments.
+	// Short, the longest that fit into one packet over ud and rc, and fragments.
 	sizes := []int{0, 8, 4000, 8000, 8192, 8300, 30_000, 60_000, 100_000, 300_000}
 	for _, tls := range []string{"rc_v", "ud_v"} {
 		for _, scheme := range []struct {
@@ -73,18 +72,18 @@ func TestDeviceCancel(t *testing.T) {
 	}
 }
 
-// cancelEnds counts how receives have ended that were canceled: of those that ended with
-// Canceled the ones with and without a part of the message, of the others those that had all of
-// it before, and those that could not be canceled.
+// cancelEnds counts the results of canceled receives. Of those that ended with Canceled: unmatched
+// had no part of the message, half had one. Of the others: done had the message before, kept could
+// not be canceled.
 type cancelEnds struct{ unmatched, half, done, kept int }
 
-// cancelAmid sends a message to b, whose receive is canceled when that part of it has come. Now
-// and then the next receive is canceled as well.
+// cancelAmid sends a message to b, and cancels its receive when the given part has arrived. In some
+// cases it cancels the next receive as well.
 func (r *rig) cancelAmid(ep *ucp.Endpoint, b *side, tag ucp.Tag, size, part int, ends *cancelEnds) {
 	r.Helper()
 	src := ucttest.Pattern(size, uint64(tag))
 	for k := range src {
-		src[k] |= 1 // to be told from a buffer that is empty
+		src[k] |= 1 // differs from an empty buffer
 	}
 	start := ep.TagSend
 	if tag%4 == 3 {
@@ -119,7 +118,7 @@ func (r *rig) cancelAmid(ep *ucp.Endpoint, b *side, tag ucp.Tag, size, part int,
 		clear(canceled)
 		defer func() { ucttest.SameBytes(r, "buffer of a receive that was canceled", canceled, make([]byte, size)) }()
 		buf = make([]byte, size)
-		if again { // before the rest of the message has come, or not
+		if again { // before or after the rest of the message arrives
 			part = 0
 			recv = r.started(b.TagRecv(tag, ucp.FullMask, buf, &ucp.RequestParams{Flags: ucp.OpNoImmediate}))
 			continue

@@ -19,15 +19,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Connections by IP address over RDMA devices, with neither a device nor the kernel's
+// Connections by IP address over RDMA devices, without a real device and without the kernel's
 // connection manager.
 
-// hand is the machine of these: a device with the addresses of loopback, which a connection
-// manager knows as well.
+// hand is a simulated machine: a device with loopback addresses, and a connection manager that
+// knows it.
 type hand struct {
 	cm    *rdmacmtest.Kernel
 	dev   *verbstest.Kernel
-	there atomic.Bool // for these tests; others have all devices that there are
+	there atomic.Bool // visible, only for these tests; other tests use all devices
 }
 
 var atHand = func() *hand {
@@ -39,7 +39,7 @@ var atHand = func() *hand {
 	return h
 }()
 
-// handDevice is the device, while it is there.
+// handDevice is the component of the device, empty while the device is not visible.
 type handDevice struct {
 	uct.Component
 	of *hand
@@ -53,8 +53,7 @@ func (d handDevice) MemoryDomains(cfg *config.Set) ([]uct.MDResource, error) {
 	return d.Component.MemoryDomains(cfg)
 }
 
-// handshakes is the connection manager under another name than that of the system, while
-// it is there.
+// handshakes is the connection manager under another name than the system's, while it is visible.
 type handshakes struct {
 	uct.ConnManagerComponent
 	of *hand
@@ -88,15 +87,15 @@ func (h *hand) Devices() ([]ib.Device, error) {
 // Open implements cm.Source.
 func (h *hand) Open(*ib.Device) (*ib.Context, error) { return ib.NewContext(h.dev.Open(), 0) }
 
-// dialed is a transport whose endpoints are connected by that connection manager.
+// dialed returns a transport whose endpoints are connected by that connection manager.
 func dialed(name, tls string) transport {
 	tr := onFabric(name, tls).using("hand0:1,lo").patient().with(setting{"SOCKADDR_TLS_PRIORITY", "handshakes"})
 	tr.dialedRDMA = true
 	return tr
 }
 
-// TestConnectionsRDMA: what must be true of endpoints that are connected by rdmacm, over rc;
-// over others and from IPv6 that there are connections, and what they are for.
+// TestConnectionsRDMA runs the suite for connections by rdmacm over rc. Over other transports and
+// IPv6 it checks that connections can be made and used.
 func TestConnectionsRDMA(t *testing.T) {
 	rc := dialed("rc", "rc_v").pairwise()
 	overHand(t, rc, connCases...)
@@ -111,18 +110,18 @@ func TestConnectionsRDMA(t *testing.T) {
 	}
 }
 
-// TestListenersRDMA: what must be true of those who listen.
+// TestListenersRDMA runs the suite for listeners.
 func TestListenersRDMA(t *testing.T) {
 	overHand(t, dialed("rc", "rc_v").pairwise(), listenCases...)
 }
 
-// TestConnectionsVanishRDMA: what must be true when one of those who connect goes.
+// TestConnectionsVanishRDMA runs the suite for peers that end while they connect.
 func TestConnectionsVanishRDMA(t *testing.T) {
 	overHand(t, dialed("rc", "rc_v").pairwise(), vanishCases...)
 }
 
-// TestConnectionsClosedRDMA: what must be true of the end. Who closes at any time, or waits
-// for peers that are lost, waits for the time of the connection manager.
+// TestConnectionsClosedRDMA runs the suite for the end of connections, without the cases that wait
+// for the long timeouts of the connection manager.
 func TestConnectionsClosedRDMA(t *testing.T) {
 	slow := []string{"at any time", "worker shutdown", "a close that waits for a peer that is lost"}
 	overHand(t, dialed("rc", "rc_v").pairwise(), slices.DeleteFunc(slices.Clone(connCloseCases), func(c testCase) bool {
@@ -130,7 +129,8 @@ func TestConnectionsClosedRDMA(t *testing.T) {
 	})...)
 }
 
-// overHand runs tests, which leave nothing in the connection manager and the device.
+// overHand runs tests and checks that they leave no objects in the connection manager and the
+// device.
 func overHand(t *testing.T, tr transport, cases ...testCase) {
 	t.Run(tr.name, func(t *testing.T) {
 		atHand.there.Store(true)

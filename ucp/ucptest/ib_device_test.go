@@ -19,11 +19,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// The same as over devices without a kernel, on those of the virtual machine, where pages are
-// pinned and there is time.
+// The tests over devices without a kernel, run over the devices of the virtual machine, which
+// really pin memory and take real time.
 
-// cable is a transport between the ends of the virtual machine's cable, which the workers of
-// a test are at in turn.
+// cable returns a transport over the RDMA devices at the two ends of the virtual machine's veth
+// pair. The workers of a test use them in turn.
 func cable(t *testing.T, tls string) transport {
 	t.Helper()
 	if os.Getenv("VM_NET") != "veth" {
@@ -34,7 +34,7 @@ func cable(t *testing.T, tls string) transport {
 		with(setting{"TLS", tls}, setting{"KEEPALIVE_INTERVAL", "500ms"})
 }
 
-// onDevices opens a worker at each end of the cable.
+// onDevices opens a worker at each device.
 func onDevices(t *testing.T, tls string, more ...setting) (r *rig, a, b *side) {
 	t.Helper()
 	r = newRig(t, cable(t, tls).with(more...))
@@ -44,12 +44,12 @@ func onDevices(t *testing.T, tls string, more ...setting) (r *rig, a, b *side) {
 	return r, r.open(), r.open()
 }
 
-// deviceLong asks for the long form of tests: make test-rxe-long.
+// deviceLong selects the long form of the tests: make test-rxe-long.
 var deviceLong = os.Getenv("RXE_LONG") != ""
 
-// TestDeviceSuite is the suite on soft-RoCE. Unless it is to take long, transfers go by those
-// switches alone whose turn it is, and of the other tests each transport takes every other one:
-// which way a message takes is no matter of what ends meanwhile.
+// TestDeviceSuite runs the suite on soft-RoCE. In the short form, transfers run under some of the
+// switches, and each transport runs every other one of the remaining tests, once: how a message is
+// sent does not matter for what ends in between.
 func TestDeviceSuite(t *testing.T) {
 	groups := slices.Concat(suite, oneSidedSuite)
 	for number, tr := range []transport{cable(t, "rc_v").pairwise(), cable(t, "ud_v")} {
@@ -62,9 +62,9 @@ func TestDeviceSuite(t *testing.T) {
 	}
 }
 
-// shortSuite is what of the groups TestDeviceSuite runs on a transport if it is not to take long:
-// half an hour is what the machine takes for all. Every right to memory in every way is a matter
-// of keys, and makes workers by the hundred.
+// shortSuite returns the tests of the groups that TestDeviceSuite runs over a transport in its
+// short form, as all of them take the machine half an hour. Tests of the rights to memory depend on
+// keys alone and open hundreds of workers, so they are left out.
 func shortSuite(groups []caseGroup, number int) (list []caseGroup) {
 	less := []string{"denied", "rights of allocated memory", "memory of some peers"}
 	for _, name := range []string{"transfer", "wireup", "close", "put and get"} {
@@ -84,7 +84,7 @@ func shortSuite(groups []caseGroup, number int) (list []caseGroup) {
 	return list
 }
 
-// resources is what the kernel has of RDMA devices.
+// resources returns the kernel's counts of RDMA objects.
 func resources(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource").Output()
@@ -94,11 +94,11 @@ func resources(t *testing.T) string {
 	return string(out)
 }
 
-// TestDeviceManyEndpoints: 500 endpoints leave nothing in the kernel's lists, nor as many at
-// each side in the long form.
+// TestDeviceManyEndpoints checks that 500 endpoints, or twice as many in the long form, leave no
+// objects in the kernel.
 func TestDeviceManyEndpoints(t *testing.T) {
 	const atOnce = 50
-	all := 250 // at each side
+	all := 250 // on each side
 	if deviceLong {
 		all = 500
 	}
@@ -134,7 +134,7 @@ func TestDeviceManyEndpoints(t *testing.T) {
 			for n := 0; n < all; n += atOnce {
 				round(atOnce, uint64(n))
 			}
-			// Closed queue pairs go as soon as their last requests are over.
+			// Closed queue pairs are destroyed when their last requests are complete.
 			if !r.eventually(func() bool { return queuePairs(resources(t)) == queuePairs(open) }) {
 				t.Errorf("with the workers open:\n%s\nbefore:\n%s", resources(t), open)
 			}
@@ -148,7 +148,7 @@ func TestDeviceManyEndpoints(t *testing.T) {
 	}
 }
 
-// queuePairs are the counts of those, of each device.
+// queuePairs returns the counts of queue pairs, by device.
 func queuePairs(resources string) string {
 	var list []string
 	for line := range strings.Lines(resources) {
@@ -160,7 +160,8 @@ func queuePairs(resources string) string {
 	return strings.Join(list, ", ")
 }
 
-// TestDeviceCollected: the collector gives back pages while the device pins others.
+// TestDeviceCollected runs garbage collections that return pages to the system while the device
+// pins others.
 func TestDeviceCollected(t *testing.T) {
 	messages := 40
 	if deviceLong {
@@ -177,11 +178,13 @@ func TestDeviceCollected(t *testing.T) {
 	}
 }
 
-// memlockChild is set to the limit in those processes.
+// memlockChild is the environment variable with the limit for the processes of
+// TestDeviceLittleToPin.
 const memlockChild = "UCPTEST_MEMLOCK"
 
-// TestDeviceLittleToPin runs two workers with rc and ud as a user without rights who may lock
-// 8 MiB, and such who may lock next to nothing: there tcp serves, and why is told.
+// TestDeviceLittleToPin runs two workers with rc and ud as an unprivileged user who may lock 8 MiB,
+// and as one who may lock next to nothing. In the second case tcp is used, and the reason is
+// reported.
 func TestDeviceLittleToPin(t *testing.T) {
 	if limit := os.Getenv(memlockChild); limit != "" {
 		littleToPin(t, limit)

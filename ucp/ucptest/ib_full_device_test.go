@@ -17,13 +17,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// fullChild is set to the limit, in KiB, in the processes of TestDeviceFull.
+// fullChild is the environment variable with the limit, in KiB, for the processes of
+// TestDeviceFull.
 const fullChild = "UCPTEST_FULL"
 
-// TestDeviceFull: a user without rights opens workers until the memory that the user may lock is used
-// up. The limits differ by less than a worker needs, so that one or another of its transports is
-// the first without room. What NewWorker returns can be connected to, and what it refuses it
-// refuses with the limit and what helps.
+// TestDeviceFull opens workers as an unprivileged user until the memory that the user may lock is
+// used up. The limits differ by less than a worker needs, so that different transports are the
+// first without room. Peers can connect to each worker that NewWorker returns. Its errors name the
+// limit and a remedy.
 func TestDeviceFull(t *testing.T) {
 	if limit := os.Getenv(fullChild); limit != "" {
 		openUntilFull(t, limit)
@@ -88,7 +89,7 @@ func openUntilFull(t *testing.T, text string) {
 	if len(r.sides) < 4 {
 		t.Fatalf("%d workers", len(r.sides))
 	}
-	// A connection needs memory of its own: that of one of them.
+	// A connection needs pinned memory: one worker frees its own.
 	r.sides[1].close()
 	r.sides = append(r.sides[:1], r.sides[2:]...)
 	first, last := r.sides[0], r.sides[len(r.sides)-1]

@@ -16,10 +16,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// What workers over RDMA devices take, and give back.
+// What workers over RDMA devices use and release.
 
-// TestManyEndpoints: 500 endpoints, made, used and closed over rc, ud and both, leave nothing
-// of the device's behind: queue pairs, regions, address handles, mappings.
+// TestManyEndpoints checks that 500 endpoints, created, used and closed over rc, ud and both, leave
+// nothing in the device: queue pairs, regions, address handles, mappings.
 func TestManyEndpoints(t *testing.T) {
 	needtest.Goroutines(t)
 	const all, atOnce = 500, 50
@@ -30,7 +30,7 @@ func TestManyEndpoints(t *testing.T) {
 			r := newRig(t, tr)
 			a, b := r.pair()
 			mode := ucp.EndpointParams{ErrMode: ucp.ErrModePeer}
-			// What the first ones need for good, as memory for messages and lists of free places.
+			// The first round allocates what stays, such as message buffers and free lists.
 			round := func(n int, seed uint64) {
 				eps := make([][2]*ucp.Endpoint, n)
 				for k := range eps {
@@ -52,7 +52,7 @@ func TestManyEndpoints(t *testing.T) {
 				r.endpoints(0, a, b)
 			}
 			count := func() (objects, mapped int, pinned int64) {
-				r.settle() // what devices still have to say
+				r.settle() // for completions that the devices still deliver
 				pinned, _ = dev.Pinned()
 				return dev.Objects(), dev.Mapped(), pinned
 			}
@@ -64,7 +64,7 @@ func TestManyEndpoints(t *testing.T) {
 			o, m, p := count()
 			t.Logf("%d objects, %d mapped and %d bytes pinned after %d endpoints; %d, %d and %d before",
 				o, m, p, 2*all, objects, mapped, pinned)
-			if o > objects+25 || m != mapped { // pieces of memory for messages are some
+			if o > objects+25 || m != mapped { // message buffers may have grown
 				t.Errorf("%d objects more, and %d mapped", o-objects, m-mapped)
 			}
 			r.sides = nil
@@ -77,8 +77,8 @@ func TestManyEndpoints(t *testing.T) {
 	}
 }
 
-// TestCollectedWhileRegistered: the collector runs and gives back pages, as often as it can,
-// while the device reads and writes what nobody but requests refers to.
+// TestCollectedWhileRegistered runs garbage collections that return pages, as often as possible,
+// while the device reads and writes memory that only requests refer to.
 func TestCollectedWhileRegistered(t *testing.T) {
 	needtest.Goroutines(t)
 	const messages = 60
@@ -96,8 +96,8 @@ func TestCollectedWhileRegistered(t *testing.T) {
 	}
 }
 
-// collected sends messages over an endpoint to b, of whose memory nobody but the requests
-// knows, while the collector gives back as many pages as it can.
+// collected sends messages to b from and to memory that only requests refer to, while garbage
+// collections return as many pages as possible.
 func (r *rig) collected(b *side, ep *ucp.Endpoint, messages int) {
 	stop, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -119,7 +119,7 @@ func (r *rig) collected(b *side, ep *ucp.Endpoint, messages int) {
 	for k := range messages {
 		n := 20_000 + 37_003*(k%16)
 		got := make(chan []byte, 1)
-		func() { // the caller forgets both buffers
+		func() { // the caller drops its references
 			buf := make([]byte, n)
 			recv := r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, buf, &ucp.RequestParams{
 				OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { got <- buf },
@@ -135,13 +135,13 @@ func (r *rig) collected(b *side, ep *ucp.Endpoint, messages int) {
 	runtime.KeepAlive(litter)
 }
 
-// TestAliases: the names of transports and of groups of them choose what C UCX's do, and an
-// endpoint has the lanes of those that carry data.
+// TestAliases checks that the names of transports and groups select the same transports as in C
+// UCX, and which lanes an endpoint gets.
 func TestAliases(t *testing.T) {
 	for _, c := range []struct{ tls, am, wireup, keepalive string }{
 		{"rc", "rc_verbs", "ud_verbs", "ud_verbs"},
 		{"rc_v", "rc_verbs", "ud_verbs", "ud_verbs"},
-		{"rc_verbs", "", "", ""}, // with nothing that wireup could go over
+		{"rc_verbs", "", "", ""}, // without a transport for wireup
 		{"rc_verbs,ud_verbs:aux", "rc_verbs", "ud_verbs", "ud_verbs"},
 		{`\rc_verbs,tcp`, "rc_verbs", "tcp", "tcp"},
 		{"ud", "ud_verbs", "ud_verbs", "ud_verbs"},
@@ -149,7 +149,7 @@ func TestAliases(t *testing.T) {
 		{"ud_verbs", "ud_verbs", "ud_verbs", "ud_verbs"},
 		{"ib", "rc_verbs", "ud_verbs", "ud_verbs"},
 		{"rc,ud", "rc_verbs", "ud_verbs", "ud_verbs"},
-		{"all", "posix", "rc_verbs", "posix"}, // shared memory tells nobody of what comes, and rc asks over ud
+		{"all", "posix", "rc_verbs", "posix"}, // posix wakes no peer, so rc has wireup, over ud
 		{"rc,tcp", "rc_verbs", "ud_verbs", "ud_verbs"},
 		{"ib,tcp", "rc_verbs", "ud_verbs", "ud_verbs"},
 		{"^rc,posix,sysv,cma,self", "ud_verbs", "ud_verbs", "ud_verbs"},
@@ -183,8 +183,9 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestLittleToPin: with rc and ud a worker fits into the limit of a plain user, and where the
-// limit is too small for it, the next transport serves, and why is told.
+// TestLittleToPin checks that a worker with rc and ud stays within the memory limit of an
+// unprivileged user. If the limit is too small, the next transport is used and the reason is
+// reported.
 func TestLittleToPin(t *testing.T) {
 	needtest.Goroutines(t)
 	open := func(t *testing.T, limit int64) (r *rig, most func() int64, transports []string) {
@@ -224,7 +225,7 @@ func TestLittleToPin(t *testing.T) {
 		return r, func() int64 { _, most := dev.Pinned(); return most }, transports
 	}
 	t.Run("enough", func(t *testing.T) {
-		const each = 8 << 20 // and there are two
+		const each = 8 << 20 // there are two workers
 		_, most, transports := open(t, 2*each)
 		t.Logf("%d KiB pinned by two workers with all that is under way, over %v", most()>>10, transports)
 		if !slices.Contains(transports, "rc_verbs") {

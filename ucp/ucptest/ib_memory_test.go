@@ -9,19 +9,19 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestEndpointMemoryRDMA: 500 endpoints at each side, made, used and closed over rc, ud and both,
-// leave the heap and the device nearly as they were: of each end a connection of datagrams
-// stays, which answers its peer for minutes (UD_LINGER_TIMEOUT) and is a fraction of what the
-// end was, and of the device some memory for all of them. The heap is also that of the device
+// TestEndpointMemoryRDMA checks that 500 endpoints on each side, created, used and closed over rc,
+// ud and both, leave the heap and the device nearly unchanged. A datagram connection of each
+// endpoint stays, which answers its peer for minutes (UD_LINGER_TIMEOUT) and is much smaller than
+// the endpoint, and some device memory for all of them. The heap includes that of the device
 // without a kernel.
 func TestEndpointMemoryRDMA(t *testing.T) {
 	skipUnderRace(t)
 	const all, atOnce = 500, 25
-	const mostBytes, mostObjects = 2 * all * 768, 8 // left
+	const mostBytes, mostObjects = 2 * all * 768, 8 // may be left
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		t.Run(tls, func(t *testing.T) {
 			dev := frailNet.renew(t, "frail0")["frail0"]
-			// The buffers to receive into are few, but enough that no datagram is lost.
+			// Few receive buffers, but enough that no datagram is lost.
 			r := newRig(t, onFabric("frail", tls).using("frail0:1").with(
 				setting{"RC_VERBS_RX_QUEUE_LEN", "256"}, setting{"UD_VERBS_RX_QUEUE_LEN", "256"}))
 			a, b := r.pair()
@@ -41,14 +41,14 @@ func TestEndpointMemoryRDMA(t *testing.T) {
 				r.endpoints(0, a, b)
 			}
 			count := func() (heap int64, objects, mapped int) {
-				r.settle() // what devices still have to say
+				r.settle() // for completions that the devices still deliver
 				var m runtime.MemStats
 				runtime.GC()
-				runtime.GC() // what the first one left to finalizers
+				runtime.GC() // frees what the first collection left to finalizers
 				runtime.ReadMemStats(&m)
 				return int64(m.HeapAlloc), dev.Objects(), dev.Mapped()
 			}
-			for range 4 { // tables and free lists get as large as they will
+			for range 4 { // tables and free lists reach their final sizes
 				round()
 			}
 			heap, objects, mapped := count()

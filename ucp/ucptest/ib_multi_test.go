@@ -16,13 +16,13 @@ import (
 
 // Workers over RDMA devices in thread mode multi, which many goroutines use at once.
 
-// patient is a transport on which nobody is taken for lost because the goroutines that would
-// answer have no turn.
+// patient returns the transport with long timeouts, so that no peer counts as lost because its
+// goroutines do not get the CPU.
 func (tr transport) patient() transport {
 	return tr.with(setting{"UD_TIMEOUT", "30s"}, setting{"KEEPALIVE_INTERVAL", "1s"})
 }
 
-// TestMultiRDMA is TestMulti over rc, ud and both, in short.
+// TestMultiRDMA is a short TestMulti over rc, ud and both.
 func TestMultiRDMA(t *testing.T) {
 	for _, tr := range overRDMA {
 		t.Run(tr.name, func(t *testing.T) {
@@ -41,9 +41,9 @@ func TestMultiRDMA(t *testing.T) {
 
 var overRDMA = []transport{rc, ud, onFabric("ib", "ib").pairwise()}
 
-// TestFourMultiRDMA: four goroutines at each of two workers send tagged messages and receive
-// such, of every length and at the same time, and each gets its own, whole and in order.
-// Nothing progresses the workers but who waits.
+// TestFourMultiRDMA: four goroutines on each of two workers send and receive tagged messages of
+// every length at the same time, and each gets its own, whole and in order. Only the waiting
+// goroutines progress the workers.
 func TestFourMultiRDMA(t *testing.T) {
 	for _, tls := range []string{"rc", "ud", "ib"} {
 		t.Run(tls, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestFourMultiRDMA(t *testing.T) {
 					if busy.Add(-1) == 0 {
 						stop()
 					}
-					s.Run(over) // for the other side
+					s.Run(over) // progresses for the other side
 				})
 			}
 			sides.Wait()
@@ -81,8 +81,8 @@ func TestFourMultiRDMA(t *testing.T) {
 	}
 }
 
-// chat sends messages with a tag and receives as many. The other end, of the other number
-// of two, does the same.
+// chat sends messages with a tag and receives as many from the peer, which does the same. end is 0
+// or 1.
 func chat(ctx context.Context, s *side, ep *ucp.Endpoint, tag ucp.Tag, end uint64) error {
 	rounds := 8
 	if race.Enabled {
@@ -92,7 +92,7 @@ func chat(ctx context.Context, s *side, ep *ucp.Endpoint, tag ucp.Tag, end uint6
 		for _, n := range []int{0, 8, 2000, 9000, 60_000, 300_000} {
 			seed := uint64(tag)<<32 + uint64(k)<<8
 			buf := make([]byte, n)
-			var info ucp.TagRecvInfo // of what has come before
+			var info ucp.TagRecvInfo // for a message that has already arrived
 			recv, err := s.TagRecv(tag, ucp.FullMask, buf, &ucp.RequestParams{TagInfo: &info})
 			if err != nil {
 				return err

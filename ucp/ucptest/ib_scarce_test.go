@@ -13,14 +13,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Devices on which less and less memory may be pinned, in steps of scarceStep.
+// Devices on which less and less memory can be pinned, in steps of scarceStep.
 const (
 	scarceDevices = 16
 	scarceStep    = 128 << 10
 )
 
-// registerScarce makes them known, to the tests from there on: each device costs whoever
-// opens a context some system calls.
+// registerScarce registers these devices. It is called by the test that needs them, as each device
+// costs some system calls in every context.
 var registerScarce = sync.OnceFunc(func() {
 	n := verbstest.NewFabric()
 	for k := range scarceDevices {
@@ -29,8 +29,8 @@ var registerScarce = sync.OnceFunc(func() {
 	uct.Register(ibtest.Network("scarce", n))
 })
 
-// TestScarceMemory: however little memory a worker with rc and ud may pin, either NewWorker says that
-// it is too little, or there can be an endpoint to the worker.
+// TestScarceMemory checks that a worker with rc and ud, however little memory it may pin, either is
+// refused by NewWorker with that reason, or can be connected to.
 func TestScarceMemory(t *testing.T) {
 	registerScarce()
 	var refused, made int

@@ -8,7 +8,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// fake is a device without a kernel, of a component of its own.
+// fake is a device without a kernel, with a component of its own.
 var fake *verbstest.Kernel
 
 func init() {
@@ -17,41 +17,40 @@ func init() {
 	uct.Register(ibtest.Network("fake", n))
 }
 
-// onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
-// which nobody progresses does not count.
+// onFabric returns a transport over that device. Peers over datagrams are lost by timeouts only;
+// time in which no worker progresses does not count.
 func onFabric(name, tls string) transport {
 	return transport{name: name, few: true, busy: true, instant: true, silent: true, settings: []setting{
 		{"TLS", tls}, {"NET_DEVICES", "fake0:1,lo"}, {"UD_TIMEOUT", "20s"}, {"KEEPALIVE_INTERVAL", "1s"},
 	}}
 }
 
-// vanishing is the transport with peers looked for all the time, for tests in which some
-// vanish.
+// vanishing returns the transport with frequent checks of peers, for tests in which peers vanish.
 func (tr transport) vanishing() transport {
 	return tr.with(setting{"UD_TIMEOUT", "200ms"}, setting{"KEEPALIVE_INTERVAL", "50ms"})
 }
 
-// frugally is the transport with allocations counted.
+// frugally returns the transport with allocations counted.
 func (tr transport) frugally() transport {
 	tr.profiled = true
 	return tr
 }
 
 var (
-	// rc connects pairwise, and agrees on that over datagrams.
+	// rc lanes are connected pairwise, with wireup over datagrams.
 	rc = onFabric("rc", "rc_v").pairwise().frugally()
 
 	ud = onFabric("ud", "ud_v").frugally()
 
-	// With tcp beside them, which without ud carries wireup and keepalive.
+	// With tcp, which carries wireup and keepalive if ud is not selected.
 	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise().showing(lanes...)
 	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise().showing(lanes...)
 	udTCP     = onFabric("ud,tcp", "ud_v,tcp").showing(lanes...)
 
-	// With self, which an endpoint to its own worker takes.
+	// With self, which serves endpoints to the own worker.
 	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise().showing(lanes...)
 
-	// The least queues there can be, on which everything has to wait.
+	// The shortest possible queues, on which every operation has to wait.
 	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
 	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
 

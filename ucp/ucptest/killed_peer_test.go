@@ -16,15 +16,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// deathsVar is how many pairs TestKilledPeers makes, for its long form, and deathsSeedVar
-// with what it begins to count, to repeat a pair.
+// deathsVar is the environment variable with the number of pairs in TestKilledPeers, for its long
+// form; deathsSeedVar has the first seed, to repeat a pair.
 const (
 	deathsVar     = "UCPTEST_DEATHS"
 	deathsSeedVar = "UCPTEST_DEATHS_SEED"
 )
 
-// TestKilledPeers does what comes to mind with a peer that is stopped and killed at any
-// time: every operation ends exactly once, every close ends, and nothing is left.
+// TestKilledPeers runs random operations with a peer that is stopped and killed at random times.
+// Every operation ends exactly once, every close ends, and nothing is left.
 func TestKilledPeers(t *testing.T) {
 	needtest.Goroutines(t)
 	pairs, first := 5*len(mortal), rand.Uint64N(1<<32)
@@ -48,7 +48,7 @@ func TestKilledPeers(t *testing.T) {
 	t.Logf("%d pairs: %v", pairs, counts)
 }
 
-// killedPair is a pair of which one side dies.
+// killedPair is a pair of peers, one of which is killed.
 type killedPair struct {
 	*rig
 	random *rand.Rand
@@ -63,16 +63,16 @@ type killedPair struct {
 	closes *pendingOperation
 }
 
-// pendingOperation is an operation toward a process that is about to be killed, or from it.
+// pendingOperation is an operation with the peer that is about to be killed.
 type pendingOperation struct {
 	what string
 	req  *ucp.Request
 	out  outcome
-	want int // calls of the callback
+	want int // number of callbacks wanted
 	recv bool
 }
 
-// cause is how it happens.
+// cause is how the peer ends.
 type cause struct {
 	name string
 	run  func(x *killedPair)
@@ -153,7 +153,7 @@ func newDeath(t *testing.T, tr transport, random *rand.Rand) *killedPair {
 	return x
 }
 
-// noSegmentsOf checks that a process, and this one, have left no System V segments.
+// noSegmentsOf checks that a process and the test have left no System V segments.
 func noSegmentsOf(t *testing.T, pid int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sysvipc/shm")
@@ -171,7 +171,7 @@ func (x *killedPair) run() {
 	var err error
 	if x.random.IntN(6) > 0 {
 		x.a, x.ep = x.survivor(x.d, x.mode)
-	} else { // they do not know each other when it happens
+	} else { // killed before the two sides know each other
 		x.cause = causes[x.random.IntN(2)]
 		x.a = x.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{})
 		if x.ep, err = x.a.NewEndpoint(ucp.EndpointParams{Address: x.d.address, ErrMode: x.mode}); err != nil {
@@ -191,14 +191,14 @@ func (x *killedPair) run() {
 	x.mourn()
 }
 
-// rounds makes some progress, or none.
+// rounds progresses for a random number of rounds.
 func (x *killedPair) rounds() {
 	for range x.random.IntN(40) {
 		x.progress()
 	}
 }
 
-// some starts some operations.
+// some starts a few random operations.
 func (x *killedPair) some() {
 	for range 1 + x.random.IntN(6) {
 		x.start()
@@ -206,7 +206,7 @@ func (x *killedPair) some() {
 	}
 }
 
-// start starts an operation.
+// start starts a random operation.
 func (x *killedPair) start() {
 	size := []int{0, 8, 3000, 100_000, 1 << 20, doomedMemory}[x.random.IntN(6)]
 	x.tag++
@@ -241,7 +241,7 @@ func (x *killedPair) start() {
 		x.tell(alive, "send", size)
 	}
 	o.what = fmt.Sprintf("%s of %d bytes", o.what, size)
-	if err != nil { // the peer is lost by now
+	if err != nil { // the peer is already lost
 		o.want = 0
 		if !errors.Is(err, ucs.ErrConnectionReset) && x.ep.Err() == nil && x.cause.name != "we close at once, and it is killed" {
 			x.Errorf("%s: %v", o.what, err)
@@ -253,7 +253,7 @@ func (x *killedPair) start() {
 	}
 }
 
-// tell lets the peer do its part of an operation, if it may still do so.
+// tell has the peer do its part of an operation, if it can.
 func (x *killedPair) tell(alive bool, what string, size int) {
 	if alive && x.may() {
 		fmt.Fprintf(x.d.in, "%s %d %d\n", what, x.tag, size)
@@ -261,23 +261,23 @@ func (x *killedPair) tell(alive bool, what string, size int) {
 	}
 }
 
-// may reports whether the peer still listens: nobody waits for its answer.
+// may reports whether the peer still reads commands. Its answers are not awaited.
 func (x *killedPair) may() bool { return !x.d.ended && x.d.unheard < 16 }
 
-// close begins to close the endpoint.
+// close starts to close the endpoint.
 func (x *killedPair) close() {
 	o := &pendingOperation{what: "close", want: 1}
 	var err error
 	if o.req, err = x.ep.CloseAsync(&ucp.RequestParams{OnSend: o.out.onSend}); err != nil && !errors.Is(err, ucs.ErrConnectionReset) {
 		x.Fatal(err)
 	}
-	if o.req == nil { // it is closed, also if the call has found out that the peer is lost
+	if o.req == nil { // closed in the call, maybe because it noticed that the peer is lost
 		o.want = 0
 	}
 	x.closes = o
 }
 
-// mourn checks that everything ends.
+// mourn checks that everything has ended.
 func (x *killedPair) mourn() {
 	for _, o := range x.ops {
 		if !o.recv {
@@ -294,7 +294,7 @@ func (x *killedPair) mourn() {
 	x.ends("the last endpoint", func() bool { return x.a.Stats().Endpoints == 0 })
 	for _, o := range x.ops {
 		if o.recv {
-			x.a.Cancel(o.req) // of what never came, or not all of it
+			x.a.Cancel(o.req) // its message never arrived, or not all of it
 			x.ends(o.what, o.req.Done)
 		}
 	}

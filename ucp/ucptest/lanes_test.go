@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// Transports of which each is the best for one purpose and can do little else, so
-// that an endpoint has a lane for each.
+// Transports each of which is the best for one purpose and can do little else, so that an endpoint
+// has a lane for each.
 var laneTransports = func() map[string]*simulated {
 	const am = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
 	const zcopy = uct.IfacePutZcopy | uct.IfaceGetZcopy
@@ -34,12 +34,12 @@ var laneTransports = func() map[string]*simulated {
 		name string
 		attr func(int, *uct.IfaceAttr)
 	}{
-		// The fewest microseconds from end to end.
+		// The lowest latency.
 		{"lanemsg", only(am, false, 1e-6, 1<<30)},
-		// Nearly as few, over a wide connection.
+		// Nearly as low, and more bandwidth.
 		{"lanekeep", only(am, false, 1.001e-6, 2<<30)},
-		// Has atomics too, a little slower than the one that has nothing else, and
-		// takes messages even while its owner computes.
+		// Has atomic operations too, a little slower than the transport that has nothing else, and
+		// receives messages asynchronously.
 		{"lanerma", only(am|uct.IfaceCBAsync|uct.IfacePutShort|uct.IfacePutBcopy|uct.IfaceGetBcopy, true, 1.1e-6, 16<<30)},
 		{"laneamo", only(0, true, 1e-6, 1<<30)},
 		{"lanebw", only(zcopy, false, 2e-6, 64<<30)},
@@ -52,17 +52,17 @@ var laneTransports = func() map[string]*simulated {
 	return all
 }()
 
-// allLanes is all of them.
+// allLanes selects all of them.
 var allLanes = transport{
 	name: "lanes", sim: laneTransports["lanemsg"],
 	settings: []setting{{"TLS", "lanemsg,lanekeep,lanerma,laneamo,lanebw"}},
 }
 
-// laneTraffic counts what goes over each of these transports, by operation, and
-// messages by their id: "lanemsg am 2".
+// laneTraffic counts the operations over each of these transports, and messages by id: "lanemsg am
+// 2".
 type laneTraffic map[string]int
 
-// laneOps are the operations that are not messages.
+// laneOps are the operations other than messages.
 var laneOps = map[fault.Kind]string{
 	fault.PutShort: "put short", fault.PutBcopy: "put bcopy", fault.PutZcopy: "put zcopy",
 	fault.GetBcopy: "get bcopy", fault.GetZcopy: "get zcopy",
@@ -84,7 +84,7 @@ func watchLanes(t *testing.T) laneTraffic {
 	return seen
 }
 
-// take returns what was seen since the last time, sorted.
+// take returns what was seen since the last call, sorted.
 func (l laneTraffic) take() string {
 	var list []string
 	for what := range l {
@@ -95,11 +95,11 @@ func (l laneTraffic) take() string {
 	return strings.Join(list, ", ")
 }
 
-// over names a message on a transport.
+// over returns the name of a message on a transport.
 func over(name string, id proto.AMID) string { return fmt.Sprintf("%s am %d", name, id) }
 
-// TestLanePurposes: with a lane for each purpose the traffic of each goes over its
-// lane, and nothing else.
+// TestLanePurposes checks that with a lane for each purpose all traffic goes over the lane of its
+// purpose.
 func TestLanePurposes(t *testing.T) {
 	r := newRig(t, allLanes.with(setting{"KEEPALIVE_INTERVAL", "0"}))
 	a, b := r.oneSidedPair()
@@ -143,7 +143,7 @@ func TestLanePurposes(t *testing.T) {
 	ucttest.SameBytes(t, "message", long, ucttest.Pattern(len(long), 1))
 	expect("a rendezvous", over("lanemsg", proto.IDRndvRTS), over("lanemsg", proto.IDRndvATS), "lanebw get zcopy")
 
-	// What the endpoint says of itself is what it has.
+	// Attr and Explain agree with the lanes.
 	list, e := there.Attr().Transports, there.Explain()
 	if len(list) != 5 || len(e.Lanes) != len(list) || len(e.Searches) == 0 {
 		t.Fatalf("%d lanes, %d explained:\n%s", len(list), len(e.Lanes), e)
@@ -156,8 +156,8 @@ func TestLanePurposes(t *testing.T) {
 	}
 }
 
-// TestKeepaliveLane: the question whether the peer's end exists goes over the lane
-// that was chosen for it.
+// TestKeepaliveLane checks that the keepalive's messages go over the lane that was selected for
+// them.
 func TestKeepaliveLane(t *testing.T) {
 	r := newRig(t, allLanes.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
 	a, b := r.oneSidedPair()
@@ -174,12 +174,12 @@ func TestKeepaliveLane(t *testing.T) {
 	}
 }
 
-// TestWireupOverSecondLane: over two devices that could be connected pairwise, as
-// with tcp, wireup goes over the second, and messages over the first.
+// TestWireupOverSecondLane checks that over two devices that could be connected pairwise, such as
+// two of tcp, wireup goes over the second lane and messages over the first.
 func TestWireupOverSecondLane(t *testing.T) {
 	r := newRig(t, simLanes)
 	a, b := r.pair()
-	over := make(map[proto.AMID][]int) // endpoints of the transport, in the order of their lanes
+	over := make(map[proto.AMID][]int) // transport endpoints, in the order of their lanes
 	r.sim.inject(t, func(op fault.Op) (none fault.Effect) {
 		over[proto.AMID(op.ID)] = append(over[proto.AMID(op.ID)], op.Endpoint)
 		return none

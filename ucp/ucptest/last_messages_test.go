@@ -8,9 +8,9 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestLastWords: what a peer has sent before it closed its worker arrives, whichever of its
-// connections ends first. The one that it is answered on is another than the one that it
-// asks on where the endpoint that was made second is used first, and always inside of TLS.
+// TestLastWords checks that what a peer has sent before it closed its worker arrives, whichever of
+// its connections ends first. The peer sends and receives on different connections if its second
+// endpoint is used first, and always with TLS.
 func TestLastWords(t *testing.T) {
 	for _, name := range []string{"tcp", "tls"} {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestLastWords(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for !req.Done() { // b does nothing meanwhile
+				for !req.Done() { // b does not progress
 					a.Progress()
 				}
 				req.Free()

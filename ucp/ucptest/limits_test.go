@@ -20,14 +20,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// withFiles runs f when the process may open only so many files more.
+// withFiles runs f with a limit at which the process can open only spare more files.
 func withFiles(t *testing.T, spare int, f func()) {
 	t.Helper()
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.Dup(0) // the lowest that is free
+	fd, err := unix.Dup(0) // the lowest free descriptor
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +39,11 @@ func withFiles(t *testing.T, spare int, f func()) {
 	f()
 }
 
-// fileLimit is what tells that descriptors are what is missing, and how to get
-// more.
+// fileLimit is the part of an error that names the limit of descriptors, and how to raise it.
 const fileLimit = "ulimit -n"
 
-// TestFileLimit opens workers and then endpoints with ever more descriptors to
-// spare, from none to enough: what fails names the limit, what succeeds works,
-// and nothing is left open.
+// TestFileLimit opens workers and endpoints with more and more descriptors to spare, from none to
+// enough. Errors name the limit, what succeeds works, and nothing is left open.
 func TestFileLimit(t *testing.T) {
 	if !confined(t, 0) {
 		return
@@ -169,8 +167,8 @@ func TestFileLimit(t *testing.T) {
 	})
 }
 
-// TestLockLimit: a program that locks all its memory gets no more than it may
-// lock, and is told so.
+// TestLockLimit checks that a program that locks all its memory gets no more than it may lock, and
+// that the error says so.
 func TestLockLimit(t *testing.T) {
 	if cgoEnabled {
 		t.Skip("threads need more memory that is locked, and the C library ends the program without it")
@@ -186,7 +184,7 @@ func TestLockLimit(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // who may exceed it
+	if os.Geteuid() == 0 { // root may exceed the limit
 		if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
 			needtest.Right(t, fmt.Sprintf("another user to become: %v", err))
 		}
@@ -196,8 +194,8 @@ func TestLockLimit(t *testing.T) {
 	ep := a.connect(b)
 	r.sendAndTake(ep, b, 1, ucttest.Pattern(4096, 1))
 	late := r.open()
-	// Go's runtime ends the program when its heap cannot grow, so it gets what it
-	// will need before, and memory is locked only during the calls that matter.
+	// Go's runtime exits if the heap cannot grow. So the heap grows before, and memory is locked
+	// only during the calls that matter.
 	heap := make([]byte, 64<<20)
 	for i := 0; i < len(heap); i += 4096 {
 		heap[i] = 1
@@ -231,7 +229,7 @@ func TestLockLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What fits works.
+	// What fits into the limit succeeds.
 	locked(func() {
 		if m, err := a.ctx.MemMap(ucp.MemMapParams{Length: 1 << 20, Flags: ucp.MemMapAllocate}); err != nil {
 			t.Error(err)
@@ -240,8 +238,8 @@ func TestLockLimit(t *testing.T) {
 		}
 	})
 	r.sendAndTake(ep, b, 1, ucttest.Pattern(1<<20, 1))
-	// The buffers of a peer that is new do not: messages take another transport, and
-	// the reason can be read.
+	// The buffers for a new peer do not fit: messages take another transport, and the explanation
+	// has the reason.
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit / 4, Max: limit}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,24 +10,24 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// A network without a kernel that loses messages, delivers them twice or late.
+// A simulated network that loses messages, duplicates them or delivers them late.
 
-// lossy is a transport over that, whose peers are not taken for lost, and which sends again
-// what is lost before long.
+// lossy returns a transport with timeouts for such a network: long for the loss of peers, short for
+// retransmissions.
 func (tr transport) lossy() transport {
 	tr.few = true
 	return tr.with(setting{"UD_TIMEOUT", "30s"}, setting{"UD_TIMER_TICK", "1ms"}, setting{"KEEPALIVE_INTERVAL", "1s"})
 }
 
-// hooked has a hook decide what becomes of messages until the test ends.
+// hooked has a hook decide the fate of messages until the test ends.
 func hooked(t *testing.T, hook verbstest.Hook) {
 	t.Helper()
 	fake.Fabric().SetHook(hook)
 	t.Cleanup(func() { fake.Fabric().SetHook(nil) })
 }
 
-// TestEachLost: whichever of the datagrams is lost, late or doubled by which endpoints come
-// together, they do: those of two workers, and two of one.
+// TestEachLost checks that endpoints get connected, of two workers or of one, whichever single
+// datagram of the connection setup is lost, late or duplicated.
 func TestEachLost(t *testing.T) {
 	needtest.Goroutines(t)
 	const datagrams = 14
@@ -51,9 +51,9 @@ func TestEachLost(t *testing.T) {
 	}
 }
 
-// TestLossy: of all messages one in twenty is lost, as many come twice, or late, behind others,
-// some answers of connections are lost, and some receivers not ready: everything arrives once,
-// whole and in order, whatever way it takes.
+// TestLossy: of all messages 5% are lost, 5% duplicated and 5% delivered late, after others; some
+// replies to connection requests are lost, and some receivers are not ready. Everything arrives
+// once, whole and in order, whatever its protocol.
 func TestLossy(t *testing.T) {
 	needtest.Goroutines(t)
 	chances := verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05, NoAnswer: 0.02, NotReady: 0.02}
@@ -73,7 +73,7 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestMultiLossy is that with many goroutines, which also wait.
+// TestMultiLossy is TestMulti over such a network.
 func TestMultiLossy(t *testing.T) {
 	hooked(t, verbstest.Random(1, verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05}))
 	c := newCrowd(t, onFabric("ib", "ib").pairwise().lossy())

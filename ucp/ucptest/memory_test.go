@@ -17,7 +17,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// openContext makes a context of a transport, closed at the end of the test.
+// openContext opens a context for a transport, closed at the end of the test.
 func openContext(t testing.TB, tr transport, more ...setting) *ucp.Context {
 	t.Helper()
 	ucttest.NoLeaks(t)
@@ -36,7 +36,7 @@ func openContext(t testing.TB, tr transport, more ...setting) *ucp.Context {
 
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// freePages is an address that nothing is mapped at.
+// freePages returns an address at which nothing is mapped.
 func freePages(t *testing.T, n int) uint64 {
 	t.Helper()
 	// The low end of a large gap: the kernel fills gaps from the high end.
@@ -48,7 +48,7 @@ func freePages(t *testing.T, n int) uint64 {
 	return addressOf(b)
 }
 
-// TestMemMapMatrix: what every combination of flags, address and length does
+// TestMemMapMatrix checks the result of every combination of flags, address and length
 // (ucp_mem_map).
 func TestMemMapMatrix(t *testing.T) {
 	const length = 10000
@@ -162,7 +162,7 @@ func TestMemMapMatrix(t *testing.T) {
 	}
 }
 
-// TestAllocation: the ways to allocate are tried in the order of UCX_ALLOC_PRIO.
+// TestAllocation checks that the methods of allocation are tried in the order of UCX_ALLOC_PRIO.
 func TestAllocation(t *testing.T) {
 	sim := byName(t, "sim")
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestAllocation(t *testing.T) {
 		tr   transport
 		flag ucp.MemMapFlags
 		size int
-		want string // the way, or part of the error
+		want string // the method, or a part of the error
 	}{
 		{"md:*,mmap", sim, 0, 100, "sim"},
 		{"md:sim", sim, 0, 100, "sim"},
@@ -178,7 +178,7 @@ func TestAllocation(t *testing.T) {
 		{"md:*,mmap", byName(t, "tcp"), 0, 100, "mmap"},
 		{"thp,heap", byName(t, "tcp"), 0, 100, "heap"},
 		{"thp,heap", byName(t, "tcp"), 0, 4 << 20, "thp"},
-		{"md:*,heap", byName(t, "tcp"), ucp.MemMapFixed, 100, "it cannot allocate at a fixed address"},
+		{"md:*,heap", byName(t, "tcp"), ucp.MemMapFixed, 100, "cannot allocate at a fixed address"},
 		{"md:posix,elsewhere", byName(t, "tcp"), 0, 100, "elsewhere: not an allocation method"},
 		{"mmap", byName(t, "tcp"), 0, math.MaxInt/2 + 1, "cannot allocate"},
 	} {
@@ -232,8 +232,8 @@ func TestMemAdvise(t *testing.T) {
 	}
 }
 
-// TestMemoryPinned: registered memory stays where it is and as it is, whatever
-// the garbage collector does, and is the caller's again afterwards.
+// TestMemoryPinned checks that registered memory is neither moved nor changed by the garbage
+// collector.
 func TestMemoryPinned(t *testing.T) {
 	ctx := openContext(t, byName(t, "self"))
 	var maps []*ucp.Memory
@@ -261,8 +261,8 @@ func TestMemoryPinned(t *testing.T) {
 	}
 }
 
-// TestMemoryKeepsContext: a context with registered memory cannot be closed, and
-// a closed one registers nothing.
+// TestMemoryKeepsContext checks that a context with registered memory cannot be closed, and that a
+// closed context registers nothing.
 func TestMemoryKeepsContext(t *testing.T) {
 	for _, name := range []string{"self", "tcp", "sim"} {
 		ctx := openContext(t, byName(t, name))
@@ -285,8 +285,8 @@ func TestMemoryKeepsContext(t *testing.T) {
 	}
 }
 
-// TestExport: no domain of these can export; that is said, and an empty handle
-// travels all the same.
+// TestExport checks that memory cannot be exported by a domain without support, and that an empty
+// handle can be exported and imported nevertheless.
 func TestExport(t *testing.T) {
 	ctx := openContext(t, byName(t, "tcp"))
 	m, err := ctx.MemMap(ucp.MemMapParams{Buffer: make([]byte, 8)})
@@ -309,7 +309,7 @@ func TestExport(t *testing.T) {
 	if err != nil || back.Attr().Length != 0 {
 		t.Errorf("%v, %v", back, err)
 	}
-	// A region of a device that exports (size, flags 1, one domain, 4 fields).
+	// A handle of a device that can export (size, flags 1, one domain, 4 fields).
 	foreign := append([]byte{43, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 32)...)
 	foreign[20] = 100
 	foreign = append(foreign, 3, 1, 7, 0)
@@ -322,7 +322,7 @@ func TestWriteMemInfo(t *testing.T) {
 	ctx := openContext(t, byName(t, "tcp"))
 	for _, c := range []struct {
 		spec string
-		want string // in the text; empty: an error
+		want string // in the text; empty: an error is wanted
 	}{
 		{"1m,host", "allocated 1M at address 0x"}, {"64k", "allocated 64K"},
 		{"abc", ""}, {"1m,foo", ""}, {"1m,cuda", ""}, {"0", ""}, {"", ""}, {"-5", ""}, {"inf", ""},

@@ -13,8 +13,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestMultiActiveLeft: active messages that are left to the goroutine that has the
-// worker are sent as they were when the call returned, as far as the call says so.
+// TestMultiActiveLeft checks calls that are left to the goroutine that owns the worker: active
+// messages are sent with the contents that they had when the call returned, as far as the call
+// copies them.
 func TestMultiActiveLeft(t *testing.T) {
 	r := newRig(t, byName(t, "self").shared())
 	a, _ := r.activePair()
@@ -34,7 +35,7 @@ func TestMultiActiveLeft(t *testing.T) {
 				p = flagged(ucp.AMSendCopyHeader)
 			}
 			req := r.started(ep.AMSend(1, header, src, p))
-			clear(header) // it is ours again
+			clear(header) // may be changed, as it was copied
 			reqs = append(reqs, req)
 		}
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMultiCallbacks: callbacks run one at a time, may call what does not wait, and may
-// panic. The goroutine that one has run on gets that, and everybody else goes on.
+// TestMultiCallbacks checks that callbacks run one at a time, may call functions that do not wait,
+// and may panic. The panic is raised on the goroutine that runs the callback, and all other
+// goroutines continue.
 func TestMultiCallbacks(t *testing.T) {
 	for _, name := range []string{"self", "posix", "tcp"} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestMultiCallbacks(t *testing.T) {
 			working.Wait()
 			cancel()
 			driving.Wait()
-			b.Stats() // comes after the last callback
+			b.Stats() // runs after the last callback
 			if c.called != workers*rounds {
 				t.Errorf("%d callbacks, want %d", c.called, workers*rounds)
 			}
@@ -63,11 +64,11 @@ type callers struct {
 	*rig
 	a, b   *side
 	ep     *ucp.Endpoint
-	called int          // by callbacks alone
-	raised atomic.Int64 // panics
+	called int          // changed by callbacks only
+	raised atomic.Int64 // number of panics
 }
 
-// guarded makes a call that may panic for a callback.
+// guarded makes a call that may raise the panic of a callback.
 func (c *callers) guarded(call func()) {
 	defer func() {
 		switch v := recover().(type) {
@@ -112,7 +113,7 @@ func (c *callers) exchange(tag ucp.Tag, fails bool) {
 	<-done
 }
 
-// inside calls what a callback may, and what it may not.
+// inside makes calls that a callback may make, and checks that others are refused.
 func (c *callers) inside() error {
 	c.b.Stats()
 	if n := c.b.Progress(); n != 0 {

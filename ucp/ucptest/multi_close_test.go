@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// closings end a worker, or what leads from it, while everything is in flight.
+// closings are ways to end a worker, or its endpoint first, while everything is in flight.
 var closings = []struct {
 	name string
 	end  func(c *closer) error
@@ -35,7 +35,7 @@ var closings = []struct {
 	}},
 }
 
-// TestMultiClose: whoever is in whatever call, all calls return, and say why.
+// TestMultiClose checks that all calls in progress return with a proper error when a worker ends.
 func TestMultiClose(t *testing.T) {
 	for _, name := range []string{"self", "posix", "tcp", "sim"} {
 		for _, how := range closings {
@@ -48,11 +48,11 @@ func TestMultiClose(t *testing.T) {
 	}
 }
 
-// closedTogether has everything called on a worker of a transport, and ends it.
+// closedTogether has goroutines make all calls on a worker over a transport, and ends it.
 func closedTogether(t *testing.T, tr transport, end func(c *closer) error) {
 	r := newRig(t, tr.shared())
 	a, b := r.oneSidedPair()
-	r.log.Allow("no way back to a peer") // which has just been closed
+	r.log.Allow("no reverse path to a peer") // the peer was just closed
 	c := &closer{rig: r, a: a, ep: a.connect(b)}
 	c.at = r.unpack(c.ep, b.expose(make([]byte, 1<<16), 0))
 	stop := func() {}
@@ -61,7 +61,7 @@ func closedTogether(t *testing.T, tr transport, end func(c *closer) error) {
 	}
 	var taking group
 	var ended atomic.Bool
-	taking.Go(func() { // a shutdown waits until its messages are taken
+	taking.Go(func() { // a shutdown waits until its messages are received
 		for !ended.Load() {
 			m, _ := b.TagTake(0, 0)
 			m.Discard()
@@ -82,16 +82,16 @@ type closer struct {
 	*rig
 	a  *side
 	ep *ucp.Endpoint
-	at window // at the other side
+	at window // memory of the other side
 
-	busy   atomic.Int64 // goroutines that have made their first call, or one that waits
-	ending atomic.Bool  // somebody may have begun to end it
+	busy   atomic.Int64 // goroutines that have made a first call, or one that waits
+	ending atomic.Bool  // the end may have begun
 }
 
-// waitless are the calls that wait for nobody.
+// waitless are the calls that do not wait.
 var waitless = []string{"TagSend", "TagRecv", "Fence", "NewEndpoint", "TagTake", "queries"}
 
-// closed lets pass what calls may say that find the worker closed.
+// closed accepts the errors that calls return on a closed worker.
 func (c *closer) closed(what string, err error) error {
 	for _, may := range []error{ucs.ErrCanceled, ucs.ErrInvalidParam, ucs.ErrNotConnected, ucs.ErrBusy} {
 		if errors.Is(err, may) {
@@ -104,8 +104,8 @@ func (c *closer) closed(what string, err error) error {
 	return nil
 }
 
-// run has goroutines call everything, again and again until they are told that it is
-// over, and several of them end it.
+// run has goroutines make all calls again and again until these fail, while several goroutines end
+// the worker.
 func (c *closer) run(end func(*closer) error) {
 	ctx := context.Background()
 	a, ep := c.a, c.ep
@@ -117,7 +117,7 @@ func (c *closer) run(end func(*closer) error) {
 		"TagSendWait":     func() error { return ep.TagSendWait(ctx, 2, make([]byte, 100)) },
 		"a large message": func() error { return ep.TagSendWait(ctx, 3, make([]byte, longestText)) },
 		"TagSend": func() error {
-			if sent.Add(1) > 100 { // or it sends faster than the peer takes messages
+			if sent.Add(1) > 100 { // else it sends faster than the peer receives
 				return a.Fence()
 			}
 			req, err := ep.TagSend(4, make([]byte, 9000), nil)
@@ -153,7 +153,7 @@ func (c *closer) run(end func(*closer) error) {
 			return a.Worker.Wait(ctx)
 		},
 		"NewEndpoint": func() error {
-			if made.Add(1) > 100 { // Shutdown waits for a moment without endpoints
+			if made.Add(1) > 100 { // Shutdown needs a moment without endpoints
 				return a.Fence()
 			}
 			ep, err := a.NewEndpoint(ucp.EndpointParams{Address: addr})

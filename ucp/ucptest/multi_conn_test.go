@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMultiConnections: goroutines that connect, send and close at once, to servers
-// whose requests are accepted or rejected by other goroutines, on other workers.
+// TestMultiConnections: goroutines connect, send and close at the same time, while other goroutines
+// accept or reject their requests, on two workers.
 func TestMultiConnections(t *testing.T) {
 	for _, tr := range []transport{connTransports[0].shared(), connTransports[2].shared()} {
 		t.Run(tr.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestMultiConnections(t *testing.T) {
 				})
 			}
 			calling.Wait()
-			if err := l.Close(); err != nil { // clients that have gone at once may still be on their way
+			if err := l.Close(); err != nil { // clients that left may still have requests in flight
 				t.Errorf("closing the listener: %v", err)
 			}
 			close(requests)
@@ -74,14 +74,14 @@ func TestMultiConnections(t *testing.T) {
 	}
 }
 
-// callOnce connects, sends something and ends the connection in one of three ways.
+// callOnce connects, sends a message and ends the connection in one of three ways.
 func callOnce(ctx context.Context, c *side, l *ucp.Listener, way int) error {
 	ep, err := c.NewEndpoint(ucp.EndpointParams{RemoteAddr: l.Addr(), ErrMode: ucp.ErrModePeer})
 	if err != nil {
 		return err
 	}
 	if way == 0 {
-		return ep.Close() // whatever it waits for
+		return ep.Close() // without waiting for the connection
 	}
 	err = ep.TagSendWait(ctx, 1, make([]byte, 100))
 	if err == nil && way == 2 {

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMultiContext: everything that belongs to a context is made and closed by many
-// goroutines, and at last the context itself.
+// TestMultiContext: many goroutines create and close all objects of a context, until the context
+// itself is closed.
 func TestMultiContext(t *testing.T) {
 	for _, name := range []string{"self", "posix", "tcp"} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestMultiContext(t *testing.T) {
 						for {
 							err := useContext(ctx)
 							if errors.Is(err, ucs.ErrInvalidParam) {
-								return // it is closed
+								return // the context is closed
 							}
 							if err != nil {
 								t.Error(err)
@@ -56,7 +56,7 @@ func TestMultiContext(t *testing.T) {
 	}
 }
 
-// useContext makes a worker and memory, and closes them.
+// useContext creates a worker and memory, and closes them.
 func useContext(ctx *ucp.Context) error {
 	ctx.Attr()
 	if err := ctx.WriteInfo(io.Discard); err != nil {
@@ -77,7 +77,7 @@ func useContext(ctx *ucp.Context) error {
 	return errors.Join(useMemory(w, own), useMemory(w, m), m.Close(), own.Close(), w.Close())
 }
 
-// useMemory opens memory and reads it.
+// useMemory accesses memory through a key.
 func useMemory(w *ucp.Worker, m *ucp.Memory) error {
 	packed, err := m.PackRkey()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // driver progresses a worker until ctx ends and the worker is signaled.
 type driver func(ctx context.Context, s *side) error
 
-// drivers are the ways in which a worker is progressed beside its waiters.
+// drivers are the means by which a worker is progressed besides the goroutines that wait on it.
 var drivers = []struct {
 	name string
 	list []driver
@@ -27,7 +27,7 @@ var drivers = []struct {
 	{"all", []driver{driveRun, drivePoll, driveOutside, driveEvents}},
 }
 
-// driveRun is a permanent leader.
+// driveRun is in Run all the time.
 func driveRun(ctx context.Context, s *side) error {
 	if err := s.Run(ctx); err != context.Canceled {
 		return err
@@ -45,7 +45,7 @@ func drivePoll(ctx context.Context, s *side) error {
 	return nil
 }
 
-// driveOutside sleeps on the event descriptor by itself.
+// driveOutside sleeps on the event descriptor.
 func driveOutside(ctx context.Context, s *side) error {
 	fd, err := s.EventFD()
 	if err != nil {
@@ -70,7 +70,7 @@ func driveOutside(ctx context.Context, s *side) error {
 	}
 }
 
-// driveEvents waits for anything to happen.
+// driveEvents waits for events with Wait.
 func driveEvents(ctx context.Context, s *side) error {
 	for ctx.Err() == nil {
 		for s.Progress() > 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// TestMultiFaults: connections break all the time, each time all of them. Every send
-// ends, and says whether its message was matched; who was told so is right, and no
-// message comes twice.
+// TestMultiFaults: all connections break again and again. Every send ends, and its result says
+// whether its message was matched. A send that reports a match is right, and no message arrives
+// twice.
 func TestMultiFaults(t *testing.T) {
 	r := newRig(t, simPlain.shared())
 	ops := 0
@@ -40,12 +40,12 @@ func TestMultiFaults(t *testing.T) {
 	}
 }
 
-// faulted is a stream whose connections break.
+// faulted is a stream of messages whose connections break.
 type faulted struct {
 	*rig
 	a, b    *side
 	n       int
-	matched map[int]bool // messages, as their sender was told
+	matched map[int]bool // messages whose send reported a match
 }
 
 func (f *faulted) run() {
@@ -64,7 +64,8 @@ func (f *faulted) run() {
 	}
 }
 
-// send sends a message over an endpoint of its own, which may break before or meanwhile.
+// send sends a message over an endpoint of its own, whose connection may break before or during the
+// send.
 func (f *faulted) send(seq int) {
 	ep, err := f.a.NewEndpoint(ucp.EndpointParams{Address: f.b.address(), ErrMode: ucp.ErrModePeer})
 	if err != nil {
@@ -82,8 +83,8 @@ func (f *faulted) send(seq int) {
 	}
 }
 
-// receive counts the messages until ctx ends. Of one whose connection has broken in the
-// middle nothing is told.
+// receive counts the messages until ctx ends. A message whose connection has broken in the middle
+// is not counted.
 func (f *faulted) receive(ctx context.Context) map[int]int {
 	got := make(map[int]int)
 	for {

@@ -4,11 +4,11 @@ package ucptest
 
 import "github.com/ucx-go/ucx/ucp"
 
-// heldTag labels the messages of held.
+// heldTag is the tag of the messages of held.
 const heldTag ucp.Tag = 0xFEED_0000_0000_0001
 
-// held has a goroutine be in a callback of the worker, which does what is sent to it
-// until it is let go, and has come back.
+// held has a goroutine stay in a callback of the worker. The goroutine calls the functions passed
+// to do, until letGo, which waits for its return.
 func (s *side) held(ep *ucp.Endpoint) (do func(func()), letGo func()) {
 	s.rig.Helper()
 	orders, done, over := make(chan func()), make(chan struct{}), make(chan error)

@@ -10,10 +10,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What is left to others, and meets a callback before it is carried out.
+// Calls that are left to the goroutine that owns the worker, and that a callback affects before
+// they are carried out.
 
-// TestMultiLeftCanceled: a callback cancels a receive that was left to the goroutine it
-// runs on.
+// TestMultiLeftCanceled: a callback cancels a receive that was left to the callback's goroutine.
 func TestMultiLeftCanceled(t *testing.T) {
 	r := newRig(t, byName(t, "self").shared())
 	a := r.open()
@@ -42,13 +42,13 @@ func TestMultiLeftCanceled(t *testing.T) {
 	r.echoes(ep, a)
 }
 
-// TestMultiLeftFreed: a callback frees a receive that was left to the goroutine it runs
-// on. It is posted, and its callback does not run.
+// TestMultiLeftFreed: a callback frees a receive that was left to the callback's goroutine. The
+// receive is posted, and its own callback does not run.
 func TestMultiLeftFreed(t *testing.T) {
 	r := newRig(t, byName(t, "self").shared())
 	a := r.open()
 	ep := a.connect(a)
-	const many = 600 // until requests are used again
+	const many = 600 // so many that request objects are reused
 	for _, canceled := range []bool{false, true} {
 		do, letGo := a.held(ep)
 		for range many {
@@ -75,8 +75,8 @@ func TestMultiLeftFreed(t *testing.T) {
 	}
 }
 
-// TestMultiLeftFails: the next flush tells of an atomic operation that was done for its
-// caller, and could not be carried out when its turn had come.
+// TestMultiLeftFails checks that the next flush reports an atomic operation that was complete for
+// its caller but failed when it was carried out.
 func TestMultiLeftFails(t *testing.T) {
 	r := newRig(t, byName(t, "self").shared())
 	a, _ := r.oneSidedPair()
@@ -101,8 +101,8 @@ func TestMultiLeftFails(t *testing.T) {
 	}
 }
 
-// TestMultiLeftMemory: memory given with an operation stays as long as its call is left to
-// others.
+// TestMultiLeftMemory checks that memory of an operation cannot be closed while its call is left to
+// another goroutine.
 func TestMultiLeftMemory(t *testing.T) {
 	r := newRig(t, byName(t, "self").shared())
 	a := r.open()

@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMultiMany: thousands of goroutines wait on one worker. Each is woken by its own
-// message, or by its own context, and nothing is held for any of them.
+// TestMultiMany: thousands of goroutines wait on one worker. Each is woken by its own message or
+// its own context, and no resources are kept for any of them.
 func TestMultiMany(t *testing.T) {
 	count := 2000
 	if race.Enabled || testing.Short() {
@@ -29,7 +29,7 @@ func TestMultiMany(t *testing.T) {
 			a, b := r.pair()
 			ep := a.connect(b)
 			r.warm(ep, b)
-			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which takes idle objects away
+			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would free idle objects
 			m := &many{rig: r, a: a, b: b, ep: ep, over: make(chan result)}
 			for round := range 3 {
 				m.messages(t, count)
@@ -51,15 +51,15 @@ type many struct {
 	requests uint64
 }
 
-// result is how the wait of a goroutine has ended.
+// result is the result of a goroutine's wait.
 type result struct {
 	n    int
 	info ucp.TagRecvInfo
 	err  error
 }
 
-// wait has goroutines wait, each for a message of its own, and returns when all of them
-// have posted their receive.
+// wait starts goroutines that wait, each for its own message, and returns when all have posted
+// their receive.
 func (m *many) wait(t *testing.T, count int, ctx func(n int) context.Context) {
 	t.Helper()
 	before, fds, posted := runtime.NumGoroutine(), descriptors(t), m.b.Stats().TagRecvs
@@ -75,12 +75,12 @@ func (m *many) wait(t *testing.T, count int, ctx func(n int) context.Context) {
 	if n := runtime.NumGoroutine(); n > before+count {
 		t.Errorf("%d goroutines: %d wait, and %d were there before", n, count, before)
 	}
-	if n := descriptors(t); n > fds+1 { // what the leader sleeps on
+	if n := descriptors(t); n > fds+1 { // the descriptor that the leader sleeps on
 		t.Errorf("%d descriptors, %d before", n, fds)
 	}
 }
 
-// messages sends a message to each, in no order.
+// messages sends a message to each goroutine, in random order.
 func (m *many) messages(t *testing.T, count int) {
 	m.wait(t, count, func(int) context.Context { return t.Context() })
 	order := rand.Perm(count)
@@ -99,7 +99,7 @@ func (m *many) messages(t *testing.T, count int) {
 	}
 }
 
-// cancellations ends the contexts one by one. Nobody else is disturbed.
+// cancellations cancels the contexts one by one and checks that no other goroutine is affected.
 func (m *many) cancellations(t *testing.T, count int) {
 	ends := make([]context.CancelFunc, count)
 	contexts := make([]context.Context, count)
@@ -116,7 +116,7 @@ func (m *many) cancellations(t *testing.T, count int) {
 	}
 }
 
-// descriptors counts those of the process.
+// descriptors counts the descriptors of the process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")

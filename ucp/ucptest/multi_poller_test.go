@@ -14,11 +14,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A program whose poller sleeps on the event descriptor, while goroutines of it
-// progress the same worker.
+// A program whose poller sleeps on the event descriptor while other goroutines progress the same
+// worker.
 
-// TestMultiPoller: what others have taken from the event set wakes the poller all
-// the same, until it has armed again.
+// TestMultiPoller checks that events that other goroutines consume still wake the poller, until it
+// arms the worker again.
 func TestMultiPoller(t *testing.T) {
 	for _, name := range []string{"self", "posix", "tcp", "sim"} {
 		t.Run(name, func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestMultiPoller(t *testing.T) {
 				}
 				r.must(send, nil)
 				r.must(recv, nil)
-				b.Stats()      // has had its turn when the round is over that the message came in
-				for range 10 { // by somebody who does not sleep on the descriptor
+				b.Stats()      // waits for the round that received the message
+				for range 10 { // by a goroutine other than the poller
 					b.Progress()
 				}
 				if !readable(t, b.fd, 0) {
@@ -53,8 +53,8 @@ func TestMultiPoller(t *testing.T) {
 	}
 }
 
-// TestMultiPollerClosed: who sleeps on the descriptor when the worker is closed is woken,
-// and told by Arm.
+// TestMultiPollerClosed checks that a poller that sleeps on the descriptor when the worker is
+// closed is woken, and that Arm reports the close.
 func TestMultiPollerClosed(t *testing.T) {
 	for _, rung := range []bool{false, true} {
 		r := newRig(t, byName(t, "self").shared())
@@ -87,7 +87,7 @@ func TestMultiPollerClosed(t *testing.T) {
 	}
 }
 
-// TestMultiSignal: a signal wakes the poller, and those in Wait.
+// TestMultiSignal checks that a signal wakes the poller, and goroutines in Wait.
 func TestMultiSignal(t *testing.T) {
 	r := newRig(t, byName(t, "posix").shared())
 	a := r.open()
@@ -113,15 +113,14 @@ func TestMultiSignal(t *testing.T) {
 					t.Fatal(err)
 				}
 				woken++
-			default: // it was not waiting yet
+			default: // no goroutine was waiting yet
 				runtime.Gosched()
 			}
 		}
 	}
 }
 
-// leads has a goroutine progress the worker until the function that it returns is
-// called.
+// leads has a goroutine progress the worker until stop is called.
 func (s *side) leads() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error)

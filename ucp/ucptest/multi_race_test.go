@@ -13,12 +13,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// sharedVar makes the test binary a process whose goroutines use a worker in the thread
-// mode of this name at once.
+// sharedVar is the environment variable that makes the test binary a process whose goroutines use a
+// worker at the same time, in the thread mode of this name.
 const sharedVar = "WORKER_TO_SHARE"
 
-// TestMultiUnasked: what goroutines do with a worker at once that is in another mode
-// than multi the race detector reports, and of one that is in it nothing.
+// TestMultiUnasked checks that the race detector reports goroutines that use a worker of another
+// thread mode than multi at the same time, and reports nothing in mode multi.
 func TestMultiUnasked(t *testing.T) {
 	modes := map[string]ucs.ThreadMode{"serialized": ucs.ThreadModeSerialized, "multi": ucs.ThreadModeMulti}
 	if mode, ok := modes[os.Getenv(sharedVar)]; ok {
@@ -39,7 +39,7 @@ func TestMultiUnasked(t *testing.T) {
 	}
 }
 
-// shareWorker has one goroutine change the worker, and another one look at it.
+// shareWorker has two goroutines use the worker at the same time.
 func shareWorker(t *testing.T, mode ucs.ThreadMode) {
 	r := newRig(t, byName(t, "self"))
 	a := r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{ThreadMode: mode})

@@ -15,25 +15,25 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The tags of a crowd: whose stream it is, and in the other bits anything.
+// The tags of a crowd: the upper bits name the stream, the others are arbitrary.
 const (
 	streamMask   ucp.Tag = 0xFFFF_0000_0000_0000
-	emptyStream  ucp.Tag = 0xE000_0000_0000_0000 // nobody sends these
-	passerStream ucp.Tag = 0xD000_0000_0000_0000 // over endpoints that come and go
+	emptyStream  ucp.Tag = 0xE000_0000_0000_0000 // never sent
+	passerStream ucp.Tag = 0xD000_0000_0000_0000 // sent over short-lived endpoints
 )
 
 func streamOf(n int) ucp.Tag { return ucp.Tag(n+1) << 48 }
 
-// Each message begins with the number of its sender, its own, and a sum of the rest.
+// Each message begins with the number of its sender, its own number, and a checksum of the rest.
 const (
 	headSize    = 16
 	longestText = 1 << 20
 )
 
-// lengths reach all protocols.
+// lengths are chosen to use all protocols.
 var lengths = []int{headSize, 24, 60, 64, 200, 2000, 8000, 9000, 70_000, 300_000, longestText}
 
-// compose makes a message.
+// compose returns a message.
 func compose(rng *rand.Rand, n, seq int) []byte {
 	k := rng.IntN(len(lengths))
 	if k > 7 && rng.IntN(4) > 0 {
@@ -63,7 +63,7 @@ func sum(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// check says what is wrong with a message.
+// check returns what is wrong with a message.
 func check(b []byte, n, seq int) error {
 	if len(b) < headSize {
 		return fmt.Errorf("%d bytes", len(b))
@@ -77,12 +77,12 @@ func check(b []byte, n, seq int) error {
 	return nil
 }
 
-// receiver takes the messages of one sender, in all ways.
+// receiver receives the messages of one sender, in all ways.
 type receiver struct {
 	*crowd
 	n, got int
 	rng    *rand.Rand
-	posted []posted // in flight, for the next messages
+	posted []posted // receives in flight, for the next messages
 }
 
 type posted struct {
@@ -99,7 +99,7 @@ func (r *receiver) run() {
 	}
 }
 
-// take checks the next message.
+// take checks that a message is the next one.
 func (r *receiver) take(buf []byte, info ucp.TagRecvInfo) error {
 	if info.SenderTag&streamMask != streamOf(r.n) {
 		return fmt.Errorf("tag %#x for stream %#x", info.SenderTag, streamOf(r.n))
@@ -119,7 +119,7 @@ func (r *receiver) post() error {
 	p := &ucp.RequestParams{TagInfo: &info}
 	if r.rng.IntN(2) == 0 {
 		p.OnTagRecv = func(*ucp.Request, error, ucp.TagRecvInfo, any) {
-			r.inCallbacks++ // on one goroutine at a time
+			r.inCallbacks++ // callbacks run one at a time
 			r.b.TagPeek(emptyStream, ucp.FullMask)
 		}
 	}
@@ -157,7 +157,7 @@ func (r *receiver) settlePosted() error {
 	return nil
 }
 
-// next settles what is posted, and reports whether there is one more message.
+// next waits for the posted receives, and reports whether there are more messages to come.
 func (r *receiver) next() (bool, error) {
 	err := r.settlePosted()
 	return err == nil && r.got < r.steps, err
@@ -175,7 +175,7 @@ func (r *receiver) blocking() error {
 	return r.take(buf, info)
 }
 
-// takeOut receives a message that is there.
+// takeOut receives a message with TagTake, if one has arrived.
 func (r *receiver) takeOut() error {
 	if more, err := r.next(); !more {
 		return err
@@ -193,7 +193,8 @@ func (r *receiver) takeOut() error {
 	return r.take(buf, info)
 }
 
-// hasty does not wait for long. A receive that was canceled has got nothing.
+// hasty waits for a message and cancels the wait soon. A canceled receive has no part of the
+// message.
 func (r *receiver) hasty() error {
 	if more, err := r.next(); !more {
 		return err
@@ -205,7 +206,7 @@ func (r *receiver) hasty() error {
 		ctx, cancel := context.WithCancel(r.ctx)
 		go cancel()
 		if err = req.Wait(ctx); err == context.Canceled {
-			err = req.Wait(r.ctx) // it was matched
+			err = req.Wait(r.ctx) // was matched before
 		}
 		if err == nil {
 			info, err = req.TagRecvInfo()
@@ -221,7 +222,7 @@ func (r *receiver) hasty() error {
 	return r.take(buf, info)
 }
 
-// inVain waits for messages that nobody sends.
+// inVain waits for messages that are never sent, and cancels.
 func (r *receiver) inVain() error {
 	tag := emptyStream + ucp.Tag(r.n)
 	ctx, cancel := context.WithCancel(r.ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// sender sends the messages of one stream, and does in between what else there is.
+// sender sends the messages of one stream, with other operations in between.
 type sender struct {
 	*crowd
 	n     int
@@ -23,8 +23,8 @@ type sender struct {
 	key   *ucp.Rkey
 	sends []*ucp.Request // in flight
 
-	at      uint64 // its memory at the other side
-	counter uint64 // what the word at its beginning holds
+	at      uint64 // its memory on the other side
+	counter uint64 // the value of the first word of that memory
 }
 
 func (s *sender) run() {
@@ -56,7 +56,7 @@ func (s *sender) send(seq int) (err error) {
 	case 0:
 		return s.ep.TagSendWait(s.ctx, tag, b)
 	case 1:
-		if len(s.sends) > 0 { // which the receiver may have to see first
+		if len(s.sends) > 0 { // the receiver may have to receive these first
 			return s.ep.TagSendWait(s.ctx, tag, b)
 		}
 		return s.ep.TagSendSyncWait(s.ctx, tag, b)
@@ -98,7 +98,7 @@ func (s *sender) wait(req *ucp.Request, err error) error {
 	return err
 }
 
-// put writes to its memory, and reads that.
+// put writes to its memory and reads it back.
 func (s *sender) put() error {
 	off := 8 + s.rng.Uint64N(space/2)
 	b := make([]byte, 1+s.rng.Uint64N(space/2-8))
@@ -145,7 +145,7 @@ func (s *sender) count() error {
 	return s.wait(req, err)
 }
 
-// fetch changes its own word, of which it knows what it is.
+// fetch changes its own word and checks the value before.
 func (s *sender) fetch() error {
 	var old uint64
 	var err error
@@ -182,7 +182,7 @@ func (s *sender) flush() error {
 
 func (s *sender) fence() error { return s.a.Fence() }
 
-// come makes an endpoint, sends and receives a message over it, and closes it.
+// come creates an endpoint, sends a message over it, and closes it.
 func (s *sender) come() error {
 	addr, err := s.b.Address(0)
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *sender) come() error {
 	return ep.Close()
 }
 
-// query asks for what there is to ask for.
+// query calls functions that return information.
 func (s *sender) query() error {
 	s.a.Stats()
 	s.b.Attr()

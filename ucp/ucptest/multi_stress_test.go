@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// TestMulti: every message arrives once, whole and in order, and every operation
-// has one outcome, whoever progresses.
+// TestMulti checks that every message arrives once, whole and in order, and that every operation
+// has one result, whichever goroutines progress the workers.
 func TestMulti(t *testing.T) {
 	for _, tr := range []transport{
 		byName(t, "self"), byName(t, "posix"), byName(t, "tcp"), byName(t, "posix and cma"), simPlain, simStorm,

@@ -18,18 +18,18 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Workers in thread mode multi, used by many goroutines at once. A crowd is goroutines
-// that do random operations on a pair of workers. Each has a stream of messages to a
-// partner at the other side: each message says whose it is, its number and a sum of
-// what it holds, so that every one is accounted for and their order is known.
+// Workers in thread mode multi, used by many goroutines at once. A crowd is a number of goroutines
+// that make random operations on a pair of workers. Each has a stream of messages to a partner on
+// the other side. A message contains its sender, its number and a checksum, so that loss,
+// duplication and changes of order are detected.
 
-// seedVar repeats a run.
+// seedVar is the environment variable with a seed, to repeat a run.
 const seedVar = "TOGETHER_SEED"
 
-// members is how many goroutines a crowd has: half of them send.
+// members is the number of goroutines of a crowd, half of which send.
 const members = 64
 
-// steps is how many messages each sender sends, with other operations in between.
+// steps returns the number of messages that each sender sends, with other operations in between.
 func steps() int {
 	switch {
 	case race.Enabled:
@@ -40,25 +40,25 @@ func steps() int {
 	return long(40, 20)
 }
 
-// crowd is what its goroutines share.
+// crowd is the state that its goroutines share.
 type crowd struct {
 	*rig
 	a, b *side
-	ctx  context.Context // of all waits; ends when one has failed
+	ctx  context.Context // context of all waits; ends when a goroutine has failed
 	fail context.CancelCauseFunc
 	seed uint64
 
 	eps  []*ucp.Endpoint // from a to b, each for several senders
-	keys []*ucp.Rkey     // of b's memory, for each of them
+	keys []*ucp.Rkey     // keys of b's memory, one for each endpoint
 	mem  *ucp.Memory
 
 	steps       int
-	added       atomic.Uint64 // to the first word of the memory
-	inCallbacks int           // of receives, how often one has run
-	freeing     group         // what other goroutines free
+	added       atomic.Uint64 // sum of what was added to the first word of the memory
+	inCallbacks int           // number of callbacks of receives
+	freeing     group         // other goroutines that free requests
 }
 
-// space is a sender's own memory at b: the word of counters first.
+// space is the size of a sender's own memory at b. Its first word is a counter.
 const space = 1 << 17
 
 func newCrowd(t *testing.T, tr transport) *crowd {
@@ -82,7 +82,7 @@ func newCrowd(t *testing.T, tr transport) *crowd {
 	return c
 }
 
-// try ends the test if err is not nil. It reports whether to go on.
+// try fails the test if err is not nil. It reports whether to continue.
 func (c *crowd) try(what string, err error) bool {
 	if err == nil {
 		return true
@@ -94,10 +94,10 @@ func (c *crowd) try(what string, err error) bool {
 	return false
 }
 
-// random is a source of its own for each goroutine.
+// random returns a random generator for a goroutine.
 func (c *crowd) random(n int) *rand.Rand { return rand.New(rand.NewPCG(c.seed, uint64(n))) }
 
-// run has all members at work, and the workers progressed by drivers besides.
+// run runs all members, while drivers also progress the workers.
 func (c *crowd) run(drivers ...driver) {
 	var driving group
 	over, stop := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func (c *crowd) run(drivers ...driver) {
 		senders.Go(func() { (&sender{crowd: c, n: i, rng: c.random(i)}).run() })
 		receivers.Go(func() { (&receiver{crowd: c, n: i, rng: c.random(members + i)}).run() })
 	}
-	// Who is done with his own work goes on for the other side.
+	// A side whose own work is done continues to progress for the other side.
 	linger := func(work *group, s *side) {
 		lingering.Go(func() {
 			work.Wait()
@@ -152,8 +152,7 @@ func (g *group) Go(fn func()) {
 	}()
 }
 
-// share waits for a request, sometimes with others who wait for the same. All are told
-// the same.
+// share waits for a request, sometimes from several goroutines, which must all get the same result.
 func (c *crowd) share(rng *rand.Rand, req *ucp.Request) error {
 	const others = 3
 	if rng.IntN(4) > 0 {
@@ -172,7 +171,7 @@ func (c *crowd) share(rng *rand.Rand, req *ucp.Request) error {
 	return err
 }
 
-// free frees a request, sometimes by another goroutine.
+// free frees a request, sometimes on another goroutine.
 func (c *crowd) free(rng *rand.Rand, req *ucp.Request) {
 	if rng.IntN(4) > 0 {
 		req.Free()
@@ -181,7 +180,7 @@ func (c *crowd) free(rng *rand.Rand, req *ucp.Request) {
 	}
 }
 
-// account checks what is left.
+// account checks the sums at the end, and that no message is left.
 func (c *crowd) account() {
 	if n := binary.NativeEndian.Uint64(c.mem.Bytes()); n != c.added.Load() {
 		c.Errorf("the word is %d, %d were added", n, c.added.Load())

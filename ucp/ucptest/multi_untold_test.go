@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMultiUntold: an operation that ends between a goroutine's last check and its sleep keeps the
-// goroutine awake, whichever goroutine ended the operation.
+// TestMultiUntold checks that an operation that ends between a goroutine's last check and its sleep
+// keeps the goroutine awake, whichever goroutine has ended the operation.
 func TestMultiUntold(t *testing.T) {
 	sleeps := []struct {
 		name string

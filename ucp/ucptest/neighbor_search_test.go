@@ -16,17 +16,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// neighborhood is the neighbors of devices, of which some let those wait who ask for them until
-// it is known what their answer is.
+// neighborhood resolves the neighbors of devices. Lookups of slow neighbors wait until their result
+// is released.
 type neighborhood struct {
 	*testing.T
 	slow   map[[16]byte]bool
 	asked  chan [16]byte
-	known  chan struct{} // closed when it is
+	known  chan struct{} // closed when the result is known
 	answer syscall.Errno
 }
 
-// newNeighborhood has devices wait for the ports at the addresses.
+// newNeighborhood makes lookups of the ports at these addresses slow.
 func newNeighborhood(t *testing.T, devices []*verbstest.Kernel, slow ...[]byte) *neighborhood {
 	n := &neighborhood{t, make(map[[16]byte]bool), make(chan [16]byte, 64), make(chan struct{}), 0}
 	for _, dev := range slow {
@@ -56,9 +56,9 @@ func (n *neighborhood) find(_, to [16]byte) syscall.Errno {
 	}
 }
 
-// TestSlowNeighbors: a request names a port that the network has to be asked for. The worker
-// serves others meanwhile; when there is an answer so has who has asked, for lanes over
-// both of his devices, or none.
+// TestSlowNeighbors: a request names a port that must be looked up in the network. The worker
+// serves other peers meanwhile. After the lookup the requester gets its reply, for lanes over both
+// of its devices, or none.
 func TestSlowNeighbors(t *testing.T) {
 	for _, tls := range []string{"rc_v", "ib"} {
 		for _, errno := range []syscall.Errno{0, syscall.ETIMEDOUT} {

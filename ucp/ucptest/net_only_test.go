@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestNetOnly: an address of the network alone leads to no transport that works
-// inside a machine only, whatever both sides have; without a network there is no
-// way at all. The whole address of the same worker leads through the machine.
+// TestNetOnly checks that an endpoint to a network-only address uses no transport that works only
+// within a machine, and that such an address without a network reaches nothing. The complete
+// address of the same worker uses local transports.
 func TestNetOnly(t *testing.T) {
 	for _, inside := range []string{"self", "posix", "sysv", "posix,cma", "posix,sysv,self"} {
 		for _, network := range []bool{false, true} {
@@ -24,7 +24,7 @@ func TestNetOnly(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := newRig(t, transport{settings: []setting{{"TLS", name}, {"NET_DEVICES", "lo"}}})
 				a := r.open()
-				b := a // a worker that has self reaches itself by it
+				b := a // over self a worker reaches only itself
 				if inside != "self" {
 					b = r.open()
 				}
@@ -56,8 +56,8 @@ func TestNetOnly(t *testing.T) {
 	}
 }
 
-// answering is the endpoint of b that a's request has led to, which is adopted by
-// who wants one to a; or that of the worker to itself.
+// answering returns the endpoint of b that a's request has opened, which b's NewEndpoint to a's
+// address claims; or the endpoint of a worker to itself.
 func answering(r *rig, a, b *side) *ucp.Endpoint {
 	addr, err := a.Address(ucp.AddressNetOnly)
 	if err != nil {
@@ -70,7 +70,7 @@ func answering(r *rig, a, b *side) *ucp.Endpoint {
 	return ep
 }
 
-// transportNames are those of an endpoint's lanes, each once, sorted.
+// transportNames returns the transports of an endpoint's lanes, each once, sorted.
 func transportNames(ep *ucp.Endpoint) []string {
 	var names []string
 	for _, l := range ep.Attr().Transports {

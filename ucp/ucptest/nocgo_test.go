@@ -2,5 +2,5 @@
 
 package ucptest
 
-// cgoEnabled says that threads have stacks of the C library.
+// cgoEnabled means that threads have stacks of the C library.
 const cgoEnabled = false

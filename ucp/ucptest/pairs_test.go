@@ -11,9 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// TestLostReply: an answer that is lost with the lane that carried it leaves nobody waiting,
-// also where the other lanes know nothing of their peer, and nobody has asked to be told of
-// failures.
+// TestLostReply: a reply to a wireup request is lost with the lane that carried it. Neither side
+// waits forever, even if the other lanes do not know of a lost peer and error handling is off.
 func TestLostReply(t *testing.T) {
 	for name, mode := range map[string]ucp.ErrMode{"none": ucp.ErrModeNone, "peer": ucp.ErrModePeer} {
 		t.Run(name, func(t *testing.T) {
@@ -41,16 +40,16 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestPairsAtOnce: both sides ask for pairwise lanes at the same time, and one of them chooses
-// anew toward the address in the other's request. It keeps its end of the connection that the
-// question came over: the other side's end may be a lane of that one, which a second connection
-// would leave with an end that is closed here.
+// TestPairsAtOnce: both sides request pairwise lanes at the same time, and one of them selects
+// lanes again for the address in the other's request. It keeps its end of the connection that the
+// request came over: the other end may be a lane of the other side, which a second connection would
+// leave connected to a closed end.
 func TestPairsAtOnce(t *testing.T) {
 	for name, mode := range map[string]ucp.ErrMode{"error mode none": ucp.ErrModeNone, "error mode peer": ucp.ErrModePeer} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, grounds["pairs"])
 			a, b := r.pair()
-			used := make(map[int]int) // how often, by the number of the transport's endpoint
+			used := make(map[int]int) // number of uses of each endpoint of the transport
 			r.sim.inject(t, func(op fault.Op) (none fault.Effect) {
 				used[op.Endpoint]++
 				return none
@@ -58,7 +57,7 @@ func TestPairsAtOnce(t *testing.T) {
 			there := a.connectWith(b, ucp.EndpointParams{ErrMode: mode})
 			back := b.connectWith(a, ucp.EndpointParams{ErrMode: mode})
 			r.exchange(there, b, back, a)
-			if len(used) != 4 { // each side has a lane for messages and one for the agreement
+			if len(used) != 4 { // each side has a lane for messages and one for wireup
 				t.Errorf("%d endpoints of the transport were used: %v", len(used), used)
 			}
 			r.endpoints(1, a, b)

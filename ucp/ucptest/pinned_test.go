@@ -10,16 +10,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestPinned: what workers over RDMA devices pin, at each stage of their life: little
-// to begin with, and nothing more for an endpoint, nor for messages one by one; more for
-// bursts, which is kept for the next one. C UCX pins 20 to 80 MB for each worker at once.
+// TestPinned checks how much memory workers over RDMA devices pin at each stage: little after they
+// are opened, nothing more for an endpoint or for single messages, and more for bursts, which is
+// kept for the next burst. C UCX pins 20 to 80 MB for each worker at once.
 func TestPinned(t *testing.T) {
 	if race.Enabled {
 		t.Skip("one goroutine does much, and nothing else does anything")
 	}
 	for _, c := range []struct {
 		tr             transport
-		each, one, all int64 // KiB: of each worker, of a pair with few messages, of one that had bursts
+		each, one, all int64 // KiB: each worker, a pair with few messages, a pair after bursts
 	}{
 		{rc, 1200, 2400, 50000}, // rc and ud
 		{ud, 420, 1600, 24000},

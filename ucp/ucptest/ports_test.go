@@ -16,10 +16,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Workers over devices with two ports: each is a resource, with an address of its own, and
-// all belong to one memory domain.
+// Workers over devices with two ports. Each port is a resource with its own address, and both
+// belong to one memory domain.
 
-// twoPorts are devices with two ports each, those named down being so.
+// twoPorts registers devices with two ports each, of which those named in down are down.
 func twoPorts(t *testing.T, down ...string) map[string]*verbstest.Kernel {
 	port := func(name string, num int) verbstest.Port {
 		return verbstest.Port{Down: slices.Contains(down, fmt.Sprintf("%s:%d", name, num))}
@@ -31,7 +31,7 @@ func twoPorts(t *testing.T, down ...string) map[string]*verbstest.Kernel {
 	return frailNet.renewAs(t, list...)
 }
 
-// portCount counts the bytes of messages by the port that they leave.
+// portCount counts the bytes of messages by the sending port.
 type portCount map[string]int
 
 func countPorts(devices map[string]*verbstest.Kernel) portCount {
@@ -43,7 +43,7 @@ func countPorts(devices map[string]*verbstest.Kernel) portCount {
 	return c
 }
 
-// portsOf are the devices of an endpoint's lanes, in the order of the names.
+// portsOf returns the devices of an endpoint's lanes, sorted.
 func portsOf(ep *ucp.Endpoint) (list []string) {
 	for _, l := range ep.Attr().Transports {
 		list = append(list, l.Device)
@@ -52,7 +52,7 @@ func portsOf(ep *ucp.Endpoint) (list []string) {
 	return slices.Compact(list)
 }
 
-// ported are workers with a device each, of which they use both ports.
+// ported opens two workers, each over both ports of its own device.
 func ported(t *testing.T, tls string) (r *rig, a, b *side) {
 	tr := onFabric("frail", tls).vanishing()
 	tr.paired = tls != "ud_v"
@@ -63,8 +63,8 @@ func ported(t *testing.T, tls string) (r *rig, a, b *side) {
 	return r, a, r.open()
 }
 
-// TestPorts: a worker's address has both ports, endpoints have lanes over both, and what is
-// offered goes over both, a half over each.
+// TestPorts checks that a worker's address contains both ports, that endpoints have lanes over
+// both, and that half of a rendezvous goes over each.
 func TestPorts(t *testing.T) {
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		t.Run(tls, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestPorts(t *testing.T) {
 			r.must(recv, nil)
 			ucttest.SameBytes(t, "message", buf, ucttest.Pattern(n, 1))
 			if tls == "ud_v" {
-				// Datagrams read and write no memory: all goes over the lane of messages.
+				// Datagrams cannot access memory: everything goes over the lane for messages.
 				if got := portsOf(there); len(got) != 1 {
 					t.Errorf("lanes over %v", got)
 				}
@@ -99,8 +99,8 @@ func TestPorts(t *testing.T) {
 					t.Errorf("lanes over %v, want %v", got, want)
 				}
 			}
-			// Those who read are asked by both ports, and those who are read answer by both;
-			// those who write do so by both.
+			// Over both ports readers send their requests and owners of memory their data; writers
+			// write over both.
 			for num := 1; num <= 2; num++ {
 				port := fmt.Sprintf(":%d", num)
 				got := count["frail0"+port] + count["frail1"+port]
@@ -113,8 +113,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestPortDownAtStart: a port that is down when the context is made is no resource, the other
-// one carries everything.
+// TestPortDownAtStart checks that a port that is down when the context is opened is no resource,
+// and that the other port carries everything.
 func TestPortDownAtStart(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
@@ -123,7 +123,7 @@ func TestPortDownAtStart(t *testing.T) {
 				twoPorts(t, down)
 				tr := onFabric("frail", tls).vanishing()
 				r := newRig(t, tr)
-				// Not by name, with a warning, but all there are.
+				// Selects the port by excluding others, as its name alone would cause a warning.
 				others := "^fake0:1"
 				for k := range scarceDevices {
 					others += fmt.Sprintf(",scarce%d:1", k)
@@ -135,7 +135,7 @@ func TestPortDownAtStart(t *testing.T) {
 					if err := s.ctx.WriteInfo(&text); err != nil {
 						t.Fatal(err)
 					}
-					if !strings.Contains(text.String(), down+" is not active") {
+					if !strings.Contains(text.String(), down+" is DOWN, expected ACTIVE") {
 						t.Errorf("nothing of %s being down:\n%s", down, &text)
 					}
 					if n := len(r.parsed(s.address()).Devices); n != 3 {
@@ -156,7 +156,7 @@ func TestPortDownAtStart(t *testing.T) {
 	}
 }
 
-// transferLong sends a megabyte.
+// transferLong sends a message of 1 MiB.
 func (r *rig) transferLong(ep *ucp.Endpoint, to *side) {
 	r.Helper()
 	const n = 1 << 20
@@ -167,9 +167,9 @@ func (r *rig) transferLong(ep *ucp.Endpoint, to *side) {
 	ucttest.SameBytes(r, "message", buf, ucttest.Pattern(n, 3))
 }
 
-// TestPortLost: when one of two ports goes down under live endpoints, those with a lane over it
-// fail, each once, with all that was started on them; endpoints over the other port go on, and
-// when the port is back new ones use both.
+// TestPortLost: one of two ports goes down. Endpoints with a lane over it fail, each once, with all
+// of their operations; endpoints over the other port go on. When the port is up again new endpoints
+// use both.
 func TestPortLost(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ib"} {
@@ -182,7 +182,7 @@ func TestPortLost(t *testing.T) {
 func testPortLost(t *testing.T, tls string, num int) {
 	devices := twoPorts(t)
 	r, a, b := ported(t, tls)
-	// These use one port each: what happens to the other one is nothing to them.
+	// These endpoints use one port each, so the loss of the other port does not affect them.
 	tr := r.transport
 	r.transport = tr.using(fmt.Sprintf("frail0:%d", 3-num))
 	c := r.open()
@@ -220,7 +220,7 @@ func testPortLost(t *testing.T, tls string, num int) {
 	r.must(back.CloseAsync(force))
 	r.endpoints(0, a, b)
 
-	// The others have not noticed.
+	// The other endpoints are not affected.
 	r.exchange(past, d, pastBack, c)
 	r.transferLong(past, d)
 	if past.Err() != nil || pastBack.Err() != nil || told[past]+told[pastBack] != 0 {

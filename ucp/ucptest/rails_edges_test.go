@@ -14,10 +14,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// What could go wrong where messages, puts and gets go over several devices.
+// Special cases of messages, puts and gets over several devices.
 
-// TestRMARailsOneDevice: with UCX_SINGLE_NET_DEVICE they go over one all the same, and
-// UCX_NODE_LOCAL_ID says over which.
+// TestRMARailsOneDevice checks that with UCX_SINGLE_NET_DEVICE puts and gets use one device in
+// spite of UCX_MAX_RMA_RAILS, selected by UCX_NODE_LOCAL_ID.
 func TestRMARailsOneDevice(t *testing.T) {
 	used := make(map[string]bool)
 	for _, id := range []string{"0", "1"} {
@@ -50,8 +50,8 @@ func TestRMARailsOneDevice(t *testing.T) {
 	}
 }
 
-// TestRMARailsAnyRatio: that no lane is too slow does not say that all are too slow to be
-// worth anything.
+// TestRMARailsAnyRatio checks that both lanes are used if UCX_MULTI_LANE_MAX_RATIO permits lanes of
+// any slowness.
 func TestRMARailsAnyRatio(t *testing.T) {
 	devices := frailNet.renew(t, "frail0", "frail1")
 	r := newRig(t, rc.using("frail0:1,frail1:1").with(setting{"ZCOPY_THRESH", "2k"}, setting{"MAX_RMA_RAILS", "2"},
@@ -71,8 +71,8 @@ func TestRMARailsAnyRatio(t *testing.T) {
 	r.clean(a, b)
 }
 
-// TestRailLost: when one of two devices goes down in the middle of messages, puts and gets
-// over both, all of them end, the endpoints fail once each, and nothing is left behind.
+// TestRailLost: one of two devices goes down in the middle of messages, puts and gets over both.
+// All of them end, the endpoints fail once each, and nothing is left.
 func TestRailLost(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, kind := range []string{"copied", "not copied", "put", "get"} {
@@ -145,7 +145,7 @@ func testRailLost(t *testing.T, kind string, num int, queues []setting) {
 		}
 	}
 	if kind == "copied" && queues == nil {
-		failed++ // all of them were in the queues before
+		failed++ // all of them had been queued before
 	}
 	if told != 1 || failed == 0 || !errors.Is(there.Err(), ucs.ErrEndpointTimeout) {
 		t.Errorf("told %d times, %d failed: %v", told, failed, there.Err())
@@ -154,7 +154,8 @@ func testRailLost(t *testing.T, kind string, num int, queues []setting) {
 	r.settle()
 }
 
-// TestStaleAddressTwice: of three devices that an address names two are gone.
+// TestStaleAddressTwice checks that an endpoint connects with an address of three devices of which
+// two are gone.
 func TestStaleAddressTwice(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, mode := range []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer} {
@@ -182,8 +183,8 @@ func TestStaleAddressTwice(t *testing.T) {
 	}
 }
 
-// staleDevices are workers that share three devices each with its own, of which the second
-// loses two after its address was taken.
+// staleDevices opens two workers: one with one device, the other with three, of which it loses two.
+// stale is the address of the second worker before the loss.
 func staleDevices(t *testing.T) (r *rig, a, b *side, stale []byte) {
 	devices := frailNet.renew(t, "frail0", "frail1", "frail2", "frail3")
 	tr := onFabric("frail", "rc_v").vanishing()
@@ -202,8 +203,8 @@ func staleDevices(t *testing.T) (r *rig, a, b *side, stale []byte) {
 	return r, a, b, stale
 }
 
-// TestCloseWhileAsking: an endpoint that is closed before the peer has been heard, however
-// often it was asked by then, is gone, and its operations have ended.
+// TestCloseWhileAsking checks that an endpoint that is closed before the peer has replied, after
+// any number of requests, is released, and that its operations have ended.
 func TestCloseWhileAsking(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, flags := range []*ucp.RequestParams{nil, force} {

@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// How much may go over several devices at once: UCX_MAX_EAGER_RAILS and UCX_MAX_RMA_RAILS.
-// Of rendezvous that is in rails_test.go.
+// The number of devices used at once: UCX_MAX_EAGER_RAILS and UCX_MAX_RMA_RAILS. UCX_MAX_RNDV_RAILS
+// is tested in rails_test.go.
 
-// railBytes counts the bytes that devices have sent, or asked for, and where.
+// railBytes counts the bytes that each device has sent or requested.
 type railBytes struct {
 	devices []string
 	count   portCount
 }
 
-// countRails are the bytes by device, each with one port.
+// countRails starts to count the bytes of devices with one port each.
 func countRails(devices map[string]*verbstest.Kernel, names ...string) *railBytes {
 	b := &railBytes{count: countPorts(devices)}
 	for _, n := range names {
@@ -30,7 +30,7 @@ func countRails(devices map[string]*verbstest.Kernel, names ...string) *railByte
 	return b
 }
 
-// shared checks that each device had its share of n bytes since the last time.
+// shared checks that each device had its share of n bytes since the last check.
 func (b *railBytes) shared(t *testing.T, n int) {
 	t.Helper()
 	part := n / len(b.devices)
@@ -42,8 +42,8 @@ func (b *railBytes) shared(t *testing.T, n int) {
 	clear(b.count)
 }
 
-// only checks that one device had all: but for what transports tell each other, which is
-// that they are connected and what has arrived.
+// only checks that one device had all n bytes since the last check, apart from connection messages
+// and acknowledgements.
 func (b *railBytes) only(t *testing.T, n int) {
 	t.Helper()
 	const told = 200
@@ -61,11 +61,11 @@ func (b *railBytes) only(t *testing.T, n int) {
 	clear(b.count)
 }
 
-// eagerRailSizes are in one fragment, two and many.
+// eagerRailSizes result in one fragment, two, and many.
 var eagerRailSizes = []int{1, 4000, 64 << 10, 64<<10 + 1, 1<<20 - 3}
 
-// TestEagerRails: fragments of messages that are not offered go over both devices, copied or
-// not, whatever they are for, also where each has to wait.
+// TestEagerRails checks that the fragments of eager messages go over both devices, with and without
+// copies, for every kind of message, even if each fragment has to wait.
 func TestEagerRails(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ud_v"} {
@@ -115,7 +115,7 @@ func testEagerRails(t *testing.T, tls, zcopy string, queues []setting) {
 		}
 		clear(bytes.count)
 	}
-	// Several under way stay apart, and in their order.
+	// Several messages in flight are kept apart and in order.
 	const n, many = 100_000, 7
 	var sends, recvs []*ucp.Request
 	bufs := make([][]byte, many)
@@ -135,7 +135,7 @@ func testEagerRails(t *testing.T, tls, zcopy string, queues []setting) {
 		ucttest.SameBytes(t, fmt.Sprintf("message %d", k), bufs[k][:n+k], ucttest.Pattern(n+k, uint64(k)))
 		r.must(sends[k], nil)
 	}
-	// A stream has nothing but the order of one lane.
+	// A stream relies on the order of a lane, so it uses one.
 	back := b.connect(a)
 	clear(bytes.count)
 	const piece = 1 << 18
@@ -162,7 +162,7 @@ func testEagerRails(t *testing.T, tls, zcopy string, queues []setting) {
 	r.clean(a, b)
 }
 
-// TestOneEagerRail: that is the default, and 0 the same.
+// TestOneEagerRail checks that the default, and 0, is one device.
 func TestOneEagerRail(t *testing.T) {
 	for _, rails := range []string{"", "0", "1"} {
 		t.Run(rails, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestOneEagerRail(t *testing.T) {
 	}
 }
 
-// TestRMARails: what is written and read without copies goes over as many devices as the
-// setting says, where each gets enough of it.
+// TestRMARails checks that puts and gets without copies use as many devices as the setting says, if
+// each gets enough bytes.
 func TestRMARails(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, c := range []struct {
@@ -235,7 +235,7 @@ func testRMARails(t *testing.T, rails string, queues []setting) {
 			}
 		}
 	}
-	// Lists are cut where a rail ends.
+	// Lists of buffers are cut at the boundary between two devices.
 	var list [][]byte
 	var whole []byte
 	for k := range 5 {
@@ -252,7 +252,7 @@ func testRMARails(t *testing.T, rails string, queues []setting) {
 	for k := range list {
 		ucttest.SameBytes(t, "list that was got", list[k], ucttest.Pattern(10_000+k, uint64(k)))
 	}
-	// Puts in a row, with fences between: the last is what stays, on either rail.
+	// Consecutive puts with fences between them: the last one wins, on either device.
 	for k := range 8 {
 		if _, err := there.Put(ucttest.Pattern(most, uint64(k)), w.addr, w.key, nil); err != nil {
 			t.Fatal(err)

@@ -17,15 +17,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Workers with two devices: data over both, and what is left when one goes.
+// Workers with two devices: transfers over both, and the loss of one.
 
-// using returns the transport over these devices.
+// using returns the transport over the given devices.
 func (tr transport) using(devices string) transport {
 	tr.settings = slices.DeleteFunc(slices.Clone(tr.settings), func(s setting) bool { return s.name == "NET_DEVICES" })
 	return tr.with(setting{"NET_DEVICES", devices})
 }
 
-// TestRails: what is offered goes over both devices, a half over each, by either scheme.
+// TestRails checks that half of a rendezvous goes over each device, for both schemes.
 func TestRails(t *testing.T) {
 	needtest.Goroutines(t)
 	net := frailNet.renew(t, "frail0", "frail1")["frail0"].Fabric()
@@ -68,7 +68,7 @@ func TestRails(t *testing.T) {
 	}
 }
 
-// clean checks that workers have met nothing wrong.
+// clean checks that workers have seen no malformed messages and no failures.
 func (r *rig) clean(sides ...*side) {
 	r.Helper()
 	for _, s := range sides {
@@ -78,14 +78,14 @@ func (r *rig) clean(sides ...*side) {
 	}
 }
 
-// frail is a network of its own for each test that breaks devices.
+// frail is a component whose devices a test may break. Each test gets its own.
 type frail struct{ uct.Component }
 
 var frailNet = &frail{ibtest.Network("frail", verbstest.NewFabric())}
 
 func init() { uct.Register(frailNet) }
 
-// renew makes the devices anew.
+// renew replaces the devices for the test.
 func (f *frail) renew(t *testing.T, names ...string) map[string]*verbstest.Kernel {
 	var list []verbstest.Config
 	for _, name := range names {
@@ -94,7 +94,7 @@ func (f *frail) renew(t *testing.T, names ...string) map[string]*verbstest.Kerne
 	return f.renewAs(t, list...)
 }
 
-// renewAs makes devices of these kinds.
+// renewAs replaces the devices by devices of the given kinds.
 func (f *frail) renewAs(t *testing.T, list ...verbstest.Config) map[string]*verbstest.Kernel {
 	n := verbstest.NewFabric()
 	devices := make(map[string]*verbstest.Kernel)
@@ -107,8 +107,8 @@ func (f *frail) renewAs(t *testing.T, list ...verbstest.Config) map[string]*verb
 	return devices
 }
 
-// TestDeviceLost: when a device goes, the endpoints over it fail, each once and with all that
-// was started on them; the worker goes on over what is left, and so do new endpoints.
+// TestDeviceLost: a device is removed. The endpoints over it fail, each once and with all of their
+// operations. The worker and new endpoints use the remaining devices.
 func TestDeviceLost(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v,tcp", "ud_v,tcp", "ib,tcp"} {
@@ -141,7 +141,7 @@ func testDeviceLost(t *testing.T, tls, left string) {
 			t.Fatalf("first lane over %+v", l)
 		}
 	}
-	// One is under way in each direction when it happens.
+	// A message is in flight in each direction at that time.
 	long := make([]byte, 1<<20)
 	sends := []*ucp.Request{r.started(there.TagSend(7, long, nil)), r.started(back.TagSend(8, long, nil))}
 	devices["frail0"].Remove()
@@ -170,7 +170,7 @@ func testDeviceLost(t *testing.T, tls, left string) {
 	}
 	r.endpoints(0, a, b)
 
-	// What is left serves.
+	// The remaining devices work.
 	for k := range 3 {
 		there, back = a.connectWith(b, mode), b.connectWith(a, mode)
 		r.exchange(there, b, back, a)
@@ -187,7 +187,7 @@ func testDeviceLost(t *testing.T, tls, left string) {
 		r.finish(back.CloseAsync(force))
 		r.settle()
 	}
-	// So it is for who has heard of the worker only now, and whose device is gone, too.
+	// So they do for a worker that connects only now and whose device is gone, too.
 	r.transport = tr.using("frail0:1," + left)
 	r.log.Expect("transport not usable")
 	c := r.open()
@@ -198,8 +198,8 @@ func testDeviceLost(t *testing.T, tls, left string) {
 	r.must(ep.CloseAsync(nil))
 }
 
-// TestLinkLost: when a link stays down the endpoints over it fail, each once; when it is back
-// new ones work.
+// TestLinkLost: a link stays down. The endpoints over it fail, each once; when the link is up again
+// new endpoints work.
 func TestLinkLost(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {

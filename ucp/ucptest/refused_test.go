@@ -16,18 +16,18 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// A refusal is something that the machine does not give to a transport.
+// A refusal is a resource that the machine refuses to a transport.
 type refusal struct {
 	name       string
-	own        bool    // the test needs a process of its own to bring it about
-	namespaces uintptr // and these
+	own        bool    // the test needs its own process to cause it
+	namespaces uintptr // namespaces of that process
 	prepare    func(t *testing.T)
 
-	transport string    // that is refused
-	settings  []setting // with which
+	transport string    // transport that is affected
+	settings  []setting // its settings
 
-	// reason has what the explanation must say: what is needed, what is there,
-	// what helps. Without any the transport is to work all the same.
+	// reason lists what the explanation must contain: what is needed, what is available, and the
+	// remedy. Without a reason the transport must work nevertheless.
 	reason []string
 	status error // of a context with no other transport
 	memory int   // bytes that cannot be allocated from the transport's domain either, 0: not tried
@@ -137,9 +137,9 @@ func needNoHugePages(t *testing.T) {
 	}
 }
 
-// TestRefused: what the machine refuses to a transport of shared memory leaves
-// the others to work, with the reason told by the log and by the endpoint. With
-// no other transport it is an error that says the same.
+// TestRefused checks that if the machine refuses a resource to a transport of shared memory, other
+// transports are used, and that the log and the endpoint report the reason. Without another
+// transport the error has the same reason.
 func TestRefused(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, c := range refusals {
@@ -161,13 +161,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// transports are the settings for the refused transport and perhaps another one.
+// transports returns a transport with the refused transport and possibly another one.
 func (c *refusal) transports(list string) transport {
 	tr := transport{name: list, settings: []setting{{"TLS", list}, {"NET_DEVICES", "lo"}}}
 	return tr.with(c.settings...)
 }
 
-// saysAll reports which part is missing in a text, if one is.
+// saysAll reports whether a text contains all parts, or else returns the first that is missing.
 func saysAll(text string, parts []string) (missing string, ok bool) {
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
@@ -177,7 +177,7 @@ func saysAll(text string, parts []string) (missing string, ok bool) {
 	return "", true
 }
 
-// next lets two workers talk that have tcp besides.
+// next exchanges messages between two workers that also have tcp.
 func (c *refusal) next(t *testing.T) {
 	r := newRig(t, c.transports(c.transport+",tcp"))
 	want := c.transport
@@ -202,7 +202,7 @@ func (c *refusal) next(t *testing.T) {
 	}
 }
 
-// alone opens a worker that has the refused transport only.
+// alone opens a worker with the refused transport only.
 func (c *refusal) alone(t *testing.T) {
 	r := newRig(t, c.transports(c.transport))
 	r.log.Allow("not usable")
@@ -222,7 +222,7 @@ func (c *refusal) alone(t *testing.T) {
 	}
 }
 
-// allocate asks the transport's domain for memory, and then whoever has some.
+// allocate allocates memory from the transport's domain, which must fail, and then by any method.
 func (c *refusal) allocate(t *testing.T) {
 	only := newRig(t, c.transports(c.transport+",tcp").with(setting{"ALLOC_PRIO", "md:" + c.transport}))
 	p := ucp.MemMapParams{Length: c.memory, Flags: ucp.MemMapAllocate}
@@ -252,8 +252,8 @@ func (c *refusal) allocate(t *testing.T) {
 	}
 }
 
-// TestFullLater: /dev/shm holds what is there from the start and no more. Many
-// messages that nobody receives yet arrive all the same.
+// TestFullLater: /dev/shm has room for what a worker allocates at first and no more. Many messages
+// without receives arrive nevertheless.
 func TestFullLater(t *testing.T) {
 	needtest.Goroutines(t)
 	if !confined(t, unix.CLONE_NEWNS) {

@@ -13,16 +13,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// removedDevice is a component whose device does not outlive a test; each makes another.
+// removedDevice is a component whose device is removed; each test adds a new one.
 type removedDevice struct{ uct.Component }
 
 var doomedRDMA = &removedDevice{ibtest.Network("doomed", verbstest.NewFabric())}
 
 func init() { uct.Register(doomedRDMA) }
 
-// TestDeviceRemoved takes the device from two workers amid a conversation: what is under way on
-// their endpoints ends, the endpoints are told, and the workers go on, as new endpoints do
-// over the network that is left.
+// TestDeviceRemoved removes the device of two workers during an exchange. The operations of their
+// endpoints end, the error handlers are called, and the workers go on, with new endpoints over the
+// remaining network.
 func TestDeviceRemoved(t *testing.T) {
 	for _, tls := range []string{"rc_v,tcp", "ud_v,tcp"} {
 		t.Run(tls, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDeviceRemoved(t *testing.T) {
 			}
 			r.must(there.CloseAsync(force))
 			r.must(back.CloseAsync(force))
-			// What is left leads there as well.
+			// The remaining network leads to the peer, too.
 			again := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 			for k := range uint64(3) {
 				r.sendAndTake(again, b, 3, ucttest.Pattern(1000<<(4*k), k))

@@ -9,13 +9,13 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// testRkeyOrder: keys of several memories can be sorted. Comparing is a total
-// order, the same on every endpoint and whichever way the keys come, and memories
-// that keys reach directly are all different.
+// testRkeyOrder checks that keys of several memories can be sorted: the comparison is a total
+// order, the same on every endpoint and for any order of unpacking, and keys of different memories
+// that are accessed directly differ.
 func testRkeyOrder(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
-	c := a // another side that reaches b
+	c := a // another side that connects to b
 	if !tr.loopback {
 		c = r.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{})
 	}
@@ -24,7 +24,7 @@ func testRkeyOrder(t *testing.T, tr transport) {
 		memories = append(memories, b.allocate(100+n*5000), b.expose(make([]byte, 100+n), 0))
 	}
 
-	// The same keys on two endpoints, unpacked in opposite orders, and each twice.
+	// The same keys on two endpoints, unpacked in opposite orders, each twice.
 	unpackAll := func(ep *ucp.Endpoint, order []int) [][2]window {
 		list := make([][2]window, len(memories))
 		for _, k := range order {
@@ -66,11 +66,11 @@ func testRkeyOrder(t *testing.T, tr transport) {
 		}
 	}
 
-	// Sorting brings every mixed order into the same one.
+	// Sorting any permutation gives the same order.
 	compare := func(x, y window) int { return x.key.Compare(y.key) }
 	var sorted []window
 	for start := range memories {
-		for step := 1; step < len(memories); step += 4 { // 1 and 5 reach all six
+		for step := 1; step < len(memories); step += 4 { // steps 1 and 5 visit all six keys
 			var list []window
 			for n := range memories {
 				k := (start + n*step) % len(memories)

@@ -13,8 +13,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// TestRkeysOfC: keys that C UCX packed, with whatever transports, unpack on an
-// endpoint over tcp: what they have for others is skipped.
+// TestRkeysOfC checks that keys packed by C UCX with any transports can be unpacked on an endpoint
+// over tcp, which skips the parts for other transports.
 func TestRkeysOfC(t *testing.T) {
 	r := newRig(t, byName(t, "tcp"))
 	a, b := r.oneSidedPair()
@@ -57,9 +57,9 @@ func TestRkeysOfC(t *testing.T) {
 	}
 }
 
-// TestRkeyBytes: the keys that both releases take. Over tcp that is the key of
-// 1.22.0, which 1.13.1 reads as well. Over self, whose keys no other process reads, the
-// number of the registration is in it.
+// TestRkeyBytes checks the bytes of packed keys. Over tcp they are those of 1.22.0, which 1.13.1
+// reads as well. Over self, whose keys no other process reads, the key contains the number of the
+// registration.
 func TestRkeyBytes(t *testing.T) {
 	for name, want := range map[string]string{
 		"tcp":  "000000000000000000",
@@ -85,9 +85,8 @@ func TestRkeyBytes(t *testing.T) {
 	}
 }
 
-// TestOneSidedExplained: an endpoint says how it writes, reads and does atomic
-// operations: with the keys it has, and before it has any with one that every lane
-// opens.
+// TestOneSidedExplained checks that an endpoint explains how it writes, reads and executes atomic
+// operations: for the keys that it has, or else for a key that gives access over every lane.
 func TestOneSidedExplained(t *testing.T) {
 	r := newRig(t, byName(t, "posix and cma"))
 	a, b := r.oneSidedPair()
@@ -110,7 +109,7 @@ func TestOneSidedExplained(t *testing.T) {
 	says(true, titles...)
 	says(true, "put/offload/short on posix/memory", "amo on posix/memory")
 
-	// Posix opens allocated memory, messages and cma do any.
+	// Posix accesses allocated memory only; messages and cma access any memory.
 	heap := r.unpack(ep, b.expose(make([]byte, 8192), 0))
 	says(true, titles...)
 	says(true, "put/am/bcopy on posix/memory", "get/zcopy on cma/memory", "amo/sw on posix/memory")

@@ -19,11 +19,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// allLocal is what a program has without settings on a machine without RDMA.
+// allLocal is what a program uses without settings on a machine without RDMA.
 var allLocal = transport{name: "all", settings: []setting{{"TLS", "self,posix,sysv,cma,tcp"}}}
 
-// BenchmarkContext is a context and a worker from their making to their end, and how
-// much of it is the context's.
+// BenchmarkContext measures a context with a worker from creation to close, and the part of the
+// context.
 func BenchmarkContext(b *testing.B) {
 	for _, tr := range []transport{allLocal, byName(b, "self"), byName(b, "tcp"), byName(b, "posix")} {
 		r := &rig{TB: b, transport: tr}
@@ -60,14 +60,13 @@ func BenchmarkContext(b *testing.B) {
 	}
 }
 
-// BenchmarkManyEndpoints has one worker with as many endpoints as a large job gives
-// it: what it takes to make them, what each costs while it is idle, and how those that
-// are used feel the others.
+// BenchmarkManyEndpoints measures a worker with as many endpoints as in a large job: the time to
+// create them, the cost of each idle one, and how idle endpoints slow down those in use.
 func BenchmarkManyEndpoints(b *testing.B) {
 	for _, c := range []struct {
 		name               string
 		ends, active       int
-		processes, workers int // of the others
+		processes, workers int // of the peers
 	}{
 		{"tcp", 10_000, 1000, 2, 2},
 		{"tcp", 1000, 1000, 2, 2},
@@ -87,7 +86,8 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			for range c.processes {
 				addrs = append(addrs, r.audience(c.workers)...)
 			}
-			// Once for each call, whatever b.N is: peers keep what is closed here, up to their limits.
+			// Once for each call, whatever b.N is: peers retain endpoints that are closed here, up
+			// to their limits.
 			s.measureEndpoints(b, addrs, c.ends, c.active)
 		})
 	}
@@ -116,7 +116,7 @@ func (s *side) measureEndpoints(b *testing.B, addrs []ucp.Address, ends, active 
 			s.Progress()
 		}
 	}
-	first, err := s.NewEndpoint(ucp.EndpointParams{Address: addrs[0]}) // makes what the worker keeps for all
+	first, err := s.NewEndpoint(ucp.EndpointParams{Address: addrs[0]}) // allocates what all share
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -170,19 +170,18 @@ func (s *side) measureEndpoints(b *testing.B, addrs []ucp.Address, ends, active 
 	runtime.KeepAlive(eps)
 }
 
-// measure is something that the process has of memory.
+// measure is one kind of memory of the process.
 type measure struct {
 	name  string
 	bytes int64
 }
 
-// memoryNow returns what Go uses of its heap; what the process has to itself; what it
-// has mapped and touched, memory that it shares with peers included; and what the
-// kernel keeps to map that.
+// memoryNow returns the memory that Go's heap uses; the private memory of the process; the memory
+// that it has mapped and touched, including shared memory; and the kernel's page tables for it.
 func memoryNow(b *testing.B) [4]measure {
 	b.Helper()
 	debug.FreeOSMemory()
-	debug.FreeOSMemory() // what the first one left to finalizers
+	debug.FreeOSMemory() // frees what the first collection left to finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	sizes := make(map[string]int64)
@@ -205,8 +204,8 @@ func memoryNow(b *testing.B) [4]measure {
 	}
 }
 
-// audienceVar makes the test binary a process with workers that take all messages: it
-// has their number and the settings.
+// audienceVar is the environment variable that makes the test binary a process with workers that
+// receive all messages. Its value is their number and the settings.
 const audienceVar = "UCPTEST_AUDIENCE"
 
 // audience starts such a process and returns the addresses of its workers.
@@ -254,7 +253,7 @@ func (r *rig) audience(workers int) []ucp.Address {
 	return addrs
 }
 
-// beAudience is that process.
+// beAudience runs that process.
 func beAudience(args []string) error {
 	var workers int
 	if _, err := fmt.Sscan(args[0], &workers); err != nil {
@@ -291,7 +290,7 @@ func beAudience(args []string) error {
 		list[k] = w
 	}
 	go func() {
-		os.Stdin.Read(make([]byte, 1)) // until it is closed
+		os.Stdin.Read(make([]byte, 1)) // until the parent closes it
 		os.Exit(0)
 	}()
 	for last := time.Now(); ; {
@@ -302,13 +301,13 @@ func beAudience(args []string) error {
 		switch {
 		case n > 0:
 			last = time.Now()
-		case time.Since(last) > 50*time.Millisecond: // others have the stage
+		case time.Since(last) > 50*time.Millisecond: // leaves the CPU to others
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// takeAll keeps a receive posted.
+// takeAll keeps a receive posted on a worker.
 func takeAll(w *ucp.Worker) error {
 	params := &ucp.RequestParams{OnTagRecv: func(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
 		req.Free()

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestSegSize: messages of all lengths go through receive buffers of any size that
-// C UCX takes: smaller than what UCP needs, odd, and longer than a message can be.
+// TestSegSize checks messages of all lengths with receive buffers of any size that C UCX accepts:
+// smaller than UCP needs, odd, and larger than any message.
 func TestSegSize(t *testing.T) {
 	for _, name := range []string{"posix", "sysv"} {
 		for _, size := range []string{"8", "64", "333", "65535", "64k", "65537", "1m"} {

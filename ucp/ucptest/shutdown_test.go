@@ -4,8 +4,8 @@ package ucptest
 
 import "testing"
 
-// TestShutdownWhilePeersConnect: endpoints that peers open while a worker shuts down do
-// not keep it.
+// TestShutdownWhilePeersConnect checks that endpoints that peers open while a worker shuts down do
+// not delay the shutdown.
 func TestShutdownWhilePeersConnect(t *testing.T) {
 	for _, name := range []string{"tcp", "posix"} {
 		t.Run(name, func(t *testing.T) {
@@ -13,7 +13,7 @@ func TestShutdownWhilePeersConnect(t *testing.T) {
 			a, b := r.pair()
 			ea := a.connect(b)
 			r.must(ea.Flush(nil))
-			for range 2 { // the second has no counterpart
+			for range 2 { // the second endpoint has no counterpart
 				s, err := b.connect(a).TagSendSync(1, []byte("x"), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -23,7 +23,7 @@ func TestShutdownWhilePeersConnect(t *testing.T) {
 			for range 20 {
 				b.Progress()
 			}
-			s, err := ea.TagSend(2, make([]byte, 16<<20), nil) // leaves while b reads
+			s, err := ea.TagSend(2, make([]byte, 16<<20), nil) // is sent while b reads
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestSilenceOverRC: a peer over reliable connections that is gone without a word is found out
-// within three intervals of the keepalive, although nothing is sent, and although the
-// keepalive itself goes over datagrams, which take half a minute to give a peer up.
+// TestSilenceOverRC checks that a peer over reliable connections that vanishes without a disconnect
+// is detected within three intervals of the keepalive, although nothing is sent and the keepalive
+// goes over datagrams, whose timeout is half a minute.
 func TestSilenceOverRC(t *testing.T) {
 	needtest.Goroutines(t)
 	const interval = 2 * time.Second

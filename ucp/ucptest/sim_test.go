@@ -12,17 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// simulated is a transport that does what goes wrong on demand.
+// simulated is a simulated transport with faults on demand.
 type simulated struct {
 	net       *sim.Network
 	component uct.Component
 
-	mu   sync.Mutex // workers of several goroutines ask for the plan
+	mu   sync.Mutex // workers call the plan on several goroutines
 	plan fault.Plan // guarded by mu
 }
 
-// simulate registers a simulated transport. Its plan is that of o until a test
-// injects another.
+// simulate registers a simulated transport. Its plan is that of o unless a test injects another.
 func simulate(name string, o sim.Options) transport {
 	s := &simulated{net: sim.NewNetwork(), plan: o.Plan}
 	o.Name, o.Network = name, s.net
@@ -39,7 +38,7 @@ func simulate(name string, o sim.Options) transport {
 	return transport{name: name, settings: []setting{{"TLS", name}}, sim: s}
 }
 
-// inject makes things go wrong for the rest of the test.
+// inject sets a plan of faults for the rest of the test.
 func (s *simulated) inject(t testing.TB, plan fault.Plan) {
 	set := func(plan fault.Plan) (before fault.Plan) {
 		s.mu.Lock()
@@ -51,32 +50,32 @@ func (s *simulated) inject(t testing.TB, plan fault.Plan) {
 	t.Cleanup(func() { set(before) })
 }
 
-// rough is a transport on which nothing can be expected to finish in its call.
+// rough returns the transport, marked as one on which no operation can be expected to complete in
+// its call.
 func (tr transport) rough() transport {
 	tr.few, tr.busy = true, true
 	return tr
 }
 
 var (
-	// simPlain works.
+	// simPlain has no faults.
 	simPlain = simulate("sim", sim.Options{})
 
-	// simLate finishes everything late, keeps received data and mixes the
-	// messages of different endpoints.
+	// simLate completes everything late, keeps received data and interleaves the messages of
+	// different endpoints.
 	simLate = simulate("simlate", sim.Options{
 		Latency: 2, ConnectDelay: 3, Buffered: true, KeepData: true, Reorder: 1, Plan: fault.Late(3),
 	})
 
-	// simStorm has no resources most of the time.
+	// simStorm lacks resources most of the time.
 	simStorm = simulate("simstorm", sim.Options{Window: 3, Plan: fault.Storm(7, 40, 4)})
 
-	// simPlaced knows where everybody is: all in one process.
+	// simPlaced knows the address and process of every peer: all are in one process.
 	simPlaced = simulate("simplaced", sim.Options{
 		Latency: 1, Keyless: true, Place: &sim.Place{IP: netip.MustParseAddr("192.0.2.1"), Process: 77},
 	})
 
-	// simLanes has two devices and writes of the peer's memory, which messages
-	// overtake.
+	// simLanes has two devices and can write to the peer's memory. Messages overtake these writes.
 	simLanes = simulate("simlanes", sim.Options{
 		Devices: 2, Keyless: true,
 		Plan: func(op fault.Op) (e fault.Effect) {
@@ -87,23 +86,23 @@ var (
 		},
 	})
 
-	// simPairs connects its fast device pairwise, so that nothing can be sent before the
-	// peer has agreed, and has a slow one for agreeing.
+	// simPairs connects its fast device pairwise, so that nothing can be sent before the peer has
+	// answered, and has a slow device for wireup.
 	simPairs = simulate("simpairs", sim.Options{Devices: 2, Keyless: true, Latency: 1, Attr: pairwise})
 
-	// simPairsLate finishes everything late besides.
+	// simPairsLate is simPairs with late completions.
 	simPairsLate = simulate("simpairslate", sim.Options{
 		Devices: 2, Latency: 2, ConnectDelay: 3, Buffered: true, Reorder: 1, Plan: fault.Late(3), Attr: pairwise,
 	})
 
-	// simKeys wants memory registered, here and there, and a key for each message: two
-	// devices for RDMA.
+	// simKeys requires registered memory on both sides and a key in each message: two devices for
+	// RDMA.
 	simKeys = simulate("simkeys", sim.Options{Devices: 2, ValueKeys: true, Latency: 1, DomainAttr: needMemh})
 
-	// simKeyPairs are like one, connected as those are.
+	// simKeyPairs is simKeys with pairwise connections.
 	simKeyPairs = simulate("simkeypairs", sim.Options{Devices: 2, ValueKeys: true, Attr: pairwise, DomainAttr: needMemh})
 
-	// simMemh wants memory registered that is sent or received without copies.
+	// simMemh requires registered memory for transfers without copies.
 	simMemh = func() transport {
 		tr := simulate("simmemh", sim.Options{
 			Devices: 2, Keyless: true, Latency: 1,
@@ -112,7 +111,7 @@ var (
 		return tr
 	}()
 
-	// simNoMemh wants that and registers nothing: all is copied.
+	// simNoMemh requires registration and supports none: everything is copied.
 	simNoMemh = simulate("simnomemh", sim.Options{
 		Attr: without(allPuts|allGets, false),
 		DomainAttr: func(a *uct.MDAttr) {
@@ -120,14 +119,14 @@ var (
 		},
 	}).rough()
 
-	// simLanesStorm is that without resources most of the time.
+	// simLanesStorm is simLanes without resources most of the time.
 	simLanesStorm = simulate("simlanesstorm", sim.Options{
 		Devices: 2, Keyless: true, Latency: 1, Window: 2, Plan: fault.Storm(5, 30, 4),
 	})
 )
 
-// pairwise makes device 0 one whose endpoints are connected with one endpoint of the
-// peer's, as those of rc are, and device 1 a slow one for messages to anybody, as ud is.
+// pairwise makes device 0 one whose endpoints are connected with one endpoint of the peer, as with
+// rc, and device 1 a slow one for messages to any peer, as with ud.
 func pairwise(device int, a *uct.IfaceAttr) {
 	if device == 0 {
 		a.Flags &^= uct.IfaceConnectToIface
@@ -139,5 +138,5 @@ func pairwise(device int, a *uct.IfaceAttr) {
 	a.Perf.BandwidthDedicated /= 100
 }
 
-// needMemh makes a domain want memory registered that is sent or received without copies.
+// needMemh makes a domain require registered memory for transfers without copies.
 func needMemh(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh }

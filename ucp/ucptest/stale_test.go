@@ -13,9 +13,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestStaleAddress: who has the address of a worker that has lost a device since asks there
-// first, hears nothing, and then asks by the others. What was started meanwhile is done.
-// Where there are no others the endpoint fails, once.
+// TestStaleAddress: a worker has lost a device since a peer got its address. The peer's request
+// over this device gets no reply, so the peer asks over the other devices, and its pending
+// operations complete. Without other devices the endpoint fails, once.
 func TestStaleAddress(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v,tcp", "ib,tcp"} {

@@ -13,9 +13,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestStreamOverrun: where a sender cannot be made to wait, what it sends beyond
-// UCX_MAX_UNEXP_BYTES ends the stream. What came before can be read, the error says what
-// has happened, and the sender is told.
+// TestStreamOverrun: a sender that cannot be stopped sends more than UCX_MAX_UNEXP_BYTES. The
+// stream ends: the bytes before can be read, the error names the limit, and the sender's endpoint
+// fails.
 func TestStreamOverrun(t *testing.T) {
 	for _, name := range []string{"posix", "sysv", "self", "sim"} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestStreamOverrun(t *testing.T) {
 	}
 }
 
-// TestStreamsMulti: many goroutines with a stream each, on two shared workers, while
-// others use them too. Each stream has its bytes in order.
+// TestStreamsMulti: many goroutines use a stream each, on two shared workers, while others use the
+// workers too. Each stream delivers its bytes in order.
 func TestStreamsMulti(t *testing.T) {
 	const streams, total = 6, 400_000
 	for _, name := range []string{"self, shared", "tcp, shared", "posix and cma, shared"} {
@@ -100,7 +100,7 @@ func TestStreamsMulti(t *testing.T) {
 						}
 						off += n
 					}
-					// The peer answers the flush as it receives, so that has to last.
+					// The peer acknowledges the flush while it receives, so it must go on.
 					if !fail("flush", ab.FlushWait(ctx)) {
 						fail("send", ab.StreamSendWait(ctx, streamBytes(total+k, 1)))
 					}
@@ -149,7 +149,8 @@ func TestStreamsMulti(t *testing.T) {
 	}
 }
 
-// TestStreamDeadlines: reads that are given up all the time lose nothing, in any mode.
+// TestStreamDeadlines checks that reads that are canceled again and again lose nothing, in any
+// thread mode.
 func TestStreamDeadlines(t *testing.T) {
 	for _, name := range []string{"tcp", "posix", "tcp, shared"} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +180,7 @@ func TestStreamDeadlines(t *testing.T) {
 	}
 }
 
-// TestStreamExplained: Explain has the table of streams, in which nothing is offered.
+// TestStreamExplained checks that Explain has a table for streams, without rendezvous.
 func TestStreamExplained(t *testing.T) {
 	s := newRig(t, byName(t, "tcp")).streams()
 	for _, p := range s.ab.Explain().Protocols {

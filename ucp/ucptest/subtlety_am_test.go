@@ -14,22 +14,21 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// What is easy to miss about active messages, by the numbers that the list of
-// subtleties of the API has for it.
+// Subtle rules of active messages, by their numbers in the list of subtleties of the API.
 
-// onSome runs a test on transports of every kind.
+// onSome runs a test over transports of every kind.
 func onSome(t *testing.T, run func(t *testing.T, r *rig)) {
 	for _, name := range []string{"self", "tcp", "posix", "sim", "simlate", "simlanes", "posix and cma, shared"} {
 		t.Run(name, func(t *testing.T) { run(t, newRig(t, byName(t, name))) })
 	}
 }
 
-// allFlags are the ways that a sender can ask for.
+// allFlags are the combinations of flags that select how a message is sent.
 var allFlags = []ucp.AMSendFlags{
 	0, ucp.AMSendReply, ucp.AMSendEager, ucp.AMSendRndv, ucp.AMSendEager | ucp.AMSendReply, ucp.AMSendRndv | ucp.AMSendReply,
 }
 
-// flagged are parameters with flags.
+// flagged returns parameters with these flags.
 func flagged(f ucp.AMSendFlags) *ucp.RequestParams { return &ucp.RequestParams{AMFlags: f} }
 
 func TestSubtlety18EmptyMessages(t *testing.T) {
@@ -83,10 +82,10 @@ func TestSubtlety20HandlerResultEndsRendezvous(t *testing.T) {
 				if ucs.StatusOf(err) != ucs.StatusOf(want) {
 					t.Errorf("%d bytes: the sender gets %v, the handler returned %v", n, err, want)
 				}
-				// Of a message whose data is there it means nothing.
+				// The result does not matter for a message whose data has arrived.
 				r.must(ep.AMSend(1, nil, make([]byte, n), flagged(ucp.AMSendEager)))
 			}
-			b.handle(1, func(*ucp.AMMessage) error { return ucs.InProgress }) // which is no end
+			b.handle(1, func(*ucp.AMMessage) error { return ucs.InProgress }) // not a final status
 			if err := r.finish(ep.AMSend(1, nil, make([]byte, n), flagged(ucp.AMSendRndv))); !errors.Is(err, ucs.ErrInvalidParam) {
 				t.Errorf("%d bytes: the sender gets %v", n, err)
 			}
@@ -102,7 +101,7 @@ func TestSubtlety21KeptDataStays(t *testing.T) {
 		ep := a.connect(b)
 		type keeping struct {
 			m      *ucp.AMMessage
-			before []byte // as the handler saw it
+			before []byte // the data that the handler saw
 		}
 		var kept []keeping
 		for _, handler := range []ucp.AMHandlerFlags{0, ucp.AMPersistentData, ucp.AMPersistentData | ucp.AMWholeMessage} {
@@ -110,7 +109,7 @@ func TestSubtlety21KeptDataStays(t *testing.T) {
 			b.handle(1, func(m *ucp.AMMessage) error {
 				k := keeping{m, m.Data()}
 				m.Keep()
-				m.Keep() // once is enough
+				m.Keep() // has no further effect
 				kept = append(kept, k)
 				return nil
 			}, handler)
@@ -126,7 +125,7 @@ func TestSubtlety21KeptDataStays(t *testing.T) {
 					req.Free()
 				}
 			}
-			// What comes later is not kept, and must not overwrite it.
+			// Later messages are not kept, and must not overwrite the kept ones.
 			b.handle(2, func(*ucp.AMMessage) error { return nil })
 			for _, n := range lengths {
 				r.must(ep.AMSend(2, make([]byte, 50), make([]byte, n), flagged(ucp.AMSendEager)))
@@ -177,7 +176,7 @@ func TestSubtlety22ReceiveInsideHandler(t *testing.T) {
 						if string(m.Header()) != "h" {
 							t.Error("the header is gone before the handler has returned")
 						}
-						return result // which must not end the sender's request again
+						return result // must not end the sender's request a second time
 					})
 					src := ucttest.Pattern(n, 3)
 					sreq, serr := ep.AMSend(1, []byte("h"), src, flagged(flags|ucp.AMSendCopyHeader))
@@ -226,7 +225,7 @@ func TestSubtlety23ReceiveTakesOwnership(t *testing.T) {
 						if id == 1 {
 							want := ucs.ErrMessageTruncated
 							if p != nil {
-								want = ucs.ErrInvalidParam // a callback that does not belong
+								want = ucs.ErrInvalidParam // another operation's callback
 							}
 							if err := r.finish(kept.Recv(make([]byte, 3), p)); !errors.Is(err, want) {
 								t.Errorf("%d bytes into 3: %v", n, err)
@@ -299,7 +298,7 @@ func TestSubtlety25NoHandler(t *testing.T) {
 func TestSubtlety26HeaderLimit(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
-		most := a.Attr().MaxAMHeader // before there is an endpoint
+		most := a.Attr().MaxAMHeader // known without an endpoint
 		ep := a.connect(b)
 		sink := b.sink(1)
 		for _, flags := range allFlags {
@@ -345,7 +344,7 @@ func TestSubtlety27HeaderOfQueuedSend(t *testing.T) {
 					if copied {
 						p.AMFlags |= ucp.AMSendCopyHeader
 					}
-					// Before the peer is known all that names its endpoint waits.
+					// Messages that contain the peer's endpoint id wait until the id is known.
 					req, err := ep.AMSend(1, header, make([]byte, n), p)
 					if err != nil {
 						t.Fatal(err)
@@ -358,7 +357,7 @@ func TestSubtlety27HeaderOfQueuedSend(t *testing.T) {
 					if waits || copied {
 						copy(header, "after!")
 						if waits && !copied {
-							want = "after!" // read when it is sent
+							want = "after!" // the header is read when it is sent
 						}
 					}
 					if got := sink.next(0); string(got.header) != want {
@@ -375,14 +374,14 @@ func TestSubtlety28ReplyEndpoint(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		for _, n := range []int{0, 100_000} {
 			a, b := r.activePair()
-			ep := a.connect(b) // and b has none toward a
+			ep := a.connect(b) // b has no endpoint to a
 			answers := a.sink(2)
 			b.handle(1, func(m *ucp.AMMessage) error {
 				to := m.Reply()
 				if to == nil {
 					return nil
 				}
-				// In the handler, whatever the sender's endpoint knows by now.
+				// Sent in the handler, whether or not the sender's endpoint knows b's id.
 				req, err := to.AMSend(2, m.Header(), make([]byte, n), flagged(ucp.AMSendReply|ucp.AMSendCopyHeader))
 				if err != nil {
 					t.Errorf("answering: %v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What is easy to miss about streams, each over every transport.
+// Subtle rules of streams, over every transport.
 
 // everywhere runs a test over all transports.
 func everywhere(t *testing.T, run func(t *testing.T, tr transport)) {
@@ -22,8 +22,8 @@ func everywhere(t *testing.T, run func(t *testing.T, tr transport)) {
 	}
 }
 
-// TestSubtlety18StreamOfNothing: a send of no bytes is a success, delivers nothing and
-// wakes no receive; a receive of none is done in its call.
+// TestSubtlety18StreamOfNothing checks that a send of no bytes succeeds, delivers nothing and
+// completes no receive, and that a receive of no bytes completes in its call.
 func TestSubtlety18StreamOfNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, tr transport) {
 		s := newRig(t, tr).streams()
@@ -54,8 +54,8 @@ func TestSubtlety18StreamOfNothing(t *testing.T) {
 	})
 }
 
-// TestSubtlety30PartialElementsStay: a receive takes whole elements, part of one stays
-// in the stream, and library memory has exactly those bytes.
+// TestSubtlety30PartialElementsStay checks that a receive gets whole elements only, that a part of
+// an element stays in the stream, and that StreamRecvData returns exactly these bytes.
 func TestSubtlety30PartialElementsStay(t *testing.T) {
 	needtest.Goroutines(t)
 	everywhere(t, func(t *testing.T, tr transport) {
@@ -80,7 +80,7 @@ func TestSubtlety30PartialElementsStay(t *testing.T) {
 				t.Fatalf("posted %v: %d bytes of 20, want two elements of 8", posted, n)
 			}
 			s.check("two elements", buf[:16])
-			// What is less than an element does not do, and is not lost.
+			// A part of an element does not complete a receive, and is not lost.
 			n, req, err := s.ba.StreamRecv(nil, &ucp.RequestParams{Buffer: ucp.Elements(buf, 8), Flags: ucp.OpForceImmediate})
 			if n != 0 || req != nil || !errors.Is(err, ucs.ErrNoResource) {
 				t.Fatalf("part of an element: %d, %v, %v", n, req, err)
@@ -117,8 +117,9 @@ func TestSubtlety30PartialElementsStay(t *testing.T) {
 	})
 }
 
-// TestSubtlety31EarlyData: what comes before anybody looks, even before the application
-// has made its end, is kept, and the endpoint is listed until all of it is read.
+// TestSubtlety31EarlyData checks that data that arrives before a receive, or even before the
+// application has created its endpoint, is kept, and that polls list the endpoint until all of it
+// is read.
 func TestSubtlety31EarlyData(t *testing.T) {
 	needtest.Goroutines(t)
 	everywhere(t, func(t *testing.T, tr transport) {
@@ -157,8 +158,8 @@ func TestSubtlety31EarlyData(t *testing.T) {
 	})
 }
 
-// TestSubtlety32PollInTurns: a poll lists an endpoint once, and no more than there is
-// room for; the next one goes on with the others.
+// TestSubtlety32PollInTurns checks that a poll lists each endpoint once, up to the number
+// requested, and that the next poll continues with the others.
 func TestSubtlety32PollInTurns(t *testing.T) {
 	everywhere(t, func(t *testing.T, tr transport) {
 		s := newRig(t, tr).streams()
@@ -204,7 +205,7 @@ func TestSubtlety32PollInTurns(t *testing.T) {
 				}
 			}
 		}
-		// One that is read, and one that is closed, are gone.
+		// An endpoint whose data was read, and a closed one, are no longer listed.
 		if n, err := s.ba.StreamRecvWait(t.Context(), make([]byte, 9)); n != 4 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -215,8 +216,8 @@ func TestSubtlety32PollInTurns(t *testing.T) {
 	})
 }
 
-// TestSubtlety33StreamsOfTheirOwn: two endpoints to one worker have streams of their
-// own; those of one worker that shall not loop back are connected two by two.
+// TestSubtlety33StreamsOfTheirOwn checks that two endpoints to one worker have separate streams,
+// and that endpoints of a worker to itself without loopback are connected in pairs.
 func TestSubtlety33StreamsOfTheirOwn(t *testing.T) {
 	needtest.Goroutines(t)
 	everywhere(t, func(t *testing.T, tr transport) {
@@ -251,7 +252,7 @@ func TestSubtlety33StreamsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestSubtlety34StreamLoopsBack: an endpoint to the own worker receives what it sends.
+// TestSubtlety34StreamLoopsBack checks that an endpoint to the own worker receives what it sends.
 func TestSubtlety34StreamLoopsBack(t *testing.T) {
 	everywhere(t, func(t *testing.T, tr transport) {
 		r := newRig(t, tr)
@@ -264,7 +265,7 @@ func TestSubtlety34StreamLoopsBack(t *testing.T) {
 		for s.read < s.sent {
 			s.recv(make([]byte, 10_000), nil)
 		}
-		ep2 := w.connect(w) // another one has its own
+		ep2 := w.connect(w) // another endpoint has its own stream
 		s.send(8)
 		s.ready()
 		if n, req, err := ep2.StreamRecv(make([]byte, 8), &ucp.RequestParams{Flags: ucp.OpForceImmediate}); n != 0 || req != nil || !errors.Is(err, ucs.ErrNoResource) {

@@ -29,10 +29,10 @@ var amCases = []testCase{
 	{"closing of a worker that has messages", anywhere, testAMWorkerCloses},
 }
 
-// amFeatures are what tests of active messages ask for.
+// amFeatures are the features that tests of active messages need.
 const amFeatures = features | ucp.FeatureAM
 
-// activePair is pair for active messages.
+// activePair is pair with active messages.
 func (r *rig) activePair() (a, b *side) {
 	r.Helper()
 	return r.activePairWith(ucp.WorkerParams{})
@@ -47,7 +47,7 @@ func (r *rig) activePairWith(wp ucp.WorkerParams) (a, b *side) {
 	return a, r.openWith(ucp.ContextParams{Features: amFeatures}, wp)
 }
 
-// handle sets a handler.
+// handle sets a handler for an id.
 func (s *side) handle(id uint16, fn ucp.AMHandler, flags ...ucp.AMHandlerFlags) {
 	s.rig.Helper()
 	p := ucp.AMHandlerParams{ID: id, Handler: fn}
@@ -59,7 +59,7 @@ func (s *side) handle(id uint16, fn ucp.AMHandler, flags ...ucp.AMHandlerFlags) 
 	}
 }
 
-// amGot is a message as a sink has got it.
+// amGot is a message that a sink has received.
 type amGot struct {
 	header, data []byte
 	offered      bool
@@ -68,7 +68,7 @@ type amGot struct {
 	done         bool
 }
 
-// amSink is a handler that takes everything it gets.
+// amSink is a handler that receives every message.
 type amSink struct {
 	*rig
 	got []*amGot
@@ -98,7 +98,7 @@ func (s *amSink) handle(m *ucp.AMMessage) error {
 	return nil
 }
 
-// next waits for the message of a number.
+// next waits for message n.
 func (s *amSink) next(n int) *amGot {
 	s.Helper()
 	s.until(fmt.Sprintf("message %d", n), func() bool { return len(s.got) > n && s.got[n].done })
@@ -108,7 +108,7 @@ func (s *amSink) next(n int) *amGot {
 	return s.got[n]
 }
 
-// sink makes one for an id.
+// sink sets a sink as the handler of an id.
 func (s *side) sink(id uint16) *amSink {
 	s.rig.Helper()
 	k := &amSink{rig: s.rig}
@@ -134,7 +134,7 @@ func testAMTransfer(t *testing.T, tr transport) {
 				if h > 8 && flags&^ucp.AMSendReply != 0 && flags != 4 && flags != 10 {
 					continue
 				}
-				// What is in many packets is so whatever the header is.
+				// Messages of many packets do not depend on the length of the header.
 				if n > 1<<14 && (h != 0 && h != most || n < 1<<20 && flags&^(ucp.AMSendEager|ucp.AMSendRndv) != 0) && !needtest.Full {
 					continue
 				}
@@ -175,7 +175,7 @@ func testAMTransfer(t *testing.T, tr transport) {
 	}
 }
 
-// testAMDatatypes sends from and receives into any memory.
+// testAMDatatypes sends from and receives into memory of every datatype.
 func testAMDatatypes(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.activePair()
@@ -212,8 +212,8 @@ func testAMDatatypes(t *testing.T, tr transport) {
 	}
 }
 
-// testAMOrder: messages in one packet, and offers, are handled in the order in which they
-// were sent, and so are those in several packets.
+// testAMOrder checks that messages of one packet, and offers, are handled in the order in which
+// they were sent, and so are messages of several packets.
 func testAMOrder(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.activePair()
@@ -251,8 +251,8 @@ func testAMOrder(t *testing.T, tr transport) {
 	}
 }
 
-// testAMIDs: any number is an id, and each has a handler of its own, which can be
-// replaced and removed.
+// testAMIDs checks that any number can be an id, with its own handler, which can be replaced and
+// removed.
 func testAMIDs(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Allow("active message without handler")
@@ -288,7 +288,7 @@ func testAMIDs(t *testing.T, tr transport) {
 	}
 }
 
-// testAMForced: what has to be done in its call is, or nothing is.
+// testAMForced checks that OpForceImmediate completes an operation in its call or does nothing.
 func testAMForced(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.activePair()
@@ -327,11 +327,11 @@ func testAMForced(t *testing.T, tr transport) {
 	})
 	req := r.started(ep.AMSend(2, nil, make([]byte, 100), &ucp.RequestParams{AMFlags: ucp.AMSendRndv}))
 	r.until("the offer", func() bool { return kept != nil })
-	r.must(kept.Recv(make([]byte, 100), nil)) // it is still there
+	r.must(kept.Recv(make([]byte, 100), nil)) // the message was not consumed
 	r.must(req, nil)
 }
 
-// testAMImmediate: requests and lengths of receives that end in their call.
+// testAMImmediate checks requests and lengths of receives that complete in their call.
 func testAMImmediate(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.activePair()
@@ -379,7 +379,7 @@ func testAMImmediate(t *testing.T, tr transport) {
 	}
 }
 
-// testAMPackStops: a datatype that gives up ends the send with an error.
+// testAMPackStops checks that a datatype that stops packing fails the send.
 func testAMPackStops(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.activePair()
@@ -398,8 +398,8 @@ func testAMPackStops(t *testing.T, tr transport) {
 	}
 }
 
-// testAMNested: a handler that sends to its own worker for ever does not go deeper and
-// deeper, and progress comes back.
+// testAMNested: a handler sends to its own worker again and again. The calls do not nest without
+// bound, and Progress returns.
 func testAMNested(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, _ := r.activePair()
@@ -432,8 +432,8 @@ func testAMNested(t *testing.T, tr transport) {
 	r.settle()
 }
 
-// testAMPanics: a handler that panics leaves the worker in order, and what it had not
-// received is as if it had refused it.
+// testAMPanics checks that the worker still works after a handler has panicked, and that a message
+// that the handler had not received counts as refused.
 func testAMPanics(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Allow("another panic in a callback")
@@ -465,14 +465,15 @@ func testAMPanics(t *testing.T, tr transport) {
 	sink.next(0)
 }
 
-// testAMHandlerCloses: a handler may close the endpoint that its message has come by.
+// testAMHandlerCloses checks that a handler may close the endpoint over which its message has
+// arrived.
 func testAMHandlerCloses(t *testing.T, tr transport) {
 	for _, flags := range []ucp.AMSendFlags{ucp.AMSendReply, ucp.AMSendEager, ucp.AMSendRndv} {
 		r := newRig(t, tr)
 		a, b := r.activePair()
 		ep := a.connect(b)
 		if !r.loopback {
-			b.connect(a) // the user's, which the messages name
+			b.connect(a) // the application's endpoint, which the messages name
 		}
 		handled := 0
 		b.handle(2, func(m *ucp.AMMessage) error {
@@ -499,8 +500,8 @@ func testAMHandlerCloses(t *testing.T, tr transport) {
 	}
 }
 
-// testAMWorkerCloses: messages that are kept, in a queue or incomplete do not stand in the
-// way of the end of a worker, and can be released after it.
+// testAMWorkerCloses checks that messages that are kept, queued or incomplete do not prevent the
+// close of a worker, and can be released after it.
 func testAMWorkerCloses(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.activePair()
@@ -532,7 +533,7 @@ func testAMWorkerCloses(t *testing.T, tr transport) {
 	b.close()
 	for i, m := range kept {
 		func() {
-			defer func() { // those in the transport's memory are gone
+			defer func() { // the data of messages in the transport's memory is gone
 				if v := recover(); v != nil && i < 8 {
 					t.Errorf("releasing message %d: %v", i, v)
 				}

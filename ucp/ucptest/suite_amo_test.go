@@ -28,8 +28,8 @@ var amoCases = []testCase{
 func word64(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 func word32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
-// testAtomics: each operation, of each size, with and without result, does what
-// the table in ucp.h says.
+// testAtomics checks that each operation, of each size, with and without result, does what the
+// table in ucp.h says.
 func testAtomics(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -79,7 +79,7 @@ func testAtomics(t *testing.T, tr transport) {
 					t.Errorf("%s, %d bytes: the result is %x, want %x", c.name, size, p.ReplyBuffer, encode(c.y))
 				}
 				if !fetch {
-					clear(operand) // it was copied
+					clear(operand) // may be changed, as it was copied
 					r.must(ep.Flush(nil))
 				}
 				if !bytes.Equal(at, want) {
@@ -90,8 +90,8 @@ func testAtomics(t *testing.T, tr transport) {
 	}
 }
 
-// testAtomicNeighbors: 4 bytes that are not a multiple of 8 work, and their
-// neighbors are not touched.
+// testAtomicNeighbors checks that operations on 4 bytes at an odd multiple of 4 work and do not
+// change the adjacent bytes.
 func testAtomicNeighbors(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -109,8 +109,8 @@ func testAtomicNeighbors(t *testing.T, tr transport) {
 	}
 }
 
-// testConcurrentAtomics: additions from several endpoints, of both sides, sum up
-// exactly, and the fetched values are all different.
+// testConcurrentAtomics checks that concurrent additions over several endpoints of both sides add
+// up, and that the fetched values are all different.
 func testConcurrentAtomics(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -160,8 +160,8 @@ func testConcurrentAtomics(t *testing.T, tr transport) {
 	}
 }
 
-// testAtomicCompletion: without a reply buffer the result is nil and no callback
-// runs, whatever is still under way, unless it is asked for.
+// testAtomicCompletion checks that an operation without a reply buffer returns nil and runs no
+// callback, even if it is in progress, unless OpNoImmediate is given.
 func testAtomicCompletion(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -196,7 +196,8 @@ func testAtomicCompletion(t *testing.T, tr transport) {
 	}
 }
 
-// testForcedAtomics: OpForceImmediate does it in the call or not at all.
+// testForcedAtomics checks that OpForceImmediate completes an operation in its call or does
+// nothing.
 func testForcedAtomics(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -226,7 +227,7 @@ func testForcedAtomics(t *testing.T, tr transport) {
 	}
 }
 
-// testAtomicParameters: what ucp_atomic_op_nbx refuses.
+// testAtomicParameters checks that parameters that ucp_atomic_op_nbx refuses are refused.
 func testAtomicParameters(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -259,7 +260,7 @@ func testAtomicParameters(t *testing.T, tr transport) {
 			t.Errorf("%s: %v, %v", name, req, err)
 		}
 	}
-	// A context for one size refuses the other.
+	// A context with the feature for one size refuses the other size.
 	s := r.openWith(ucp.ContextParams{Features: features | ucp.FeatureAMO32}, ucp.WorkerParams{})
 	ep = s.connect(s.sideOr(b))
 	m := s.sideOr(b).expose(make([]byte, 8), 0)
@@ -277,8 +278,8 @@ func testAtomicParameters(t *testing.T, tr transport) {
 	}
 }
 
-// testAtomicFence: an operation behind a fence finds what was put before, be that still
-// under way.
+// testAtomicFence checks that an operation after a fence finds what earlier puts write, even if
+// they are in progress.
 func testAtomicFence(t *testing.T, tr transport) {
 	for _, size := range []int{4, 8} {
 		r := newRig(t, tr)
@@ -303,7 +304,7 @@ func testAtomicFence(t *testing.T, tr transport) {
 	}
 }
 
-// testAtomicClosed: neither a closed key nor a closed endpoint leads to memory.
+// testAtomicClosed checks that operations with a closed key or a closed endpoint are refused.
 func testAtomicClosed(t *testing.T, tr transport) {
 	for _, size := range []int{4, 8} {
 		r := newRig(t, tr)

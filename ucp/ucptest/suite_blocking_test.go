@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// blockingRig is one worker, connected with itself over its transport: a call that
-// waits progresses both ends.
+// blockingRig opens one worker that is connected with itself over its transport, so that a blocking
+// call progresses both sides.
 func blockingRig(t *testing.T, tr transport, n int) (r *rig, a *side, there *ucp.Endpoint, w window) {
 	r = newRig(t, tr)
 	a = r.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{})
@@ -21,7 +21,7 @@ func blockingRig(t *testing.T, tr transport, n int) (r *rig, a *side, there *ucp
 	return r, a, there, r.unpack(there, a.expose(make([]byte, n), 0))
 }
 
-// testBlockingForms: each operation has a form that waits.
+// testBlockingForms checks the blocking form of each operation.
 func testBlockingForms(t *testing.T, tr transport) {
 	const most = 300_000
 	r, a, ep, w := blockingRig(t, tr, most)
@@ -84,7 +84,8 @@ func testBlockingForms(t *testing.T, tr transport) {
 	}
 }
 
-// testBlockingRefused: where waiting is refused nothing is started.
+// testBlockingRefused checks that a blocking call that is refused, as in a callback, starts
+// nothing.
 func testBlockingRefused(t *testing.T, tr transport) {
 	r, a, ep, w := blockingRig(t, tr, 64)
 	ran := false
@@ -92,7 +93,7 @@ func testBlockingRefused(t *testing.T, tr transport) {
 	recv := r.started(a.TagRecv(1, ucp.FullMask, make([]byte, 100_000), &ucp.RequestParams{
 		OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
 			if ran = true; tr.loopback {
-				return // delivered inside the send, where waiting is the caller's error
+				return // runs in the call of the send, where waiting is an error of that caller
 			}
 			before := a.Stats()
 			for what, call := range map[string]func(context.Context) error{
@@ -126,8 +127,7 @@ func testBlockingRefused(t *testing.T, tr transport) {
 	}
 }
 
-// testResultsStay: what a request tells can be read after Wait, until Free, which
-// may follow once.
+// testResultsStay checks that the results of a request can be read after Wait, until Free.
 func testResultsStay(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -167,7 +167,7 @@ func testResultsStay(t *testing.T, tr transport) {
 	}
 }
 
-// testWords: the operations on words do what Atomic does, with numbers.
+// testWords checks that the operations on words do what Atomic does, with numbers.
 func testWords(t *testing.T, tr transport) {
 	r, _, ep, w := blockingRig(t, tr, 64)
 	ctx := t.Context()
@@ -263,7 +263,8 @@ func testWords(t *testing.T, tr transport) {
 	}
 }
 
-// testWordParameters: the place for the value from before is an argument.
+// testWordParameters checks the parameters of operations on words, whose reply goes to an argument
+// rather than to a ReplyBuffer.
 func testWordParameters(t *testing.T, tr transport) {
 	_, _, ep, w := blockingRig(t, tr, 64)
 	at := w.addr &^ 7
@@ -290,8 +291,8 @@ func testWordParameters(t *testing.T, tr transport) {
 	}
 }
 
-// TestNoAllocationsBlocking: in steady state the calls that wait allocate nothing,
-// whatever way an operation takes.
+// TestNoAllocationsBlocking checks that in steady state blocking calls allocate nothing, whatever
+// the protocol.
 func TestNoAllocationsBlocking(t *testing.T) {
 	skipUnderRace(t)
 	for _, tr := range rmaTransports {

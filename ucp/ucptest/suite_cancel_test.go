@@ -17,8 +17,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// A receive that is given up while its message arrives: either it has the message, or the
-// next receive of the same tag gets it, and its buffer is not written to behind its end.
+// Receives that are canceled while their message arrives. Either the receive has the message, or
+// the next receive of the same tag gets it, and the buffer is not written to after the end of the
+// receive.
 var cancelCases = []testCase{
 	{"cancel against arrival", everySwitch, testCancelArrival},
 	{"cancel of half a message, and of it again", twoSides, testCancelHalf},
@@ -32,11 +33,11 @@ var cancelCases = []testCase{
 	{"a queue whose readers give up", twoSides, testContextQueue},
 }
 
-// cancelSizes are around the thresholds of the protocols: short, copied, without copies, in
+// cancelSizes are around the thresholds of the protocols: short, with copies, without copies,
 // fragments, rendezvous.
 var cancelSizes = []int{0, 1, 8, 100, 1000, 4000, 8000, 9000, 20_000, 30_000, 66_000, 100_000, 300_000}
 
-// testCancelArrival: rounds of Cancel at any moment of the arrival of a message.
+// testCancelArrival cancels receives at random moments of the arrival of a message.
 func testCancelArrival(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -96,7 +97,7 @@ func testCancelArrival(t *testing.T, tr transport) {
 			if rreq, err = b.TagRecv(tag, ucp.FullMask, buf, nil); err != nil {
 				t.Fatal(err)
 			}
-			if dice.IntN(2) == 0 { // or it is canceled, too
+			if dice.IntN(2) == 0 { // otherwise it is canceled, too
 				r.must(rreq, nil)
 				rreq = nil
 			}
@@ -116,8 +117,8 @@ func testCancelArrival(t *testing.T, tr transport) {
 	t.Logf("%d receives were canceled", canceled)
 }
 
-// half sends a message in fragments and progresses until a part of it, and not all, is in
-// the buffer of a receive.
+// half sends a message in fragments and progresses until the buffer of a receive has a part of it,
+// but not all.
 func (r *rig) half(ep *ucp.Endpoint, to *side, tag ucp.Tag, src []byte, post func() *ucp.Request, begun func() bool) (rreq, sreq *ucp.Request) {
 	r.Helper()
 	rreq = post()
@@ -129,11 +130,11 @@ func (r *rig) half(ep *ucp.Endpoint, to *side, tag ucp.Tag, src []byte, post fun
 	return rreq, sreq
 }
 
-// narrow has long messages go in many fragments, of which few are on their way at a time.
+// narrow has long messages sent in many fragments, of which few are in flight at a time.
 var narrow = []setting{{"RNDV_THRESH", "inf"}, {"TCP_SNDBUF", "16k"}, {"TCP_RCVBUF", "16k"}}
 
-// testCancelHalf: a receive of which a part has come is canceled in the call. The buffer is
-// the caller's then, and the message comes to the next receive.
+// testCancelHalf checks that a receive that has got a part of its message is canceled in the call.
+// The buffer belongs to the caller then, and the next receive gets the message.
 func testCancelHalf(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(narrow...))
 	a, b := r.pair()
@@ -151,7 +152,7 @@ func testCancelHalf(t *testing.T, tr transport) {
 	rreq.Free()
 	clear(buf)
 	next := make([]byte, len(src))
-	for range 2 { // a receive is posted, and given up before the message is whole
+	for range 2 { // posted, and canceled before the message is complete
 		rreq = r.started(b.TagRecv(1, ucp.FullMask, next, nil))
 		for range 3 {
 			r.progress()
@@ -167,14 +168,14 @@ func testCancelHalf(t *testing.T, tr transport) {
 	if !bytes.Equal(buf, make([]byte, len(buf))) {
 		t.Error("the buffer of a canceled receive is written to")
 	}
-	r.sendAndTake(ep, b, 1, message(1)) // nothing else is in its way
+	r.sendAndTake(ep, b, 1, message(1)) // nothing else is left
 	if held := b.Stats().UnexpectedBytes; held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
 }
 
-// testCancelPosted: the message of a canceled receive goes to one that is posted already
-// when it is whole, and messages behind it to the receives behind that.
+// testCancelPosted checks that the message of a canceled receive goes to a receive that is already
+// posted when the message is complete, and that later messages go to later receives.
 func testCancelPosted(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(narrow...))
 	a, b := r.pair()
@@ -203,8 +204,8 @@ func testCancelPosted(t *testing.T, tr transport) {
 	ucttest.SameBytes(t, "second message", last, second)
 }
 
-// testCancelPieces: what has come into several pieces of memory is read back from there. A
-// datatype cannot be read: such a receive goes on.
+// testCancelPieces checks that a part of a message that has arrived in several buffers is kept when
+// the receive is canceled. A receive into a generic datatype cannot be read back, so it goes on.
 func testCancelPieces(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(narrow...))
 	a, b := r.pair()
@@ -227,8 +228,7 @@ func testCancelPieces(t *testing.T, tr transport) {
 	ucttest.SameBytes(t, "message", buf, src)
 }
 
-// testContextArrival: contexts of calls that wait end at any moment of the arrival of a
-// message.
+// testContextArrival ends contexts of blocking calls at random moments of the arrival of a message.
 func testContextArrival(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -239,8 +239,8 @@ func testContextArrival(t *testing.T, tr transport) {
 		seed     uint64
 		give     context.CancelFunc
 	}
-	var returned atomic.Bool    // the call that waits
-	standStill := func(n int) { // while the receiver goes on, if it can
+	var returned atomic.Bool    // the blocking call has returned
+	standStill := func(n int) { // lets the receiver go on, if it can
 		for ; n > 0 && !returned.Load(); n-- {
 			runtime.Gosched()
 		}
@@ -270,7 +270,7 @@ func testContextArrival(t *testing.T, tr transport) {
 	}
 	var ended sync.WaitGroup
 	ended.Add(1)
-	go func() { // has a
+	go func() { // progresses a
 		defer ended.Done()
 		for {
 			select {
@@ -280,7 +280,7 @@ func testContextArrival(t *testing.T, tr transport) {
 				}
 				over <- carryOut(o)
 				o.give()
-			default: // what was sent may need more
+			default: // what was sent may need more progress
 				if a.Progress() == 0 {
 					runtime.Gosched()
 				}
@@ -339,7 +339,7 @@ func testContextArrival(t *testing.T, tr transport) {
 	t.Logf("%d receives were canceled", canceled)
 }
 
-// afterLooks is a context that ends when it has been looked at some times.
+// afterLooks is a context that ends when it has been checked a number of times.
 type afterLooks struct {
 	context.Context
 	left atomic.Int32
@@ -367,8 +367,8 @@ func (c *afterLooks) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// testContextSend: when a send that waits gives up, its buffer may be used again, unless
-// the error says that it may not. The message arrives as it was, or not at all.
+// testContextSend checks that after a blocking send has been canceled its buffer may be changed,
+// unless the error says otherwise, and that the message arrives unchanged or not at all.
 func testContextSend(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -404,7 +404,7 @@ func testContextSend(t *testing.T, tr transport) {
 	}
 }
 
-// testContextUnsent: what waits for the endpoint to be connected is not sent.
+// testContextUnsent checks that a canceled send that waits for the connection is not sent.
 func testContextUnsent(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
 	a, b := r.pair()
@@ -419,8 +419,8 @@ func testContextUnsent(t *testing.T, tr transport) {
 	}
 }
 
-// testContextFetch: data that was asked for is in the buffer when the call returns, or
-// never.
+// testContextFetch checks that data of a canceled get is in the buffer when the call returns, or
+// never written.
 func testContextFetch(t *testing.T, tr transport) {
 	r, a, ep, w := blockingRig(t, tr, endless)
 	copy(w.Bytes(), ucttest.Pattern(endless, 9))
@@ -463,7 +463,7 @@ func testContextFetch(t *testing.T, tr transport) {
 	}
 }
 
-// testContextStream: no byte of a stream is lost or told of twice.
+// testContextStream checks that canceled reads of a stream neither lose nor duplicate bytes.
 func testContextStream(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	cp := ucp.ContextParams{Features: features | ucp.FeatureStream}
@@ -498,7 +498,7 @@ func testContextStream(t *testing.T, tr transport) {
 	r.must(sreq, nil)
 }
 
-// testContextQueue: no message of a queue is lost.
+// testContextQueue checks that no message of a queue is lost by canceled calls.
 func testContextQueue(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	cp := ucp.ContextParams{Features: features | ucp.FeatureAM}
@@ -525,7 +525,7 @@ func testContextQueue(t *testing.T, tr transport) {
 				t.Fatal(err)
 			}
 		}
-		if m.Offered() { // what is asked for comes as long as the sender progresses
+		if m.Offered() { // the data is fetched while the sender progresses
 			buf := make([]byte, n)
 			r.must(m.Recv(buf, nil))
 			ucttest.SameBytes(t, "active message", buf, src)
@@ -537,8 +537,8 @@ func testContextQueue(t *testing.T, tr transport) {
 	}
 }
 
-// TestPanicWhileReceiving: a call that waits for a message, and panics with what a callback
-// has panicked with, takes no message later.
+// TestPanicWhileReceiving checks that a blocking receive that raises the panic of a callback takes
+// no message afterwards.
 func TestPanicWhileReceiving(t *testing.T) {
 	for _, name := range []string{"tcp", "posix", "tcp, shared", "posix and cma, shared"} {
 		t.Run(name, func(t *testing.T) {

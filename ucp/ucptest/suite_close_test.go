@@ -34,10 +34,11 @@ var closeCases = []testCase{
 	{"many endpoints come and go", everySwitch, testComeAndGo},
 }
 
-// force is a forced close.
+// force requests a forced close.
 var force = &ucp.RequestParams{CloseFlags: ucp.CloseForce}
 
-// closings are two ways to close an endpoint, different ones where both exist.
+// closings are two ways to close an endpoint: by flush and by force, if the transport supports
+// force.
 func (tr transport) closings() []*ucp.RequestParams {
 	if tr.loopback {
 		return []*ucp.RequestParams{nil, nil}
@@ -45,8 +46,7 @@ func (tr transport) closings() []*ucp.RequestParams {
 	return []*ucp.RequestParams{nil, force}
 }
 
-// testCloseDelivers: close waits for what was sent before it. The peer gets all
-// of it.
+// testCloseDelivers checks that a close waits for all earlier sends, and that the peer gets them.
 func testCloseDelivers(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
 	a, b := r.pair()
@@ -74,8 +74,7 @@ func testCloseDelivers(t *testing.T, tr transport) {
 	}
 }
 
-// testCloseUnmatched: a close waits for messages that the receiver has not matched, and
-// is over when they are.
+// testCloseUnmatched checks that a close waits until the receiver has matched all messages.
 func testCloseUnmatched(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -106,8 +105,8 @@ func testCloseUnmatched(t *testing.T, tr transport) {
 	}
 }
 
-// testShutdownGivesUp: when its context ends a shutdown cancels what it waits for, says so,
-// and the endpoint goes.
+// testShutdownGivesUp checks that a shutdown whose context ends cancels the operations that it
+// waits for, reports them, and releases the endpoint.
 func testShutdownGivesUp(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -129,8 +128,8 @@ func testShutdownGivesUp(t *testing.T, tr transport) {
 	r.settle()
 }
 
-// testShutdownQueued: offers that have found no room in their lane are given up as well, and
-// end in their turn, behind what goes.
+// testShutdownQueued checks that a canceled shutdown also cancels offers that wait for room in
+// their lane, in order and after the messages before them.
 func testShutdownQueued(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "10000"}))
 	a, b := r.pair()
@@ -138,7 +137,7 @@ func testShutdownQueued(t *testing.T, tr transport) {
 	r.warm(ep, b)
 	var sent []*ucp.Request
 	waits := func() bool { return len(sent) > 0 && !sent[len(sent)-1].Done() }
-	for range 5000 { // until the lane is full: b does not look
+	for range 5000 { // until the lane is full, as b does not progress
 		req := r.started(ep.TagSend(1, make([]byte, 8000), &ucp.RequestParams{Flags: ucp.OpNoImmediate}))
 		sent = append(sent, req)
 		if a.Progress(); waits() {
@@ -168,13 +167,13 @@ func testShutdownQueued(t *testing.T, tr transport) {
 	}
 	r.endpoints(0, a)
 	r.settle()
-	for m, ok := b.TagTake(2, ucp.FullMask); ok; m, ok = b.TagTake(2, ucp.FullMask) { // that had left
+	for m, ok := b.TagTake(2, ucp.FullMask); ok; m, ok = b.TagTake(2, ucp.FullMask) { // were sent
 		m.Discard()
 	}
 }
 
-// testCloseFirst: in error mode none the peer of a closed endpoint is told nothing. It sends on,
-// and finds out that what it sent has arrived.
+// testCloseFirst checks that in error mode none the peer of a closed endpoint is not notified. It
+// can still send, and its messages are acknowledged.
 func testCloseFirst(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -245,8 +244,8 @@ func testAfterClose(t *testing.T, tr transport) {
 	}
 }
 
-// testCloseUnused closes endpoints whose connections are not made, or are being
-// made, with a callback and with a request that nobody waits for.
+// testCloseUnused closes endpoints that are not connected yet, or being connected, with a callback,
+// and with a request that is freed.
 func testCloseUnused(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -267,12 +266,12 @@ func testCloseUnused(t *testing.T, tr transport) {
 	r.until("the closes", func() bool { return a.Stats().Endpoints == 0 })
 	r.settle()
 	r.endpoints(0, a)
-	if !tr.paired { // b has ends that nobody has told of the close
+	if !tr.paired { // b has endpoints that were not notified of the close
 		r.endpoints(0, b)
 	}
 }
 
-// testCloseConnecting closes right behind the first sends.
+// testCloseConnecting closes endpoints right after the first sends.
 func testCloseConnecting(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -311,12 +310,12 @@ func testCloseFlags(t *testing.T, tr transport) {
 	if req, err := ep.CloseAsync(&ucp.RequestParams{Flags: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 		t.Errorf("close that must finish in the call: %v, %v", req, err)
 	}
-	r.warm(ep, b) // what was refused did nothing
+	r.warm(ep, b) // refused closes had no effect
 	r.must(ep.CloseAsync(nil))
 }
 
-// testForcedClose: all operations end Canceled, once, in the call, with and
-// without a connection, while the peer does nothing at all.
+// testForcedClose checks that all operations end with Canceled, once, in the call, with and without
+// a connection, even if the peer makes no progress.
 func testForcedClose(t *testing.T, tr transport) {
 	for _, connected := range []bool{false, true} {
 		r := newRig(t, tr)
@@ -368,7 +367,7 @@ func testForcedClose(t *testing.T, tr transport) {
 		if failed != 0 {
 			t.Error("the error handler ran for a close of our own")
 		}
-		// The rest of the worker goes on.
+		// The other endpoint of the worker is not affected.
 		r.warm(other, b)
 	}
 }
@@ -384,13 +383,13 @@ func testForcedCloseMode(t *testing.T, tr transport) {
 	r.must(ep.CloseAsync(nil))
 }
 
-// testShutdownEndedContext: Shutdown gives up waiting when its context ends. The
-// endpoint goes on closing, and Close ends that.
+// testShutdownEndedContext checks that Shutdown stops waiting when its context ends, that the
+// endpoint continues to close, and that Close ends this.
 func testShutdownEndedContext(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
 	a, b := r.pair()
 	silent := r.open()
-	r.sides = r.sides[:2] // nobody progresses it
+	r.sides = r.sides[:2] // its worker does not progress
 	defer silent.close()
 	ep := a.connectWith(silent, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	var o outcome
@@ -408,7 +407,7 @@ func testShutdownEndedContext(t *testing.T, tr transport) {
 	r.endpoints(0, a)
 
 	ep = a.connect(b)
-	r.warm(ep, b) // what waits for lanes has not been answered
+	r.warm(ep, b) // an unconnected endpoint would have nothing acknowledged
 	for range 20 {
 		if _, err := ep.TagSend(1, make([]byte, 8000), nil); err != nil {
 			t.Fatal(err)
@@ -424,8 +423,8 @@ func testShutdownEndedContext(t *testing.T, tr transport) {
 	r.until("the end of the close", func() bool { return a.Stats().Endpoints == 0 })
 }
 
-// testCloseAtOnce: Close releases an endpoint of either mode in the call, with all
-// that is outstanding, also inside a callback and a second time.
+// testCloseAtOnce checks that Close releases an endpoint of either mode in the call, with pending
+// operations, also in a callback, and when it is called twice.
 func testCloseAtOnce(t *testing.T, tr transport) {
 	for _, mode := range []ucp.ErrMode{ucp.ErrModeNone, tr.peerMode()} {
 		r := newRig(t, tr)
@@ -444,7 +443,7 @@ func testCloseAtOnce(t *testing.T, tr transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.Cancel(recv) // its callback closes
+		a.Cancel(recv) // its callback calls Close
 		recv.Free()
 		if inside != nil {
 			t.Errorf("close inside a callback: %v", inside)
@@ -463,16 +462,17 @@ func testCloseAtOnce(t *testing.T, tr transport) {
 			t.Errorf("send: %v", err)
 		}
 		r.settle()
-		for _, ok := b.TagPeek(0, 0); ok; _, ok = b.TagPeek(0, 0) { // what had left
+		for _, ok := b.TagPeek(0, 0); ok; _, ok = b.TagPeek(0, 0) { // messages that were sent
 			m, _ := b.TagTake(0, 0)
 			m.Discard()
 		}
-		// The rest of the worker goes on.
+		// The other endpoint of the worker is not affected.
 		r.warm(other, b)
 	}
 }
 
-// testWorkerShutdown: everything started before leaves, then the worker is closed.
+// testWorkerShutdown checks that all earlier sends are delivered before a shut-down worker is
+// closed.
 func testWorkerShutdown(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -481,7 +481,7 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 	for range n {
 		eps = append(eps, a.connect(b))
 	}
-	first, err := eps[0].CloseAsync(nil) // by the user, before
+	first, err := eps[0].CloseAsync(nil) // closed by the application before
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -497,7 +497,7 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 		recvs = append(recvs, r.started(b.TagRecv(ucp.Tag(i), ucp.FullMask, got[i], &ucp.RequestParams{Flags: ucp.OpNoImmediate})))
 	}
 	for _, ep := range eps[1:] {
-		r.warm(ep, b) // what waits for lanes would be given up
+		r.warm(ep, b) // sends that wait for lanes would be canceled
 	}
 	if !tr.loopback {
 		if err := a.Shutdown(ended()); err != nil && !errors.Is(err, context.Canceled) {
@@ -505,7 +505,7 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 		}
 		stop := make(chan struct{})
 		over := make(chan struct{})
-		go func() { // the other side goes on meanwhile
+		go func() { // the other side progresses meanwhile
 			defer close(over)
 			for {
 				select {
@@ -513,7 +513,7 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 					return
 				default:
 					b.Progress()
-					runtime.Gosched() // the other side may have the same processor
+					runtime.Gosched() // the other side may share this CPU
 				}
 			}
 		}()
@@ -541,8 +541,8 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 	}
 }
 
-// testCloseInCallback closes an endpoint, by flush and by force, in the callback
-// of one of its own operations, with others behind it.
+// testCloseInCallback closes an endpoint, by flush and by force, in a callback of one of its own
+// operations, with other operations behind it.
 func testCloseInCallback(t *testing.T, tr transport) {
 	for _, p := range tr.closings() {
 		r := newRig(t, tr)
@@ -594,7 +594,7 @@ func testCloseInCallback(t *testing.T, tr transport) {
 	}
 }
 
-// testComeAndGo: endpoints that are closed leave nothing behind.
+// testComeAndGo checks that nothing is left of endpoints that are closed.
 func testComeAndGo(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -604,8 +604,8 @@ func testComeAndGo(t *testing.T, tr transport) {
 		r.must(there.CloseAsync(tr.closings()[i%2]))
 		if i%3 == 0 {
 			back := b.connectWith(a, ucp.EndpointParams{ErrMode: tr.peerMode()})
-			// The peer's end of it has been closed. A question to that may be on its way,
-			// which over a queue pair nobody answers.
+			// The peer's endpoint has been closed. A message to it may be in flight, which gets no
+			// answer over a queue pair.
 			err := r.finish(back.CloseAsync(nil))
 			if told := errors.Is(err, ucs.ErrEndpointTimeout) || errors.Is(err, ucs.ErrConnectionReset); err != nil && !(tr.paired && told) {
 				t.Fatal(err)

@@ -28,7 +28,7 @@ var completeCases = []testCase{
 	{"no progress inside callbacks", everySwitch, testNestedProgress},
 }
 
-// testNilRequest: an operation that finished in its call runs no callback, ever.
+// testNilRequest checks that an operation that completes in its call never runs a callback.
 func testNilRequest(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -42,7 +42,7 @@ func testNilRequest(t *testing.T, tr transport) {
 	if send.calls+recv.calls != 0 {
 		t.Errorf("callbacks ran: send %d times, receive %d times", send.calls, recv.calls)
 	}
-	// Methods of a nil request say: done.
+	// The methods of a nil request report a completed operation.
 	var none *ucp.Request
 	none.Free()
 	a.Cancel(none)
@@ -57,8 +57,8 @@ func testNilRequest(t *testing.T, tr transport) {
 	}
 }
 
-// testNoImmediateSend: UCP_OP_ATTR_FLAG_NO_IMM_CMPL returns a request although
-// the send is done, and its callback has run.
+// testNoImmediateSend checks that UCP_OP_ATTR_FLAG_NO_IMM_CMPL returns a request even if the send
+// is complete and its callback has run.
 func testNoImmediateSend(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -103,8 +103,8 @@ func testNoImmediateRecv(t *testing.T, tr transport) {
 	req.Free()
 }
 
-// testCallback: an operation that does not finish in its call runs its callback
-// once, from progress, with the request, the result and the user's data.
+// testCallback checks that an operation that does not complete in its call runs its callback once,
+// during Progress, with the request, the result and the user data.
 func testCallback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -131,8 +131,8 @@ func testCallback(t *testing.T, tr transport) {
 	}
 }
 
-// testTagInfo: RequestParams.TagInfo is written for a success in the call and for
-// nothing else.
+// testTagInfo checks that RequestParams.TagInfo is written if the receive succeeds in its call, and
+// only then.
 func testTagInfo(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -189,7 +189,7 @@ func testContradictions(t *testing.T, tr transport) {
 	}
 }
 
-// testHints: the flags that only ask for speed do not change what arrives.
+// testHints checks that the flags that only ask for speed do not change what arrives.
 func testHints(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -197,7 +197,7 @@ func testHints(t *testing.T, tr transport) {
 	for _, flags := range []ucp.OpFlags{ucp.OpFastComplete, ucp.OpMultiSend} {
 		for _, n := range sizes {
 			src, buf := ucttest.Pattern(n, uint64(flags)), make([]byte, n)
-			// Early completion is a wish of senders.
+			// Fast completion is a flag of senders.
 			rreq := r.started(b.TagRecv(1, ucp.FullMask, buf, &ucp.RequestParams{Flags: flags & ucp.OpMultiSend}))
 			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Flags: flags})
 			r.must(rreq, nil)
@@ -207,9 +207,9 @@ func testHints(t *testing.T, tr transport) {
 	}
 }
 
-// testFastComplete: UCP_OP_ATTR_FLAG_FAST_CMPL raises the size up to which a
-// message is buffered instead of offered, to UCX_RNDV_SEND_NBR_THRESH. The send
-// is then done although nobody receives.
+// testFastComplete checks that UCP_OP_ATTR_FLAG_FAST_CMPL raises the size up to which messages are
+// buffered rather than offered to UCX_RNDV_SEND_NBR_THRESH. Such a send is complete without a
+// receive.
 func testFastComplete(t *testing.T, tr transport) {
 	const n = 300_000
 	r := newRig(t, tr.with(setting{"RNDV_SEND_NBR_THRESH", "1m"}))
@@ -236,8 +236,8 @@ func testFastComplete(t *testing.T, tr transport) {
 	}
 }
 
-// testSyncWaits: a synchronous send, also one of no bytes, is not done before the
-// receiver has matched it, and then it is, whatever becomes of the data.
+// testSyncWaits checks that a synchronous send, even of no bytes, is not complete before the
+// receiver has matched it, and is complete then.
 func testSyncWaits(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -256,7 +256,7 @@ func testSyncWaits(t *testing.T, tr transport) {
 	}
 }
 
-// testParamsReused: RequestParams are read during the call only.
+// testParamsReused checks that RequestParams are read during the call only.
 func testParamsReused(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -291,8 +291,8 @@ func testMemoryTypes(t *testing.T, tr transport) {
 	}
 }
 
-// testSendFromCallback: callbacks may start operations; a long chain of them does
-// not grow the stack without bound or lose its order.
+// testSendFromCallback checks that callbacks may start operations, and that a long chain of them
+// neither grows the stack without bound nor changes the order.
 func testSendFromCallback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -305,7 +305,7 @@ func testSendFromCallback(t *testing.T, tr transport) {
 		if err != nil && failed == nil {
 			failed = err
 		}
-		_ = req // left to the garbage collector
+		_ = req // left to the garbage collector, not freed
 	}
 	var recvPing, recvPong func()
 	recvPing = func() {
@@ -341,8 +341,8 @@ func testSendFromCallback(t *testing.T, tr transport) {
 	}
 }
 
-// testNestedProgress: Progress inside a callback does nothing and does no harm;
-// the calls that wait are refused there.
+// testNestedProgress checks that Progress in a callback does nothing, and that blocking calls are
+// refused there.
 func testNestedProgress(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -355,7 +355,7 @@ func testNestedProgress(t *testing.T, tr transport) {
 				t.Errorf("nested Progress handled %d events", n)
 			}
 			if tr.loopback {
-				return // delivered inside the send, where waiting is the caller's error
+				return // runs in the call of the send, where waiting is an error of that caller
 			}
 			if err := b.Wait(t.Context()); !errors.Is(err, ucs.ErrInvalidParam) {
 				t.Errorf("nested Wait: %v", err)

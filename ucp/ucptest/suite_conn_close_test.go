@@ -28,12 +28,12 @@ var connCloseCases = []testCase{
 	{"again and again", anywhere, inBothModes(testConnComeAndGo)},
 }
 
-// connEnds is a connection, of which one end is closed first.
+// connEnds is a connection of which one end is closed first.
 type connEnds struct {
 	*rig
 	c, s          *side
 	first, second *ucp.Endpoint
-	told          func() int // calls of the handler of the second end
+	told          func() int // number of calls of the second end's error handler
 }
 
 // eitherFirst runs a test that closes the client's end first, and one that closes the server's.
@@ -54,7 +54,7 @@ func eitherFirst(t *testing.T, tr transport, mode ucp.ErrMode, run func(e *connE
 	}
 }
 
-// testConnClose: a close waits for the other side, whose end fails and is closed.
+// testConnClose checks that a close waits for the other side, whose end fails and is then closed.
 func testConnClose(t *testing.T, tr transport, mode ucp.ErrMode) {
 	eitherFirst(t, tr, mode, func(e *connEnds) {
 		req := e.started(e.first.CloseAsync(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
@@ -65,7 +65,7 @@ func testConnClose(t *testing.T, tr transport, mode ucp.ErrMode) {
 		if !errors.Is(e.second.Err(), ucs.ErrConnectionReset) {
 			t.Errorf("the other end: %v", e.second.Err())
 		}
-		e.must(req, nil) // before the other end's application is told
+		e.must(req, nil) // completes before the other handler is called
 		e.until("the other end's handler", func() bool { return e.told() == int(mode) })
 		e.must(e.second.CloseAsync(nil))
 	})
@@ -86,13 +86,14 @@ func testConnCloseBoth(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnCloseBehind: an application that closes its end when the peer has, and before it was
-// told of that, is told of no failure.
+// testConnCloseBehind checks that no failure is reported to an application that closes its end
+// after the peer, before the peer's close is reported.
 func testConnCloseBehind(t *testing.T, tr transport, mode ucp.ErrMode) {
 	eitherFirst(t, tr, mode, func(e *connEnds) {
 		req := e.started(e.first.CloseAsync(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
 		e.until("the peer's end", func() bool { return e.second.Err() != nil })
-		// No progress is made from here to the close, so the time to close does not run out.
+		// Nothing progresses from here to the close, so the time that the application has for its
+		// close does not end.
 		if _, err := e.second.TagSend(1, make([]byte, 8), nil); !errors.Is(err, ucs.ErrConnectionReset) {
 			t.Errorf("a send to a peer that has closed: %v", err)
 		}
@@ -119,17 +120,17 @@ func testConnForce(t *testing.T, tr transport) {
 	})
 }
 
-// anyTime is how many rounds tests look at between the first call and the connection, of
-// which some twenty make a difference.
+// anyTime is the number of rounds after the first call up to which tests act; the connection takes
+// about twenty.
 const anyTime = 30
 
-// anyTimes are the numbers of rounds after which something happens: all up to that, or some
-// where the transport does not differ in that from others.
+// anyTimes returns the numbers of rounds after which tests act: all of them, or some of them if the
+// transport resembles others.
 func (tr transport) anyTimes() (list []int) {
 	first, step := 0, 1
 	switch {
 	case tr.turn != 0 && !needtest.Full:
-		first, step = tr.turn%5, 10 // each at other times
+		first, step = tr.turn%5, 10 // other rounds for each transport
 	case tr.name != "tcp" || tr.mode != 0:
 		step = 5
 	}
@@ -142,8 +143,8 @@ func (tr transport) anyTimes() (list []int) {
 	return list
 }
 
-// testConnCloseAnyTime: either side ends its endpoint, in each way, after each number of
-// rounds; the other one ends, too.
+// testConnCloseAnyTime checks that the other side's endpoint ends if either side ends its own, in
+// each way, after any number of rounds.
 func testConnCloseAnyTime(t *testing.T, tr transport, mode ucp.ErrMode) {
 	ways := map[string]func(ep *ucp.Endpoint) (*ucp.Request, error){
 		"Close":      func(ep *ucp.Endpoint) (*ucp.Request, error) { return nil, ep.Close() },
@@ -169,12 +170,12 @@ func testConnCloseAnyTime(t *testing.T, tr transport, mode ucp.ErrMode) {
 				}
 				what := fmt.Sprintf("%s, server: %t, after %d rounds", name, server, rounds)
 				var recv *ucp.Request
-				if name == "CloseAsync" && !server { // which waits for the send
+				if name == "CloseAsync" && !server { // waits for the send
 					recv = r.started(s.TagRecv(1, ucp.FullMask, make([]byte, 8), &ucp.RequestParams{Flags: ucp.OpNoImmediate}))
 				}
 				if !server {
 					r.must(end(there))
-					r.settle() // the server may hear of it, or never have heard of the client
+					r.settle() // the server may be notified, or never know of the client
 					for _, back := range h.eps {
 						r.until("the server's failure: "+what, func() bool { return back.Err() != nil })
 						r.must(back.CloseAsync(nil))
@@ -201,8 +202,8 @@ func testConnCloseAnyTime(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnCloseDelivers: messages that are over for the sender arrive although it closes,
-// and although there are more of them than one round of the receiver takes.
+// testConnCloseDelivers checks that messages whose sends are complete arrive although the sender
+// closes, even if they are more than one round of the receiver handles.
 func testConnCloseDelivers(t *testing.T, tr transport, mode ucp.ErrMode) {
 	const messages = 300
 	r := newConnRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
@@ -237,8 +238,8 @@ func testConnCloseDelivers(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnClosePuts: a close waits for puts, and the peer's being closed does not keep
-// them from taking effect.
+// testConnClosePuts checks that a close waits for puts, and that puts take effect even if the peer
+// has closed its end.
 func testConnClosePuts(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.openOneSided(ucp.WorkerParams{}), r.openOneSided(ucp.WorkerParams{})
@@ -274,7 +275,7 @@ func testConnClosePuts(t *testing.T, tr transport) {
 	}
 }
 
-// testConnShutdown: a worker with connections in every stage is shut down.
+// testConnShutdown shuts down a worker with connections in every stage.
 func testConnShutdown(t *testing.T, tr transport, mode ucp.ErrMode) {
 	for _, rounds := range tr.anyTimes() {
 		r := newConnRig(t, tr)
@@ -298,7 +299,7 @@ func testConnShutdown(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnCloseInside: the application closes endpoints inside of what it is told by.
+// testConnCloseInside closes endpoints in the callbacks that report the connection or the failure.
 func testConnCloseInside(t *testing.T, tr transport) {
 	for _, end := range []func(ep *ucp.Endpoint){
 		func(ep *ucp.Endpoint) { ep.Close() },
@@ -329,8 +330,8 @@ func testConnCloseInside(t *testing.T, tr transport) {
 	}
 }
 
-// testConnCloseLost: the peer's worker goes while a close waits for it, with data that
-// the peer does not take any more.
+// testConnCloseLost: the peer's worker ends while a close waits for it, with data that the peer no
+// longer receives.
 func testConnCloseLost(t *testing.T, tr transport, mode ucp.ErrMode) {
 	for _, server := range []bool{false, true} {
 		for rounds := 0; rounds < 6; rounds += 5 {
@@ -342,7 +343,7 @@ func testConnCloseLost(t *testing.T, tr transport, mode ucp.ErrMode) {
 			if server {
 				ep, alive, dead = back, s, c
 			}
-			r.log.Allow("it must have died in between")
+			r.log.Allow("the peer has probably died")
 			send, err := ep.TagSend(1, make([]byte, endless), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -364,7 +365,7 @@ func testConnCloseLost(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnComeAndGo: nothing stays of connections that have ended, in either way.
+// testConnComeAndGo checks that nothing is left of connections that have ended, in either way.
 func testConnComeAndGo(t *testing.T, tr transport, mode ucp.ErrMode) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()

@@ -85,8 +85,8 @@ func testListenParams(t *testing.T, tr transport) {
 	again.Close()
 }
 
-// testListenReuse: a server that has closed its connections first, and is started again, can
-// listen at its port if it says so, and is told how if not.
+// testListenReuse checks that a restarted server that had closed its connections first can listen
+// at its port with ReuseAddr, and that the error without ReuseAddr names it.
 func testListenReuse(t *testing.T, tr transport) {
 	if tr.dialedRDMA {
 		t.Skip("ports of RDMA do not rest")
@@ -106,7 +106,7 @@ func testListenReuse(t *testing.T, tr transport) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Close() // the port is the closer's for a while
+	server.Close() // leaves the port in TIME_WAIT
 	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatal(err)
 	}
@@ -146,8 +146,8 @@ func testListenAccepts(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testAcceptElsewhere: a request is accepted on another worker of the context, which the
-// endpoint then is of.
+// testAcceptElsewhere checks that a request can be accepted on another worker of the context, which
+// then owns the endpoint.
 func testAcceptElsewhere(t *testing.T, tr transport, mode ucp.ErrMode) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -162,7 +162,7 @@ func testAcceptElsewhere(t *testing.T, tr transport, mode ucp.ErrMode) {
 	r.endpoints(0, s)
 }
 
-// testConnReject: the client gets Rejected; what it has started, too.
+// testConnReject checks that the client and its operations fail with Rejected.
 func testConnReject(t *testing.T, tr transport, mode ucp.ErrMode) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -205,7 +205,8 @@ func testConnReject(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// failsWith waits until an endpoint has failed with one of some errors, and checks who is told.
+// failsWith waits until an endpoint has failed with one of these errors, and checks whether its
+// handler was called.
 func (r *rig) failsWith(ep *ucp.Endpoint, f *failure, mode ucp.ErrMode, want ...ucs.Status) {
 	r.Helper()
 	told := 0
@@ -213,7 +214,7 @@ func (r *rig) failsWith(ep *ucp.Endpoint, f *failure, mode ucp.ErrMode, want ...
 		told = 1
 	}
 	r.until("the failure", func() bool { return ep.Err() != nil })
-	r.eventually(func() bool { return f.calls >= told }) // an orderly end is told a moment later
+	r.eventually(func() bool { return f.calls >= told }) // an orderly end is reported a bit later
 	if !isOneOf(ep.Err(), want...) {
 		r.Errorf("the endpoint has failed with %v, want %v", ep.Err(), want)
 	}
@@ -261,7 +262,7 @@ func testConnParams(t *testing.T, tr transport) {
 		}
 	}
 	r.endpoints(0, c)
-	// A request is consumed, whatever is wrong.
+	// A failed accept consumes the request, whatever the error.
 	c.dial(h, ucp.EndpointParams{})
 	r.until("a request", func() bool { return len(h.requests) > 0 })
 	if ep, err := s.NewEndpoint(ucp.EndpointParams{ConnRequest: h.requests[0], Address: s.address()}); ep != nil || !errors.Is(err, ucs.ErrInvalidParam) {
@@ -290,7 +291,8 @@ func testAcceptTwice(t *testing.T, tr transport) {
 	r.endpoints(1, s)
 }
 
-// testAcceptAnotherContext: it fails, and the client is rejected.
+// testAcceptAnotherContext checks that accepting on a worker of another context fails and rejects
+// the client.
 func testAcceptAnotherContext(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s, o := r.open(), r.open(), r.open()
@@ -305,7 +307,8 @@ func testAcceptAnotherContext(t *testing.T, tr transport) {
 	r.endpoints(0, s, o)
 }
 
-// testAcceptAnotherMode: both ends have one error mode, or there are none.
+// testAcceptAnotherMode checks that accepting in another error mode than the client's fails and
+// rejects the client.
 func testAcceptAnotherMode(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -329,8 +332,8 @@ func testAcceptAnotherMode(t *testing.T, tr transport) {
 	r.endpoints(0, s)
 }
 
-// testAcceptClientsMode: an endpoint that is accepted without a mode has that of the client, as in C,
-// and its error handler is called when the client has gone.
+// testAcceptClientsMode checks that an endpoint that is accepted without a mode gets that of the
+// client, as in C UCX, and that its error handler is called when the client has ended.
 func testAcceptClientsMode(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -365,8 +368,8 @@ func testClientID(t *testing.T, tr transport) {
 	}
 }
 
-// testListenerClosed: who waits is rejected or sees the connection end, and the request is
-// of no use any more.
+// testListenerClosed checks that clients with pending requests fail when the listener is closed,
+// and that their requests can no longer be used.
 func testListenerClosed(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -392,8 +395,8 @@ func testListenerClosed(t *testing.T, tr transport) {
 	r.endpoints(0, s)
 }
 
-// testListenerClosedInside: a listener that its own handler closes, with the request still
-// to be answered or accepted before.
+// testListenerClosedInside checks a listener that its own handler closes, with a request that is
+// pending or already accepted.
 func testListenerClosedInside(t *testing.T, tr transport) {
 	for _, accepts := range []bool{false, true} {
 		r := newConnRig(t, tr)
@@ -428,7 +431,7 @@ func testListenerClosedInside(t *testing.T, tr transport) {
 	}
 }
 
-// testListenerGone: endpoints live on, whatever stage they were in.
+// testListenerGone checks that accepted endpoints outlive the listener, whatever their stage.
 func testListenerGone(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -443,7 +446,8 @@ func testListenerGone(t *testing.T, tr transport) {
 	r.swap(late, s, h.eps[1], c)
 }
 
-// testListenShutdown: nobody gets in any more, or the shutdown might not end.
+// testListenShutdown checks that no client is accepted during a shutdown, which might not end
+// otherwise.
 func testListenShutdown(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -463,7 +467,7 @@ func testListenShutdown(t *testing.T, tr transport) {
 	r.until("an endpoint", func() bool { return s.Stats().Endpoints == 1 })
 	over := make(chan error, 1)
 	stop := c.leads()
-	// The first is closed in good order; of those behind it none is let in.
+	// The first connection is closed in order; later clients are not accepted.
 	go func() { over <- s.Worker.Shutdown(t.Context()) }()
 	if err := <-over; err != nil {
 		t.Errorf("shutdown: %v", err)
@@ -475,7 +479,7 @@ func testListenShutdown(t *testing.T, tr transport) {
 	r.failsWith(ep, f, ucp.ErrModePeer, ucs.ErrNotConnected)
 }
 
-// testConnAddresses: where the ends of a connection are, at any time.
+// testConnAddresses checks the addresses of both ends of a connection at all times.
 func testConnAddresses(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -489,7 +493,8 @@ func testConnAddresses(t *testing.T, tr transport) {
 	if err != nil {
 		t.Error(err)
 	}
-	if p := h.requests[0].Peer(); p.Local == tr.dialedRDMA || p.Addr != from { // of RDMA nobody says where a peer is
+	// With RDMA it is unknown whether the peer is local.
+	if p := h.requests[0].Peer(); p.Local == tr.dialedRDMA || p.Addr != from {
 		t.Errorf("the client is %+v", p)
 	}
 	back := h.admit(s)
@@ -520,7 +525,7 @@ func testConnAddresses(t *testing.T, tr transport) {
 	}
 }
 
-// addr asks an endpoint where it is.
+// addr returns an address of an endpoint, once it is known.
 func (r *rig) addr(get func() (netip.AddrPort, error)) netip.AddrPort {
 	r.Helper()
 	a, err := get()
@@ -530,7 +535,8 @@ func (r *rig) addr(get func() (netip.AddrPort, error)) netip.AddrPort {
 	return a
 }
 
-// testConnNotWelcome: WorkerParams.Accept decides on the manager's connections, too.
+// testConnNotWelcome checks that WorkerParams.Accept also decides about connections of the
+// connection manager.
 func testConnNotWelcome(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c := r.open()
@@ -539,7 +545,7 @@ func testConnNotWelcome(t *testing.T, tr transport) {
 	var f failure
 	there := c.dial(h, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
 	want := []ucs.Status{ucs.ErrNotConnected, ucs.ErrConnectionReset}
-	if tr.dialedRDMA { // where there are other answers than the end
+	if tr.dialedRDMA { // its refusal is not the end of the connection
 		want = []ucs.Status{ucs.ErrRejected}
 	}
 	r.failsWith(there, &f, ucp.ErrModePeer, want...)
@@ -559,11 +565,11 @@ func testConnLocalAddr(t *testing.T, tr transport) {
 		t.Errorf("the client is at %v, %v, want %v", from, err, tr.anyPort(t))
 	}
 	r.exchange(first, s, h.admit(s), c)
-	// That one has a connection to there already.
+	// The first client already has a connection from this address to the server.
 	var f failure
 	second, err := c.NewEndpoint(ucp.EndpointParams{RemoteAddr: h.Listener.Addr(), LocalAddr: from, ErrMode: ucp.ErrModePeer, OnError: f.onError})
 	inUse, foreign := ucs.ErrIO, ucs.ErrInvalidAddr
-	if tr.dialedRDMA { // whose kernel says so when it binds
+	if tr.dialedRDMA { // whose kernel reports it at bind
 		inUse, foreign = ucs.ErrBusy, ucs.ErrNoDevice
 	}
 	if second != nil || !errors.Is(err, inUse) {

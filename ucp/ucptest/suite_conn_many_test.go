@@ -14,7 +14,7 @@ var connManyCases = []testCase{
 	{"clients at once", anywhere, inBothModes(testConnCrowd)},
 }
 
-// testConnCrowd: clients that all connect before the server looks.
+// testConnCrowd checks many clients that all connect before the server progresses.
 func testConnCrowd(t *testing.T, tr transport, mode ucp.ErrMode) {
 	const clients, each = 10, 10
 	r := newConnRig(t, tr)
@@ -68,7 +68,7 @@ func testConnCrowd(t *testing.T, tr transport, mode ucp.ErrMode) {
 	r.endpoints(0, sides...)
 }
 
-// TestConnectionsLeaveNothing: memory does not grow with the connections that there were,
+// TestConnectionsLeaveNothing checks that memory does not grow with the number of past connections,
 // however they have ended.
 func TestConnectionsLeaveNothing(t *testing.T) {
 	total := long(10_000, 4000)
@@ -77,7 +77,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	}
 	for _, tr := range connTransports {
 		total := total
-		if tr.name == "all" { // which is slower, and keeps less
+		if tr.name == "all" { // slower, and keeps less
 			total /= 10
 		}
 		if tr.name != "tcp" && tr.name != "all" || tr.mode != 0 {
@@ -95,19 +95,19 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 				clear(h.failures)
 				there := c.dial(h, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 				switch k % 4 {
-				case 0, 1: // in good order
+				case 0, 1: // closed in order
 					r.until("the server's end", func() bool { return len(h.eps) > 0 })
 					back := h.eps[0]
 					r.must(there.CloseAsync(nil))
 					r.until("the failure", func() bool { return back.Err() != nil })
 					r.inTheCall(back.CloseAsync(nil))
-				case 2: // before there is a connection
+				case 2: // closed before it is connected
 					there.Close()
 					there = c.dial(closed, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 					r.until("the failure", func() bool { return there.Err() != nil })
 					there.Close()
 					r.until("the server's ends", func() bool { return h.fails() })
-				default: // at once
+				default: // closed at once
 					r.until("the server's end", func() bool { return len(h.eps) > 0 })
 					h.eps[0].Close()
 					r.until("the failure", func() bool { return there.Err() != nil })
@@ -115,14 +115,14 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 				}
 			}
 			heap := func() int64 {
-				r.settle() // sockets end when the other side has seen that
+				r.settle() // sockets end when the other side has noticed the end
 				var m runtime.MemStats
 				runtime.GC()
 				runtime.GC()
 				runtime.ReadMemStats(&m)
 				return int64(m.HeapAlloc)
 			}
-			for k := range 200 { // lists and pools get as large as they will
+			for k := range 200 { // lists and pools reach their final sizes
 				round(k)
 			}
 			before := heap()
@@ -138,7 +138,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// fails closes the endpoints that have failed, and reports whether all have.
+// fails closes the endpoints if all have failed, and reports whether they have.
 func (h *listeningSide) fails() bool {
 	for _, ep := range h.eps {
 		if ep.Err() == nil {

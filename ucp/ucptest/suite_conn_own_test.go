@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestConnectionsWithin: both ends of a connection by socket address are of one worker, or of
+// TestConnectionsWithin checks connections by socket address whose ends belong to one worker, or to
 // two workers of one context.
 func TestConnectionsWithin(t *testing.T) {
 	list := slices.Clone(connTransports)
@@ -30,7 +30,7 @@ func TestConnectionsWithin(t *testing.T) {
 	}
 }
 
-// ownFeatures are those of all kinds of communication.
+// ownFeatures are the features for all kinds of communication.
 const ownFeatures = oneSided | ucp.FeatureAM | ucp.FeatureStream
 
 func testConnOwn(t *testing.T, tr transport, mode ucp.ErrMode) {
@@ -49,8 +49,8 @@ func testConnFellow(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// useWithin connects c with s, sends by all kinds of communication in both directions, and
-// closes the connection from one end or both.
+// useWithin connects c with s, communicates in all ways in both directions, and closes the
+// connection from one end or both.
 func (r *rig) useWithin(c, s *side, mode ucp.ErrMode, closer string) {
 	r.Helper()
 	h := s.hall(false)
@@ -134,8 +134,8 @@ func (r *rig) useWithin(c, s *side, mode ucp.ErrMode, closer string) {
 	r.endpoints(0, c, s)
 }
 
-// testConnOwnMany: several connections of a worker to its own listener are told apart, whatever
-// the order in which they are made, used and closed.
+// testConnOwnMany checks that several connections of a worker to its own listener are not confused,
+// whatever the order in which they are made, used and closed.
 func testConnOwnMany(t *testing.T, tr transport, mode ucp.ErrMode) {
 	const many = 8
 	r := newConnRig(t, tr)

@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestConnections: what must be true of endpoints that are connected by socket address,
-// over every transport that has a connection manager.
+// TestConnections runs the suite for endpoints that are connected by socket address, over every
+// transport with a connection manager.
 func TestConnections(t *testing.T) {
 	runGroups(t, connTransports, []caseGroup{
 		{"connecting", connCases},
@@ -40,11 +40,10 @@ var connCases = []testCase{
 	{"sleeping", anywhere, testConnSleeping},
 }
 
-// connLengths are of messages that go each way there is: short, copied, in fragments, by
-// rendezvous.
+// connLengths are lengths for each kind of protocol: short, with copies, fragments, rendezvous.
 var connLengths = []int{0, 8, 3000, 60_000, 1 << 20}
 
-// swap sends messages of all lengths in both directions, by send and by synchronous send.
+// swap sends messages of all lengths in both directions, plain and synchronous.
 func (r *rig) swap(there *ucp.Endpoint, b *side, back *ucp.Endpoint, a *side) {
 	r.Helper()
 	for k, n := range connLengths {
@@ -77,7 +76,8 @@ func testConnExchange(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnEarlySends: what is sent before the connection stands arrives, in order.
+// testConnEarlySends checks that messages that are sent before the connection is established
+// arrive, in order.
 func testConnEarlySends(t *testing.T, tr transport, mode ucp.ErrMode) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -129,7 +129,7 @@ func testConnOneSided(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// tryAccess puts, gets and adds in memory of a side.
+// tryAccess makes puts, gets and atomic operations in memory of a side.
 func (r *rig) tryAccess(ep *ucp.Endpoint, at *side) {
 	r.Helper()
 	for _, n := range []int{8, 5000, 1 << 20} {
@@ -157,7 +157,7 @@ func (r *rig) tryAccess(ep *ucp.Endpoint, at *side) {
 	}
 }
 
-// testConnEarlyKey: a key that is unpacked, and used, before there are lanes.
+// testConnEarlyKey unpacks and uses a key before there are lanes.
 func testConnEarlyKey(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.openOneSided(ucp.WorkerParams{}), r.openOneSided(ucp.WorkerParams{})
@@ -192,7 +192,8 @@ func testConnEarlyKey(t *testing.T, tr transport) {
 	r.tryAccess(there, s)
 }
 
-// testConnUnusedKey: keys of an endpoint that never gets lanes, closed before and after.
+// testConnUnusedKey closes keys of an endpoint that never gets lanes, before and after the endpoint
+// has failed.
 func testConnUnusedKey(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.openOneSided(ucp.WorkerParams{}), r.openOneSided(ucp.WorkerParams{})
@@ -222,7 +223,7 @@ func testConnUnusedKey(t *testing.T, tr transport) {
 	}
 }
 
-// testConnBothWays: both sides listen and connect to each other, several times each.
+// testConnBothWays checks two sides that both listen and connect to each other, several times each.
 func testConnBothWays(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	a, b := r.open(), r.open()
@@ -241,8 +242,8 @@ func testConnBothWays(t *testing.T, tr transport) {
 	r.endpoints(2*pairs, a, b)
 }
 
-// testConnBeside: endpoints of both kinds between the same workers do not disturb each
-// other.
+// testConnBeside checks that endpoints by worker address and by socket address between the same
+// workers do not affect each other.
 func testConnBeside(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -261,7 +262,7 @@ func testConnBeside(t *testing.T, tr transport) {
 	r.endpoints(1, c, s)
 }
 
-// testConnQuestions: an endpoint answers at every time.
+// testConnQuestions checks that the methods that describe an endpoint work at all times.
 func testConnQuestions(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -308,8 +309,8 @@ func testConnQuestions(t *testing.T, tr transport) {
 	ask(h.eps[0])
 }
 
-// testConnWorkerFlush: a flush of the worker closes nothing, whatever request it takes
-// that has closed something before.
+// testConnWorkerFlush checks that a flush closes nothing, even if it reuses the request object of a
+// close.
 func testConnWorkerFlush(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -331,8 +332,8 @@ func testConnWorkerFlush(t *testing.T, tr transport) {
 	}
 }
 
-// testConnSleeping: a worker that sleeps on its descriptor whenever it may is told of
-// everything: of the connection, of messages, and of the end.
+// testConnSleeping checks that a worker that sleeps on its descriptor whenever it can is woken for
+// everything: the connection, messages, and the end.
 func testConnSleeping(t *testing.T, tr transport) {
 	r := newConnRig(t, tr)
 	c, s := r.open(), r.open()
@@ -348,7 +349,7 @@ func testConnSleeping(t *testing.T, tr transport) {
 			idle := true
 			for _, w := range []*side{c, s} {
 				if w.Arm() == nil && !readable(t, w.fd, 0) {
-					continue // it would sleep
+					continue // this worker would sleep
 				}
 				idle = false
 				w.Progress()

@@ -15,15 +15,15 @@ var vanishCases = []testCase{
 	{"the accepting worker", anywhere, inBothModes(testAccepterVanishes)},
 }
 
-// lost is what an endpoint may fail with whose peer goes while they connect.
+// lost are the errors of an endpoint whose peer ends while they connect.
 var lost = []ucs.Status{ucs.ErrNotConnected, ucs.ErrConnectionReset, ucs.ErrRejected, ucs.ErrUnreachable, ucs.ErrEndpointTimeout}
 
-// testServerVanishes: the worker of the server is closed after some rounds. The client
-// fails, whatever it waits for.
+// testServerVanishes closes the worker of the server after some rounds. The client fails, in any
+// stage.
 func testServerVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 	for _, rounds := range tr.anyTimes() {
 		r := newConnRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
-		r.log.Allow("it must have died in between")
+		r.log.Allow("the peer has probably died")
 		c, s := r.open(), r.open()
 		h := s.hall(false)
 		f := new(failure)
@@ -48,11 +48,12 @@ func testServerVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testClientVanishes: the same of the client's.
+// testClientVanishes closes the worker of the client after some rounds. The server's endpoint
+// fails.
 func testClientVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 	for _, rounds := range tr.anyTimes() {
 		r := newConnRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
-		r.log.Allow("it must have died in between")
+		r.log.Allow("the peer has probably died")
 		s, c := r.open(), r.open()
 		h := s.hall(false)
 		c.dial(h, ucp.EndpointParams{ErrMode: mode})
@@ -68,7 +69,8 @@ func testClientVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 		r.settle()
 		for _, back := range h.eps {
 			r.until("the failure", func() bool { return back.Err() != nil })
-			r.eventually(func() bool { return len(h.failures) >= int(mode) }) // an orderly end is told a moment later
+			// An orderly end is reported a moment later.
+			r.eventually(func() bool { return len(h.failures) >= int(mode) })
 			if !isOneOf(back.Err(), lost...) {
 				t.Errorf("after %d rounds: %v", rounds, back.Err())
 			}
@@ -83,16 +85,17 @@ func testClientVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 			}
 		}
 		r.endpoints(0, s)
-		s.close() // with a device, maybe, that stays open as long as there is a worker
+		s.close() // its device may stay open until then
 		r.sides = nil
 	}
 }
 
-// testAccepterVanishes: the worker that has accepted goes, and that of the listener stays.
+// testAccepterVanishes closes the worker that has accepted a request, while the listener's worker
+// stays open.
 func testAccepterVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 	for _, rounds := range tr.anyTimes() {
 		r := newConnRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
-		r.log.Allow("it must have died in between")
+		r.log.Allow("the peer has probably died")
 		c, s := r.open(), r.open()
 		h, other := s.hall(true), s.onAlso()
 		f := new(failure)

@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// testDropped: a request that the program forgets, instead of freeing it, goes on
-// and calls back when it ends, once; what it needs is not collected meanwhile. That
-// is what ucp_request_release is for, which Free is not: it silences the callback.
+// testDropped checks that an operation whose request the program drops without Free completes and
+// calls back once, and that what it needs is not garbage collected. This corresponds to
+// ucp_request_release. Free does not, as it disables the callback.
 func testDropped(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -36,7 +36,7 @@ func testDropped(t *testing.T, tr transport) {
 				t.Fatal(err)
 			}
 			if req == nil {
-				recvs++ // done, and nobody is called
+				recvs++ // complete, so there is no callback
 			}
 		}
 		send := func() {

@@ -23,7 +23,7 @@ var failureCases = []testCase{
 	{"a peer that does nothing is alive", twoSides | watchful, testStoppedPeer},
 }
 
-// failure records what an error handler was told.
+// failure records the calls of an error handler.
 type failure struct {
 	calls int
 	ep    *ucp.Endpoint
@@ -35,20 +35,19 @@ func (f *failure) onError(ep *ucp.Endpoint, err error, arg any) {
 	*f = failure{f.calls + 1, ep, err, arg}
 }
 
-// stage is how far an exchange is when the peer is lost.
+// stage is the stage of an exchange at which the peer is lost.
 type stage struct {
 	name string
 
-	// start begins operations on ep, from a to b. They cannot finish with success
-	// once b is gone.
+	// start starts operations on ep, from a to b, that cannot all succeed once b is gone.
 	start func(r *rig, ep *ucp.Endpoint, a, b *side) []started
 }
 
-// started is an operation and what its callback was told.
+// started is an operation with the outcome of its callback.
 type started struct {
 	req   *ucp.Request
 	out   *outcome
-	early bool // it may be over before anything else happens
+	early bool // it may complete before anything else happens
 }
 
 func (r *rig) startSend(send func(ucp.Tag, []byte, *ucp.RequestParams) (*ucp.Request, error), n int) started {
@@ -79,7 +78,7 @@ var stages = []stage{
 		r.warm(ep, b)
 		list := []started{r.startSend(ep.TagSend, endless)}
 		r.arrived(b, 1)
-		r.started(b.TagRecv(1, 0, make([]byte, endless), nil)) // answers, and reads no more
+		r.started(b.TagRecv(1, 0, make([]byte, endless), nil)) // asks for data, then stops
 		for range 3 {
 			a.Progress()
 		}
@@ -103,10 +102,9 @@ var stages = []stage{
 	}},
 }
 
-// testPeerCloses: when the peer is lost every operation of the endpoint ends,
-// once; the last ones with an error. The handler runs once with the user's data,
-// later operations get its error, the endpoint is closed at once, and the other
-// endpoints of the worker go on.
+// testPeerCloses checks that every operation of an endpoint ends once when the peer is lost, the
+// last ones with an error. The handler runs once, with the user data; later operations get its
+// error; the endpoint is closed in the call; and other endpoints of the worker go on.
 func testPeerCloses(t *testing.T, tr transport) {
 	for _, st := range stages {
 		t.Run(st.name, func(t *testing.T) {
@@ -158,10 +156,11 @@ func testPeerCloses(t *testing.T, tr transport) {
 	}
 }
 
-// neverCalled is in the warning for a program that gives a handler without ErrModePeer.
+// neverCalled is part of the warning about a handler without ErrModePeer.
 const neverCalled = "OnError is never called"
 
-// testPeerClosesModeNone: without ErrModePeer the handler is never called, which is logged.
+// testPeerClosesModeNone checks that without ErrModePeer the handler is never called, and that
+// there is a warning.
 func testPeerClosesModeNone(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -189,8 +188,7 @@ func testPeerClosesModeNone(t *testing.T, tr transport) {
 	}
 }
 
-// testCloseAfterFailure: every kind of close releases a failed endpoint in its
-// call.
+// testCloseAfterFailure checks that every kind of close releases a failed endpoint in its call.
 func testCloseAfterFailure(t *testing.T, tr transport) {
 	for _, how := range []string{"flush", "force", "blocking"} {
 		r := newRig(t, tr)
@@ -217,9 +215,9 @@ func testCloseAfterFailure(t *testing.T, tr transport) {
 	}
 }
 
-// testCloseUnnoticed closes endpoints whose peer is gone without progress in
-// between, with and without a send that runs into it: the endpoint is released
-// whatever close reports, and the handler of a closed endpoint does not run.
+// testCloseUnnoticed closes endpoints whose peer has ended, without progress in between, with and
+// without sends that fail. The endpoint is released, whatever close returns, and the handler of a
+// closed endpoint does not run.
 func testCloseUnnoticed(t *testing.T, tr transport) {
 	for _, sends := range []int{0, 1, 50} {
 		for _, attr := range []ucp.OpFlags{0, ucp.OpNoImmediate} {
@@ -256,8 +254,8 @@ func testCloseUnnoticed(t *testing.T, tr transport) {
 	}
 }
 
-// testHandlerReconnects: the handler may close the endpoint and create another
-// one. The callbacks of the failed operations have run by then.
+// testHandlerReconnects checks that the handler may close the endpoint and create another one, and
+// that the callbacks of failed operations run before it.
 func testHandlerReconnects(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b, c := r.open(), r.open(), r.open()
@@ -283,8 +281,8 @@ func testHandlerReconnects(t *testing.T, tr transport) {
 	r.endpoints(1, a)
 }
 
-// testReceivesOutlive: posted receives do not belong to an endpoint; they wait
-// for the next sender. What a lost sender has sent can still be received.
+// testReceivesOutlive checks that posted receives, which belong to no endpoint, stay for other
+// senders, and that messages of a lost sender can still be received.
 func testReceivesOutlive(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b, c := r.open(), r.open(), r.open()
@@ -300,7 +298,7 @@ func testReceivesOutlive(t *testing.T, tr transport) {
 	r.settle()
 	got, _ := a.take(5, ucp.FullMask, 16)
 	ucttest.SameBytes(t, "message of the lost peer", got, message(5))
-	// The data of an offer is gone with the peer.
+	// The data of an offer is lost with the peer.
 	rreq, err := a.TagRecv(6, ucp.FullMask, make([]byte, 8<<20), nil)
 	if err := r.finish(rreq, err); err == nil {
 		t.Error("data of a lost peer was received")
@@ -312,8 +310,8 @@ func testReceivesOutlive(t *testing.T, tr transport) {
 	r.must(req, nil)
 }
 
-// testPeerClosesEnd: the peer goes on and closes its end of the endpoint only. What
-// waits for an answer from there ends.
+// testPeerClosesEnd checks that operations that wait for a peer's answer end when the peer closes
+// its endpoint, although its worker goes on.
 func testPeerClosesEnd(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -327,8 +325,8 @@ func testPeerClosesEnd(t *testing.T, tr transport) {
 	r.inTheCall(ep.CloseAsync(nil))
 }
 
-// losesEnd has the peer b of ep close its end by force while a message of ep waits there for
-// a receive. That ends both.
+// losesEnd has the peer b of ep close its endpoint by force while a message of ep waits at b for a
+// receive. That ends both endpoints.
 func (r *rig) losesEnd(ep *ucp.Endpoint, f *failure, b *side, back *ucp.Endpoint) {
 	r.Helper()
 	op := r.startSend(ep.TagSendSync, 8)
@@ -345,8 +343,8 @@ func (r *rig) losesEnd(ep *ucp.Endpoint, f *failure, b *side, back *ucp.Endpoint
 	op.req.Free()
 }
 
-// testStoppedPeer: a peer that does not progress is not lost. It goes on when it
-// does.
+// testStoppedPeer checks that a peer that does not progress does not count as lost, and that
+// communication goes on when it progresses again.
 func testStoppedPeer(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -377,11 +375,11 @@ func testStoppedPeer(t *testing.T, tr transport) {
 	}
 }
 
-// testPeerClosesEndClosed: the same where the peer's worker is closed to those that it
-// has no endpoint to, as it is to ours then.
+// testPeerClosesEndClosed is the same for a peer with WorkerParams.Closed, which has no endpoint to
+// this worker after its close.
 func testPeerClosesEndClosed(t *testing.T, tr transport) {
 	r := newRig(t, tr)
-	r.log.Allow("request of an unknown peer refused") // where there is a connection to drop
+	r.log.Allow("request of an unknown peer refused") // by transports with a connection to drop
 	a, b := r.open(), r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Closed: true})
 	back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	var f failure

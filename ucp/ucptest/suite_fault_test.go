@@ -18,12 +18,11 @@ var faultCases = []testCase{
 	{"any message is cut short", onDemand | fewSwitches, testCutAnywhere},
 }
 
-// converse runs a conversation in which something goes wrong, gives it up when
-// it stands still, and checks that every operation ended exactly once and that
-// what succeeded is right. It returns the number of sends that failed.
+// converse exchanges messages while faults happen, gives up when nothing more happens, and checks
+// that every operation ended exactly once and that the received data is right. It returns the
+// number of failed sends.
 //
-// With cut, messages may have lost their ends: the receiver of a message in one
-// piece has no way to know.
+// With cut, messages may have been truncated: the receiver of a message in one packet cannot know.
 func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 	t.Helper()
 	faults := [2]*failure{new(failure), new(failure)}
@@ -32,7 +31,7 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 	type transfer struct {
 		send, recv   started
 		src, dst     []byte
-		refused      error // by the call that sends
+		refused      error // error of the call that sends
 		pack, unpack *sliceType
 	}
 	var list []*transfer
@@ -84,7 +83,7 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			idle = 0
 		}
 	}
-	for _, x := range list { // receives whose message will not come
+	for _, x := range list { // receives whose message will not arrive
 		a.Cancel(x.recv.req)
 		b.Cancel(x.recv.req)
 	}
@@ -106,7 +105,7 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			t.Errorf("%s: %d pack states started, %d finished", what, x.pack.started, x.pack.finished)
 		}
 		if !x.recv.req.Done() {
-			continue // in fragments, some of which are lost
+			continue // some of its fragments were lost
 		}
 		if x.unpack.started != x.unpack.finished {
 			t.Errorf("%s: %d unpack states started, %d finished", what, x.unpack.started, x.unpack.finished)
@@ -136,8 +135,8 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 	return failed
 }
 
-// anywhereIn repeats a conversation with something wrong at its n-th operation,
-// for every n until nothing goes wrong any more.
+// anywhereIn repeats the conversation with a fault at its n-th operation, for every n up to the
+// last operation.
 func anywhereIn(t *testing.T, tr transport, e fault.Effect) (met, failed int) {
 	t.Helper()
 	const most = 200

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// testFence: what was started behind a fence takes effect after what was started
-// before, whatever ways they take.
+// testFence checks that operations after a fence take effect after those before it, whatever their
+// protocols.
 func testFence(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -41,7 +41,7 @@ func testFence(t *testing.T, tr transport) {
 			t.Fatal(err)
 		}
 		r.until("the flag", func() bool {
-			// Whenever the flag is there, all of the data is.
+			// If the flag is set, all data has been written.
 			if binary.NativeEndian.Uint64(flag) != uint64(round+1) {
 				return false
 			}
@@ -59,9 +59,8 @@ func testFence(t *testing.T, tr transport) {
 	r.must(a.Flush(nil))
 }
 
-// testFenceBehindPieces: pieces of a put that are still to be sent when another is
-// started behind a fence come first, also where both wait: for the peer's id, or
-// for the transport.
+// testFenceBehindPieces checks that the pending pieces of a put are written before a later put
+// after a fence, even if both wait, for the peer's id or for the transport.
 func testFenceBehindPieces(t *testing.T, tr transport) {
 	for _, wait := range []string{"nothing", "the peer's id", "the transport"} {
 		r := newRig(t, tr.with(setting{"ZCOPY_THRESH", "inf"}))
@@ -85,7 +84,7 @@ func testFenceBehindPieces(t *testing.T, tr transport) {
 		for wait == "the transport" && a.Stats().Pending == 0 {
 			add(ep.Put(src[:8000], w.addr, w.key, nil))
 			if len(open) > 5000 {
-				break // it takes all there is
+				break // the transport accepts everything
 			}
 		}
 		add(ep.Put(src, w.addr, w.key, nil))

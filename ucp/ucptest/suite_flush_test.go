@@ -17,12 +17,12 @@ var flushCases = []testCase{
 	{"worker flush covers endpoints that close", twoSides | everySwitch, testFlushClosing},
 }
 
-// testFlush: a flush ends although a message is still unmatched.
+// testFlush checks that a flush completes although a message is still unmatched.
 func testFlush(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
 	ep := a.connect(b)
-	for range 2 { // before the connection stands, and after
+	for range 2 { // before and after the connection is established
 		var o outcome
 		sync := r.started(ep.TagSendSync(1, make([]byte, 100), nil))
 		large, err := ep.TagSend(1, make([]byte, 1<<20), nil)
@@ -68,8 +68,8 @@ func testWorkerFlush(t *testing.T, tr transport) {
 	r.settle()
 }
 
-// testForcedFlush: a flush that has nothing to wait for is done in the call if it has to be,
-// and any other is refused and leaves no trace.
+// testForcedFlush checks that a forced flush completes in the call if there is nothing to wait for,
+// and is otherwise refused without effect.
 func testForcedFlush(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -83,7 +83,7 @@ func testForcedFlush(t *testing.T, tr transport) {
 			}
 			return err == nil
 		}
-		now(forced) // before the connection stands, in the first round
+		now(forced) // before the connection is established, in the first round
 		r.warm(ep, b)
 		var o outcome
 		own := new(ucp.Request)
@@ -97,7 +97,7 @@ func testForcedFlush(t *testing.T, tr transport) {
 		if o.calls != 0 {
 			t.Errorf("a flush that was done in the call has called back")
 		}
-		// What another one waits for is waited for.
+		// A forced flush is refused while another flush waits.
 		other, err := flush(&ucp.RequestParams{Request: own})
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +115,8 @@ func testForcedFlush(t *testing.T, tr transport) {
 
 var forced = &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 
-// testFlushClosing: a flush of the worker ends behind the closes under way, and
-// ends also when an endpoint is released meanwhile.
+// testFlushClosing checks that a flush of the worker completes after closes in progress, even if an
+// endpoint is released in between.
 func testFlushClosing(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -135,7 +135,7 @@ func testFlushClosing(t *testing.T, tr transport) {
 		t.Fatal(err)
 	}
 	r.inTheCall(two.CloseAsync(force))
-	r.arrived(b, 1) // or the close would not end
+	r.arrived(b, 1) // the close waits for that
 	b.take(1, ucp.FullMask, 16)
 	r.must(closing, nil)
 	r.must(flush, nil)

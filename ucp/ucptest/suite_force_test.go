@@ -18,8 +18,8 @@ var forceCases = []testCase{
 	{"force-immediate receive", everySwitch, testForceRecv},
 }
 
-// testForceSend: UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL finishes in the call or leaves
-// no trace.
+// testForceSend checks that UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL completes a send in the call or has no
+// effect.
 func testForceSend(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -57,28 +57,27 @@ func testForceSend(t *testing.T, tr transport) {
 		r.arrived(b, tag)
 		b.take(tag, ucp.FullMask, 16)
 	}
-	// Race builds make a request for each call.
+	// Race builds allocate a request for each call.
 	if s := a.Stats(); s.TagSends != sends || !race.Enabled && s.Requests > requests+1 {
 		t.Errorf("refused sends count: %+v", s)
 	}
 
-	// Before the connection stands.
+	// Before the connection is established.
 	if !tr.loopback {
 		fresh := a.connect(r.open())
 		req, err := fresh.TagSend(1, message(1), force)
-		if err != nil { // a transport may have no need to connect
+		if err != nil { // some transports need no connection
 			refused("on a new endpoint", req, err)
 		}
-		// Behind a send that waits.
+		// After a send that waits.
 		r.started(fresh.TagSendSync(1, nil, nil))
 		req, err = fresh.TagSend(1, message(1), force)
 		refused("behind a waiting send", req, err)
 	}
 }
 
-// testForcePressure: forced sends are accepted until the transport has no room;
-// the peer gets exactly the accepted ones. A datatype that gives up is an error
-// here too.
+// testForcePressure checks that forced sends are accepted until the transport has no room, and that
+// the peer gets exactly the accepted ones. A datatype that stops packing is an error here too.
 func testForcePressure(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -125,8 +124,8 @@ func testForcePressure(t *testing.T, tr transport) {
 	t.Error("no room for a forced send on an idle endpoint")
 }
 
-// testForceRecv: a forced receive gets a message that is wholly there; others stay
-// where they are.
+// testForceRecv checks that a forced receive gets a message that has completely arrived, and leaves
+// other messages in place.
 func testForceRecv(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -164,6 +163,6 @@ func testForceRecv(t *testing.T, tr transport) {
 		ucttest.SameBytes(t, "message", buf[:n], src)
 		r.must(sreq, serr)
 	}
-	// What was refused was not posted.
+	// Refused receives were not posted.
 	r.sendAndTake(ep, b, 1, message(1))
 }

@@ -24,8 +24,8 @@ var genericCases = []testCase{
 	{"packed sizes", anywhere, testPackedSize},
 }
 
-// testGenericStates: each state of a generic datatype that is started is finished
-// exactly once, whatever becomes of the operation.
+// testGenericStates checks that each state of a generic datatype is finished exactly once, however
+// its operation ends.
 func testGenericStates(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -90,7 +90,7 @@ func testGenericStates(t *testing.T, tr transport) {
 	}
 }
 
-// testGenericSlowPack: fewer bytes than asked for are fine.
+// testGenericSlowPack checks that a datatype may pack fewer bytes than asked for.
 func testGenericSlowPack(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -109,8 +109,8 @@ func testGenericSlowPack(t *testing.T, tr transport) {
 	}
 }
 
-// testGenericPackStops: no bytes before the end are an error of the sender, and
-// the endpoint goes on.
+// testGenericPackStops checks that a datatype that returns no bytes before the end fails the send,
+// and that the endpoint goes on.
 func testGenericPackStops(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -129,7 +129,7 @@ func testGenericPackStops(t *testing.T, tr transport) {
 			t.Errorf("%d states started, %d finished", d.started, d.finished)
 		}
 		r.settle()
-		// A rendezvous can tell the receiver.
+		// With rendezvous the receiver can be notified.
 		if a.Stats().RndvSends > offers && !errors.Is(rreq.Err(), ucs.ErrCanceled) {
 			t.Errorf("%d bytes: the receive: done %v, %v", n, rreq.Done(), rreq.Err())
 		}
@@ -139,8 +139,8 @@ func testGenericPackStops(t *testing.T, tr transport) {
 	}
 }
 
-// testGenericUnpackFails: an unpack error is the receive's result. The rest of the
-// message is swallowed, Unpack is not called again, and the sender succeeds.
+// testGenericUnpackFails checks that an unpack error is the result of the receive. The rest of the
+// message is discarded, Unpack is not called again, and the send succeeds.
 func testGenericUnpackFails(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -189,8 +189,8 @@ type noStart struct{ err error }
 func (n noStart) StartPack(any, int) (ucp.PackState, error)     { return nil, n.err }
 func (n noStart) StartUnpack(any, int) (ucp.UnpackState, error) { return nil, n.err }
 
-// testGenericStartFails: the error of a start is the call's, and a message that
-// was there stays there.
+// testGenericStartFails checks that the error of starting a state is returned by the call, and that
+// a message that had arrived stays in place.
 func testGenericStartFails(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -243,8 +243,8 @@ func testElements(t *testing.T, tr transport) {
 	}
 }
 
-// testEmptyEntries: entries of a list may be nil or empty, also the first, the
-// last, or all.
+// testEmptyEntries checks lists with nil or empty entries, also as the first, the last, or all of
+// them.
 func testEmptyEntries(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -269,7 +269,7 @@ func testEmptyEntries(t *testing.T, tr transport) {
 	}
 }
 
-// testLongLists: a list may have more entries than any transport takes at once.
+// testLongLists checks lists with more entries than any transport takes at once.
 func testLongLists(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// TestTagHandles: where a transport wants handles of what is sent or received
-// without copies, it gets them, or data that is copied if there are none.
+// TestTagHandles checks that a transport that requires registration for transfers without copies
+// gets memory handles, and that data is copied if memory cannot be registered.
 func TestTagHandles(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -74,8 +74,8 @@ func TestTagHandles(t *testing.T) {
 	}
 }
 
-// TestRegisteredAnyway: where lanes want memory registered, a message out of memory that
-// the application has registered takes that registration, also if it was not given.
+// TestRegisteredAnyway checks that a message from memory that the application has registered uses
+// that registration even if the call does not name it, if lanes require registration.
 func TestRegisteredAnyway(t *testing.T) {
 	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 		r := newRig(t, simKeys.with(setting{"RNDV_THRESH", "1k"}, setting{"RNDV_SCHEME", scheme}))

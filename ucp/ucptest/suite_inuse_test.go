@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// testUnmapWhileUsed: memory that was given with an operation stays registered until
-// the operation is done.
+// testUnmapWhileUsed checks that memory passed to an operation stays registered until the operation
+// is complete.
 func testUnmapWhileUsed(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -46,8 +46,8 @@ func testUnmapWhileUsed(t *testing.T, tr transport) {
 	}
 }
 
-// TestUnmapWhileWritten: a put of a peer that is arriving is not cut short by
-// Memory.Close, and its connection lives.
+// TestUnmapWhileWritten checks that Memory.Close does not interrupt a put of a peer that is
+// arriving, nor its connection.
 func TestUnmapWhileWritten(t *testing.T) {
 	r := newRig(t, byName(t, "tcp with small buffers"))
 	a, b := r.oneSidedPair()
@@ -75,7 +75,7 @@ func TestUnmapWhileWritten(t *testing.T) {
 		t.Errorf("closing it afterwards: %v", err)
 	}
 
-	// The peer goes in the middle of a put: nobody holds the memory any more.
+	// If the peer ends in the middle of a put, the memory is no longer in use.
 	dst = make([]byte, n)
 	if m, err = b.ctx.Register(dst, 0); err != nil {
 		t.Fatal(err)

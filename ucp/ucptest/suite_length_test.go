@@ -17,9 +17,8 @@ var lengthCases = []testCase{
 	{"zero-length messages keep their place", everySwitch, testZeroLength},
 }
 
-// testTruncated: a message longer than the buffer fails the receive only. The
-// sender completes with success, plain or synchronous, and the next message is
-// not affected.
+// testTruncated checks that a message longer than the buffer fails only the receive. The send
+// succeeds, plain or synchronous, and the next message is not affected.
 func testTruncated(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -63,8 +62,8 @@ func testTruncated(t *testing.T, tr transport) {
 	}
 }
 
-// testShorter: a shorter message is a success with its own length, and what is
-// behind it in the buffer stays as it was. It may end inside an entry of a list.
+// testShorter checks that a shorter message is received with its own length, and that the rest of
+// the buffer is unchanged. The message may end inside an entry of a list.
 func testShorter(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

@@ -15,10 +15,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Messages out of memory that MemMap has allocated: the receiver maps it and
-// copies once.
+// Messages from memory that MemMap has allocated: the receiver maps the memory and copies once.
 
-// mappedTransports are those that map memory of the peer.
+// mappedTransports are the transports that map the peer's memory.
 var mappedTransports = []transport{
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
 	{name: "posix with names", settings: []setting{{"TLS", "posix"}, {"POSIX_USE_PROC_LINK", "n"}}},
@@ -28,7 +27,7 @@ var mappedTransports = []transport{
 	{name: "small pieces", settings: []setting{{"TLS", "posix"}, {"RKEY_PTR_SEG_SIZE", "1000"}}},
 }
 
-// forMapped runs a test on each of them.
+// forMapped runs a test over each of them.
 func forMapped(t *testing.T, f func(t *testing.T, tr transport)) {
 	needtest.Goroutines(t)
 	for _, tr := range mappedTransports {
@@ -36,7 +35,7 @@ func forMapped(t *testing.T, f func(t *testing.T, tr transport)) {
 	}
 }
 
-// allocate maps n bytes that are unmapped when the side is closed.
+// allocate allocates n bytes, which are unmapped when the side is closed.
 func (s *side) allocate(n int) *ucp.Memory {
 	s.rig.Helper()
 	m, err := s.ctx.MemMap(ucp.MemMapParams{Length: n, Flags: ucp.MemMapAllocate})
@@ -47,11 +46,11 @@ func (s *side) allocate(n int) *ucp.Memory {
 	return m
 }
 
-// mappedFrom is where messages out of such memory are offered: what does not fit into
-// one buffer, behind the tag.
+// mappedFrom is the length from which messages in such memory are offered: the first that does not
+// fit into a buffer, after the tag.
 const mappedFrom = 8249
 
-// pieceEnds are lengths next to the pieces in which such messages are copied.
+// pieceEnds are lengths next to multiples of the pieces in which such messages are copied.
 var pieceEnds = []int{
 	0, 1, 100, mappedFrom - 1, mappedFrom, 9000, 64 << 10, 512<<10 - 1, 512 << 10, 512<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1,
 	3*512<<10 + 17, 16 << 20,
@@ -91,7 +90,7 @@ func TestMapped(t *testing.T) {
 					r.must(rreq, rerr)
 					r.must(sreq, serr)
 					ucttest.SameBytes(t, what, dst[:n], src)
-					if n >= mappedFrom || sync && n >= mappedFrom-16 { // whose header is longer
+					if n >= mappedFrom || sync && n >= mappedFrom-16 { // its header is longer
 						want++
 					}
 					if s := b.Stats(); s.RndvPtr != want || s.RndvRecvs != want {
@@ -107,7 +106,7 @@ func TestMapped(t *testing.T) {
 	})
 }
 
-// TestMappedDatatypes: it goes to wherever other messages go.
+// TestMappedDatatypes checks such messages into receive buffers of every datatype.
 func TestMappedDatatypes(t *testing.T) {
 	forMapped(t, func(t *testing.T, tr transport) {
 		r := newRig(t, tr)
@@ -129,8 +128,8 @@ func TestMappedDatatypes(t *testing.T) {
 	})
 }
 
-// TestMappedEnds: too little room, a datatype that fails and an endpoint that is
-// closed end the receive, and the send, as with other messages.
+// TestMappedEnds checks that a short buffer, a datatype that fails and a closed endpoint end the
+// receive and the send as with other messages.
 func TestMappedEnds(t *testing.T) {
 	forMapped(t, func(t *testing.T, tr transport) {
 		r := newRig(t, tr)
@@ -162,7 +161,7 @@ func TestMappedEnds(t *testing.T) {
 		}
 		recv.Free()
 
-		// Matched: it cannot be canceled any more, and freed it goes on.
+		// A matched receive cannot be canceled, and goes on after Free.
 		sreq := r.started(ep.TagSend(1, src, nil))
 		r.arrived(b, 1)
 		recv, err := b.TagRecv(1, ucp.FullMask, make([]byte, n), nil)
@@ -192,8 +191,8 @@ func TestMappedEnds(t *testing.T) {
 	})
 }
 
-// TestMappedPieces: a long message does not hold up others, and a worker with one
-// does not sleep.
+// TestMappedPieces checks that a long message does not delay others, and that a worker that copies
+// one does not sleep.
 func TestMappedPieces(t *testing.T) {
 	r := newRig(t, byName(t, "posix"))
 	a, b := r.pair()
@@ -223,8 +222,8 @@ func TestMappedPieces(t *testing.T) {
 	}
 }
 
-// TestMappedMany: messages that are copied at the same time are all right, and end
-// in order.
+// TestMappedMany checks that messages that are copied at the same time arrive correctly, and
+// complete in order.
 func TestMappedMany(t *testing.T) {
 	forMapped(t, func(t *testing.T, tr transport) {
 		r := newRig(t, tr)
@@ -249,8 +248,8 @@ func TestMappedMany(t *testing.T) {
 	})
 }
 
-// TestMappedAgain: memory that was freed and allocated again has the same key, and
-// may be other memory.
+// TestMappedAgain checks memory that is freed and allocated again, which has the same key and may
+// be different memory.
 func TestMappedAgain(t *testing.T) {
 	forMapped(t, func(t *testing.T, tr transport) {
 		r := newRig(t, tr)
@@ -283,8 +282,8 @@ func TestMappedAgain(t *testing.T) {
 	})
 }
 
-// TestMappedUnmapped: memory that is unmapped while a message out of it is on its
-// way stays until that is over.
+// TestMappedUnmapped checks that memory that is unmapped while a message from it is in flight stays
+// until the message is complete.
 func TestMappedUnmapped(t *testing.T) {
 	forMapped(t, func(t *testing.T, tr transport) {
 		r := newRig(t, tr)
@@ -313,7 +312,7 @@ func TestMappedUnmapped(t *testing.T) {
 	})
 }
 
-// TestMappedSettings: who wants another way gets it.
+// TestMappedSettings checks that settings select other protocols.
 func TestMappedSettings(t *testing.T) {
 	for _, c := range []struct {
 		tls, name, value string
@@ -327,7 +326,7 @@ func TestMappedSettings(t *testing.T) {
 		{"posix", "RNDV_SCHEME", "rkey_ptr", 1, 0, 0},
 		{"posix", "RNDV_SCHEME", "get_zcopy", 1, 0, 0},
 		{"posix", "RNDV_THRESH", "inf", 0, 0, 0},
-		{"posix", "PEER_RELEASE", "1.13", 1, 0, 0}, // the peer is of no release
+		{"posix", "PEER_RELEASE", "1.13", 1, 0, 0}, // a peer of this library has no release
 		{"posix", "ALLOC_PRIO", "mmap", 0, 0, 1},
 		{"tcp", "NET_DEVICES", "lo", 0, 0, 0},
 	} {
@@ -349,7 +348,7 @@ func TestMappedSettings(t *testing.T) {
 	}
 }
 
-// TestMappedShort: with a threshold of 0 the shortest messages go that way too.
+// TestMappedShort checks that with a threshold of 0 the shortest messages are mapped too.
 func TestMappedShort(t *testing.T) {
 	r := newRig(t, byName(t, "posix").with(setting{"RNDV_THRESH", "0"}))
 	a, b := r.pair()
@@ -368,8 +367,8 @@ func TestMappedShort(t *testing.T) {
 	}
 }
 
-// TestMappedProtection: memory that was not opened to peers for all they could do
-// with it is not given away.
+// TestMappedProtection checks that peers cannot map memory that was not opened to them for all
+// kinds of access.
 func TestMappedProtection(t *testing.T) {
 	const local = ucp.ProtLocalRead | ucp.ProtLocalWrite
 	for _, prot := range []ucp.MemProt{local, local | ucp.ProtRemoteRead, local | ucp.ProtRemoteWrite} {
@@ -387,7 +386,8 @@ func TestMappedProtection(t *testing.T) {
 	}
 }
 
-// TestMappedExplained: the tables say from where on, and why not.
+// TestMappedExplained checks that the explanation says from which length messages are mapped, or
+// why they are not.
 func TestMappedExplained(t *testing.T) {
 	r := newRig(t, byName(t, "posix"))
 	a, b := r.pair()
@@ -397,7 +397,7 @@ func TestMappedExplained(t *testing.T) {
 		"8249..inf: rndv/rkey_ptr on posix/memory",
 		"rendezvous data fetch into host memory from host memory that is mapped",
 		"0..inf: rndv/attach on posix/memory",
-		"not rndv/attach: the offer has no key for a domain that maps",
+		"not rndv/attach: the RTS has no key of a domain that can map memory",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -405,12 +405,12 @@ func TestMappedExplained(t *testing.T) {
 	}
 	tcp := newRig(t, byName(t, "tcp"))
 	c, d := tcp.pair()
-	if text := c.connect(d).Explain().String(); strings.Contains(text, "allocated") || !strings.Contains(text, "no domain maps the peer's memory") {
+	if text := c.connect(d).Explain().String(); strings.Contains(text, "allocated") || !strings.Contains(text, "no domain can map the peer's memory") {
 		t.Error(text)
 	}
 }
 
-// TestNoAllocationsMapped: a message out of mapped memory costs none.
+// TestNoAllocationsMapped checks that a message from mapped memory allocates nothing.
 func TestNoAllocationsMapped(t *testing.T) {
 	skipUnderRace(t)
 	for _, name := range []string{"posix", "sysv", "posix and cma"} {
@@ -448,8 +448,8 @@ func TestNoAllocationsMapped(t *testing.T) {
 	}
 }
 
-// TestMappedUnwanted: a peer that could copy what it is offered and asks for messages is
-// offered long ones only.
+// TestMappedUnwanted checks that a peer that could map offered messages but asks for their data in
+// messages is offered only long ones afterwards.
 func TestMappedUnwanted(t *testing.T) {
 	r := newRig(t, byName(t, "posix"))
 	a := r.open()

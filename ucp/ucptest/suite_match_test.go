@@ -31,10 +31,10 @@ var matchCases = []testCase{
 	{"cancel of a send", everySwitch, testCancelSend},
 }
 
-// message is a small message with a number.
+// message returns a small message with a number.
 func message(k int) []byte { return ucttest.Pattern(16, uint64(k)) }
 
-// recvInto posts a receive that is not matched yet.
+// recvInto posts a receive that must not be matched yet.
 func (s *side) recvInto(tag, mask ucp.Tag, buf []byte, o *outcome) *ucp.Request {
 	s.rig.Helper()
 	p := new(ucp.RequestParams)
@@ -44,7 +44,7 @@ func (s *side) recvInto(tag, mask ucp.Tag, buf []byte, o *outcome) *ucp.Request 
 	return s.rig.started(s.TagRecv(tag, mask, buf, p))
 }
 
-// take receives a message that is there and returns it.
+// take receives a message that has arrived and returns it.
 func (s *side) take(tag, mask ucp.Tag, room int) ([]byte, ucp.TagRecvInfo) {
 	s.rig.Helper()
 	var info ucp.TagRecvInfo
@@ -63,7 +63,7 @@ func (s *side) take(tag, mask ucp.Tag, room int) ([]byte, ucp.TagRecvInfo) {
 	return buf[:info.Length], info
 }
 
-// testPostingOrder: of the receives that match, the one posted first gets the
+// testPostingOrder checks that of several receives that match, the one posted first gets the
 // message, although exact and masked receives are kept in different places.
 func testPostingOrder(t *testing.T, tr transport) {
 	r := newRig(t, tr)
@@ -87,9 +87,8 @@ func testPostingOrder(t *testing.T, tr transport) {
 	}
 }
 
-// testArrivalOrder: messages of one sender that match the same receive are
-// received in the order sent, whatever protocols they take; a small one does not
-// overtake a large one.
+// testArrivalOrder checks that messages of one sender that match the same receive are received in
+// the order sent, whatever their protocols: a small message does not overtake a large one.
 func testArrivalOrder(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -121,8 +120,7 @@ func testArrivalOrder(t *testing.T, tr transport) {
 	}
 }
 
-// testSenderTag: the tag reported is the sender's, with the bits outside the
-// mask.
+// testSenderTag checks that the reported tag is the sender's, with the bits outside the mask.
 func testSenderTag(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -164,7 +162,7 @@ func testMaskZero(t *testing.T, tr transport) {
 	}
 }
 
-// testMaskedBits: the bits of a receive's own tag outside its mask play no part.
+// testMaskedBits checks that the bits of a receive's own tag outside its mask do not matter.
 func testMaskedBits(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -267,8 +265,8 @@ func testProbedOnce(t *testing.T, tr transport) {
 	}
 }
 
-// testDiscard: a message that is discarded is over for both sides, however much of
-// it has arrived.
+// testDiscard checks that a discarded message is complete for both sides, however much of it has
+// arrived.
 func testDiscard(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -297,7 +295,7 @@ func testDiscard(t *testing.T, tr transport) {
 	r.sendAndTake(ep, b, 3, message(4))
 }
 
-// testDiscardPartly: the rest of a message that was discarded disturbs nobody.
+// testDiscardPartly checks that the rest of a discarded message does not affect other messages.
 func testDiscardPartly(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
 	a, b := r.pair()
@@ -317,11 +315,10 @@ func testDiscardPartly(t *testing.T, tr transport) {
 	}
 }
 
-// partialLength is more than one round of progress takes in.
+// partialLength is more than one round of progress receives.
 const partialLength = 8 << 20
 
-// sendPartly sends a message in fragments until some of them, but not all, are
-// with the receiver.
+// sendPartly sends a message in fragments until some of them, but not all, have arrived.
 func sendPartly(t *testing.T, r *rig, ep *ucp.Endpoint, a, b *side, src []byte) *ucp.Request {
 	t.Helper()
 	sreq := r.started(ep.TagSend(8, src, nil))
@@ -342,8 +339,8 @@ func sendPartly(t *testing.T, r *rig, ep *ucp.Endpoint, a, b *side, src []byte) 
 	return nil
 }
 
-// testProbePartial: the full length is known while fragments are on their way,
-// and a message taken out goes on collecting them.
+// testProbePartial checks that the full length is known while fragments are in flight, and that a
+// message that was taken continues to collect them.
 func testProbePartial(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
 	a, b := r.pair()
@@ -355,7 +352,7 @@ func testProbePartial(t *testing.T, tr transport) {
 	if _, ok := b.TagPeek(0, 0); ok {
 		t.Fatal("the removed message is still shown")
 	}
-	r.must(sreq, nil) // all fragments have left
+	r.must(sreq, nil) // all fragments have been sent
 	r.settle()
 	buf := make([]byte, len(src))
 	r.must(m.Recv(buf, nil))
@@ -365,8 +362,8 @@ func testProbePartial(t *testing.T, tr transport) {
 	}
 }
 
-// testReceivePartial: receives of a message that is still arriving, by tag and by
-// handle, with and without enough room.
+// testReceivePartial receives a message that is still arriving, by tag and by handle, with and
+// without enough room.
 func testReceivePartial(t *testing.T, tr transport) {
 	for _, c := range []struct {
 		name  string
@@ -405,7 +402,7 @@ func testReceivePartial(t *testing.T, tr transport) {
 			if c.want == nil {
 				ucttest.SameBytes(t, "message", buf, src)
 			}
-			// What is left of the message disturbs nobody.
+			// The rest of the message does not affect other messages.
 			r.sendAndTake(ep, b, 8, message(1))
 			if held := b.Stats().UnexpectedBytes; held != 0 {
 				t.Errorf("%d bytes are still held", held)
@@ -414,7 +411,7 @@ func testReceivePartial(t *testing.T, tr transport) {
 	}
 }
 
-// testCancel: a canceled receive ends Canceled, once, and eats no message.
+// testCancel checks that a canceled receive ends with Canceled, once, and takes no message.
 func testCancel(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -443,7 +440,7 @@ func testCancel(t *testing.T, tr transport) {
 	r.sendAndTake(ep, b, 1, message(2))
 }
 
-// testCancelMatched: a receive that has its message, but not yet its data,
+// testCancelMatched checks that a receive that has matched a message but not got its data
 // completes.
 func testCancelMatched(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "0"}))
@@ -483,7 +480,7 @@ func testCancelFinished(t *testing.T, tr transport) {
 	req.Free()
 }
 
-// testCancelSend: sends cannot be canceled and go on.
+// testCancelSend checks that sends cannot be canceled and go on.
 func testCancelSend(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// testMemoryOfPeers: memory for some peers is accessed by them, by whatever way that
-// takes, and by nobody else who has its key.
+// testMemoryOfPeers checks that memory for some peers can be accessed by them, by every protocol,
+// and by no other peer that has its key.
 func testMemoryOfPeers(t *testing.T, tr transport) {
 	peerMode := ucp.EndpointParams{ErrMode: ucp.ErrModePeer}
 	k := 0
@@ -60,7 +60,7 @@ func testMemoryOfPeers(t *testing.T, tr transport) {
 	}
 }
 
-// testWrongEndpoint: only endpoints of the context, that are open, can be allowed.
+// testWrongEndpoint checks that only open endpoints of the same context can be allowed.
 func testWrongEndpoint(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()

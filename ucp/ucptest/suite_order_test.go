@@ -17,9 +17,9 @@ var orderCases = []testCase{
 	{"endpoints do not disturb each other", everySwitch, testManyEndpoints},
 }
 
-// testSendAtOnce: sends are allowed as soon as the endpoint is there. They are
-// queued until the connection stands and the peer's end is known, and go out in
-// order, the first that needs nothing of the peer's behind the one that does.
+// testSendAtOnce checks that sends are accepted as soon as the endpoint exists. They wait until the
+// connection is established and the peer's id is known, and leave in order, even if only the first
+// of them needs the peer's id.
 func testSendAtOnce(t *testing.T, tr transport) {
 	for _, first := range []string{"sync", "eager", "rndv", "forced"} {
 		t.Run(first, func(t *testing.T) {
@@ -69,9 +69,8 @@ func testSendAtOnce(t *testing.T, tr transport) {
 	}
 }
 
-// testMixedOrder sends at random, in every way there is, with receives posted
-// before and after, and little progress in between. Receives of one sender's
-// messages get them in the order sent.
+// testMixedOrder sends at random in all ways, with receives posted before and after and little
+// progress in between. Receives get the messages of a sender in the order sent.
 func testMixedOrder(t *testing.T, tr transport) {
 	const messages = 150
 	for seed := uint64(1); seed <= 2; seed++ {
@@ -151,8 +150,8 @@ func testMixedOrder(t *testing.T, tr transport) {
 	}
 }
 
-// testManyEndpoints: many endpoints, some of them to the same peer, carry their
-// messages at the same time, each in its own order.
+// testManyEndpoints checks that many endpoints, some of them to the same peer, carry messages at
+// the same time, each in its own order.
 func testManyEndpoints(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

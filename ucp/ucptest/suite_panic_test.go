@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What an application does that panics in its functions and recovers around its calls:
-// it is told of each panic, and the workers go on.
+// Applications whose functions panic and that recover around their calls. Each panic is reported,
+// and the workers go on.
 
 var panicCases = []testCase{
 	{"callbacks", fewSwitches, testPanicInCallback},
@@ -24,10 +24,10 @@ var panicCases = []testCase{
 	{"hooks of requests", anywhere, testPanicInHook},
 }
 
-// errPanic is what the functions of these tests panic with.
+// errPanic is the value that the functions of these tests panic with.
 var errPanic = errors.New("a bug of the application")
 
-// caught runs a call and returns what it has panicked with, nil for nothing.
+// caught runs a call and returns the callback panic that it raises, nil for none.
 func caught(t *testing.T, call func()) (p *ucp.CallbackPanic) {
 	t.Helper()
 	defer func() {
@@ -49,14 +49,14 @@ func caught(t *testing.T, call func()) (p *ucp.CallbackPanic) {
 	return nil
 }
 
-// panics counts what the calls of a test panic with.
+// panics counts the panics that the calls of a test raise.
 type panics struct {
 	*rig
 	t      *testing.T
 	raised int
 }
 
-// call makes a call that may panic.
+// call makes a call that may raise a panic.
 func (p *panics) call(call func()) {
 	p.Helper()
 	if caught(p.t, call) != nil {
@@ -64,7 +64,7 @@ func (p *panics) call(call func()) {
 	}
 }
 
-// until progresses until something has happened, whatever comes out of it.
+// until progresses until cond holds, whatever panics are raised.
 func (p *panics) until(what string, cond func() bool) {
 	p.Helper()
 	for !cond() {
@@ -79,9 +79,8 @@ func (p *panics) until(what string, cond func() bool) {
 	}
 }
 
-// testPanicInCallback: every completion callback panics. Each operation ends, each
-// panic is raised by a call or, of several in one call, logged, and what comes next
-// works.
+// testPanicInCallback: every completion callback panics. Each operation ends. Each panic is raised
+// by a call, or logged if the call has raised another one. Later operations work.
 func testPanicInCallback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Allow("another panic in a callback")
@@ -116,13 +115,13 @@ func testPanicInCallback(t *testing.T, tr transport) {
 	r.echoes(ep, b)
 }
 
-// TestPanicInReceive: a receive takes a message whose sender, the same worker, hears of
-// it in the call: what its callback panics with is raised by that call.
+// TestPanicInReceive: a receive takes a message of the same worker, which completes the send in the
+// call. The panic of the send's callback is raised by that call.
 func TestPanicInReceive(t *testing.T) {
 	r := newRig(t, byName(t, "self"))
 	a, _ := r.pair()
 	ep := a.connect(a)
-	var reqs []*ucp.Request // for idle ones: a receive that has to make one is another case
+	var reqs []*ucp.Request // leave idle request objects: allocating one would change the case
 	for range 40 {
 		reqs = append(reqs, r.started(a.TagRecv(1, ucp.FullMask, make([]byte, 8), nil)))
 	}
@@ -134,14 +133,15 @@ func TestPanicInReceive(t *testing.T) {
 		req.Free()
 		panic(errPanic)
 	}}))
-	if caught(t, func() { a.TagRecv(1, ucp.FullMask, make([]byte, 8), nil) }) == nil { // it is here already
+	// The message has already arrived.
+	if caught(t, func() { a.TagRecv(1, ucp.FullMask, make([]byte, 8), nil) }) == nil {
 		t.Error("the receive did not panic")
 	}
 	r.echoes(ep, a)
 }
 
-// testPanicInside: a callback panics in a call that another callback makes. That call
-// returns, and the outermost one panics.
+// testPanicInside: a callback panics during a call that another callback makes. That call returns,
+// and the outermost one panics.
 func testPanicInside(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -187,7 +187,7 @@ func (r *rig) echoes(ep *ucp.Endpoint, to *side) {
 	}
 }
 
-// faulty is a datatype one of whose methods panics.
+// faulty is a datatype of which one method panics.
 type faulty struct {
 	method            string
 	started, finished int
@@ -235,8 +235,8 @@ func (s faultyUnpack) Unpack(off int, src []byte) error {
 	return nil
 }
 
-// testPanicInDatatype: a datatype that panics ends its operation with an error, is
-// finished, and the panic is raised.
+// testPanicInDatatype checks that a panic in a datatype ends its operation with an error, that the
+// state is finished, and that the panic is raised.
 func testPanicInDatatype(t *testing.T, tr transport) {
 	for _, method := range []string{"StartPack", "StartUnpack", "PackedSize", "Pack", "Unpack", "Finish"} {
 		for _, n := range []int{100, 20_000, 1 << 20} {
@@ -255,7 +255,7 @@ func testPanicInDatatype(t *testing.T, tr transport) {
 				recvOver, sendOver := false, false
 				if receives {
 					p.call(func() {
-						recvOver = true // unless the call returns a request
+						recvOver = true // unless the call returns
 						var err error
 						recv, err = b.TagRecv(1, ucp.FullMask, nil, &ucp.RequestParams{Buffer: ucp.Generic(d, make([]byte, n), n)})
 						recvOver = recv == nil && err != nil
@@ -263,7 +263,7 @@ func testPanicInDatatype(t *testing.T, tr transport) {
 				} else {
 					recv = r.started(b.TagRecv(1, ucp.FullMask, make([]byte, n), nil))
 				}
-				if method == "PackedSize" { // a receive that did not begin is not posted
+				if method == "PackedSize" { // a receive that failed at its start is not posted
 					plain, err := ep.TagSend(1, []byte("plain"), nil)
 					r.until("a message without a receive", func() bool { _, ok := b.TagPeek(1, ucp.FullMask); return ok })
 					m, _ := b.TagTake(1, ucp.FullMask)
@@ -301,14 +301,14 @@ func testPanicInDatatype(t *testing.T, tr transport) {
 				if send != nil && method == "Pack" && (!send.Done() || send.Err() == nil) {
 					t.Error("the send has not failed")
 				}
-				f.method = "" // what is left ends in peace
+				f.method = "" // no more panics
 				if recv != nil && !recv.Done() {
 					b.Cancel(recv)
 				}
 				for range 100 {
 					r.progress()
 				}
-				// A send that did not begin has left no message.
+				// A send that failed at its start has sent nothing.
 				if info, ok := b.TagPeek(1, ucp.FullMask); ok && (method == "StartPack" || method == "PackedSize") {
 					t.Errorf("a message of %d bytes has arrived", info.Length)
 				}
@@ -328,7 +328,7 @@ func testPanicInDatatype(t *testing.T, tr transport) {
 	}
 }
 
-// testPanicInErrorHandler: the handler of an endpoint that fails panics.
+// testPanicInErrorHandler checks an error handler that panics.
 func testPanicInErrorHandler(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
 	a, b := r.pair()
@@ -352,8 +352,8 @@ func testPanicInErrorHandler(t *testing.T, tr transport) {
 	r.echoes(a.connect(c), c)
 }
 
-// testPanicAtClose: callbacks that run in Worker.Close panic. All of them are called,
-// the worker is closed, and the first panic is raised.
+// testPanicAtClose checks callbacks that panic during Worker.Close. All of them are called, the
+// worker is closed, and the first panic is raised.
 func testPanicAtClose(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Expect("another panic in a callback")
@@ -377,7 +377,7 @@ func testPanicAtClose(t *testing.T, tr transport) {
 	}
 }
 
-// testPanicInHook: a hook for request objects panics, in whatever call makes one.
+// testPanicInHook checks a hook for request objects that panics, in any call that creates one.
 func testPanicInHook(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	fail := true
@@ -393,7 +393,7 @@ func testPanicInHook(t *testing.T, tr transport) {
 	if caught(t, func() { ctx.NewWorker(ucp.WorkerParams{}) }) == nil {
 		t.Error("a worker was made")
 	}
-	if err := ctx.Close(); err != nil { // it would keep the context open
+	if err := ctx.Close(); err != nil { // a worker would prevent this
 		t.Error(err)
 	}
 	fail = false
@@ -410,13 +410,13 @@ func testPanicInHook(t *testing.T, tr transport) {
 	r.echoes(a.connect(a), a)
 }
 
-// TestPanicInAccept: a connection about which Accept panics is refused. It may ask
-// the worker something.
+// TestPanicInAccept checks that a connection for which Accept panics is refused, and that Accept
+// may call the worker.
 func TestPanicInAccept(t *testing.T) {
 	for _, tr := range []transport{byName(t, "tcp"), byName(t, "tcp").shared()} {
 		t.Run(tr.name, func(t *testing.T) {
 			r := newRig(t, tr)
-			r.log.Expect("refusing a connection: not allowed here")
+			r.log.Expect("refusing a connection: source address not in UCX_TCP_ALLOW")
 			a := r.open()
 			var b *side
 			asked := 0

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// testForeignParameters: what does not belong to a call is refused by all of them,
-// before anything has happened, however short the message is.
+// testForeignParameters checks that every call refuses parameters of other kinds of operations
+// before it has any effect, however short the message is.
 func testForeignParameters(t *testing.T, tr transport) {
 	for _, size := range []int{8, 100_000} {
 		r := newRig(t, tr)
@@ -76,7 +76,7 @@ func testForeignParameters(t *testing.T, tr transport) {
 				if c.name == "receive" {
 					r.must(ep.TagSend(2, buf[:8], nil))
 				}
-				if c.name == "close" { // the first one only
+				if c.name == "close" { // can be closed only once
 					break
 				}
 				p := given[name]
@@ -97,8 +97,8 @@ func testForeignParameters(t *testing.T, tr transport) {
 	}
 }
 
-// testForeignToMessage: a message that was taken out stays the caller's when the
-// parameters of its receive are refused.
+// testForeignToMessage checks that a message that was taken can still be received after a receive
+// with wrong parameters was refused.
 func testForeignToMessage(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

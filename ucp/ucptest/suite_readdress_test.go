@@ -20,7 +20,7 @@ var readdressCases = []testCase{
 	{"address of an unchanged worker", anywhere, testSameAddress},
 }
 
-// parsed reads an address.
+// parsed returns an address, parsed.
 func (r *rig) parsed(a ucp.Address) *proto.WorkerAddress {
 	r.Helper()
 	p, _, err := proto.ParseAddress(a, proto.FormWorker)
@@ -30,9 +30,8 @@ func (r *rig) parsed(a ucp.Address) *proto.WorkerAddress {
 	return p.Clone()
 }
 
-// testReaddress: a transport may rebuild its receive side. Endpoints made with the
-// address from then on work, in both directions, and what was handed out before
-// stays as it was.
+// testReaddress: a transport rebuilds its receive side. Endpoints made with the new address work,
+// in both directions, and addresses returned before do not change.
 func testReaddress(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -49,8 +48,8 @@ func testReaddress(t *testing.T, tr transport) {
 	if !bytes.Equal(before, kept) {
 		t.Error("an address that was handed out has changed")
 	}
-	// All but the addresses of the interfaces is as it was: C UCX 1.22.0 gives up
-	// when its choice of lanes changes.
+	// Apart from interface addresses nothing changes: C UCX 1.22.0 fails if its selection of lanes
+	// changes.
 	was, is := r.parsed(before), r.parsed(after)
 	for d := range was.Devices {
 		for i := range was.Devices[d].Ifaces {
@@ -61,8 +60,7 @@ func testReaddress(t *testing.T, tr transport) {
 		t.Errorf("the address describes\n%s\nbefore\n%s", is.String(), was.String())
 	}
 
-	// b learns the address of a from its wireup request, a that of b from
-	// outside.
+	// b gets the address of a from its wireup request, a gets that of b from the application.
 	fresh := a.connect(b)
 	src := ucttest.Pattern(100, 1)
 	recv, err := b.TagRecv(1, ucp.FullMask, make([]byte, 100), nil)
@@ -79,7 +77,7 @@ func testReaddress(t *testing.T, tr transport) {
 	r.must(back.TagSendSync(2, src, nil))
 	r.must(recv, nil)
 
-	// Existing endpoints go on.
+	// Existing endpoints still work.
 	recv, err = b.TagRecv(3, ucp.FullMask, make([]byte, 100), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +86,8 @@ func testReaddress(t *testing.T, tr transport) {
 	r.must(recv, nil)
 }
 
-// testReplacedRing: a System V ring that a peer has spoiled is replaced by one of
-// another number, and the worker's address has it.
+// testReplacedRing checks that a System V ring that a peer has corrupted is replaced by one with
+// another id, and that the worker's address contains the new id.
 func testReplacedRing(t *testing.T, tr transport) {
 	if tr.name != "sysv" {
 		t.Skip("only the address of a System V ring can change")
@@ -98,7 +96,7 @@ func testReplacedRing(t *testing.T, tr transport) {
 	r.log.Expect("shared-memory ring closed")
 	a, b := r.pair()
 	before := b.address()
-	a.connect(b) // these two are of no use afterwards
+	a.connect(b) // these endpoints no longer work afterwards
 	b.connect(a)
 	id := binary.LittleEndian.Uint64(r.parsed(before).Devices[0].Ifaces[0].Addr)
 	ring, err := unix.SysvShmAttach(int(id), 0, 0)
@@ -110,15 +108,16 @@ func testReplacedRing(t *testing.T, tr transport) {
 		t.Fatal(err)
 	}
 	r.until("another address", func() bool { return !bytes.Equal(b.address(), before) })
-	fresh := a.connect(b) // by the new address
+	fresh := a.connect(b) // with the new address
 	r.warm(fresh, b)
 	if e := fresh.Explain(); len(e.Lanes) == 0 {
 		t.Errorf("the endpoint is explained with the address of the old ring:\n%s", e)
 	}
-	r.warm(b.connect(a), a) // which is also in the wireup request
+	r.warm(b.connect(a), a) // the new address is also in the wireup request
 }
 
-// testSameAddress: it is the same every time, and the bytes are the caller's.
+// testSameAddress checks that the address is the same every time, and that the caller may change
+// the returned bytes.
 func testSameAddress(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()

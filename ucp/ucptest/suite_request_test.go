@@ -64,8 +64,7 @@ func testRequestState(t *testing.T, tr transport) {
 	r.must(flush, nil)
 }
 
-// testFreeInFlight: after Free the operation goes on and its callback does not
-// run.
+// testFreeInFlight checks that the operation goes on after Free and that its callback does not run.
 func testFreeInFlight(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -76,10 +75,10 @@ func testFreeInFlight(t *testing.T, tr transport) {
 		r.started(b.TagRecv(1, ucp.FullMask, buf, &ucp.RequestParams{OnTagRecv: recv.onRecv})).Free()
 		sreq := r.started(ep.TagSendSync(1, src, &ucp.RequestParams{OnSend: send.onSend}))
 		if sreq.Done() {
-			send.calls = 0 // over a loopback transport all is over by now
+			send.calls = 0 // over a loopback transport it is already complete
 		}
 		sreq.Free()
-		// A second exchange behind it shows that the first is over.
+		// A later exchange shows that the first is complete.
 		next := r.started(b.TagRecv(2, ucp.FullMask, nil, nil))
 		r.must(ep.TagSendSync(2, nil, nil))
 		r.must(next, nil)
@@ -91,7 +90,7 @@ func testFreeInFlight(t *testing.T, tr transport) {
 	}
 }
 
-// testFreeInCallback: the callback may be the last user of its request.
+// testFreeInCallback checks that a callback may free its request, as the last user.
 func testFreeInCallback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -114,7 +113,7 @@ func testFreeInCallback(t *testing.T, tr transport) {
 	}
 }
 
-// testDoubleFree: freeing twice is a bug of the caller that is not let through.
+// testDoubleFree checks that freeing a request twice is detected.
 func testDoubleFree(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, _ := r.pair()
@@ -137,7 +136,7 @@ func testDoubleFree(t *testing.T, tr transport) {
 	}
 }
 
-// testRecycled: in steady state no request objects are made.
+// testRecycled checks that in steady state no request objects are allocated.
 func testRecycled(t *testing.T, tr transport) {
 	if race.Enabled {
 		t.Skip("race builds do not recycle requests, so that use after Free is found out")
@@ -162,7 +161,7 @@ func testRecycled(t *testing.T, tr transport) {
 	}
 }
 
-// testUserRequest: an operation uses the object it is given and returns it.
+// testUserRequest checks that an operation uses and returns the request object that it is given.
 func testUserRequest(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -195,8 +194,8 @@ func testUserRequest(t *testing.T, tr transport) {
 	}
 }
 
-// testUserRequestInCall: when the operation finishes in its call the caller's
-// object is not returned and may be used again at once.
+// testUserRequestInCall checks that the caller's request object is not returned if the operation
+// completes in its call, and that it can be used again at once.
 func testUserRequestInCall(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -217,7 +216,7 @@ func testUserRequestInCall(t *testing.T, tr transport) {
 	}
 }
 
-// testUserRequestBusy: an object in use is refused and not harmed.
+// testUserRequestBusy checks that a request object in use is refused and not affected.
 func testUserRequestBusy(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -228,7 +227,7 @@ func testUserRequestBusy(t *testing.T, tr transport) {
 	r.started(ep.TagSendSync(3, nil, nil)).Free()
 	for _, req := range []*ucp.Request{recv, send} {
 		if req.Done() {
-			continue // a loopback transport is that quick
+			continue // complete at once over a loopback transport
 		}
 		p := &ucp.RequestParams{Request: req}
 		if got, err := b.TagRecv(2, ucp.FullMask, nil, p); got != nil || !errors.Is(err, ucs.ErrInvalidParam) {
@@ -244,7 +243,8 @@ func testUserRequestBusy(t *testing.T, tr transport) {
 	}
 }
 
-// testUserRequestFree: Free only silences the user's own request.
+// testUserRequestFree checks that Free of the caller's own request object only disables the
+// callback.
 func testUserRequestFree(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -258,14 +258,14 @@ func testUserRequestFree(t *testing.T, tr transport) {
 	if o.calls != 0 || req.Err() != nil {
 		t.Errorf("callback ran %d times, %v", o.calls, req.Err())
 	}
-	// It is the user's to use again.
+	// The caller may use it again.
 	r.started(b.TagRecv(1, ucp.FullMask, make([]byte, 16), &ucp.RequestParams{Request: req}))
 	r.must(ep.TagSendSync(1, message(1), nil))
 	r.until("the receive", req.Done)
 }
 
-// testRequestHooks: RequestInit sees each request object of the library once,
-// RequestCleanup sees the same ones when the worker is closed.
+// testRequestHooks checks that RequestInit is called once for each request object of the library,
+// and RequestCleanup for the same objects when the worker is closed.
 func testRequestHooks(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	inits, cleanups := make(map[*ucp.Request]int), make(map[*ucp.Request]int)

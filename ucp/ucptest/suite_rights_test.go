@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// allocateFor gets memory of a side from the library, until the end of the test.
+// allocateFor allocates memory of a side with the given rights, until the end of the test.
 func (s *side) allocateFor(n int, prot ucp.MemProt) *ucp.Memory {
 	s.rig.Helper()
 	m, err := s.ctx.MemMap(ucp.MemMapParams{Length: n, Flags: ucp.MemMapAllocate, Prot: prot})
@@ -22,8 +22,8 @@ func (s *side) allocateFor(n int, prot ucp.MemProt) *ucp.Memory {
 	return m
 }
 
-// testAllocatedRights: the rights of memory hold also where the library allocated
-// it in a way that peers could map.
+// testAllocatedRights checks that the rights of memory also hold if the library allocated it so
+// that peers could map it.
 func testAllocatedRights(t *testing.T, tr transport) {
 	for i, c := range []struct {
 		name           string
@@ -64,8 +64,8 @@ func testAllocatedRights(t *testing.T, tr transport) {
 	}
 }
 
-// testUnmapped: what is started after Unmap fails and nothing is read or written,
-// with a key from before, and there is no key afterwards.
+// testUnmapped checks that operations started after Unmap with an earlier key fail and access
+// nothing, and that no new key can be packed.
 func testUnmapped(t *testing.T, tr transport) {
 	for _, n := range []int{8, 4000, 300_000} {
 		for _, what := range []string{"put", "get", "atomic"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// testRkeys: keys are compared by what they open, give pointers where memory is
-// shared, and are errors when they make no sense.
+// testRkeys checks that keys are compared by the memory they give access to, that they give
+// pointers to shared memory, and that malformed keys are refused.
 func testRkeys(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -45,7 +45,7 @@ func testRkeys(t *testing.T, tr transport) {
 			k.Close()
 		}
 	}
-	// A key of C UCX 1.13.1 with all its transports: those we lack are skipped.
+	// A key of C UCX 1.13.1 with all its transports; those that are not available here are skipped.
 	foreign := []byte{0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0x23, 0, 0x4c, 0, 0, 0x20, 0xd7, 0xbf, 0xe1, 0x7f, 0, 0, 0}
 	if k, err := ep.UnpackRkey(foreign); err != nil && (tr.name == "self" || tr.name == "tcp") {
 		t.Errorf("a key of C: %v", err)
@@ -79,9 +79,9 @@ func testRkeys(t *testing.T, tr transport) {
 	}
 }
 
-// testCloseWithKeys: remote keys that are still open give back what they have
-// attached when their worker is closed. They open nothing any more, and closing
-// them is harmless.
+// testCloseWithKeys checks that the memory that open remote keys have attached is released when
+// their worker is closed, that the keys give no access afterwards, and that closing them is
+// harmless.
 func testCloseWithKeys(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -106,7 +106,7 @@ func testCloseWithKeys(t *testing.T, tr transport) {
 	buf := make([]byte, 8)
 	r.must(ep.Put(buf, m.Attr().Address, keys[0], nil))
 	r.must(ep.Flush(nil))
-	for _, k := range []int{1, 3} { // in the middle and at an end of the worker's list
+	for _, k := range []int{1, 3} { // in the middle and at one end of the worker's list
 		if err := keys[k].Close(); err != nil {
 			t.Error(err)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// testScatteredAccess: local memory may be in pieces, some of them empty.
+// testScatteredAccess checks operations whose local memory is a list of buffers, some of them
+// empty.
 func testScatteredAccess(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -39,10 +40,9 @@ func testScatteredAccess(t *testing.T, tr transport) {
 	}
 }
 
-// testGenericAccess: a put packs any datatype, as C does where a lane copies; a
+// testGenericAccess checks that a put can pack any datatype, as C does if a lane copies, and that a
 // get unpacks none, as in every release of C (UCP_PROTO_DT_MASK_DEFAULT in
-// src/ucp/rma/put_offload.c, dt_mask of the protocols in get_offload.c and
-// get_am.c).
+// src/ucp/rma/put_offload.c, dt_mask of the protocols in get_offload.c and get_am.c).
 func testGenericAccess(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -76,8 +76,8 @@ func testGenericAccess(t *testing.T, tr transport) {
 	}
 }
 
-// testGenericAccessStops: a datatype that gives up before the end ends the put,
-// and nothing else.
+// testGenericAccessStops checks that a datatype that stops before the end fails the put, and
+// nothing else.
 func testGenericAccessStops(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()

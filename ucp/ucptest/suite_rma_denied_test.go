@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// testDenied: memory that is not registered, or not for that, is neither read
-// nor written, and the operation or its flush ends with an error.
+// testDenied checks that memory that is not registered, or not for the kind of access, is neither
+// read nor written, and that the operation or its flush fails.
 func testDenied(t *testing.T, tr transport) {
 	for _, c := range []struct {
 		name string
@@ -82,8 +82,8 @@ func testDenied(t *testing.T, tr transport) {
 	}
 }
 
-// testDeniedToOneself: over a direct way to one's own memory a violation is told
-// in the call and the endpoint goes on.
+// testDeniedToOneself checks that a direct access to the worker's own memory that is not permitted
+// fails in the call, and that the endpoint goes on.
 func testDeniedToOneself(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, _ := r.oneSidedPair()
@@ -100,7 +100,7 @@ func testDeniedToOneself(t *testing.T, tr transport) {
 	r.must(ep.Flush(nil))
 }
 
-// testAccessParameters: what makes no sense is refused before anything happens.
+// testAccessParameters checks that invalid parameters are refused without effect.
 func testAccessParameters(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -161,7 +161,7 @@ func testAccessParameters(t *testing.T, tr transport) {
 	}
 }
 
-// sideOr is the other side, or s where a worker reaches only itself.
+// sideOr returns the other side, or s on a loopback transport.
 func (s *side) sideOr(other *side) *side {
 	if s.rig.loopback {
 		return s

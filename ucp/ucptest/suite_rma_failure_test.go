@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// testForceCloseAccess: a forced close ends what is in flight, each once.
+// testForceCloseAccess checks that a forced close ends all operations in flight, each once.
 func testForceCloseAccess(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -50,8 +50,8 @@ func testForceCloseAccess(t *testing.T, tr transport) {
 	r.settle()
 }
 
-// testUnmapWhileRead: memory that is unmapped while a peer reads it is read to
-// the end, or the peer is told; nothing crashes. Later reads fail.
+// testUnmapWhileRead: memory is unmapped while a peer reads it. The read completes, or the peer
+// gets an error. Later reads fail.
 func testUnmapWhileRead(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Allow("")
@@ -77,8 +77,8 @@ func testUnmapWhileRead(t *testing.T, tr transport) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Soft-RoCE sends zeros in place of what it cannot read any more, and no error
-	// (read_reply, drivers/infiniband/sw/rxe/rxe_resp.c of Linux 6.1).
+	// Soft-RoCE sends zeros instead of memory that it can no longer read, and no error (read_reply,
+	// drivers/infiniband/sw/rxe/rxe_resp.c of Linux 6.1).
 	if err := r.finish(get, nil); err == nil && len(r.devices) == 0 {
 		ucttest.SameBytes(t, "get", dst, src)
 	}
@@ -88,8 +88,8 @@ func testUnmapWhileRead(t *testing.T, tr transport) {
 	}
 }
 
-// testAccessFaults: with the connection breaking at every operation in turn,
-// everything ends exactly once and what succeeded is right.
+// testAccessFaults breaks the connection at every operation in turn. All operations end exactly
+// once, and the data of those that succeed is right.
 func testAccessFaults(t *testing.T, tr transport) {
 	for _, e := range []fault.Effect{{Drop: ucs.ErrConnectionReset}, {Fail: ucs.ErrIO}} {
 		met := 0
@@ -99,7 +99,7 @@ func testAccessFaults(t *testing.T, tr transport) {
 			}
 			hit, ended := false, 0
 			if !t.Run(fmt.Sprintf("%v%v at operation %d", e.Drop, e.Fail, n), func(t *testing.T) {
-				hit, ended = accessUnderFault(t, tr, n, e) // its workers end with it
+				hit, ended = accessUnderFault(t, tr, n, e) // closes its workers
 			}) {
 				return
 			}

@@ -12,11 +12,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// pieceSize is the most that a worker copies in a round of progress.
+// pieceSize is the number of bytes that a worker copies at most in a round of progress.
 const pieceSize = 512 << 10
 
-// copies reports whether one-sided operations on allocated memory are copies by
-// the CPU of this side.
+// copies reports whether this side's CPU copies the data of one-sided operations on allocated
+// memory.
 func (tr transport) copies() bool {
 	switch tr.name {
 	case "self", "posix", "sysv", "posix and cma":
@@ -25,7 +25,7 @@ func (tr transport) copies() bool {
 	return false
 }
 
-// piecesPair is a worker with a window of n bytes of another.
+// piecesPair opens two workers, one of which has access to n bytes of the other.
 func piecesPair(r *rig, n int) (a, b *side, ep *ucp.Endpoint, w window) {
 	r.Helper()
 	a, b = r.oneSidedPair()
@@ -39,7 +39,7 @@ func piecesPair(r *rig, n int) (a, b *side, ep *ucp.Endpoint, w window) {
 	return a, b, ep, r.unpack(ep, m)
 }
 
-// written is the number of bytes of src that have come to mem.
+// written returns the number of bytes of src that have arrived in mem.
 func written(mem, src []byte) int {
 	const step = 4096
 	n := 0
@@ -49,9 +49,8 @@ func written(mem, src []byte) int {
 	return n
 }
 
-// testPieces: of a long put or get one piece is copied in the call and in each
-// round of progress, those of several operations in turn, and messages go on
-// meanwhile.
+// testPieces checks that a long put or get copies one piece in the call and one in each round of
+// progress, that several operations take turns, and that messages are not delayed.
 func testPieces(t *testing.T, tr transport) {
 	if !tr.copies() {
 		return
@@ -117,7 +116,7 @@ func testPieces(t *testing.T, tr transport) {
 	ucttest.SameBytes(t, "get", dst, mem)
 }
 
-// testPiecesByMessages: the same holds for what goes by messages.
+// testPiecesByMessages checks the same for operations by messages.
 func testPiecesByMessages(t *testing.T, tr transport) {
 	switch tr.name {
 	case "tcp", "posix", "simmsg":
@@ -139,7 +138,7 @@ func testPiecesByMessages(t *testing.T, tr transport) {
 		}
 		return written(mem, src)
 	}
-	const most = pieceSize + 64<<10 // whole messages
+	const most = pieceSize + 64<<10 // in whole messages
 	for before := 0; ; {
 		got := come()
 		if got-before > most {
@@ -155,8 +154,8 @@ func testPiecesByMessages(t *testing.T, tr transport) {
 	ucttest.SameBytes(t, "put", mem, src)
 }
 
-// testFlushBehindPieces: a flush, and a fence, wait for what was started before
-// and for nothing that was started later.
+// testFlushBehindPieces checks that a flush, and a fence, wait for earlier operations and for no
+// later ones.
 func testFlushBehindPieces(t *testing.T, tr transport) {
 	if !tr.copies() {
 		return
@@ -193,7 +192,7 @@ func testFlushBehindPieces(t *testing.T, tr transport) {
 		r.must(flushes[k], nil)
 	}
 
-	// The first flush does not wait for a put that comes behind it.
+	// The first flush does not wait for a later put.
 	first := r.started(ep.Put(src[:2*pieceSize], w.addr, w.key, nil))
 	flush := r.started(ep.Flush(nil))
 	late := r.started(ep.Put(src, w.addr, w.key, nil))
@@ -205,7 +204,7 @@ func testFlushBehindPieces(t *testing.T, tr transport) {
 	r.must(flush, nil)
 	r.must(late, nil)
 
-	// What is behind a fence does not overtake pieces.
+	// Operations after a fence do not overtake pieces before it.
 	clear(mem)
 	long := r.started(ep.Put(src, w.addr, w.key, nil))
 	if err := a.Fence(); err != nil {
@@ -229,8 +228,8 @@ func testFlushBehindPieces(t *testing.T, tr transport) {
 	r.must(ep.Flush(nil))
 }
 
-// testCloseAmidPieces: a forced close ends operations in pieces and the flushes
-// behind them, each once.
+// testCloseAmidPieces checks that a forced close ends operations in pieces and the flushes behind
+// them, each once.
 func testCloseAmidPieces(t *testing.T, tr transport) {
 	if !tr.copies() {
 		return

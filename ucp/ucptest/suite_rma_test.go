@@ -21,7 +21,7 @@ import (
 // oneSided are the features of these tests.
 const oneSided = features | ucp.FeatureRMA | ucp.FeatureAMO32 | ucp.FeatureAMO64
 
-// without takes one-sided capabilities away from a simulated transport.
+// without removes one-sided capabilities of a simulated transport.
 func without(flags uct.IfaceFlags, atomics bool) func(int, *uct.IfaceAttr) {
 	return func(_ int, a *uct.IfaceAttr) {
 		a.Flags &^= flags
@@ -36,8 +36,8 @@ const (
 	allGets = uct.IfaceGetShort | uct.IfaceGetBcopy | uct.IfaceGetZcopy
 )
 
-// rmaTransports are the transports, and simulated ones that reach the peer's
-// memory in fewer ways: the rest goes by messages.
+// rmaTransports are the transports, and simulated ones with fewer kinds of access to the peer's
+// memory, which use messages for the rest.
 var rmaTransports = inTurn(append(slices.Clone(transports),
 	simulate("simmsg", sim.Options{Attr: without(allPuts|allGets, true)}),
 	simulate("simput", sim.Options{Attr: without(allGets, true), Latency: 1}).rough(),
@@ -60,23 +60,23 @@ var simHandles = func() transport {
 
 func TestOneSided(t *testing.T) { runGroups(t, rmaTransports, oneSidedSuite) }
 
-// oneSidedSuite is what must be true of access to a peer's memory.
+// oneSidedSuite has the tests of access to a peer's memory.
 var oneSidedSuite = []caseGroup{
 	{"put and get", rmaCases},
 	{"atomics", amoCases},
 }
 
-// sizeText names an operation on n bytes.
+// sizeText returns the name of an operation on n bytes.
 func sizeText(what string, n int) string { return fmt.Sprintf("%s of %d bytes", what, n) }
 
-// window is memory of one side that the other opens.
+// window is memory of one side to which the other has access.
 type window struct {
 	*ucp.Memory
 	key  *ucp.Rkey
 	addr uint64
 }
 
-// oneSidedPair makes two workers with the features of these tests.
+// oneSidedPair opens two workers with the features of these tests.
 func (r *rig) oneSidedPair() (a, b *side) {
 	r.Helper()
 	a = r.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{})
@@ -97,7 +97,7 @@ func (s *side) expose(buf []byte, prot ucp.MemProt) *ucp.Memory {
 	return m
 }
 
-// unpack opens memory of the other side.
+// unpack unpacks a key of the other side's memory.
 func (r *rig) unpack(ep *ucp.Endpoint, m *ucp.Memory) window {
 	r.Helper()
 	packed, err := m.PackRkey()
@@ -112,7 +112,7 @@ func (r *rig) unpack(ep *ucp.Endpoint, m *ucp.Memory) window {
 	return window{Memory: m, key: key, addr: m.Attr().Address}
 }
 
-// access does one operation of a kind (put, get, atomic) with the memory, to its end.
+// access completes an operation of a kind (put, get, atomic) on the memory.
 func (r *rig) access(ep *ucp.Endpoint, kind string, w window, local []byte) error {
 	r.Helper()
 	var req *ucp.Request
@@ -168,10 +168,11 @@ var rmaCases = []testCase{
 	{"the connection breaks", onDemand | fewSwitches, testAccessFaults},
 }
 
-// accessSizes cross every limit: short, copied, message, zero-copy.
+// accessSizes are sizes on both sides of every limit: short, with copies, message, zero-copy.
 var accessSizes = []int{1, 8, 200, 4096, 8172, 8173, 8192, 10_000, 70_000, 1<<20 + 3}
 
-// testPut: what was put is there after a flush, and nothing else has changed.
+// testPut checks that the data of a put is in memory after a flush, and that nothing else has
+// changed.
 func testPut(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -196,7 +197,7 @@ func testPut(t *testing.T, tr transport) {
 	}
 }
 
-// testGet: what was read is there when the get is done, without a flush.
+// testGet checks that the data is in the buffer when the get is complete, without a flush.
 func testGet(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -214,7 +215,7 @@ func testGet(t *testing.T, tr transport) {
 	}
 }
 
-// testEmptyAccess: no bytes need no memory and no message.
+// testEmptyAccess checks that an operation on no bytes needs no memory and no message.
 func testEmptyAccess(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -236,8 +237,8 @@ func testEmptyAccess(t *testing.T, tr transport) {
 	r.must(ep.Flush(nil))
 }
 
-// testManyAccesses: puts, gets and atomic operations in flight together, started
-// before the connection stands.
+// testManyAccesses starts puts, gets and atomic operations together, before the connection is
+// established.
 func testManyAccesses(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -271,7 +272,7 @@ func testManyAccesses(t *testing.T, tr transport) {
 		t.Errorf("%d additions were done, want %d", n, count)
 	}
 	for _, req := range open {
-		// A flush covers gets as well.
+		// A flush includes gets.
 		if !req.Done() {
 			t.Error("an operation is not done after a flush")
 		}
@@ -280,8 +281,7 @@ func testManyAccesses(t *testing.T, tr transport) {
 	ucttest.SameBytes(t, "get", dst, there)
 }
 
-// testAccessCompletion: callbacks, requests of the user and requests that are
-// not freed in time.
+// testAccessCompletion checks callbacks, requests of the caller, and requests that are freed late.
 func testAccessCompletion(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()
@@ -324,7 +324,8 @@ func testAccessCompletion(t *testing.T, tr transport) {
 	}
 }
 
-// testForcedAccess: OpForceImmediate does it in the call or not at all.
+// testForcedAccess checks that OpForceImmediate completes an operation in the call or has no
+// effect.
 func testForcedAccess(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.oneSidedPair()

@@ -22,8 +22,8 @@ var signalCases = []testCase{
 	{"an external descriptor in edge mode", anywhere, testExternalEdge},
 }
 
-// testSignal: Signal makes the descriptor readable. The next Arm says busy and
-// consumes the signal, the one after that succeeds.
+// testSignal checks that Signal makes the descriptor readable, that the next Arm returns busy and
+// consumes the signal, and that the Arm after it succeeds.
 func testSignal(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -48,7 +48,7 @@ func testSignal(t *testing.T, tr transport) {
 			t.Error("the descriptor is still readable")
 		}
 	}
-	// Progress takes the readiness, not the signal.
+	// Progress consumes the readiness, not the signal.
 	a.Signal()
 	for a.Progress() > 0 {
 	}
@@ -77,8 +77,8 @@ func testSignalsCollapse(t *testing.T, tr transport) {
 	}
 }
 
-// testSignalAnywhere: Signal is safe from every goroutine, while the worker is
-// used by its own, and afterwards.
+// testSignalAnywhere checks that Signal may be called on every goroutine while the worker is in
+// use, and after its close.
 func testSignalAnywhere(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -116,7 +116,7 @@ func testSignalWait(t *testing.T, tr transport) {
 		for a.Progress() > 0 {
 		}
 		if tr.mode == ucs.ThreadModeMulti {
-			continue // where another goroutine may have to hear of it, too
+			continue // other goroutines may have to be woken, too
 		}
 		if err := a.Arm(); err != nil {
 			t.Fatalf("a signal that has ended a wait is there still: %v", err)
@@ -124,7 +124,7 @@ func testSignalWait(t *testing.T, tr transport) {
 	}
 }
 
-// epoll is a set of the application's.
+// epoll returns an epoll set of the application.
 func epoll(t testing.TB) int {
 	t.Helper()
 	set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -135,7 +135,7 @@ func epoll(t testing.TB) int {
 	return set
 }
 
-// epollWait returns the user data of what is ready.
+// epollWait returns the user data of the ready descriptors.
 func epollWait(t testing.TB, set, ms int) []uint64 {
 	t.Helper()
 	var ev [4]unix.EpollEvent
@@ -155,8 +155,8 @@ func epollWait(t testing.TB, set, ms int) []uint64 {
 
 const userData = 0xDEAD_BEEF_8000_0001
 
-// testExternalFD: the worker adds itself to the application's own set, with its
-// user data, and takes itself out when it is closed.
+// testExternalFD checks that the worker adds itself to the application's own set, with its user
+// data, and removes itself when it is closed.
 func testExternalFD(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	set := epoll(t)
@@ -202,7 +202,7 @@ func testExternalFD(t *testing.T, tr transport) {
 	}
 }
 
-// testExternalEdge: in edge mode an event is told once, and a new one again.
+// testExternalEdge checks that in edge mode an event is reported once, and a new event again.
 func testExternalEdge(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	for _, p := range []ucp.WorkerParams{

@@ -32,20 +32,20 @@ var streamCases = []testCase{
 	{"close of the worker", anywhere, testStreamWorkerClose},
 }
 
-// streams are two endpoints that lead to each other: on a loopback transport they are
-// one.
+// streams are two endpoints that are connected with each other; on a loopback transport they are
+// the same endpoint.
 type streams struct {
 	*rig
 	a, b   *side
 	ab, ba *ucp.Endpoint
-	sent   int // bytes by ab
-	read   int // of those
+	sent   int // bytes sent over ab
+	read   int // bytes of them that were read
 }
 
 // withStreams are the features of these tests.
 const withStreams = features | ucp.FeatureStream
 
-// streamSide makes a worker that has streams.
+// streamSide opens a worker with streams.
 func (r *rig) streamSide() *side {
 	r.Helper()
 	return r.openWith(ucp.ContextParams{Features: withStreams}, ucp.WorkerParams{})
@@ -72,11 +72,10 @@ func (r *rig) streamsWith(p ucp.EndpointParams) *streams {
 // streamLengths are the lengths of pieces.
 var streamLengths = []int{0, 1, 7, 8, 64, 65, 1000, 8184, 8192, 9000, 65_536, 150_000}
 
-// streamText is what streams consist of, again and again: its length has nothing to do
-// with that of anything else.
+// streamText is the repeated contents of streams. Its length is not a multiple of any other length.
 var streamText = ucttest.Pattern(99_991, 7)
 
-// streamBytes are n bytes of a stream from an offset on.
+// streamBytes returns n bytes of a stream from an offset.
 func streamBytes(off, n int) []byte {
 	b := make([]byte, n)
 	for i := 0; i < n; {
@@ -91,20 +90,20 @@ func (s *streams) next(n int) []byte {
 	return streamBytes(s.sent-n, n)
 }
 
-// send sends the next n bytes to the end.
+// send sends the next n bytes and waits for the end of the send.
 func (s *streams) send(n int) {
 	s.Helper()
 	s.must(s.ab.StreamSend(s.next(n), nil))
 }
 
-// check checks the next bytes that were read.
+// check checks bytes that were read.
 func (s *streams) check(what string, b []byte) {
 	s.Helper()
 	s.read += len(b)
 	ucttest.SameBytes(s, what, b, streamBytes(s.read-len(b), len(b)))
 }
 
-// recv receives, and checks what has come.
+// recv receives bytes and checks them.
 func (s *streams) recv(buf []byte, p *ucp.RequestParams) int {
 	s.Helper()
 	n := s.got(s.ba.StreamRecv(buf, p))
@@ -133,7 +132,7 @@ func (s *streams) got(n int, req *ucp.Request, err error) int {
 	return n
 }
 
-// posted is for receives that do not finish in the call.
+// posted returns the request of a receive that must not complete in the call.
 func (s *streams) posted(n int, req *ucp.Request, err error) *ucp.Request {
 	s.Helper()
 	if n != 0 || req == nil || err != nil {
@@ -142,20 +141,20 @@ func (s *streams) posted(n int, req *ucp.Request, err error) *ucp.Request {
 	return req
 }
 
-// ready waits until b has something to read.
+// ready waits until b has data to read.
 func (s *streams) ready() {
 	s.Helper()
 	s.until("a stream with something to read", func() bool { return len(s.poll(1)) > 0 })
 }
 
-// arrives waits until n bytes can be read, if they come in one piece.
+// arrives waits until n bytes can be read, if they are sent in one piece.
 func (s *streams) arrives(n int) {
 	s.Helper()
 	s.ready()
 	s.settle()
 }
 
-// poll lists up to n endpoints of b.
+// poll returns up to n ready endpoints of b.
 func (s *streams) poll(n int) []ucp.StreamReady {
 	s.Helper()
 	list := make([]ucp.StreamReady, n)
@@ -166,8 +165,8 @@ func (s *streams) poll(n int) []ucp.StreamReady {
 	return list[:n]
 }
 
-// testStreamBytes: what is sent is received, whatever the pieces and the layouts of both
-// sides. Between the bytes there is nothing.
+// testStreamBytes checks that the bytes that are sent are received, whatever the pieces and layouts
+// on both sides. Nothing separates pieces.
 func testStreamBytes(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	list := append([]layout{{"bytes", flat}}, layouts...)
@@ -202,7 +201,7 @@ func testStreamBytes(t *testing.T, tr transport) {
 			}
 		}
 	}
-	// In pieces of the receiver's.
+	// In pieces that the receiver chooses.
 	for _, n := range streamLengths {
 		s.send0(n)
 	}
@@ -213,13 +212,14 @@ func testStreamBytes(t *testing.T, tr transport) {
 	if st := s.a.Stats(); st.Malformed != 0 || st.Failed != 0 && !tr.paired || st.TagSends != 0 || st.StreamSends == 0 {
 		t.Errorf("sender's counters: %+v", st)
 	}
-	if st := s.b.Stats(); st.Malformed != 0 || st.Failed != 0 && !tr.paired || // else a request of wireup that crosses the peer's
+	// With pairwise lanes wireup requests of both sides may cross.
+	if st := s.b.Stats(); st.Malformed != 0 || st.Failed != 0 && !tr.paired ||
 		st.UnexpectedBytes != 0 || st.StreamRecvs == 0 {
 		t.Errorf("receiver's counters: %+v", st)
 	}
 }
 
-// send0 starts to send and lets that go on by itself.
+// send0 starts to send the next n bytes and does not wait.
 func (s *streams) send0(n int) {
 	s.Helper()
 	req, err := s.ab.StreamSend(s.next(n), nil)
@@ -229,8 +229,8 @@ func (s *streams) send0(n int) {
 	req.Free()
 }
 
-// testStreamBothWays has pieces of all lengths under way in both directions, without
-// progress in between.
+// testStreamBothWays has pieces of all lengths in flight in both directions, without progress in
+// between.
 func testStreamBothWays(t *testing.T, tr transport) {
 	if tr.loopback {
 		t.Skip("there is one direction")
@@ -265,8 +265,8 @@ func testStreamBothWays(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamRecvOrder: receives are filled in the order in which they were posted, and
-// one piece may fill several.
+// testStreamRecvOrder checks that receives are filled in the order in which they were posted, and
+// that one piece may fill several.
 func testStreamRecvOrder(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	var order []int
@@ -302,8 +302,9 @@ func testStreamRecvOrder(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamWaitAll: with UCP_STREAM_RECV_FLAG_WAITALL a receive ends when it is full,
-// and two sends of 5 bytes do for one of 10; without, with what is there.
+// testStreamWaitAll checks that with UCP_STREAM_RECV_FLAG_WAITALL a receive completes when it is
+// full, so that two sends of 5 bytes fill one of 10; without the flag it completes with what has
+// arrived.
 func testStreamWaitAll(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	for _, before := range []bool{false, true} {
@@ -327,7 +328,7 @@ func testStreamWaitAll(t *testing.T, tr transport) {
 		s.got(0, req, nil)
 		s.check("all", buf)
 	}
-	// Without, the first bytes do.
+	// Without the flag the first bytes complete it.
 	buf := make([]byte, 10)
 	req := s.posted(s.ba.StreamRecv(buf, nil))
 	s.send(5)
@@ -337,8 +338,8 @@ func testStreamWaitAll(t *testing.T, tr transport) {
 	s.check("some", buf[:5])
 }
 
-// testStreamCompletion: what the callbacks are told, and that they do not run for what
-// was done in the call.
+// testStreamCompletion checks the arguments of the callbacks, and that they do not run for
+// operations that complete in the call.
 func testStreamCompletion(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	calls := 0
@@ -373,7 +374,7 @@ func testStreamCompletion(t *testing.T, tr transport) {
 	}
 	s.check("bytes", buf[:s.got(0, req, nil)])
 
-	// A request of the caller's is untouched if it is not needed, and serves otherwise.
+	// The caller's request is unchanged if it is not needed, and used otherwise.
 	own := new(ucp.Request)
 	q = ucp.RequestParams{Request: own}
 	s.send(8)
@@ -402,8 +403,8 @@ func testStreamCompletion(t *testing.T, tr transport) {
 	s.recv(buf, nil)
 }
 
-// testStreamForced: UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL finishes in the call or leaves no
-// trace.
+// testStreamForced checks that UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL completes an operation in the call
+// or has no effect.
 func testStreamForced(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	s.send(1)
@@ -441,7 +442,7 @@ func testStreamForced(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamData: bytes in library memory, alone and mixed with receives.
+// testStreamData checks StreamRecvData, alone and mixed with receives.
 func testStreamData(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	if d, err := s.ba.StreamRecvData(); d.Bytes() != nil || err != nil {
@@ -468,7 +469,7 @@ func testStreamData(t *testing.T, tr transport) {
 		s.check("data", d.Bytes())
 		if kept = append(kept, d); i%2 == 0 {
 			kept[i%len(kept)].Release()
-			kept[i%len(kept)].Release() // does nothing
+			kept[i%len(kept)].Release() // has no effect
 		}
 	}
 	if n := s.b.Stats().UnexpectedBytes; n != 0 {
@@ -479,7 +480,7 @@ func testStreamData(t *testing.T, tr transport) {
 	}
 	ucp.StreamData{}.Release()
 
-	// What comes is for the posted receive.
+	// New data goes to the posted receive.
 	one := make([]byte, 1)
 	req := s.posted(s.ba.StreamRecv(nil, &ucp.RequestParams{Buffer: ucp.Elements(make([]byte, 8), 8)}))
 	s.send(5)
@@ -498,8 +499,8 @@ func testStreamData(t *testing.T, tr transport) {
 	d.Release()
 }
 
-// testStreamCancel: a receive that waits can be canceled. What it has got stays in its
-// buffer, and it says how much; the next one goes on behind that.
+// testStreamCancel checks that a waiting receive can be canceled. Its buffer keeps what it has got,
+// its length says how much, and the next receive continues from there.
 func testStreamCancel(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	told := 0
@@ -533,7 +534,7 @@ func testStreamCancel(t *testing.T, tr transport) {
 	s.got(0, next, nil)
 	s.check("the next", other)
 
-	// Parts of an element go to the next receive, at once.
+	// A part of an element goes to the next receive, at once.
 	q = p
 	q.Buffer = ucp.Elements(buf, 8)
 	req = s.posted(s.ba.StreamRecv(nil, &q))
@@ -549,7 +550,7 @@ func testStreamCancel(t *testing.T, tr transport) {
 	if told != 3 {
 		t.Errorf("callbacks ran %d times", told)
 	}
-	// One that is over stays as it was.
+	// A receive that is complete is not changed.
 	req = s.posted(s.ba.StreamRecv(other, nil))
 	s.send(4)
 	s.until("a receive", req.Done)
@@ -558,7 +559,7 @@ func testStreamCancel(t *testing.T, tr transport) {
 	s.check("one that is over", other)
 }
 
-// testStreamContext: a wait that ends early gives the buffer back and loses nothing.
+// testStreamContext checks that a wait that ends early gives the buffer back and loses nothing.
 func testStreamContext(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	over, cancel := context.WithCancel(context.Background())
@@ -597,8 +598,8 @@ func testStreamContext(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamUnpackFails: the error of a datatype ends its receive, and the stream goes
-// on behind the bytes that it was given. Every state is finished.
+// testStreamUnpackFails checks that the error of a datatype ends its receive, and that the stream
+// continues after the bytes that the datatype has got. Every state is finished.
 func testStreamUnpackFails(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	d := newSlices()
@@ -625,7 +626,7 @@ func testStreamUnpackFails(t *testing.T, tr transport) {
 	}
 	s.send(5)
 	s.recv(make([]byte, 5), nil)
-	// Part of what was asked for.
+	// A part of what was asked for.
 	d.unpackErr = nil
 	s.send(5)
 	buf := make([]byte, 9)
@@ -638,12 +639,12 @@ func testStreamUnpackFails(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamSendInside: what a callback sends while a longer piece is being sent goes
-// out behind it.
+// testStreamSendInside checks that what a callback sends while a longer piece is being sent goes
+// out after it.
 func testStreamSendInside(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	if !tr.loopback {
-		s.ab = s.b.connect(s.b) // where delivery may be inside of the send
+		s.ab = s.b.connect(s.b) // over self a send may deliver in the call
 		s.ba, s.a = s.ab, s.b
 	}
 	s.send(1)
@@ -679,14 +680,14 @@ func testStreamSendInside(t *testing.T, tr transport) {
 		s.must(r, nil)
 	}
 	s.check("the first", first)
-	s.read += 30 // of the receives in callbacks
+	s.read += 30 // read in callbacks
 	for s.read < s.sent {
 		s.recv(make([]byte, 7000), nil)
 	}
 }
 
-// testStreamRecvInside: a callback that receives gets the bytes behind those that it was
-// told of, also if they came in the same packet.
+// testStreamRecvInside checks that a callback that receives gets the bytes after those that it was
+// called for, even if they arrived in the same packet.
 func testStreamRecvInside(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	bufs := [][]byte{make([]byte, 10), make([]byte, 20), make([]byte, 30)}
@@ -718,7 +719,7 @@ func testStreamRecvInside(t *testing.T, tr transport) {
 	}
 }
 
-// callingType is a datatype that calls something while it unpacks.
+// callingType is a datatype that makes a call while it unpacks.
 type callingType struct {
 	*sliceType
 	call func()
@@ -739,7 +740,7 @@ func (s callingState) Unpack(off int, src []byte) error {
 	return s.UnpackState.Unpack(off, src)
 }
 
-// testStreamUnpackCalls: a datatype may do to the stream what it likes.
+// testStreamUnpackCalls checks that a datatype may make any call on the stream while it unpacks.
 func testStreamUnpackCalls(t *testing.T, tr transport) {
 	for name, call := range map[string]func(s *streams, req *ucp.Request){
 		"nothing": func(*streams, *ucp.Request) {},
@@ -794,8 +795,8 @@ func testStreamUnpackCalls(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamPeerLost: what has come can be read, then there is the error, as with a
-// socket. Receives that wait end with it, and say what they have got.
+// testStreamPeerLost checks that data that has arrived can be read before receives return the
+// error, as with a socket. Waiting receives end with the error and report what they have got.
 func testStreamPeerLost(t *testing.T, tr transport) {
 	s := newRig(t, tr).streamsWith(ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	var f failure
@@ -827,7 +828,7 @@ func testStreamPeerLost(t *testing.T, tr transport) {
 		t.Errorf("the handler: %+v", f)
 	}
 
-	// With unread bytes.
+	// With unread data.
 	s = newRig(t, tr).streamsWith(ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	s.send(60)
 	s.arrives(60)
@@ -858,8 +859,8 @@ func testStreamPeerLost(t *testing.T, tr transport) {
 	d.Release()
 }
 
-// testStreamClose: closing throws away what is unread and ends receives; what the
-// application has taken stays its own.
+// testStreamClose checks that closing an endpoint discards unread data and ends receives; data that
+// the application has taken stays valid.
 func testStreamClose(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	s.send(10)
@@ -901,8 +902,8 @@ func testStreamClose(t *testing.T, tr transport) {
 		t.Errorf("a receive of a closed endpoint: %d, %v", n, err)
 	}
 
-	// A flush close waits for the operations of the peer's end, which may never end: its
-	// receives end at once, as with C UCX.
+	// A flush close waits for the operations of the peer's endpoint, which may never end. Receives
+	// of the closed endpoint end at once, as in C UCX.
 	s = newRig(t, tr).streams()
 	s.send(1)
 	s.recv(buf[:1], nil)
@@ -921,7 +922,7 @@ func testStreamClose(t *testing.T, tr transport) {
 	}
 }
 
-// testStreamWorkerClose: the worker takes back all there is.
+// testStreamWorkerClose checks that the worker releases all stream data when it is closed.
 func testStreamWorkerClose(t *testing.T, tr transport) {
 	s := newRig(t, tr).streams()
 	s.send(10)
@@ -940,7 +941,7 @@ func testStreamWorkerClose(t *testing.T, tr transport) {
 	if _, err := req.RecvLength(); !errors.Is(err, ucs.ErrCanceled) {
 		t.Errorf("a receive: %v", err)
 	}
-	d.Release() // does nothing
+	d.Release() // has no effect
 	if n, err := s.b.StreamPoll(make([]ucp.StreamReady, 1)); n != 0 || !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("poll of a closed worker: %d, %v", n, err)
 	}

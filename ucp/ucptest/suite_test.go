@@ -11,10 +11,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The suite holds what must be true over every transport. Each test states the
-// rule it checks; where the rule is the C library's the C name is given.
+// The suite checks what must be true over every transport. Each test states its rule; if it is a
+// rule of the C library, with the C name.
 
-// need is what a test asks of a transport.
+// need is what a test requires of a transport.
 type need uint16
 
 const (
@@ -26,17 +26,17 @@ const (
 	// oneSide: both sides are the same worker.
 	oneSide
 
-	// prompt: what can finish in its call does.
+	// prompt: operations that can complete in their call do so.
 	prompt
 
-	// onDemand: things go wrong when the test asks for it.
+	// onDemand: the test can inject faults.
 	onDemand
 
 	// lonely: workers belong to one goroutine at a time.
 	lonely
 
-	// watchful: the keepalive looks for peers all the time. Nothing else tells of
-	// those that are gone over shared memory.
+	// watchful: the keepalive checks peers all the time. Over shared memory nothing else detects
+	// peers that have ended.
 	watchful
 
 	// everySwitch: the test is repeated under every switch, or under those that
@@ -45,7 +45,7 @@ const (
 	fewSwitches
 )
 
-// missing says what a transport lacks, "" when nothing.
+// missing returns what a transport lacks, "" for nothing.
 func (n need) missing(tr transport) string {
 	switch {
 	case n&twoSides != 0 && tr.loopback:
@@ -68,11 +68,11 @@ type testCase struct {
 	run  func(t *testing.T, tr transport)
 }
 
-// switches are the settings that change the way a message takes. Without
-// rendezvous everything goes at once, with and without copies.
+// switches are the settings that change the protocols of messages. Without rendezvous everything is
+// sent eagerly, with and without copies.
 var switches = []struct {
 	name     string
-	few      bool // among the few
+	few      bool // also one of the few
 	settings []setting
 }{
 	{"defaults", true, nil},
@@ -82,7 +82,7 @@ var switches = []struct {
 	{"eager, zcopy never", false, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "inf"}}},
 }
 
-// suite is what must be true of messages, endpoints and workers.
+// suite has the tests of messages, endpoints and workers.
 var suite = []caseGroup{
 	{"transfer", transferCases},
 	{"matching", matchCases},
@@ -109,7 +109,7 @@ var suite = []caseGroup{
 	{"active messages", amCases},
 }
 
-// long is how often something happens where all is wanted, or else.
+// long returns the number of repetitions with needtest.Full, or without.
 func long(withFull, without int) int {
 	if needtest.Full {
 		return withFull
@@ -119,7 +119,7 @@ func long(withFull, without int) int {
 
 func TestSuite(t *testing.T) { runGroups(t, transports, suite) }
 
-// TestShows: what transports are to run is there.
+// TestShows checks that the groups that transports name exist.
 func TestShows(t *testing.T) {
 	for _, tr := range transports {
 		for _, name := range tr.shows {
@@ -130,13 +130,13 @@ func TestShows(t *testing.T) {
 	}
 }
 
-// caseGroup is the tests of one subject.
+// caseGroup is a group of tests of one subject.
 type caseGroup struct {
 	name  string
 	cases []testCase
 }
 
-// runGroups runs groups of tests on transports.
+// runGroups runs groups of tests over transports.
 func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	for _, tr := range on {
 		t.Run(tr.name, func(t *testing.T) {
@@ -157,17 +157,17 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	}
 }
 
-// raced reports whether the race detector is to see a transport: those that others than the
-// caller touch, which are other threads or goroutines of their own.
+// raced reports whether the tests over a transport run under the race detector: if other threads or
+// goroutines than the caller's are involved.
 func (tr transport) raced() bool {
 	if tr.sim != nil || tr.loopback {
-		return false // TestMulti has many goroutines over these
+		return false // TestMulti uses these with many goroutines
 	}
 	return tr.mode == ucs.ThreadModeMulti || slices.Contains([]string{"tcp", rc.name, ud.name}, tr.name)
 }
 
-// runCase runs a test, number i of its group, on a transport, under every switch if it asks for
-// that, or under the one whose turn it is.
+// runCase runs a test, number i of its group, over a transport: under every switch if the test asks
+// for that, or under the switch whose turn it is.
 func runCase(t *testing.T, c testCase, i int, tr transport) {
 	if why := c.need.missing(tr); why != "" {
 		t.Run(c.name, func(t *testing.T) { t.Skip(why) })
@@ -190,7 +190,7 @@ func runCase(t *testing.T, c testCase, i int, tr transport) {
 			}
 			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
 			if race.Enabled {
-				break // it is about what happens, not about which goroutine does it
+				break // the race detector needs no other switches
 			}
 		}
 	})

@@ -18,11 +18,10 @@ var transferCases = []testCase{
 	{"a completed receive has its data", everySwitch, testDataInPlace},
 }
 
-// sizes are those of the interoperability matrix, and those next to the limits
-// of the transports.
+// sizes are those of the interoperability matrix, and sizes next to limits of the transports.
 var sizes = []int{0, 1, 8, 200, 1024, 4096, 8183, 8184, 8192, 16384, 65535, 65536, 65537, 1 << 20}
 
-// layout is a way to lay out the memory of a message.
+// layout is a layout of the memory of a message.
 type layout struct {
 	name string
 	make func(mem []byte) ucp.Buffer
@@ -34,7 +33,7 @@ var layouts = []layout{
 	{"generic", func(mem []byte) ucp.Buffer { return ucp.Generic(newSlices().dt, mem, len(mem)) }},
 }
 
-// pieces cuts memory into parts of uneven lengths, empty ones among them.
+// pieces cuts memory into parts of different lengths, some of them empty.
 func pieces(mem []byte) ucp.Buffer {
 	list := [][]byte{nil}
 	for k := 1; len(mem) > 0; k++ {
@@ -45,11 +44,11 @@ func pieces(mem []byte) ucp.Buffer {
 	return ucp.IOV(append(list, nil)...)
 }
 
-// flat is contiguous memory, given the short way.
+// flat is contiguous memory, passed as the buffer argument.
 func flat(mem []byte) ucp.Buffer { return ucp.Buffer{} }
 
-// testDataInPlace looks at the data when the receive is told to be over, not
-// later: a message that says "written" must not overtake what was written.
+// testDataInPlace checks the data when the receive is reported complete, not later: a message that
+// reports a write must not overtake the data.
 func testDataInPlace(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -73,8 +72,8 @@ func testDataInPlace(t *testing.T, tr transport) {
 	}
 }
 
-// TestRendezvousReads: where a lane reads the sender's memory, large messages are
-// fetched that way, by the settings' leave.
+// TestRendezvousReads checks that large messages are read from the sender's memory if a lane can do
+// so and the setting permits it.
 func TestRendezvousReads(t *testing.T) {
 	for scheme, want := range map[string]uint64{"auto": 1, "get_zcopy": 1, "put_zcopy": 0, "am": 0} {
 		t.Run(scheme, func(t *testing.T) {
@@ -100,8 +99,8 @@ func TestRendezvousReads(t *testing.T) {
 	}
 }
 
-// testTransfer sends messages of every size and layout, plain and synchronous,
-// to receives posted before and after they arrive.
+// testTransfer sends messages of every size and layout, plain and synchronous, to receives posted
+// before and after their arrival.
 func testTransfer(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -126,8 +125,7 @@ func testTransfer(t *testing.T, tr transport) {
 	}
 }
 
-// testMixedDatatypes: the layouts of sender and receiver have nothing to do with
-// each other.
+// testMixedDatatypes checks that sender and receiver may use different layouts.
 func testMixedDatatypes(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -146,7 +144,7 @@ func testMixedDatatypes(t *testing.T, tr transport) {
 	}
 }
 
-// plain is the buffer argument of a call: nil where the parameters have one.
+// plain returns the buffer argument of a call: nil if the parameters have a buffer.
 func plain(buf []byte, p *ucp.RequestParams) []byte {
 	if p.Buffer.IsZero() {
 		return buf
@@ -154,11 +152,11 @@ func plain(buf []byte, p *ucp.RequestParams) []byte {
 	return nil
 }
 
-// transfer sends one message and checks all there is to be seen.
+// transfer sends one message and checks everything that can be observed.
 func (r *rig) transfer(what string, ep *ucp.Endpoint, to *side, tag ucp.Tag, n int, from, dst layout, sync, expected bool) {
 	r.Helper()
 	src := ucttest.Pattern(n, uint64(tag))
-	buf := make([]byte, n+3) // room to spare: the length is the message's
+	buf := make([]byte, n+3) // room to spare: the length is that of the message
 	send := ep.TagSend
 	if sync {
 		send = ep.TagSendSync
@@ -202,8 +200,8 @@ func (r *rig) transfer(what string, ep *ucp.Endpoint, to *side, tag ucp.Tag, n i
 	ucttest.SameBytes(r, what+": behind the message", buf[n:], make([]byte, 3))
 }
 
-// testBothDirections has many messages of all sizes under way in both directions
-// and more than one endpoint, without progress in between.
+// testBothDirections has many messages of all sizes in flight in both directions over several
+// endpoints, without progress in between.
 func testBothDirections(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

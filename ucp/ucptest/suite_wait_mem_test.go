@@ -13,15 +13,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// The rules of ucp_worker_wait_mem: it returns when the memory is updated, or an event
-// occurs.
+// The rules of ucp_worker_wait_mem: it returns when the memory is updated or an event occurs.
 var waitMemCases = []testCase{
 	{"memory, or a message", twoSides | everySwitch, testWaitMemMessages},
 	{"memory, or a signal", anywhere, testWaitMemSignal},
 }
 
-// testWaitMemMessages: the loop of a C program that waits for memory and looks into the tag
-// queue gets every message, also where another goroutine progresses the worker.
+// testWaitMemMessages checks that the loop of a C program that waits for memory and checks the tag
+// queue gets every message, even if another goroutine progresses the worker.
 func testWaitMemMessages(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -38,7 +37,7 @@ func testWaitMemMessages(t *testing.T, tr transport) {
 				t.Error(err)
 			}
 			playing.Done()
-			s.Run(ctx) // the other side may need it
+			s.Run(ctx) // progresses for the other side
 		}()
 	}
 	play(a, func() error {
@@ -71,7 +70,7 @@ func testWaitMemMessages(t *testing.T, tr transport) {
 		}
 		return nil
 	})
-	if tr.mode == ucs.ThreadModeMulti { // a thief of events
+	if tr.mode == ucs.ThreadModeMulti { // another goroutine that consumes events
 		running.Add(1)
 		go func() {
 			defer running.Done()
@@ -83,7 +82,7 @@ func testWaitMemMessages(t *testing.T, tr transport) {
 	running.Wait()
 }
 
-// testWaitMemSignal: a Signal ends one wait, whether it was there before or comes meanwhile.
+// testWaitMemSignal checks that a signal ends one wait, whether it comes before or during the wait.
 func testWaitMemSignal(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()

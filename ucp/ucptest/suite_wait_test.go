@@ -26,10 +26,10 @@ var waitCases = []testCase{
 	{"results stay until they are freed", everySwitch, testResultsStay},
 }
 
-// testRequestWait: Wait progresses and returns the result.
+// testRequestWait checks that Wait progresses and returns the result.
 func testRequestWait(t *testing.T, tr transport) {
 	r := newRig(t, tr)
-	a := r.open() // one worker: Wait progresses no other
+	a := r.open() // one worker, as Wait progresses no other
 	ep, _ := loop(r, a)
 	for _, n := range []int{8, 100_000} {
 		src, buf := ucttest.Pattern(n, 1), make([]byte, n)
@@ -59,7 +59,7 @@ func testRequestWait(t *testing.T, tr transport) {
 	}
 }
 
-// loop connects a worker with itself, over its transport and not around it.
+// loop connects a worker with itself over its transport, without loopback of the endpoint.
 func loop(r *rig, s *side) (there, back *ucp.Endpoint) {
 	r.Helper()
 	if r.loopback {
@@ -70,7 +70,7 @@ func loop(r *rig, s *side) (there, back *ucp.Endpoint) {
 	return s.connectWith(s, p), s.connectWith(s, p)
 }
 
-// ended is a context that is over.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errGivenUp)
@@ -79,7 +79,7 @@ func ended() context.Context {
 
 var errGivenUp = errors.New("given up")
 
-// testWaitCanceled: a receive that is not matched is canceled.
+// testWaitCanceled checks that a receive that is not matched is canceled.
 func testWaitCanceled(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -93,13 +93,13 @@ func testWaitCanceled(t *testing.T, tr transport) {
 	if !errors.Is(o.err, ucs.ErrCanceled) {
 		t.Errorf("callback: %v", o.err)
 	}
-	// The message is for the next receive.
+	// The message goes to the next receive.
 	there, _ := loop(r, a)
 	r.sendAndTake(there, a, 1, message(1))
 }
 
-// testWaitUncancelable: Wait returns the context's error alone, the request goes
-// on and can be waited for again.
+// testWaitUncancelable checks that Wait returns the context's error alone if the request cannot be
+// canceled, and that the request can be waited for again.
 func testWaitUncancelable(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -121,14 +121,14 @@ func testWaitUncancelable(t *testing.T, tr transport) {
 	o.once(t)
 }
 
-// testWaitEndsAsleep ends contexts of waits that sleep, many times, on the same
-// worker: none may spoil a later one.
+// testWaitEndsAsleep ends the contexts of sleeping waits many times on the same worker. None may
+// affect a later wait.
 func testWaitEndsAsleep(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
-		a.Signal() // one round that is woken at the same time
+		a.Signal() // may wake the round at the same time
 		go cancel()
 		req := a.recvInto(1, ucp.FullMask, make([]byte, 16), nil)
 		if err := req.Wait(ctx); !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, context.Canceled) {
@@ -145,7 +145,7 @@ func testWaitEndsAsleep(t *testing.T, tr transport) {
 	}
 }
 
-// testWaitBusy: a wait whose worker is never idle sees that its context is over.
+// testWaitBusy checks that a wait on a worker that is never idle notices the end of its context.
 func testWaitBusy(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -153,7 +153,7 @@ func testWaitBusy(t *testing.T, tr transport) {
 	r.warm(there, a)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const enough = 20_000 // events after the end of the context
+	const enough = 20_000 // more events than that after the end of the context are a failure
 	events := 0
 	var again func(*ucp.Request, error, ucp.TagRecvInfo, any)
 	bounce := func() {
@@ -186,7 +186,7 @@ func testWaitBusy(t *testing.T, tr transport) {
 	r.settle()
 }
 
-// testBlocking uses the calls for people, with a goroutine for each side.
+// testBlocking uses the blocking calls with a goroutine for each side.
 func testBlocking(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -223,7 +223,7 @@ func testBlocking(t *testing.T, tr transport) {
 			t.Error(err)
 		}
 	}
-	// The last message may need this side's progress to get there.
+	// The last message may need this side's progress.
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error
 	go func() {
@@ -246,7 +246,7 @@ func testBlockingCanceled(t *testing.T, tr transport) {
 	r.sendAndTake(there, a, 1, message(1))
 }
 
-// testTwoWaiters: the second goroutine gets an error, not a race.
+// testTwoWaiters checks that a second goroutine that waits gets an error.
 func testTwoWaiters(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -259,7 +259,7 @@ func testTwoWaiters(t *testing.T, tr transport) {
 		}
 		result <- err
 	}()
-	// Until the other goroutine waits these end by their own contexts.
+	// These waits end by their contexts until the other goroutine waits.
 	for {
 		err := a.Wait(ended())
 		if errors.Is(err, ucs.ErrBusy) {
@@ -268,7 +268,7 @@ func testTwoWaiters(t *testing.T, tr transport) {
 		if err != nil && err != context.Canceled {
 			t.Fatal(err)
 		}
-		runtime.Gosched() // with one processor the other runs while this one waits, only
+		runtime.Gosched() // with one CPU the other goroutine runs only now
 	}
 	if err := a.Run(t.Context()); !errors.Is(err, ucs.ErrBusy) {
 		t.Errorf("run: %v", err)
@@ -279,7 +279,7 @@ func testTwoWaiters(t *testing.T, tr transport) {
 	}
 }
 
-// testRun: Run progresses until its context ends, also when nothing happens.
+// testRun checks that Run progresses until its context ends, even if nothing happens.
 func testRun(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()

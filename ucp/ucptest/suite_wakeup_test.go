@@ -31,8 +31,8 @@ var wakeupCases = []testCase{
 	{"two programs that sleep", twoSides | everySwitch, testSleepers},
 }
 
-// readable asks the kernel whether a descriptor is readable, waiting for some
-// milliseconds.
+// readable returns whether the kernel reports a descriptor as readable, after some milliseconds at
+// most.
 func readable(t testing.TB, fd, ms int) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -48,11 +48,10 @@ func readable(t testing.TB, fd, ms int) bool {
 	}
 }
 
-// longEnough is the time in milliseconds after which something that should have
-// happened long ago is given up.
+// longEnough is the time in milliseconds after which a wait counts as failed.
 const longEnough = 10_000
 
-// arm progresses a worker until it can be armed.
+// arm progresses the worker until it can be armed.
 func (s *side) arm() {
 	s.rig.Helper()
 	for range spinRounds * 10 {
@@ -69,8 +68,8 @@ func (s *side) arm() {
 	s.rig.Fatal("the worker stays busy")
 }
 
-// alone progresses one worker until its send is done: the message has left, and
-// nobody has received it.
+// alone progresses only this worker until its send is complete: the message was sent, and has not
+// been received.
 func (s *side) alone(req *ucp.Request) {
 	s.rig.Helper()
 	for range spinRounds {
@@ -82,8 +81,8 @@ func (s *side) alone(req *ucp.Request) {
 	s.rig.Fatal("the send does not end")
 }
 
-// testNoWakeup: without FeatureWakeup the calls are refused, but waiting for
-// requests works.
+// testNoWakeup checks that without FeatureWakeup the calls are refused, but waiting for requests
+// works.
 func testNoWakeup(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.openWith(ucp.ContextParams{Features: ucp.FeatureTag}, ucp.WorkerParams{})
@@ -107,7 +106,7 @@ func testNoWakeup(t *testing.T, tr transport) {
 	}
 }
 
-// testEventFD: the descriptor is the same for every call.
+// testEventFD checks that the descriptor is the same for every call.
 func testEventFD(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -144,8 +143,8 @@ func testArmThenMessage(t *testing.T, tr transport) {
 	}
 }
 
-// testWakeupMask: a worker that wants to hear of one direction is woken for what it has started,
-// whichever way that ends, and what comes of the other one is there when it looks.
+// testWakeupMask checks that a worker that asks for the events of one direction is woken for these,
+// and finds the results of the other direction when it progresses.
 func testWakeupMask(t *testing.T, tr transport) {
 	for name, events := range map[string]ucp.WakeupEvents{"sends": ucp.WakeupTX, "receives": ucp.WakeupRX} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +177,7 @@ func testWakeupMask(t *testing.T, tr transport) {
 					for !answer.Done() && !readable(t, b.fd, 0) {
 						a.Progress()
 					}
-					for rounds := 0; !readable(t, b.fd, 1); rounds++ { // what the peer has not sent yet
+					for rounds := 0; !readable(t, b.fd, 1); rounds++ { // not sent by the peer yet
 						if a.Progress(); rounds == longEnough {
 							t.Fatalf("the answer to message %d did not make the descriptor readable", i)
 						}
@@ -191,8 +190,9 @@ func testWakeupMask(t *testing.T, tr transport) {
 	}
 }
 
-// TestWakeupUnasked: over shared memory a message does not wake a sleeper on a worker that wants
-// to hear of sends alone and has none under way. While one is, the answer of the peer does.
+// TestWakeupUnasked checks that over shared memory a message does not wake a worker that asks for
+// the events of sends alone and has none in flight. While a send is in flight the peer's answer
+// wakes it.
 func TestWakeupUnasked(t *testing.T) {
 	r := newRig(t, byName(t, "posix"))
 	a, b := r.open(), r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Events: ucp.WakeupTX})
@@ -201,7 +201,7 @@ func TestWakeupUnasked(t *testing.T) {
 	recv := b.recvInto(1, 0, make([]byte, 16), nil)
 	b.arm()
 	if readable(t, b.fd, 0) {
-		b.arm() // for something before
+		b.arm() // after an earlier event
 	}
 	sent, err := there.TagSend(1, message(1), nil)
 	if err != nil {
@@ -218,7 +218,7 @@ func TestWakeupUnasked(t *testing.T) {
 	answer := a.recvInto(2, 0, make([]byte, 16), nil)
 	sync := r.started(back.TagSendSync(2, message(2), nil))
 	b.arm()
-	a.alone(answer) // the answer goes with that
+	a.alone(answer) // sends the acknowledgement, too
 	if !readable(t, b.fd, 0) {
 		t.Error("the end of a send has not made the descriptor readable")
 	}
@@ -226,8 +226,8 @@ func TestWakeupUnasked(t *testing.T) {
 	r.must(sync, nil)
 }
 
-// testMessageThenArm: what has come between the last progress and Arm makes Arm
-// say busy, or the descriptor readable.
+// testMessageThenArm checks that a message between the last progress and Arm makes Arm return busy,
+// or the descriptor readable.
 func testMessageThenArm(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -236,7 +236,7 @@ func testMessageThenArm(t *testing.T, tr transport) {
 	for i := range 20 {
 		req := b.recvInto(1, 0, make([]byte, 16), nil)
 		b.arm()
-		r.must(ep.TagSend(1, message(i), nil)) // progresses b as well
+		r.must(ep.TagSend(1, message(i), nil)) // progresses b too
 		r.until("the message", req.Done)
 		req.Free()
 
@@ -260,8 +260,8 @@ func testMessageThenArm(t *testing.T, tr transport) {
 	}
 }
 
-// testEveryMessageWakes: a receiver that sleeps between all events gets every
-// message, of every kind and size.
+// testEveryMessageWakes checks that a receiver that sleeps between all events gets every message,
+// of every kind and size.
 func testEveryMessageWakes(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -280,7 +280,7 @@ func testEveryMessageWakes(t *testing.T, tr transport) {
 			if req.Done() && sreq.Done() {
 				break
 			}
-			// One of them must have something to do.
+			// One of the workers must have an event.
 			fds := []unix.PollFd{{Fd: int32(a.fd), Events: unix.POLLIN}, {Fd: int32(b.fd), Events: unix.POLLIN}}
 			if n, err := unix.Poll(fds, longEnough); err != unix.EINTR && (n == 0 || err != nil) {
 				t.Fatalf("message %d: both sleep for ever: %d, %v", i, n, err)
@@ -295,7 +295,7 @@ func testEveryMessageWakes(t *testing.T, tr transport) {
 	}
 }
 
-// testSendWakes: the completion of a send makes the descriptor readable.
+// testSendWakes checks that the completion of a send makes the descriptor readable.
 func testSendWakes(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -306,14 +306,14 @@ func testSendWakes(t *testing.T, tr transport) {
 		r.arrived(b, 1)
 		r.settle()
 		a.arm()
-		if !r.silent && readable(t, a.fd, 0) { // those have timers
+		if !r.silent && readable(t, a.fd, 0) { // silent transports have timers
 			t.Fatal("readable without an event")
 		}
 		rreq, err := b.TagRecv(1, 0, make([]byte, n), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range spinRounds { // without a
+		for range spinRounds { // without progress of a
 			b.Progress()
 		}
 		if !readable(t, a.fd, longEnough) {
@@ -334,8 +334,8 @@ func testWaitPending(t *testing.T, tr transport) {
 	}
 }
 
-// testWaitDoesNotProgress: Wait returns when there is something to do, and leaves
-// it to Progress.
+// testWaitDoesNotProgress checks that Wait returns when there is something to do, and leaves it to
+// Progress.
 func testWaitDoesNotProgress(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -367,7 +367,7 @@ func testWaitContext(t *testing.T, tr transport) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel()
 		err := a.Wait(ctx)
-		if err == nil && woken == 0 { // it may once, by what was ready and is no more
+		if err == nil && woken == 0 { // one wakeup may be left from before
 			woken++
 			err = a.Wait(ctx)
 		}
@@ -375,15 +375,15 @@ func testWaitContext(t *testing.T, tr transport) {
 			t.Fatalf("wait: %v", err)
 		}
 	}
-	// What ended those waits does not end this one.
+	// The earlier ends do not end this wait.
 	a.Signal()
 	if err := a.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// testSleepers: two goroutines, each with its worker, bounce messages of all
-// sizes and sleep whenever they can.
+// testSleepers: two goroutines, each with its worker, send messages of all sizes back and forth and
+// sleep whenever they can.
 func testSleepers(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -412,7 +412,7 @@ func testSleepers(t *testing.T, tr transport) {
 		}
 		return ep.Shutdown(t.Context())
 	}
-	// A side that is through goes on progressing: the other may need it.
+	// A side that is done continues to progress for the other side.
 	ctx, cancel := context.WithCancel(t.Context())
 	var playing, running sync.WaitGroup
 	playing.Add(2)

@@ -43,15 +43,15 @@ func (r *rig) exchange(there *ucp.Endpoint, b *side, back *ucp.Endpoint, a *side
 	}
 }
 
-// endpoints checks the number of open endpoints of workers.
+// endpoints checks the number of endpoints of workers.
 func (r *rig) endpoints(want int, sides ...*side) {
 	r.Helper()
 	for i, s := range sides {
-		if r.silent { // the end of a peer's endpoint is known after a while
+		if r.silent { // the end of a peer's endpoint is detected late
 			r.eventually(func() bool { return s.Stats().Endpoints <= want })
 		}
 		if s.Stats().Endpoints != want {
-			r.settle() // peers may have to hear of a close first
+			r.settle() // peers may have to be notified of a close first
 		}
 		if got := s.Stats().Endpoints; got != want {
 			r.Errorf("worker %d has %d endpoints, want %d", i, got, want)
@@ -59,8 +59,8 @@ func (r *rig) endpoints(want int, sides ...*side) {
 	}
 }
 
-// testSimultaneous: when the ends of a pair ask for each other at the same time
-// they find each other, and no third endpoint appears.
+// testSimultaneous checks that two endpoints of a pair that request each other at the same time are
+// connected, and that no third endpoint is created.
 func testSimultaneous(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -81,7 +81,7 @@ func testSimultaneous(t *testing.T, tr transport) {
 	r.endpoints(5, a, b)
 }
 
-// testCreationOrder: the k-th endpoint of one side belongs to the k-th of the
+// testCreationOrder checks that the k-th endpoint of one side is connected with the k-th of the
 // other, in whatever order they are created and first used.
 func testCreationOrder(t *testing.T, tr transport) {
 	r := newRig(t, tr)
@@ -107,8 +107,8 @@ func testCreationOrder(t *testing.T, tr transport) {
 	r.endpoints(4, a, b)
 }
 
-// testAdopt: a peer's message opens an endpoint here; the one created afterwards
-// is the same.
+// testAdopt checks that a peer's message opens an endpoint here, and that NewEndpoint returns the
+// same one afterwards.
 func testAdopt(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -125,7 +125,7 @@ func testAdopt(t *testing.T, tr transport) {
 		t.Errorf("%d wireup messages on an endpoint that knows its peer", again-sent)
 	}
 	r.endpoints(1, a, b)
-	// The next one is new.
+	// The next endpoint is new.
 	r.exchange(a.connect(b), b, b.connect(a), a)
 	r.endpoints(2, a, b)
 }
@@ -156,7 +156,7 @@ func testManyToOne(t *testing.T, tr transport) {
 	}
 }
 
-// testLoopback: an endpoint to the own worker leads back to itself.
+// testLoopback checks that an endpoint to the own worker is connected with itself.
 func testLoopback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -167,8 +167,8 @@ func testLoopback(t *testing.T, tr transport) {
 	}
 }
 
-// testNoLoopback: with EndpointNoLoopback the endpoints of one worker are paired
-// two by two.
+// testNoLoopback checks that with EndpointNoLoopback the endpoints of a worker to itself are
+// connected in pairs.
 func testNoLoopback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -176,7 +176,7 @@ func testNoLoopback(t *testing.T, tr transport) {
 	one, two := a.connectWith(a, p), a.connectWith(a, p)
 	r.exchange(one, a, two, a)
 	r.endpoints(2, a)
-	// The partner of the third is created after it was used.
+	// The counterpart of the third endpoint is created after that one was used.
 	three := a.connectWith(a, p)
 	r.warm(three, a)
 	four := a.connectWith(a, p)
@@ -185,8 +185,8 @@ func testNoLoopback(t *testing.T, tr transport) {
 	r.endpoints(4, a)
 }
 
-// testModeMismatch: endpoints of different error modes do not come together, and
-// no one hangs who can be told.
+// testModeMismatch checks that endpoints of different error modes are not connected, and that
+// operations end where an error can be reported.
 func testModeMismatch(t *testing.T, tr transport) {
 	t.Run("adopted", func(t *testing.T) {
 		r := newRig(t, tr)
@@ -208,9 +208,9 @@ func testModeMismatch(t *testing.T, tr transport) {
 		if _, err := back.TagSend(1, nil, nil); !errors.Is(err, ucs.ErrUnsupported) {
 			t.Errorf("send: %v", err)
 		}
-		// This end can be given up.
+		// The endpoint with error handling can be closed by force.
 		r.inTheCall(there.CloseAsync(&ucp.RequestParams{CloseFlags: ucp.CloseForce}))
-		both := tr.paired && errors.Is(req.Err(), ucs.ErrUnsupported) // have asked, and know
+		both := tr.paired && errors.Is(req.Err(), ucs.ErrUnsupported) // both know the other's mode
 		if err := req.Err(); !both && !errors.Is(err, ucs.ErrCanceled) {
 			t.Errorf("send: %v", err)
 		}
@@ -240,8 +240,8 @@ func testThree(t *testing.T, tr transport) {
 	r.endpoints(2, w...)
 }
 
-// testBadAddresses: truncated and corrupt addresses give errors or endpoints that
-// lead nowhere, no panics.
+// testBadAddresses checks that truncated and corrupt addresses cause errors or endpoints that do
+// not connect, and no panics.
 func testBadAddresses(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -264,7 +264,7 @@ func testBadAddresses(t *testing.T, tr transport) {
 		}
 		try(append(good[:n:n], 0xFF))
 	}
-	if tr.sim != nil || tr.loopback { // elsewhere that would be somebody's address
+	if tr.sim != nil || tr.loopback { // elsewhere it could be the address of another process
 		for i := range good {
 			for bit := range 8 {
 				bad := append(ucp.Address(nil), good...)
@@ -283,14 +283,14 @@ func testBadAddresses(t *testing.T, tr transport) {
 		}
 	}
 	r.endpoints(0, a)
-	if tr.paired { // b has the other ends of those, and would be given them
+	if tr.paired { // b has the peers' endpoints of these, and would return them
 		b = r.open()
 	}
 	r.exchange(a.connect(b), b, b.connect(a), a)
 }
 
-// testUnreachable: an address without a common transport is refused with what
-// would be needed.
+// testUnreachable checks that an address without a common transport is refused, and that the error
+// says what is needed.
 func testUnreachable(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -299,7 +299,7 @@ func testUnreachable(t *testing.T, tr transport) {
 	if ep != nil || !errors.Is(err, ucs.ErrUnreachable) {
 		t.Fatalf("endpoint %v, %v", ep, err)
 	}
-	// A worker that can be reached only inside its host has no network address.
+	// A worker that can be reached only within its host has no network address.
 	if tr.loopback {
 		addr, err := a.Address(ucp.AddressNetOnly)
 		if err != nil {
@@ -314,7 +314,7 @@ func testUnreachable(t *testing.T, tr transport) {
 	}
 }
 
-// newOther opens a worker on a transport that r's does not reach.
+// newOther opens a worker on a transport that does not reach r's.
 func newOther(r *rig) *side {
 	r.Helper()
 	saved := r.settings
@@ -340,7 +340,7 @@ func testEndpointParams(t *testing.T, tr transport) {
 	if err != nil || uid != b.Worker.Attr().UID || uid == 0 {
 		t.Errorf("address of %#x, %v; the worker is %#x", uid, err, b.Worker.Attr().UID)
 	}
-	// The address is the caller's.
+	// The caller may change the address afterwards.
 	before := string(addr)
 	ep, err := a.NewEndpoint(ucp.EndpointParams{Address: addr})
 	if err != nil {
@@ -397,8 +397,8 @@ type failingWriter struct{ err error }
 
 func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
-// testTooManyUnexpected: peers cannot open more endpoints than the setting
-// allows; those that are there go on, and a closed one makes room.
+// testTooManyUnexpected checks that peers cannot open more endpoints than the setting permits, that
+// existing ones go on, and that a closed one makes room.
 func testTooManyUnexpected(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"MAX_UNEXP_EPS", "3"}))
 	r.log.Allow("refusing a peer's request")
@@ -421,12 +421,12 @@ func testTooManyUnexpected(t *testing.T, tr transport) {
 	if !req.Done() {
 		t.Error("the send did not end")
 	}
-	if tr.sim != nil { // elsewhere the stranger's connections are closed, and these share them
+	if tr.sim != nil { // elsewhere the peer's connection, which they share, is dropped
 		for _, ep := range eps {
 			r.warm(ep, b)
 		}
 	}
-	// An endpoint of the own does not count.
+	// Endpoints of the application do not count.
 	mine := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	if mine.Err() != nil {
 		t.Error(mine.Err())

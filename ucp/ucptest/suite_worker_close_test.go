@@ -47,8 +47,8 @@ func pile(r *rig, a, b *side, ep *ucp.Endpoint, note func(*ucp.Request, error)) 
 	return reqs
 }
 
-// testWorkerClose: closing a worker ends everything that is under way with
-// Canceled, once each.
+// testWorkerClose checks that closing a worker ends all operations in progress with Canceled, once
+// each.
 func testWorkerClose(t *testing.T, tr transport) {
 	for _, progressed := range []bool{false, true} {
 		r := newRig(t, tr)
@@ -79,8 +79,8 @@ func testWorkerClose(t *testing.T, tr transport) {
 	}
 }
 
-// testWorkerCloseDrops: messages without a receive, whole, in parts and offered,
-// give their memory back.
+// testWorkerCloseDrops checks that the memory of messages without a receive is released, whether
+// they are complete, partial or offered.
 func testWorkerCloseDrops(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -94,7 +94,7 @@ func testWorkerCloseDrops(t *testing.T, tr transport) {
 			req.Free()
 		}
 		r.arrived(b, 2)
-		if _, ok := b.TagTake(2, ucp.FullMask); !ok { // and never received
+		if _, ok := b.TagTake(2, ucp.FullMask); !ok { // taken and never received
 			t.Fatal("the message is gone")
 		}
 	}
@@ -114,8 +114,8 @@ func testWorkerCloseDrops(t *testing.T, tr transport) {
 	}
 }
 
-// testWorkerCloseCallbacks: what the callbacks of a closing worker start is
-// refused, so that a server that posts its receives anew does not go on for ever.
+// testWorkerCloseCallbacks checks that callbacks of a closing worker cannot start operations, so
+// that a server that posts its receives again does not prevent the close.
 func testWorkerCloseCallbacks(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
@@ -150,8 +150,8 @@ func testWorkerCloseCallbacks(t *testing.T, tr transport) {
 	}
 }
 
-// testWorkerCloseInCallback: a worker cannot be closed from under its own
-// progress. The attempt is refused and does no harm.
+// testWorkerCloseInCallback checks that Worker.Close is refused in a callback of the worker,
+// without effect.
 func testWorkerCloseInCallback(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

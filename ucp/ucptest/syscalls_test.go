@@ -16,19 +16,18 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// timesVar makes the test binary a process that only does so many times what a test
-// counts the system calls of.
+// timesVar is the environment variable that makes the test binary a process that only repeats, this
+// many times, what a test counts the system calls of.
 const timesVar = "TIMES_TO_DO"
 
-// times returns how often this process is to do that, 0 if it is not such a one.
+// times returns this number, 0 in other processes.
 func times() int {
 	n, _ := strconv.Atoi(os.Getenv(timesVar))
 	return n
 }
 
-// TestNoSystemCalls: over shared memory the number of system calls does not
-// depend on the number of messages. The ones that Go's runtime makes as time
-// passes, to schedule, are not looked at.
+// TestNoSystemCalls checks that over shared memory the number of system calls does not depend on
+// the number of messages. Calls of Go's scheduler are not counted.
 func TestNoSystemCalls(t *testing.T) {
 	if n := times(); n > 0 {
 		exchangeMessages(t, n)
@@ -48,8 +47,8 @@ func TestNoSystemCalls(t *testing.T) {
 	}
 }
 
-// TestIdleSystemCalls: a worker to which nothing has happened for long does not make a
-// system call in each round of progress, however many endpoints it has.
+// TestIdleSystemCalls checks that a worker that has been idle for long does not make a system call
+// in each round of progress, however many endpoints it has.
 func TestIdleSystemCalls(t *testing.T) {
 	if n := times(); n > 0 {
 		r := newRig(t, byName(t, "tcp"))
@@ -74,8 +73,8 @@ func TestIdleSystemCalls(t *testing.T) {
 	}
 }
 
-// TestOpeningSystemCalls: a context and a worker, with all that there is on every
-// machine, take no more system calls than they have to.
+// TestOpeningSystemCalls checks how many system calls it takes to open a context and a worker with
+// all transports that exist on every machine.
 func TestOpeningSystemCalls(t *testing.T) {
 	if n := times(); n > 0 {
 		local := transport{name: "all", settings: []setting{{"TLS", "self,posix,sysv,cma,tcp"}, {"NET_DEVICES", "lo"}}}
@@ -88,7 +87,7 @@ func TestOpeningSystemCalls(t *testing.T) {
 		t.Skip("the race detector makes system calls of its own")
 	}
 	const few, many, most = 1, 101, 147
-	// How often the runtime asks for events hangs on what else the machine does.
+	// How often the runtime polls for events depends on the load of the machine.
 	const polls = "epoll_pwait"
 	each := (countTimes(t, many, polls) - countTimes(t, few, polls)) / (many - few)
 	t.Logf("%d system calls", each)
@@ -97,7 +96,7 @@ func TestOpeningSystemCalls(t *testing.T) {
 	}
 }
 
-// exchangeMessages sends n messages to and fro, of two sizes.
+// exchangeMessages sends n messages of two sizes in each direction.
 func exchangeMessages(t *testing.T, n int) {
 	r := newRig(t, byName(t, "posix"))
 	a, b := r.pair()
@@ -126,16 +125,16 @@ func exchangeMessages(t *testing.T, n int) {
 	}
 }
 
-// countTimes counts the calls of this test in a process of its own, which does so many
-// times what it counts.
+// countTimes counts the system calls of this test in a process of its own, which repeats the test's
+// actions this many times.
 func countTimes(t *testing.T, times int, but ...string) int {
 	t.Helper()
 	needtest.Strace(t)
 	return countSystemCalls(t, timesVar+"="+strconv.Itoa(times), but...)
 }
 
-// countSystemCalls runs this test in a process of its own, with a variable set, and
-// counts its calls, but for some.
+// countSystemCalls runs this test in a process of its own, with a variable in its environment, and
+// counts its system calls, except for those in but.
 func countSystemCalls(t *testing.T, variable string, but ...string) int {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "calls")

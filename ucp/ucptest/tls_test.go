@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// tcpAndTLS is a transport whose contexts have both.
+// tcpAndTLS returns a transport whose contexts have both tcp and tls.
 func tcpAndTLS(more ...setting) transport {
 	return transport{
 		name:     "tcp and tls",
@@ -22,7 +22,7 @@ func tcpAndTLS(more ...setting) transport {
 	}
 }
 
-// transportsOf are the names of the transports that an endpoint uses.
+// transportsOf returns the names of the transports that an endpoint uses.
 func transportsOf(ep *ucp.Endpoint) []string {
 	var names []string
 	for _, l := range ep.Attr().Transports {
@@ -32,8 +32,7 @@ func transportsOf(ep *ucp.Endpoint) []string {
 	return slices.Compact(names)
 }
 
-// TestTLSLanes: tcp is taken where it may be, TLS where it may not, with messages of
-// every size.
+// TestTLSLanes checks that tcp is used unless a side requires TLS, for messages of every size.
 func TestTLSLanes(t *testing.T) {
 	for _, c := range []struct {
 		require [2]bool
@@ -61,7 +60,8 @@ func TestTLSLanes(t *testing.T) {
 	}
 }
 
-// TestTLSOnlyHere: a peer without TLS is not reached if it is required, and says why.
+// TestTLSOnlyHere checks that an endpoint to a peer without TLS is refused if TLS is required, and
+// that the error says so.
 func TestTLSOnlyHere(t *testing.T) {
 	tr := tcpAndTLS()
 	r := newRig(t, tr)
@@ -78,7 +78,7 @@ func TestTLSOnlyHere(t *testing.T) {
 	}
 }
 
-// TestTLSParams: what cannot work is refused when the context is made.
+// TestTLSParams checks that TLS parameters that cannot work are refused when the context is opened.
 func TestTLSParams(t *testing.T) {
 	good := certtest.New().Mutual("peer")
 	bad := good.Clone()
@@ -112,10 +112,11 @@ func TestTLSParams(t *testing.T) {
 	}
 }
 
-// TestTLSStranger: with another authority nothing arrives, and the endpoint fails.
+// TestTLSStranger checks that with a certificate of another authority nothing arrives, and that the
+// endpoint fails.
 func TestTLSStranger(t *testing.T) {
 	r := newRig(t, byName(t, "tls"))
-	r.log.Allow("TLS handshake failed") // one a minute
+	r.log.Allow("TLS handshake failed") // logged once a minute
 	b := r.open()
 	r.tls = certtest.New().Mutual("mallory")
 	a := r.open()

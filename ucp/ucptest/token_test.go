@@ -9,16 +9,17 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// withTokens are the grounds of tests with tokens: every kind of transport, and one
-// whose requests go over another lane than messages.
+// withTokens are the transports of tests with tokens: every kind, and one whose requests go over
+// another lane than messages.
 func withTokens(t testing.TB) (list []transport) {
 	for _, name := range []string{"self", "tcp", "tls", "posix", "sysv", "posix and cma", "a small ring", simPlain.name, simLanes.name, simLanesStorm.name} {
-		list = append(list, byName(t, name).with(setting{"TOKEN", "y"}).showing()) // all there is
+		list = append(list, byName(t, name).with(setting{"TOKEN", "y"}).showing()) // in all groups
 	}
 	return list
 }
 
-// TestTokens: peers of this library notice nothing of a token, whoever asks first.
+// TestTokens checks that tokens have no effect on peers of this library, whichever side connects
+// first.
 func TestTokens(t *testing.T) {
 	runGroups(t, withTokens(t), []caseGroup{
 		{"wireup", wireupCases},
@@ -32,8 +33,8 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// testTokenSides: what needs the peer's id works in both directions, and back over the
-// endpoint that the peer has opened, whichever side has a token.
+// testTokenSides checks that operations that need the peer's id work in both directions, and over
+// the endpoint that the peer has opened, whichever side has a token.
 func testTokenSides(t *testing.T, tr transport) {
 	for _, modes := range [][2]ucp.TokenMode{
 		{ucp.TokenRequired, ucp.TokenRequired}, {ucp.TokenRequired, ucp.TokenOff}, {ucp.TokenOff, ucp.TokenRequired},
@@ -64,8 +65,8 @@ func testTokenSides(t *testing.T, tr transport) {
 	}
 }
 
-// testTokenWrong: who has not got the address from the worker gets nothing, and where
-// there are connections is told so; others go on.
+// testTokenWrong checks that a peer that has not got the address from the worker is refused, that
+// it fails if there is a connection to drop, and that other peers go on.
 func testTokenWrong(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Allow("request without the token refused")
@@ -109,8 +110,8 @@ func testTokenWrong(t *testing.T, tr transport) {
 	}
 }
 
-// testTokenRemoved: the end of an endpoint is told to who asks for it, also if he knows
-// the other side by a request of it only.
+// testTokenRemoved checks that a peer that asks for an endpoint that has ended is notified, even if
+// it knows the other side only by a request of it.
 func testTokenRemoved(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()

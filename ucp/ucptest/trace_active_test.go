@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// amFlagNames are the flags of active messages as commands have them.
+// amFlagNames are the names of the flags of active messages in commands.
 var amFlagNames = []struct {
 	name string
 	flag ucp.AMSendFlags
@@ -42,12 +42,12 @@ func (c *conversation) am(a *arguments) {
 	c.begin(o, req, err, "")
 }
 
-// errRefused is what a handler of a trace refuses a message with.
+// errRefused is the error with which a handler of a trace refuses a message.
 var errRefused = fmt.Errorf("the handler refuses it: %w", ucs.ErrRejected)
 
-// handle SIDE ID drop|refuse|receive=NAME|keep=NAME|answer=NAME [persistent] sets the handler
-// of an id: what it does about each message, by which name. An answer is an active message
-// with the same id and data. A message that is kept is received or released by its name.
+// handle SIDE ID drop|refuse|receive=NAME|keep=NAME|answer=NAME [persistent] sets the handler of an
+// id: what it does with each message, and the name for that. An answer is an active message with
+// the same id and data. A kept message is received or released by its name.
 func (c *conversation) handle(a *arguments) {
 	s, id := c.speakerAt(a.next()), uint16(a.number(a.next()))
 	receive, keep, answer := a.setting("receive", ""), a.setting("keep", ""), a.setting("answer", "")
@@ -90,7 +90,7 @@ func (c *conversation) unhandle(a *arguments) {
 	}
 }
 
-// describeActive tells what a handler gets.
+// describeActive describes a message that a handler gets.
 func describeActive(m *ucp.AMMessage) string {
 	text := fmt.Sprintf("%d bytes", m.Len())
 	switch {
@@ -152,7 +152,7 @@ func (c *conversation) receive(a *arguments) {
 	}
 }
 
-// release KEPT gives up a message that was kept.
+// release KEPT releases a message that was kept.
 func (c *conversation) release(a *arguments) { c.active[a.next()].Release() }
 
 // queue SIDE ID makes a queue for an id; next SIDE ID takes a message out of it.

@@ -10,13 +10,12 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// What traces use of the public API, in one place.
+// The parts of the public API that traces use, in one place.
 
-// ending is told how an operation of a trace ends.
+// ending is called with the result of an operation of a trace.
 type ending func(err error, info ucp.TagRecvInfo)
 
-// sendParams and recvParams are the parameters of operations whose end is told to
-// over.
+// sendParams and recvParams return the parameters of operations whose result is passed to over.
 func sendParams(over ending) *ucp.RequestParams {
 	return &ucp.RequestParams{OnSend: func(_ *ucp.Request, err error, _ any) { over(err, ucp.TagRecvInfo{}) }}
 }
@@ -28,7 +27,7 @@ func recvParams(over ending, info *ucp.TagRecvInfo) *ucp.RequestParams {
 	}
 }
 
-// flagNames are the flags of operations as commands have them.
+// flagNames are the names of the flags of operations in commands.
 var flagNames = map[string]ucp.OpFlags{
 	"fast": ucp.OpFastComplete, "multi": ucp.OpMultiSend, "now": ucp.OpForceImmediate, "callback": ucp.OpNoImmediate,
 }
@@ -55,14 +54,14 @@ func takeMessage(w *ucp.Worker, tag ucp.Tag) (m *ucp.TagMessage, info ucp.TagRec
 	return m, info, ok
 }
 
-// atomicOps are the atomic operations as commands have them.
+// atomicOps are the names of the atomic operations in commands.
 var atomicOps = map[string]ucp.AtomicOp{
 	"add": ucp.AtomicAdd, "and": ucp.AtomicAnd, "or": ucp.AtomicOr, "xor": ucp.AtomicXor,
 	"swap": ucp.AtomicSwap, "compare-swap": ucp.AtomicCompareSwap,
 }
 
-// startAtomic starts an atomic operation on size bytes. reply, unless nil, takes the
-// value from before, and holds what a compare-and-swap stores.
+// startAtomic starts an atomic operation on size bytes. reply, if not nil, gets the previous value;
+// for a compare-and-swap it holds the new value.
 func startAtomic(ep *ucp.Endpoint, op ucp.AtomicOp, x uint64, size int, reply []byte, addr uint64, key *ucp.Rkey, p *ucp.RequestParams) (*ucp.Request, error) {
 	p.ReplyBuffer = reply
 	operand := binary.NativeEndian.AppendUint64(nil, x)
@@ -77,16 +76,16 @@ func allocateMemory(ctx *ucp.Context, n int) (*ucp.Memory, error) {
 	return ctx.MemMap(ucp.MemMapParams{Length: n, Flags: ucp.MemMapAllocate})
 }
 
-// registerMemory opens b to peers.
+// registerMemory registers b for access by peers.
 func registerMemory(ctx *ucp.Context, b []byte) (*ucp.Memory, error) {
 	return ctx.MemMap(ucp.MemMapParams{Buffer: b})
 }
 
-// protocolOf is the protocol of a request.
+// protocolOf returns the protocol of a request.
 func protocolOf(r *ucp.Request) string { return protocolBehind(r) }
 
-// protocolBehind is the protocol of the request that a transport calls back. It
-// describes itself as ucp.Request.Attr does: protocol, transport/device.
+// protocolBehind returns the protocol of the request that a transport calls back, which describes
+// itself as ucp.Request.Attr does: protocol, transport/device.
 func protocolBehind(by any) string {
 	var text string
 	switch by := by.(type) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// verbs are the commands. What each takes is said where it is.
+// verbs are the commands. The comment of each method describes its arguments.
 var verbs = map[string]func(c *conversation, a *arguments){
 	"setup": (*conversation).setup, "open": (*conversation).open, "connect": (*conversation).connect,
 	"send": (*conversation).send, "recv": (*conversation).recv, "peek": (*conversation).peek, "take": (*conversation).take,
@@ -26,7 +26,7 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect, "allow": (*conversation).allow,
 }
 
-// arguments are those of a command.
+// arguments are the arguments of a command.
 type arguments struct {
 	t     *testing.T
 	line  string
@@ -45,14 +45,14 @@ func (a *arguments) next() string {
 	return w
 }
 
-// flag takes a flag that may be there.
+// flag reports whether an optional flag is present, and removes it.
 func (a *arguments) flag(name string) bool {
 	n := len(a.words)
 	a.words = slices.DeleteFunc(a.words, func(w string) bool { return w == name })
 	return len(a.words) < n
 }
 
-// setting takes a key=value that may be there.
+// setting returns the value of an optional key=value, and removes it.
 func (a *arguments) setting(key, value string) string {
 	if v, ok := a.flags[key]; ok {
 		delete(a.flags, key)

@@ -17,15 +17,15 @@ import (
 	"github.com/ucx-go/ucx/proto"
 )
 
-// silent are the protocols that a tap cannot name, as they give the transport
-// nothing to call back: their messages tell.
+// silent are the protocols that a tap cannot name, as they give the transport nothing to call back.
+// They are recognized by their messages.
 var silent = map[string]proto.AMID{
 	"atomic reply":   proto.IDAtomicRep,
 	"connect":        proto.IDWireup,
 	"rma completion": proto.IDCmpl,
 }
 
-// TestTracesComplete: every message and every protocol of package ucp is in a trace.
+// TestTracesComplete checks that every message and every protocol of package ucp occurs in a trace.
 func TestTracesComplete(t *testing.T) {
 	var all strings.Builder
 	for _, file := range traces(t) {
@@ -50,7 +50,7 @@ func TestTracesComplete(t *testing.T) {
 			}
 			continue
 		}
-		// Machinery that kinds of messages share has theirs in front: "tag rndv".
+		// Protocols that several kinds of messages share have the kind as a prefix: "tag rndv".
 		word := `([a-z]+ )?` + regexp.QuoteMeta(name)
 		if !regexp.MustCompile(`(?m)\(` + word + `\)$|: ` + word + `$`).MatchString(all.String()) {
 			t.Errorf("no trace has protocol %q", name)
@@ -63,8 +63,8 @@ func TestTracesComplete(t *testing.T) {
 	}
 }
 
-// protocolNames are the names of all protocols, taken from the source: the values
-// of type protocolInfo in package ucp.
+// protocolNames returns the names of all protocols, taken from the source: the values of type
+// protocolInfo in package ucp.
 func protocolNames(t *testing.T) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob("../*.go")

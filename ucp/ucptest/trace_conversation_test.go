@@ -14,11 +14,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// conversation runs commands and writes down what follows. Each has the form
+// conversation runs commands and records what follows. Each command has the form
 //
 //	verb arguments... flag key=value...
 //
-// and names what it makes, so that later ones can refer to it.
+// and names what it creates, so that later commands can refer to it.
 type conversation struct {
 	t       *testing.T
 	out     []string
@@ -30,27 +30,27 @@ type conversation struct {
 	ops     []*talk
 	taken   map[string]*ucp.TagMessage
 	active  map[string]*ucp.AMMessage // kept by handlers
-	queues  map[string]*ucp.AMQueue   // by the side
+	queues  map[string]*ucp.AMQueue   // by the name of the side
 	windows map[string]*opening
 	feats   ucp.Features // of the workers
 	memory  []place
-	faults  []func() bool // each says whether it has happened
+	faults  []func() bool // report whether the fault has happened
 
-	numbers map[int]int // of what is written down, by the tap's
+	numbers map[int]int // numbers in the trace, by the tap's numbers
 	number  int
-	waiting *speaker // whose keepalive is written down
+	waiting *speaker // side whose keepalive is recorded
 
 	eps, reqs, msgs *names
 }
 
-// speaker is a worker, or a peer that speaks for itself.
+// speaker is a worker, or a raw peer.
 type speaker struct {
 	*side
 	name   string
 	uuid   uint64
-	addrs  [][]byte // of its ifaces
+	addrs  [][]byte // addresses of its interfaces
 	closed bool
-	raw    *rawPeer // instead of a worker
+	raw    *rawPeer // for a raw peer, which has no worker
 }
 
 // end is an endpoint.
@@ -69,8 +69,7 @@ type talk struct {
 	over     bool
 }
 
-// opening is memory that a side has opened to its peers, with the keys that they
-// have unpacked.
+// opening is memory that a side has opened to its peers, with the keys that they have unpacked.
 type opening struct {
 	at   *speaker
 	mem  *ucp.Memory
@@ -78,7 +77,7 @@ type opening struct {
 	keys map[*end]*ucp.Rkey
 }
 
-// place is memory with a name.
+// place is a named range of memory.
 type place struct {
 	name string
 	buf  []byte
@@ -91,10 +90,10 @@ func (c *conversation) say(line string) {
 	}
 }
 
-// takes adds that a side takes a message.
+// takes records that a side handles a message.
 func (c *conversation) takes(who string, number int) { c.lists(who+" takes #", number) }
 
-// lists adds a number behind a prefix, to the last line if that has it already.
+// lists appends a number to the last line if it has this prefix, or else to a new line.
 func (c *conversation) lists(prefix string, number int) {
 	if n := len(c.out); n > 0 && strings.HasPrefix(c.out[n-1], prefix) && !c.muted {
 		c.out[n-1] += fmt.Sprintf(" #%d", number)
@@ -103,7 +102,7 @@ func (c *conversation) lists(prefix string, number int) {
 	c.say(prefix + strconv.Itoa(number))
 }
 
-// side names the side that has an iface.
+// side returns the name of the side that has an interface.
 func (c *conversation) side(addr []byte) string {
 	for _, s := range c.sides {
 		if slices.ContainsFunc(s.addrs, func(a []byte) bool { return bytes.Equal(a, addr) }) {
@@ -113,7 +112,7 @@ func (c *conversation) side(addr []byte) string {
 	return "nobody"
 }
 
-// worker names a worker by its id.
+// worker returns the name of a worker, by its id.
 func (c *conversation) worker(uuid uint64) string {
 	for _, s := range c.sides {
 		if s.uuid == uuid {
@@ -123,7 +122,7 @@ func (c *conversation) worker(uuid uint64) string {
 	return "unknown"
 }
 
-// place names an address.
+// place returns the name of an address.
 func (c *conversation) place(addr uint64) string {
 	if addr == 0 {
 		return "none"

@@ -13,25 +13,25 @@ import (
 
 // grounds are the simulated transports of traces.
 var grounds = map[string]transport{
-	// Registered memory is opened by keys.
+	// Registered memory is accessed with keys.
 	"keys": simulate("keys", sim.Options{}),
 
-	// Memory needs no key: a rendezvous can read and write it.
+	// Memory needs no key: rendezvous can read and write it.
 	"open": simulate("open", sim.Options{Keyless: true}),
 
-	// So it does here, on two devices; reading or writing alone.
+	// The same on two devices; with registration; with writes only.
 	"lanes": simulate("lanes", sim.Options{Keyless: true, Devices: 2}),
 	"rdma":  simulate("rdma", sim.Options{ValueKeys: true, DomainAttr: needMemh}),
 	"puts":  simulate("puts", sim.Options{Keyless: true, Attr: without(allGets, false)}),
 
-	// Nothing has left when a call returns: short and copied messages too are over
-	// only in the next round.
+	// Nothing has been sent when a call returns: short and copied messages too complete only in the
+	// next round.
 	"buffered": simulate("buffered", sim.Options{Keyless: true, Buffered: true, Latency: 1, ConnectDelay: 2}),
 
-	// Lanes are connected pairwise, after an agreement over another device.
+	// Lanes are connected pairwise, with wireup over another device.
 	"pairs": simulate("pairs", sim.Options{Keyless: true, Devices: 2, Attr: pairwise}),
 
-	// What is sent without copies must be registered, and nothing can be.
+	// Transfers without copies require registration, which is not supported.
 	"unregistered": simulate("unregistered", sim.Options{Keyless: true, DomainAttr: func(a *uct.MDAttr) {
 		a.Flags = a.Flags&^uct.MDFlagRegister | uct.MDFlagNeedMemh
 	}}),
@@ -41,24 +41,24 @@ var grounds = map[string]transport{
 		a.Put.MaxBcopy, a.Get.MaxBcopy = 256<<10, 256<<10
 	}}),
 
-	// Messages are all there is.
+	// Only messages are supported.
 	"messages": simulate("messages", sim.Options{Attr: without(allPuts|allGets, true)}),
 
-	// Connections say where they come from, and can be stopped.
+	// Connections report where they come from, and can be stopped.
 	"placed": simulate("placed", sim.Options{Place: &sim.Place{IP: netip.MustParseAddr("192.0.2.1"), Process: 7}}),
 
 	// Allocated memory can be mapped by peers.
 	"mapped": simulateMapped("mapped"),
 }
 
-// mapping is a component whose domains map each other's allocations, as those of
-// shared memory do. All are of this process, so the mapping is the memory itself.
+// mapping is a component whose domains can map each other's allocations, like shared memory. All of
+// them are in this process, so the mapping is the memory itself.
 type mapping struct {
 	uct.Component
 	allocated map[uct.MemHandle][]byte
 }
 
-// simulateMapped registers a simulated transport with such memory.
+// simulateMapped registers a simulated transport with such domains.
 func simulateMapped(name string) transport {
 	s := &simulated{net: sim.NewNetwork()}
 	s.component = mapping{
@@ -77,7 +77,7 @@ func (m mapping) OpenMD(name string, set *config.Set) (uct.MemoryDomain, error) 
 	return mappingDomain{d, m}, err
 }
 
-// mappingDomain is one of its domains.
+// mappingDomain is a domain of mapping.
 type mappingDomain struct {
 	uct.MemoryDomain
 	of mapping

@@ -12,13 +12,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// window NAME SIDE SIZE [allocate] opens memory to peers, or allocates it.
+// window NAME SIDE SIZE [allocate] registers memory for peers, or allocates it.
 func (c *conversation) window(a *arguments) {
 	name, s, n := a.next(), c.speakerAt(a.next()), a.number(a.next())
 	w := &opening{at: s, keys: make(map[*end]*ucp.Rkey)}
 	var err error
 	if s.raw != nil {
-		w.buf = ucttest.Pattern(n, 1) // as a message of tag 1
+		w.buf = ucttest.Pattern(n, 1) // like a message of tag 1
 		err = s.raw.open(w.buf)
 	} else if a.flag("allocate") {
 		if w.mem, err = allocateMemory(s.ctx, n); err == nil {
@@ -35,7 +35,7 @@ func (c *conversation) window(a *arguments) {
 	c.memory = append(c.memory, place{name, w.buf})
 }
 
-// unmap NAME takes a window away.
+// unmap NAME unmaps a window.
 func (c *conversation) unmap(a *arguments) {
 	w := c.windows[a.next()]
 	if err := w.mem.Close(); err != nil {
@@ -44,7 +44,7 @@ func (c *conversation) unmap(a *arguments) {
 	w.mem = nil
 }
 
-// target reads WINDOW or WINDOW+OFFSET and returns its address and key.
+// target parses WINDOW or WINDOW+OFFSET and returns its address and key.
 func (c *conversation) target(ep *end, text string, a *arguments) (*opening, uint64, *ucp.Rkey) {
 	c.t.Helper()
 	name, off, _ := strings.Cut(text, "+")
@@ -140,7 +140,7 @@ func wordOf(b []byte) uint64 {
 	return binary.NativeEndian.Uint64(b)
 }
 
-// show WINDOW[+OFFSET] SIZE shows a word of memory.
+// show WINDOW[+OFFSET] SIZE prints a word of memory.
 func (c *conversation) show(a *arguments) {
 	name, off, _ := strings.Cut(a.next(), "+")
 	w := c.windows[name]

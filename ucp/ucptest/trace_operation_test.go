@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// begin takes the results of a call that starts an operation.
+// begin records the results of a call that starts an operation.
 func (c *conversation) begin(o *talk, req *ucp.Request, err error, what string) {
 	switch {
 	case err != nil:
@@ -26,12 +26,12 @@ func (c *conversation) begin(o *talk, req *ucp.Request, err error, what string) 
 	}
 }
 
-// talkAt is a new operation.
+// talkAt adds an operation.
 func (c *conversation) talkAt(name string, s *speaker) *talk {
 	return &talk{name: name, at: s.name, w: s.Worker}
 }
 
-// ending writes down how an operation ends.
+// ending returns a function that records the result of an operation.
 func (c *conversation) ending(o *talk, what func(info ucp.TagRecvInfo) string) ending {
 	return func(err error, info ucp.TagRecvInfo) {
 		o.over = true
@@ -43,7 +43,7 @@ func (c *conversation) ending(o *talk, what func(info ucp.TagRecvInfo) string) e
 	}
 }
 
-// protocols writes down which protocols operations have taken since.
+// protocols records which protocols operations have used since the last call.
 func (c *conversation) protocols() {
 	for _, o := range c.ops {
 		if o.over || o.req.Done() {
@@ -56,8 +56,8 @@ func (c *conversation) protocols() {
 	}
 }
 
-// buffer makes memory with a name. A datatype "generic" or "iov=N" makes it the
-// buffer of p; a generic one can give up packing at an offset, or unpacking.
+// buffer allocates named memory. A datatype "generic" or "iov=N" makes it the buffer of p; a
+// generic one can stop packing at an offset, or fail to unpack.
 func (c *conversation) buffer(name string, n int, a *arguments, p *ucp.RequestParams) []byte {
 	b := make([]byte, n)
 	c.memory = append(c.memory, place{name, b})
@@ -79,7 +79,7 @@ func (c *conversation) buffer(name string, n int, a *arguments, p *ucp.RequestPa
 	return b
 }
 
-// argument is the buffer as the argument of a call.
+// argument returns the buffer argument of a call.
 func argument(b []byte, p *ucp.RequestParams) []byte {
 	if reflect.ValueOf(p.Buffer).IsZero() {
 		return b
@@ -197,7 +197,7 @@ func (c *conversation) fence(a *arguments) {
 	}
 }
 
-// cancel NAME asks for the end of an operation.
+// cancel NAME cancels an operation.
 func (c *conversation) cancel(a *arguments) {
 	name := a.next()
 	for _, o := range c.ops {

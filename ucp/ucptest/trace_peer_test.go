@@ -15,19 +15,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// rawPeer speaks for itself: it sends the messages that commands spell out, as
-// another implementation might, and does nothing about those it gets.
+// rawPeer is a peer without a worker: it sends the messages that commands specify, as another
+// implementation might, and ignores those that it receives.
 type rawPeer struct {
 	domain uct.MemoryDomain
 	worker *uct.Worker
 	iface  uct.Iface
-	like   *proto.WorkerAddress // of a worker on the same ground
+	like   *proto.WorkerAddress // address of a worker on the same ground
 	uuid   uint64
 	ends   map[string]uct.Endpoint // to the other sides
-	memory []uct.MemHandle         // open to them
+	memory []uct.MemHandle         // memory open to them
 }
 
-// peer NAME [uuid=low|high] opens a peer that speaks for itself.
+// peer NAME [uuid=low|high] opens a raw peer.
 func (c *conversation) peer(a *arguments) {
 	name := a.next()
 	s := &speaker{name: name, uuid: 1, raw: &rawPeer{ends: make(map[string]uct.Endpoint)}}
@@ -49,7 +49,7 @@ func (c *conversation) peer(a *arguments) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	for id := range uct.AMID(uct.MaxAMIDs) { // what comes here the tap sees
+	for id := range uct.AMID(uct.MaxAMIDs) { // the tap sees what arrives here
 		p.iface.SetAMHandler(id, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
 	}
 	s.addrs = [][]byte{p.iface.Address()}
@@ -83,7 +83,7 @@ func (p *rawPeer) open(b []byte) error {
 	return err
 }
 
-// workerAddress leads to the peer: it has one device of those of a worker.
+// workerAddress returns the address of the peer: a worker's address with one device.
 func (p *rawPeer) workerAddress() proto.WorkerAddress {
 	a := *p.like.Clone()
 	a.UUID, a.Token = p.uuid, nil
@@ -102,7 +102,7 @@ func (p *rawPeer) address(t *testing.T) []byte {
 	return b
 }
 
-// to returns the peer's endpoint to another side.
+// to returns the peer's transport endpoint to another side.
 func (p *rawPeer) to(c *conversation, s *speaker) uct.Endpoint {
 	if e := p.ends[s.name]; e != nil {
 		return e
@@ -121,7 +121,7 @@ type rawBytes []byte
 // Pack implements uct.Packer.
 func (b rawBytes) Pack(dst []byte) int { return copy(dst, b) }
 
-// headers are those that inject can send.
+// headers are the headers that inject can send.
 var headers = map[proto.AMID]any{
 	proto.IDWireup: proto.Wireup{}, proto.IDEagerOnly: proto.EagerOnly{}, proto.IDEagerFirst: proto.EagerFirst{},
 	proto.IDEagerMiddle: proto.EagerMiddle{}, proto.IDEagerSyncOnly: proto.EagerSyncOnly{}, proto.IDEagerSyncFirst: proto.EagerSyncFirst{},
@@ -133,11 +133,10 @@ var headers = map[proto.AMID]any{
 	proto.IDStreamData: proto.StreamData{}, proto.IDEpClose: proto.EpClose{},
 }
 
-// inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N [of=TAG+OFFSET]] [bare] [key=empty|md0] sends a message of a peer
-// that speaks for itself: the id by name or number, the fields as a trace has them,
-// ids by name. Bytes of payload follow the header, those of=TAG+OFFSET of a message
-// or zeros; a bare message is bytes alone. A key opens memory that needs none: it is
-// empty, or names a domain.
+// inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N [of=TAG+OFFSET]] [bare] [key=empty|md0] sends
+// a message of a raw peer: the message by name or number, the fields as in a trace, ids by name.
+// Payload follows the header: bytes of a message (of=TAG+OFFSET) or zeros. A bare message has no
+// header. A key is for memory that needs none: it is empty, or names a domain.
 func (c *conversation) inject(a *arguments) {
 	from, to, what := c.speakerAt(a.next()), c.speakerAt(a.next()), a.next()
 	id := proto.AMID(0)
@@ -236,7 +235,7 @@ func (c *conversation) fill(from *speaker, v reflect.Value, a *arguments) {
 	}
 }
 
-// spelled reads values that have names.
+// spelled parses values that have names.
 func spelled(like any, text string) (uint64, bool) {
 	for n := range uint64(32) {
 		known := ""
@@ -257,7 +256,7 @@ func spelled(like any, text string) (uint64, bool) {
 	return 0, false
 }
 
-// value returns the value of a name, a new one if it has none.
+// value returns the value of a name, a new one for a new name.
 func (n *names) value(name string) uint64 {
 	for v, known := range n.known {
 		if known == name {
@@ -269,7 +268,7 @@ func (n *names) value(name string) uint64 {
 	if !ok || err != nil {
 		panic(fmt.Sprintf("%q is no name of an id", name))
 	}
-	v := uint64(number)<<8 | uint64(owner[0]) | 1<<40 // no real one
+	v := uint64(number)<<8 | uint64(owner[0]) | 1<<40 // differs from all real values
 	n.known[v] = name
 	n.count[owner] = max(n.count[owner], number)
 	return v

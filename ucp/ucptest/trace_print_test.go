@@ -14,11 +14,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// How messages look in a trace. What differs between runs has a name instead of a
-// value: workers, endpoint and request ids, ids of fragmented messages, addresses
-// of memory. An id belongs to who sends it first: a peer only gives it back.
+// How messages look in a trace. Values that differ between runs are replaced by names: ids of
+// workers, endpoints, requests and fragmented messages, and addresses of memory. An id belongs to
+// the side that sends it first; the peer only returns it.
 
-// names gives names to values in the order in which they are seen.
+// names assigns names to values in the order in which they are seen.
 type names struct {
 	prefix string
 	known  map[uint64]string
@@ -29,7 +29,7 @@ func newNames(prefix string) *names {
 	return &names{prefix: prefix, known: make(map[uint64]string), count: make(map[string]int)}
 }
 
-// of returns the name of v, which owner sends.
+// of returns the name of v, which owner has sent.
 func (n *names) of(v uint64, owner string) string {
 	if v == 0 {
 		return "none"
@@ -41,7 +41,7 @@ func (n *names) of(v uint64, owner string) string {
 	return n.known[v]
 }
 
-// operations are the words for what a transport does.
+// operations are the names of a transport's operations.
 var operations = map[fault.Kind]string{
 	fault.AMShort: "short", fault.AMBcopy: "bcopy", fault.AMZcopy: "zcopy",
 	fault.PutShort: "put short", fault.PutBcopy: "put bcopy", fault.PutZcopy: "put zcopy",
@@ -82,7 +82,7 @@ func (c *conversation) message(from string, id uct.AMID, b []byte) string {
 	return text
 }
 
-// parseMessage returns the header of a message and what is behind it.
+// parseMessage returns the header and the payload of a message.
 func parseMessage(id proto.AMID, b []byte) (h any, payload []byte, err error) {
 	switch id {
 	case proto.IDWireup:
@@ -217,7 +217,7 @@ func (c *conversation) field(from, name string, v any) string {
 		return text
 	case bool:
 		if name == "HasSize" && v {
-			return "" // it shows
+			return "" // visible from the payload
 		}
 	case proto.ErrMode:
 		return errModes[v]
@@ -233,7 +233,7 @@ func (c *conversation) field(from, name string, v any) string {
 			return c.place(v)
 		case "RequestedLanes", "ProvidedLanes":
 			if v == 0 {
-				return "" // in messages of other types
+				return "" // unused in messages of other types
 			}
 		}
 		return fmt.Sprintf("%#x", v)
@@ -241,7 +241,7 @@ func (c *conversation) field(from, name string, v any) string {
 	return fmt.Sprint(v)
 }
 
-// statusText is the end of an operation.
+// statusText describes the result of an operation.
 func statusText(err error) string {
 	if err == nil {
 		return "ok"
@@ -249,7 +249,7 @@ func statusText(err error) string {
 	return fmt.Sprint(ucs.StatusOf(err))
 }
 
-// event adds what the tap tells to the trace.
+// event adds an event of the tap to the trace.
 func (c *conversation) event(e sim.Event) {
 	from, to := c.side(e.From), c.side(e.To)
 	by := protocolBehind(e.By)

@@ -12,9 +12,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// fault WHAT EFFECT [after=N] makes something happen to the next message of an id, or
-// the next operation, named as in the trace with - for blanks: stall=ROUNDS, drop,
-// fail, late=ROUNDS or cut=BYTES. With after that many come before it.
+// fault WHAT EFFECT [after=N] applies an effect to the next message of an id, or the next
+// operation, named as in the trace with - for blanks: stall=ROUNDS, drop, fail, late=ROUNDS or
+// cut=BYTES. With after, N of them come before it.
 func (c *conversation) fault(a *arguments) {
 	what := a.next()
 	var e fault.Effect
@@ -52,7 +52,7 @@ func (c *conversation) fault(a *arguments) {
 	}
 }
 
-// quiet is the number of rounds in which nothing happens before a run is over.
+// quiet is the number of rounds without events after which a run ends.
 const quiet = 8
 
 // run progresses all sides in turn until nothing happens any more.
@@ -93,8 +93,8 @@ func (c *conversation) progress(s *speaker) int {
 	return n
 }
 
-// checks reports whether a message asks whether a peer is there. Workers send these by
-// the clock, so only those that a command waits for are in a trace.
+// checks reports whether a message is a keepalive check. Workers send these by the clock, so a
+// trace has only those that a command waits for.
 func (c *conversation) checks(from string, e sim.Event) bool {
 	if e.Flush || e.Op > fault.AMZcopy || proto.AMID(e.ID) != proto.IDWireup || c.speakerAt(from).raw != nil {
 		return false
@@ -103,7 +103,7 @@ func (c *conversation) checks(from string, e sim.Event) bool {
 	return err == nil && m.Type == proto.WireupEpCheck
 }
 
-// keepalive SIDE progresses a side until it asks whether its peer is there.
+// keepalive SIDE progresses a side until it sends a keepalive check.
 func (c *conversation) keepalive(a *arguments) {
 	c.waiting = c.speakerAt(a.next())
 	for start := time.Now(); c.waiting != nil; {
@@ -116,7 +116,7 @@ func (c *conversation) keepalive(a *arguments) {
 	}
 }
 
-// awaits reports whether a side's keepalive is waited for, which ends that.
+// awaits reports whether a command waits for a side's keepalive, and ends that wait.
 func (c *conversation) awaits(name string) bool {
 	if c.waiting == nil || c.waiting.name != name {
 		return false

@@ -15,8 +15,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// setup GROUND [active] [SETTING=VALUE...] opens two workers on a ground, a and b, which may use active messages. Of their ids, by which they settle
-// who is first, that of a is the smaller.
+// setup GROUND [active] [SETTING=VALUE...] opens two workers on a ground, a and b, which may use
+// active messages. The id of a is smaller than that of b, which decides the order when both
+// connect.
 func (c *conversation) setup(a *arguments) {
 	c.end()
 	tr, ok := grounds[a.next()]
@@ -47,7 +48,7 @@ func (c *conversation) setup(a *arguments) {
 	c.net.Tap(c.event)
 }
 
-// open NAME opens a further worker.
+// open NAME opens another worker.
 func (c *conversation) open(a *arguments) { c.add(a.next()) }
 
 func (c *conversation) add(name string) {
@@ -61,7 +62,7 @@ func (c *conversation) add(name string) {
 	c.sides = append(c.sides, s)
 }
 
-// end closes what is open, in silence.
+// end closes what is open, without recording it.
 func (c *conversation) end() {
 	if c.rig == nil {
 		return
@@ -101,7 +102,7 @@ func (c *conversation) end() {
 	c.rig, c.muted = nil, false
 }
 
-// speakerAt returns a side by name.
+// speakerAt returns a side by its name.
 func (c *conversation) speakerAt(name string) *speaker {
 	c.t.Helper()
 	for _, s := range c.sides {
@@ -122,8 +123,8 @@ func (c *conversation) endNamed(name string) *end {
 	return nil
 }
 
-// connect ENDPOINT [peer] makes an endpoint: the first two letters of its name are the sides. With
-// "peer" it is told of failures.
+// connect ENDPOINT [peer] creates an endpoint: the first two letters of its name are the sides.
+// With "peer" it has error handling.
 func (c *conversation) connect(a *arguments) {
 	name := a.next()
 	at, to := c.speakerAt(name[:1]), c.speakerAt(name[1:2])
@@ -155,8 +156,8 @@ func (c *conversation) closing(a *arguments) {
 	c.begin(o, req, err, "")
 }
 
-// shutdown ENDPOINT shuts an endpoint down with a context that has ended, which gives up what
-// the peer has not answered.
+// shutdown ENDPOINT shuts an endpoint down with a context that has ended, which cancels operations
+// that the peer has not answered.
 func (c *conversation) shutdown(a *arguments) {
 	ep := c.endNamed(a.next())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -171,8 +172,8 @@ func (c *conversation) shutdown(a *arguments) {
 	}
 }
 
-// kill SIDE closes a worker without a word to its peers, whose connections break.
-// How its own operations end is not of interest.
+// kill SIDE closes a worker whose connections break without a disconnect. The results of its own
+// operations are not recorded.
 func (c *conversation) kill(a *arguments) {
 	c.muted = true
 	c.quit(a)
@@ -199,7 +200,7 @@ func (c *conversation) quit(a *arguments) {
 // drop breaks all connections.
 func (c *conversation) drop(*arguments) { c.net.Drop(ucs.ErrConnectionReset) }
 
-// lanes ENDPOINT shows the lanes of an endpoint.
+// lanes ENDPOINT prints the lanes of an endpoint.
 func (c *conversation) lanes(a *arguments) {
 	ep := c.endNamed(a.next())
 	for _, tr := range ep.Attr().Transports {
@@ -207,7 +208,7 @@ func (c *conversation) lanes(a *arguments) {
 	}
 }
 
-// counts SIDE shows the counters that say what went wrong.
+// counts SIDE prints the counters of errors.
 func (c *conversation) counts(a *arguments) {
 	s := c.speakerAt(a.next())
 	st := s.Stats()
@@ -215,20 +216,19 @@ func (c *conversation) counts(a *arguments) {
 		s.name, st.Dropped, st.Malformed, st.Denied, st.Failed, st.Endpoints))
 }
 
-// state ENDPOINT shows whether an endpoint has failed.
+// state ENDPOINT prints whether an endpoint has failed.
 func (c *conversation) state(a *arguments) {
 	ep := c.endNamed(a.next())
 	c.say(fmt.Sprintf("%s: endpoint %s: %s", ep.at.name, ep.name, statusText(ep.Err())))
 }
 
-// allow TEXT says that the log may have lines with this text: refusals are logged once a
-// minute.
+// allow TEXT permits lines with this text in the log: refusals are logged once a minute.
 func (c *conversation) allow(a *arguments) {
 	c.rig.log.Allow(strings.Join(a.words, " "))
 	a.words = nil
 }
 
-// expect TEXT says that the log will have a line with this text.
+// expect TEXT requires a line with this text in the log.
 func (c *conversation) expect(a *arguments) {
 	c.rig.log.Expect(strings.Join(a.words, " "))
 	a.words = nil

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// ssend NAME ENDPOINT SIZE [fast|multi|now|callback] [generic|iov=N] [tag=T] sends on the
-// stream, bytes of the pattern that tags choose for messages.
+// ssend NAME ENDPOINT SIZE [fast|multi|now|callback] [generic|iov=N] [tag=T] sends bytes over the
+// stream; the tag selects their pattern as for messages.
 func (c *conversation) streamSend(a *arguments) {
 	name, ep, n := a.next(), c.endNamed(a.next()), a.number(a.next())
 	o := c.talkAt(name, ep.at)
@@ -24,7 +24,7 @@ func (c *conversation) streamSend(a *arguments) {
 }
 
 // srecv NAME ENDPOINT SIZE [all] [elem=N] [now|callback] [generic|iov=N] [of=TAG+OFFSET] receives
-// from the stream. With "of" it is said whether the bytes are those.
+// from the stream. With "of" it reports whether the bytes are those of the pattern.
 func (c *conversation) streamRecv(a *arguments) {
 	name, ep, size := a.next(), c.endNamed(a.next()), a.number(a.next())
 	o := c.talkAt(name, ep.at)
@@ -58,7 +58,7 @@ func (c *conversation) streamRecv(a *arguments) {
 	c.begin(o, req, err, what)
 }
 
-// asSent says whether bytes are those of TAG+OFFSET.
+// asSent returns whether bytes are those of TAG+OFFSET, as text.
 func (c *conversation) asSent(b []byte, of string, a *arguments) string {
 	if of == "" {
 		return ""
@@ -73,7 +73,7 @@ func (c *conversation) asSent(b []byte, of string, a *arguments) string {
 	return ", not as sent"
 }
 
-// sdata ENDPOINT takes the next bytes in library memory, and gives them back.
+// sdata ENDPOINT takes the next bytes with StreamRecvData and releases them.
 func (c *conversation) streamData(a *arguments) {
 	ep := c.endNamed(a.next())
 	d, err := ep.StreamRecvData()
@@ -85,7 +85,7 @@ func (c *conversation) streamData(a *arguments) {
 	d.Release()
 }
 
-// spoll SIDE [ROOM] lists the endpoints with something to read.
+// spoll SIDE [ROOM] lists the endpoints with data to read.
 func (c *conversation) streamPoll(a *arguments) {
 	s := c.speakerAt(a.next())
 	list := make([]ucp.StreamReady, 8)

@@ -17,14 +17,14 @@ import (
 
 var update = flag.Bool("update", false, "write the traces of testdata anew instead of comparing with them")
 
-// block is a part of a trace: remarks, commands, and what they led to.
+// block is a part of a trace: comments, commands, and their output.
 type block struct {
-	head []string // remarks and commands
+	head []string // comments and commands
 	out  []string
 }
 
-// parseTrace cuts a trace into blocks: lines of head, "----", lines of output,
-// ended by an empty line. A block without commands has no output.
+// parseTrace splits a trace into blocks: lines of head, "----", lines of output, then an empty
+// line. A block without commands has no output.
 func parseTrace(text string) (list []block) {
 	for part := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
 		head, out, _ := strings.Cut(part+"\n", "----\n")
@@ -37,7 +37,7 @@ func parseTrace(text string) (list []block) {
 	return list
 }
 
-// commands are the lines of the head that are no remarks.
+// commands returns the lines of the head that are not comments.
 func (b *block) commands() []string {
 	return slices.DeleteFunc(slices.Clone(b.head), func(l string) bool { return l == "" || strings.HasPrefix(l, "#") })
 }
@@ -50,7 +50,7 @@ func (b *block) write(to *strings.Builder) {
 	to.WriteString(strings.Join(lines, "\n") + "\n")
 }
 
-// traces are the files.
+// traces returns the files with traces.
 func traces(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -60,7 +60,7 @@ func traces(t *testing.T) []string {
 	return files
 }
 
-// TestTraces has each conversation again and compares it with the trace.
+// TestTraces repeats each conversation and compares it with its trace.
 func TestTraces(t *testing.T) {
 	needtest.Goroutines(t)
 	for _, file := range traces(t) {
@@ -89,7 +89,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// replay runs the commands of a trace and returns it with what they led to.
+// replay runs the commands of a trace and returns the trace with their output.
 func replay(t *testing.T, text string) string {
 	c := &conversation{t: t}
 	defer c.end()

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestTruncated: somebody cuts all files of shared memory short while messages go
-// to and fro. What is under way ends, endpoints fail once, and new ones work.
+// TestTruncated: all files of shared memory are truncated while messages are exchanged. Operations
+// in flight end, endpoints fail once, and new ones work.
 func TestTruncated(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "ucptest_")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestTruncated(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := newRig(t, transport{name: "posix", settings: []setting{{"TLS", "posix"}, named, {"POSIX_DIR", dir}}})
-	r.log.Allow("cut the shared memory short")
+	r.log.Allow("truncated the shared memory")
 	a, b := r.open(), r.open()
 	failures := 0
 	mode := ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: func(*ucp.Endpoint, error, any) { failures++ }}
@@ -35,7 +35,7 @@ func TestTruncated(t *testing.T) {
 		sends = append(sends, req)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) < 4 { // a ring and buffers of each
+	if err != nil || len(files) < 4 { // a ring and buffers for each worker
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {
@@ -47,7 +47,7 @@ func TestTruncated(t *testing.T) {
 		t.Error("a message through memory that is gone")
 	}
 	for _, req := range sends {
-		r.finish(req, nil) // some were through
+		r.finish(req, nil) // some sends were complete
 	}
 	r.until("the failure", func() bool { return ep.Err() != nil })
 	r.settle()
@@ -59,7 +59,7 @@ func TestTruncated(t *testing.T) {
 	for i, size := range []int{8, 4096, 1 << 20} {
 		r.sendAndTake(again, b, ucp.Tag(2000+i), ucttest.Pattern(size, 3))
 	}
-	// What came before the cut and was not received.
+	// Messages that arrived before the truncation and were not received.
 	buf := make([]byte, 4096)
 	for i := range 100 {
 		if _, ok := b.TagPeek(ucp.Tag(i), ucp.FullMask); ok {

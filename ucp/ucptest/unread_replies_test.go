@@ -14,35 +14,36 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A server answers the questions of a queue, one after the other, over the endpoints that
-// its clients have opened. One client asks and reads no answers.
+// A server answers the requests in a queue, one after the other, over the endpoints that its
+// clients have opened. One client sends requests and does not read the answers.
 
-// deafFeatures are those of the server and of its clients.
+// deafFeatures are the features of the server and its clients.
 const deafFeatures = amFeatures | ucp.FeatureTag | ucp.FeatureStream
 
-// deafTransports are the transports of these tests, and how answers travel.
+// deafTransports are the transports of these tests.
 var deafTransports = []string{"tcp", "posix", "posix and cma", "tcp with small buffers", "tls", "a small ring"}
 
-// unreadRig is a server and two clients, each of which has been answered once.
+// unreadRig is a server and two clients, each of which has received an answer.
 type unreadRig struct {
 	*rig
 	server, deaf, good *side
 	deafEp, goodEp     *ucp.Endpoint
 	questions          *ucp.AMQueue
-	answers            int // that the good client has got
+	answers            int // number of answers that the good client has received
 }
 
 // Ids of active messages.
 const (
-	askedID    = 1 // questions for the queue
-	handledID  = 2 // questions for a handler
+	askedID    = 1 // requests for the queue
+	handledID  = 2 // requests for a handler
 	answeredID = 3
 )
 
-// newDeafRig makes them. The clients have the server's address, or connect to a listener of it.
+// newDeafRig opens them. The clients have the server's address, or connect to its listener.
 func newDeafRig(t *testing.T, tr transport, mode ucs.ThreadMode, listens bool) *unreadRig {
 	t.Helper()
-	tr = tr.with(setting{"KEEPALIVE_INTERVAL", "100ms"}) // by which offers to the dead end over shared memory
+	// The keepalive ends offers to the closed client over shared memory.
+	tr = tr.with(setting{"KEEPALIVE_INTERVAL", "100ms"})
 	tr.silent = true
 	r := &unreadRig{rig: newRig(t, tr)}
 	r.log.Allow("refusing a peer's request")
@@ -85,8 +86,7 @@ func newDeafRig(t *testing.T, tr transport, mode ucs.ThreadMode, listens bool) *
 	return r
 }
 
-// serve answers questions until stop is called, which returns what the answers have ended
-// with besides success.
+// serve answers requests until stop is called, which returns the errors of the answers.
 func (r *unreadRig) serve(answer func(ctx context.Context, to *ucp.Endpoint) error) (stop func() []error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var errs []error
@@ -110,8 +110,8 @@ func (r *unreadRig) serve(answer func(ctx context.Context, to *ucp.Endpoint) err
 	}
 }
 
-// ask has the deaf client ask questions, of which it hears no answer. It stops when the
-// server does not read any more.
+// ask has the deaf client send requests without reading answers. It stops when the server no longer
+// reads.
 func (r *unreadRig) ask(id uint16, n int) (asked int) {
 	r.Helper()
 	p := &ucp.RequestParams{AMFlags: ucp.AMSendReply, Flags: ucp.OpForceImmediate}
@@ -122,11 +122,11 @@ func (r *unreadRig) ask(id uint16, n int) (asked int) {
 			asked++
 			refused = time.Time{}
 		case !errors.Is(err, ucs.ErrNoResource):
-			return asked // it was dropped
+			return asked // its connection was dropped
 		case refused.IsZero():
 			refused = time.Now()
 		case time.Since(refused) > time.Second:
-			return asked // the server does not read it: or is slow, and then there are fewer questions
+			return asked // the server does not read, or is slow, which only means fewer requests
 		default:
 			runtime.Gosched()
 		}
@@ -134,7 +134,7 @@ func (r *unreadRig) ask(id uint16, n int) (asked int) {
 	return asked
 }
 
-// hears asks as the good client, and reports whether all questions were answered.
+// hears has the good client send n requests, and reports whether all were answered.
 func (r *unreadRig) hears(n int) bool {
 	r.Helper()
 	for range n {
@@ -154,7 +154,7 @@ func (r *unreadRig) hears(n int) bool {
 	return true
 }
 
-// gone closes the deaf client, after which nothing is owed any more.
+// gone closes the deaf client, after which no answers are pending.
 func (r *unreadRig) gone() {
 	r.Helper()
 	r.deaf.close()
@@ -162,8 +162,8 @@ func (r *unreadRig) gone() {
 	r.until("the end of what is owed", func() bool { return r.server.Stats().OwedBytes == 0 })
 }
 
-// TestUnreadClient: a client that reads no answers does not stop the loop that gives them,
-// however long they are and whatever way they take.
+// TestUnreadClient checks that a client that reads no answers does not block the server's loop,
+// whatever the lengths and protocols of the answers.
 func TestUnreadClient(t *testing.T) {
 	ways := map[string]func(ctx context.Context, to *ucp.Endpoint, b []byte) error{
 		"active message": func(ctx context.Context, to *ucp.Endpoint, b []byte) error {
@@ -181,7 +181,7 @@ func TestUnreadClient(t *testing.T) {
 	}
 	for k, name := range deafTransports {
 		for way, send := range ways {
-			for _, n := range []int{8, 8000, 100_000, 1 << 20} { // the last ones are offered
+			for _, n := range []int{8, 8000, 100_000, 1 << 20} { // the last ones by rendezvous
 				if way != "active message" && (k > 1 || n > 8000) || k > 2 && n != 8000 && n != 1<<20 {
 					continue
 				}
@@ -203,7 +203,7 @@ func TestUnreadClient(t *testing.T) {
 	}
 }
 
-// TestUnreadClientOfListener: the same of a client that a listener has accepted.
+// TestUnreadClientOfListener checks the same for a client that a listener has accepted.
 func TestUnreadClientOfListener(t *testing.T) {
 	for _, name := range []string{"tcp with small buffers", "all"} {
 		for _, n := range []int{8, 8000, 1 << 20} {

@@ -22,11 +22,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// userVar makes the test binary one of the two processes of TestUsers.
+// userVar is the environment variable that makes the test binary one of the two processes of
+// TestUsers.
 const userVar = "USERS_TEST_PEER"
 
-// TestUsers connects processes of one user and of two. Shared memory is for one
-// user only; two talk by tcp, and are told why.
+// TestUsers connects two processes of one user, and of two users. Only processes of one user share
+// memory; others use tcp, and the explanation has the reason.
 func TestUsers(t *testing.T) {
 	if os.Getenv(userVar) != "" {
 		userPeer(t)
@@ -41,7 +42,7 @@ func TestUsers(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		users  [2]uint32
-		link   string // POSIX_USE_PROC_LINK: n gives memory names
+		link   string // POSIX_USE_PROC_LINK: with n memory has names
 		lane   string
 		reason []string // for each transport of shared memory
 	}{
@@ -89,8 +90,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestAllowedUsers: a privileged process could share the memory of any other. Which
-// users' it does its setting says.
+// TestAllowedUsers checks that a setting decides with which users a privileged process shares
+// memory, as it could share that of any user.
 func TestAllowedUsers(t *testing.T) {
 	needtest.Goroutines(t)
 	if os.Geteuid() != 0 {
@@ -101,7 +102,7 @@ func TestAllowedUsers(t *testing.T) {
 	const other = 65534
 	for _, c := range []struct {
 		allow  string
-		lane   string // of the privileged process
+		lane   string // lane of the privileged process
 		reason []string
 	}{
 		{"all", "posix", nil},
@@ -150,7 +151,7 @@ func TestAllowedUsers(t *testing.T) {
 	}
 }
 
-// publicProgram is a copy of the test binary where every user can run it.
+// publicProgram copies the test binary to a place where every user can run it.
 func publicProgram(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "users_test_")
@@ -241,8 +242,8 @@ func (p *userProcess) value(t *testing.T, name string) string {
 	return ""
 }
 
-// userPeer is one of the two: it exchanges messages with the other, and tells by
-// which transport.
+// userPeer runs one of the two processes: it exchanges messages with the other and prints the
+// transport used.
 func userPeer(t *testing.T) {
 	r := newRig(t, transport{name: "all", settings: []setting{{"TLS", "posix,sysv,cma,tcp"}, {"NET_DEVICES", "lo"}}})
 	a := r.open()
@@ -270,7 +271,7 @@ func userPeer(t *testing.T) {
 		ucttest.SameBytes(t, "message", got, src)
 	}
 	fmt.Printf("peer lane %s\npeer explanation %q\npeer done now\n", ep.Attr().Transports[0].Name, ep.Explain().String())
-	// The other one may still need an answer.
+	// The other process may still need an answer.
 	end := make(chan struct{})
 	go func() {
 		io.Copy(io.Discard, os.Stdin)

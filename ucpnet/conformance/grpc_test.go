@@ -19,8 +19,8 @@ import (
 	"github.com/ucx-go/ucx/ucpnet"
 )
 
-// echo is a service made by hand, so that nothing has to be generated: one call, and a stream
-// in both directions.
+// echo is a gRPC service defined by hand, so that no code must be generated: a unary call, and a
+// bidirectional stream.
 var echo = grpc.ServiceDesc{
 	ServiceName: "test.Echo",
 	HandlerType: (*any)(nil),
@@ -87,7 +87,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// stream sends ahead of what it receives, ends its side, and gives up another stream.
+// stream sends without waiting for replies, closes its sending side, and cancels another stream.
 func stream(ctx context.Context, t *testing.T, c *grpc.ClientConn) {
 	const messages, size = 200, 10000
 	many, err := c.NewStream(ctx, &echo.Streams[0], "/test.Echo/Many")

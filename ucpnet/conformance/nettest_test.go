@@ -13,10 +13,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ways are the transports that connections are made over.
+// ways are the transports over which connections are tested.
 var ways = []struct {
 	name, tls string
-	pipe      bool // without a connection manager
+	pipe      bool // connected by Pipe, without a connection manager
 }{
 	{"self", "self", true},
 	{"shm", "posix,cma,tcp", false},
@@ -24,7 +24,7 @@ var ways = []struct {
 	{"all", "all", false},
 }
 
-// worker makes a worker with some transports.
+// worker opens a worker with the given transports.
 func worker(t *testing.T, tls string) *ucp.Worker {
 	t.Helper()
 	cfg, err := ucp.ReadConfig("", "")

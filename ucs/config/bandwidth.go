@@ -11,7 +11,7 @@ import (
 // ("2200MBs", "10Gb/s"), or "auto" (UCS_CONFIG_TYPE_BW).
 type Bandwidth float64
 
-// BandwidthAuto leaves the choice to the library (UCS_CONFIG_DBL_AUTO).
+// BandwidthAuto is the value "auto", which leaves the choice to the library (UCS_CONFIG_DBL_AUTO).
 const BandwidthAuto Bandwidth = -2
 
 // ParseConfig implements Value.
@@ -67,5 +67,5 @@ func (Bandwidth) ConfigSyntax() string {
 	return `bandwidth value: <number>[T|G|M|K]B|b[[p|/]s] or "auto"`
 }
 
-// IsAuto reports whether the choice is left to the library.
+// IsAuto reports whether the value is "auto", which leaves the choice to the library.
 func (b Bandwidth) IsAuto() bool { return b == BandwidthAuto }

@@ -2,9 +2,9 @@ package config
 
 import "strings"
 
-// MatchDevice reports whether a list of devices (UCX_NET_DEVICES and its like)
-// selects a device. A name like "mlx5_0:1", a device and its port, is selected
-// by the device's name too.
+// MatchDevice reports whether a list of devices, such as UCX_NET_DEVICES, selects the device with a
+// name. A name of a device and its port, such as "mlx5_0:1", is also selected by the name of the
+// device alone.
 func (l List) MatchDevice(name string) bool {
 	base, _, hasPort := strings.Cut(name, ":")
 	switch l.Mode {
@@ -16,8 +16,7 @@ func (l List) MatchDevice(name string) bool {
 	return l.Mentions(name) || hasPort && l.Mentions(base)
 }
 
-// MissingDevices returns the items of an allow list that select none of the
-// devices at hand.
+// MissingDevices returns the items of an allow list that select none of the available devices.
 func (l List) MissingDevices(available []string) []string {
 	if l.Mode != ListAllow {
 		return nil

@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// ParseEnum returns the place of s among names, ignoring case: what ParseConfig
-// of a choice between names needs.
+// ParseEnum returns the index of s in names, ignoring case, or an error if s is not in names. It
+// serves the ParseConfig methods of types whose values are names.
 func ParseEnum(s string, names []string) (int, error) {
 	for i, n := range names {
 		if strings.EqualFold(s, n) {
@@ -13,5 +13,5 @@ func ParseEnum(s string, names []string) (int, error) {
 	return 0, errSyntax
 }
 
-// EnumSyntax describes a choice between names, "[v1|v2]".
+// EnumSyntax returns the syntax of a value that is one of some names, for example "[v1|v2]".
 func EnumSyntax(names []string) string { return "[" + strings.Join(names, "|") + "]" }

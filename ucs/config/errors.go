@@ -11,18 +11,18 @@ import (
 // ValueError says that a setting has a value that cannot be used. It matches
 // ucs.ErrInvalidParam.
 type ValueError struct {
-	Name    string // without UCX_
+	Name    string // name of the setting without UCX_
 	Value   string
 	Origin  Origin
-	Allowed string // what would do, as listings print it
-	Err     error
+	Allowed string // the syntax of accepted values, as Set.Write prints it
+	Err     error  // the cause
 }
 
 // Error implements error.
 func (e *ValueError) Error() string {
 	from := e.Origin
 	if from.Variable == defaultPrefix+e.Name {
-		from.Variable = "" // the name is there already
+		from.Variable = "" // the name is in the message already
 	}
 	msg := fmt.Sprintf("config: %s%s=%s from %v: %v", defaultPrefix, e.Name, quote(e.Value), from, e.Err)
 	if e.Allowed != "" {
@@ -43,13 +43,13 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// What is wrong with a value.
+// Causes of a ValueError.
 var (
-	errSyntax = errors.New("not understood")
+	errSyntax = errors.New("invalid syntax")
 	errRange  = errors.New("out of range")
 )
 
-// numError says in few words why strconv refused a number.
+// numError maps an error of strconv to errSyntax or errRange.
 func numError(err error) error {
 	if errors.Is(err, strconv.ErrRange) {
 		return errRange

@@ -55,11 +55,11 @@ func Example() {
 	// UCX_PIGEON_ZCOPY=n
 }
 
-// A value that cannot be read is an error that says what would be allowed.
+// A value that cannot be parsed is an error that lists the allowed values.
 func ExampleValueError() {
 	set := new(config.Set)
 	err := set.Modify("PIGEON_ZCOPY", "perhaps")
 	fmt.Println(err)
 	// Output:
-	// config: UCX_PIGEON_ZCOPY="perhaps" from call: not understood; expected <yes|no|try|auto>
+	// config: UCX_PIGEON_ZCOPY="perhaps" from call: invalid syntax; expected <yes|no|try|auto>
 }

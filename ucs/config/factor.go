@@ -9,7 +9,7 @@ import (
 // Factor is a positive number or "auto" (UCS_CONFIG_TYPE_POS_DOUBLE).
 type Factor float64
 
-// FactorAuto leaves the choice to the library (UCS_CONFIG_DBL_AUTO).
+// FactorAuto is the value "auto", which leaves the choice to the library (UCS_CONFIG_DBL_AUTO).
 const FactorAuto Factor = -2
 
 // ParseConfig implements Value.
@@ -41,10 +41,10 @@ func (f Factor) String() string {
 // ConfigSyntax implements Syntaxer.
 func (Factor) ConfigSyntax() string { return `positive floating point number or "auto"` }
 
-// IsAuto reports whether the choice is left to the library.
+// IsAuto reports whether the value is "auto", which leaves the choice to the library.
 func (f Factor) IsAuto() bool { return f == FactorAuto }
 
-// Float returns f; auto gives the alternative.
+// Float returns f, or the parameter auto if f is FactorAuto.
 func (f Factor) Float(auto float64) float64 {
 	if f == FactorAuto {
 		return auto

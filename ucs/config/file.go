@@ -22,10 +22,10 @@ const (
 	maxFile = 1 << 20
 )
 
-// searchPath lists the files Read looks at, weakest first: /etc/ucx, ../etc/ucx
-// beside the program (where C UCX looks beside its library), the home folder,
-// $UCX_CONFIG_DIR and the working folder (ucs_config_parse_config_files in
-// src/ucs/config/parser.c).
+// searchPath lists the settings files that Read reads, in order: later files override earlier ones.
+// They are ucx.conf in /etc/ucx, in ../etc/ucx relative to the program's directory (C UCX uses the
+// directory of its library), in the home directory, in $UCX_CONFIG_DIR and in the working directory
+// (ucs_config_parse_config_files in src/ucs/config/parser.c).
 func searchPath(getenv func(string) string, executable func() (string, error)) []string {
 	paths := []string{filepath.Join("/etc/ucx", fileName)}
 	if exe, err := executable(); err == nil {
@@ -40,13 +40,13 @@ func searchPath(getenv func(string) string, executable func() (string, error)) [
 	return append(paths, fileName)
 }
 
-// putFunc takes one line of a settings file.
+// putFunc stores the setting in one line of a settings file.
 type putFunc func(variable, value string, o Origin)
 
-// readFile hands the settings of one file to put. What is no readable file is
-// passed over.
+// readFile passes the settings of one file to put. It skips a path that is not a readable regular
+// file.
 func readFile(path string, h *host, put putFunc) error {
-	// Opening a pipe could wait forever.
+	// Opening a named pipe could block forever.
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
 		return nil
 	}
@@ -59,15 +59,15 @@ func readFile(path string, h *host, put putFunc) error {
 	return parseFile(f, path, h, put)
 }
 
-// parseFile reads lines "NAME=value" or "NAME: value". Lines that start with #
-// or ; are comments, as is the rest of a line after a blank and a ;. Lines after
-// a [section] are about machines of one kind, if the section says which, see
-// host.
+// parseFile passes the settings in a file to put. A setting is a line "NAME=value" or "NAME:
+// value". Lines that start with # or ; are comments, as is the rest of a line after a blank and a
+// semicolon. Settings after a [section] apply only to the machines that the section's filter lines
+// select (see the type host).
 func parseFile(r io.Reader, path string, h *host, put putFunc) error {
 	lr := &io.LimitedReader{R: r, N: maxFile + 1}
 	sc := bufio.NewScanner(lr)
 	sc.Buffer(make([]byte, 0, 4096), maxValue)
-	skip := false // the section is about other machines
+	skip := false // the section does not apply to this machine
 	for n := 1; sc.Scan(); n++ {
 		text := sc.Text()
 		if n == 1 {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNoFiles puts things that are no readable files where Read looks.
+// TestNoFiles puts a directory and a FIFO at the places where Read looks for files.
 func TestNoFiles(t *testing.T) {
 	clean(t)
 	if err := os.Mkdir(fileName, 0o755); err != nil {

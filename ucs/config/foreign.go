@@ -10,19 +10,21 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// foreignNames are settings without effect by the reason for that.
+// foreignNames collects names of settings of C UCX that have no effect in this library, grouped by
+// the reason why.
 type foreignNames struct {
-	reasons []string // in the order in which they came
-	names   map[string][]string
+	reasons []string            // the reasons, in order of appearance
+	names   map[string][]string // the names for each reason
 }
 
-// foreignText introduces them in the log.
+// foreignText is the text of the log message that lists names of settings without effect.
 const foreignText = "settings of C UCX without effect here (UCX_WARN_UNUSED_ENV_VARS=n hides this)"
 
-// Bounds of the warning: a line of the log is of some 400 characters, with what stands in front.
+// Bounds of the warning that lists settings without effect. They keep a line of the log, with its
+// prefix, at some 400 characters.
 const (
-	maxForeign = 210 // characters
-	maxSample  = 2   // names with the same reason, where not all fit
+	maxForeign = 210 // most characters of the list
+	maxSample  = 2   // most names with the same reason, if not all names fit
 )
 
 func (f *foreignNames) add(u UnknownName) {
@@ -35,8 +37,8 @@ func (f *foreignNames) add(u UnknownName) {
 	f.names[u.NoEffect] = append(f.names[u.NoEffect], defaultPrefix+u.Name)
 }
 
-// warn logs the names, if there are any, in one line, and those that it has no room for at level
-// info.
+// warn logs the names, if there are any, in one line. If some do not fit, it also lists all of them
+// at level info.
 func (f *foreignNames) warn() {
 	text, left := f.sample()
 	if text == "" {
@@ -51,15 +53,16 @@ func (f *foreignNames) warn() {
 	}
 }
 
-// list logs the names at level info, those with the same reason in one line.
+// list logs all names at level info, one line for each reason.
 func (f *foreignNames) list() {
 	for _, why := range f.reasons {
 		log.Info(foreignText, zap.String("settings", strings.Join(f.names[why], ", ")+": "+why))
 	}
 }
 
-// sample lists the names, with the reason behind those that have the same: all if they fit, else
-// some of each reason, those first that tell most. left is how many are missing.
+// sample returns a list of the names, grouped by reason in the order of telling: all names if they
+// fit into maxForeign characters, else some names for each reason. left is the number of names left
+// out.
 func (f *foreignNames) sample() (text string, left int) {
 	var b strings.Builder
 	all := f.length() <= maxForeign
@@ -86,7 +89,7 @@ func (f *foreignNames) sample() (text string, left int) {
 	return b.String(), left
 }
 
-// length is that of a list of all names with their reasons.
+// length returns the length, in bytes, of a list of all names with their reasons.
 func (f *foreignNames) length() (n int) {
 	for _, why := range f.reasons {
 		n += len(strings.Join(f.names[why], ", ")) + len(": ") + len(why) + len("; ")
@@ -94,13 +97,14 @@ func (f *foreignNames) length() (n int) {
 	return n
 }
 
-// telling returns the reasons in the order of the table foreign, but last those that nobody is
-// surprised by: the documents begin with the hardware and the transports that are not here.
+// telling returns the reasons with the most surprising ones first: in the order of the table
+// foreign, but with noGPUs and noTransport last. These two surprise few users, because the
+// project's documents begin with the hardware and the transports that are not supported.
 func (f *foreignNames) telling() []string {
 	rank := func(why string) int {
-		k := slices.IndexFunc(foreign, func(g reason) bool { return g.why == why })
+		k := slices.IndexFunc(noEffectSettings, func(g reason) bool { return g.why == why })
 		if why == noGPUs || why == noTransport {
-			k += len(foreign)
+			k += len(noEffectSettings)
 		}
 		return k
 	}

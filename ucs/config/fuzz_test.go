@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
 )
 
-// valueTypes are the types of settings this package can read.
+// valueTypes are the types of settings that this package can parse.
 var valueTypes = []reflect.Type{
 	reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[uint](), reflect.TypeFor[float64](),
 	reflect.TypeFor[string](), reflect.TypeFor[time.Duration](), reflect.TypeFor[[]string](), reflect.TypeFor[[]Range](),
@@ -16,8 +18,8 @@ var valueTypes = []reflect.Type{
 	reflect.TypeFor[Transports](),
 }
 
-// FuzzValues reads any text as a value of every type. What is accepted prints as
-// something that is accepted again and prints the same.
+// FuzzValues parses any text as a value of every type. The printed form of an accepted value is
+// accepted again and prints the same.
 func FuzzValues(f *testing.F) {
 	for _, s := range []string{
 		"", "y", "try", "auto", "inf", "-1", "8k", "8kb", "1.5us", "2200MBs", "all", "^a,b", "eth[0-3]:1",
@@ -25,7 +27,7 @@ func FuzzValues(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	fuzztest.Run(f, func(t *testing.T, s string) {
 		for _, typ := range valueTypes {
 			v := reflect.New(typ).Elem()
 			if parseInto(v, s) != nil {
@@ -50,11 +52,11 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// FuzzFile reads any text as a settings file.
+// FuzzFile parses any text as a settings file.
 func FuzzFile(f *testing.F) {
 	f.Add("# comment\nUCX_TLS=tcp ; comment\n[x]\nCPU vendor=Intel\nUCX_A: b\n")
 	f.Add("\ufeff[x\n=\n:\nA==B\r\n")
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		lines := strings.Count(text, "\n") + 1
 		last := 0
 		parseFile(strings.NewReader(text), "f", &host{root: "/nowhere"}, func(name, value string, o Origin) {
@@ -74,7 +76,7 @@ func FuzzSet(f *testing.F) {
 	f.Add("TEST_SEG_SIZE", "8k")
 	f.Add("UCX_TEST_*", "y")
 	f.Add("[a-", "")
-	f.Fuzz(func(t *testing.T, name, value string) {
+	fuzztest.Run(f, func(t *testing.T, name, value string) {
 		s := new(Set)
 		if s.Modify(name, value) != nil {
 			return

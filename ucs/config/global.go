@@ -11,15 +11,16 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// global holds the settings of the process rather than of a context.
+// global holds the settings that apply to the whole process. All other settings belong to a
+// context.
 type global struct {
-	LogLevel   log.Level `ucx:"LOG_LEVEL" default:"warn" doc:"How much to log to stderr; fatal means nothing. A logger set by the program\ndecides for itself."`
-	LogFile    string    `ucx:"LOG_FILE" default:"" doc:"File to log to instead of stderr; %p in its name stands for the number of the process, %h for the host. A logger set by the program\ndecides for itself."`
-	LogSize    Bytes     `ucx:"LOG_FILE_SIZE" default:"inf" doc:"Size at which a new file is begun; 1k at least."`
-	LogRotate  uint      `ucx:"LOG_FILE_ROTATE" default:"0" doc:"Number of full files to keep, as NAME.1, which is the youngest, and so on."`
+	LogLevel   log.Level `ucx:"LOG_LEVEL" default:"warn" doc:"How much to log to stderr; fatal means nothing. It has no effect on a logger set by the program."`
+	LogFile    string    `ucx:"LOG_FILE" default:"" doc:"File to log to instead of stderr; %p in its name stands for the process id, %h for the host. It has no effect on a logger set by the program."`
+	LogSize    Bytes     `ucx:"LOG_FILE_SIZE" default:"inf" doc:"Size at which a new file is started; at least 1k."`
+	LogRotate  uint      `ucx:"LOG_FILE_ROTATE" default:"0" doc:"Number of full files to keep; NAME.1 is the most recent."`
 	Trigger    log.Level `ucx:"LOG_LEVEL_TRIGGER" default:"fatal" doc:"Level of messages after which the stacks of all goroutines are printed, also for more severe messages; fatal means never. C UCX ends the process there; this library does not."`
-	LogFiles   string    `ucx:"LOG_FILE_FILTER" default:"*" doc:"Pattern with *, ? and [a-z] for the source files whose messages are printed. It must match the file's name (rndv_*.go) or the name with its package (uct/tcp/*). A logger set by the program\ndecides for itself."`
-	WarnUnused bool      `ucx:"WARN_UNUSED_ENV_VARS" default:"y" doc:"Warn about UCX_ variables and settings in files that nothing knows."`
+	LogFiles   string    `ucx:"LOG_FILE_FILTER" default:"*" doc:"Pattern with *, ? and [a-z] for the source files whose messages are printed. It must match the file's name (rndv_*.go) or the name with its package (uct/tcp/*). It has no effect on a logger set by the program."`
+	WarnUnused bool      `ucx:"WARN_UNUSED_ENV_VARS" default:"y" doc:"Warn about unknown UCX_ variables and unknown settings in files."`
 }
 
 const globalName = "global"
@@ -28,11 +29,11 @@ func init() {
 	Register(Section{Name: globalName, Title: "UCS global", New: func() any { return new(global) }})
 }
 
-// minLogFile is the least size of a log file: that of C's buffer for a message.
+// minLogFile is the least UCX_LOG_FILE_SIZE in bytes: the size of C's buffer for a message.
 const minLogFile = 1 << 10
 
-// applyGlobal makes the process follow the settings of s that are about the log, unless s has
-// none.
+// applyGlobal applies the log settings of s to the process. A setting with its default value
+// changes nothing.
 func (s *Set) applyGlobal() error {
 	var g global
 	if err := s.Load(globalName, &g); err != nil {
@@ -53,7 +54,7 @@ func (s *Set) applyGlobal() error {
 		return nil
 	}
 	if g.LogSize < minLogFile || g.LogRotate > math.MaxInt32 {
-		return fmt.Errorf("config: UCX_LOG_FILE_SIZE of %v is less than %v, or UCX_LOG_FILE_ROTATE of %d too much: %w",
+		return fmt.Errorf("config: UCX_LOG_FILE_SIZE of %v is below the minimum %v, or UCX_LOG_FILE_ROTATE of %d is too large: %w",
 			g.LogSize, Bytes(minLogFile), g.LogRotate, ucs.ErrInvalidParam)
 	}
 	if err := log.SetFile(log.File{Name: g.LogFile, MaxSize: g.LogSize.Int(math.MaxInt), Keep: int(g.LogRotate)}); err != nil {
@@ -62,28 +63,29 @@ func (s *Set) applyGlobal() error {
 	return nil
 }
 
-// reported remembers the unknown names that were logged.
+// reported holds the unknown names that have been logged.
 var reported sync.Map // name without UCX_ -> struct{}
 
-// reportUnknown logs each unknown name once in the life of the process: settings of C UCX that
-// have no effect here in one short line for all, others in one each. Names in a file count less: one
-// file may serve C UCX too, which has more settings.
+// reportUnknown logs each unknown name once per process. Settings of C UCX that have no effect in
+// this library are logged together in one short line, other names in one line each. Names from a
+// file are logged at level info only, because the file may also serve C UCX, which has more
+// settings.
 func (s *Set) reportUnknown() {
 	var g global
 	if err := s.Load(globalName, &g); err != nil || !g.WarnUnused {
 		return
 	}
-	var idle [2]foreignNames // of variables, of files
+	var idle [2]foreignNames // settings without effect: from variables, from files
 	for _, u := range s.Unknown() {
 		level := log.LevelWarn
 		file := 0
 		switch u.Origin.Kind {
 		case FromCall:
-			continue // the caller asks for Unknown itself
+			continue // the caller can call Unknown
 		case FromFile:
 			level, file = log.LevelInfo, 1
 		}
-		if e, _ := s.unknown(u.Name); u.NoEffect != "" && !tell(u.Name, e.value) {
+		if e, _ := s.unknownEntry(u.Name); u.NoEffect != "" && !warnNoEffect(u.Name, e.value) {
 			continue
 		}
 		if _, again := reported.LoadOrStore(u.Name, struct{}{}); again {
@@ -103,13 +105,14 @@ func (s *Set) reportUnknown() {
 	idle[1].list()
 }
 
-// reportCall logs a setting of C UCX that a call has set and that has no effect here, once.
+// reportCall logs once that a call of Modify has set a setting of C UCX that has no effect in this
+// library.
 func (s *Set) reportCall(e entry) {
 	u := UnknownName{Name: e.name}
 	if matchesAny(e.name) {
 		return
 	}
-	if u.NoEffect, _ = noEffect(e.name); u.NoEffect == "" || !tell(e.name, e.value) {
+	if u.NoEffect, _ = noEffect(e.name); u.NoEffect == "" || !warnNoEffect(e.name, e.value) {
 		return
 	}
 	var g global

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// TestLogFile: the process logs to the file that the settings name, and begins a new one
-// when that is full.
+// TestLogFile checks that the process logs to the file that the settings name, and starts a new
+// file when that one is full.
 func TestLogFile(t *testing.T) {
 	clean(t)
 	t.Cleanup(func() {
@@ -29,7 +29,7 @@ func TestLogFile(t *testing.T) {
 	s := mustRead(t, "", "")
 	for range 2 {
 		log.Info(strings.Repeat("x", 900))
-		mustRead(t, "", "") // as each context does, which must not begin it anew
+		mustRead(t, "", "") // like each context; must not start a new file
 	}
 	for _, file := range []string{name, name + ".1"} {
 		if b, err := os.ReadFile(file); err != nil || strings.Count(string(b), "\n") != 1 {
@@ -43,7 +43,7 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
-// TestLogTriggerAndFilter: the settings reach the log.
+// TestLogTriggerAndFilter checks that UCX_LOG_LEVEL_TRIGGER and UCX_LOG_FILE_FILTER affect the log.
 func TestLogTriggerAndFilter(t *testing.T) {
 	clean(t)
 	t.Cleanup(func() {

@@ -1,20 +1,19 @@
 package config
 
 import (
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
+
+	"github.com/ucx-go/ucx/internal/topo"
 )
 
-// host answers the lines by which a section of a settings file says which
-// machines it is about: "CPU vendor", "CPU model" and "Product name", each with
-// a pattern that ignores case (ucs_config_parse_check_filter in
-// src/ucs/config/parser.c). Sections for a CPU model tune C UCX's own copy
-// routines and bandwidth estimates to one processor; no model is known here, so
-// they are passed over.
+// host evaluates the filter lines with which a section of a settings file selects machines: "CPU
+// vendor", "CPU model" and "Product name", each with a pattern that ignores case
+// (ucs_config_parse_check_filter in src/ucs/config/parser.c). Sections with a filter for the CPU
+// model are skipped: they tune C UCX's copy routines and bandwidth estimates to one processor, and
+// this library does not determine the CPU model by C UCX's names.
 type host struct {
-	root string // of the file system, "/" but in tests
+	root string // root of the file system, "/" except in tests
 }
 
 const (
@@ -23,61 +22,24 @@ const (
 	filterProduct = "Product name"
 )
 
-// isFilter reports whether a name is not a setting but such a line.
+// isFilter reports whether a name in a settings file is that of a filter and not of a setting.
 func (h *host) isFilter(name string) bool {
 	return name == filterVendor || name == filterModel || name == filterProduct
 }
 
-// matches reports whether the machine fits the pattern.
+// matches reports whether this machine matches the pattern of a filter.
 func (h *host) matches(filter, pattern string) bool {
-	is := "unknown"
+	is := ""
 	switch filter {
 	case filterModel:
 		return false
 	case filterVendor:
-		is = h.vendor()
+		is, _ = topo.CPU(h.root)
 	case filterProduct:
-		b, err := os.ReadFile(filepath.Join(h.root, "sys/devices/virtual/dmi/id/product_name"))
-		if err == nil {
-			is = strings.TrimSpace(string(b))
-		}
+		is = topo.Product(h.root)
 	}
-	// A slash is not special here as it is to path.Match.
+	// In the pattern, a slash is an ordinary character; path.Match treats it as a separator.
 	fold := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", "\x00") }
 	ok, _ := path.Match(fold(pattern), fold(is))
 	return ok
-}
-
-// vendor returns the maker of the processor under the name C UCX uses
-// (ucs_cpu_vendor_name in src/ucs/arch/cpu.c).
-func (h *host) vendor() string {
-	b, err := os.ReadFile(filepath.Join(h.root, "proc/cpuinfo"))
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(b)) {
-		key, value, _ := strings.Cut(line, ":")
-		value = strings.TrimSpace(value)
-		switch strings.TrimSpace(key) {
-		case "vendor_id":
-			switch value {
-			case "GenuineIntel":
-				return "Intel"
-			case "AuthenticAMD":
-				return "AMD"
-			case "CentaurHauls", "Shanghai":
-				return "Zhaoxin"
-			}
-			return "unknown"
-		case "CPU implementer":
-			switch value {
-			case "0x46":
-				return "Fujitsu ARM"
-			case "0x41", "0x4e":
-				return "Nvidia"
-			}
-			return "Generic ARM"
-		}
-	}
-	return "unknown"
 }

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// ParseKeyed reads a value for each of some keys: one value for all ("8k"), or a list of
-// KEY:VALUE in which a value without a key is for the keys that are not named
-// ("8k,intra:64k"), as C UCX has it (UCS_CONFIG_TYPE_KEY_VALUE). It calls set for each key that
-// has a value; keys that have none keep what they had. Of several values for a key the last one
-// counts.
+// ParseKeyed reads a value for each of some keys: one value for all ("8k"), or a list of KEY:VALUE
+// in which a value without a key is for the keys that the list does not name ("8k,intra:64k"), as
+// in C UCX (UCS_CONFIG_TYPE_KEY_VALUE). It calls the function set, with the index in keys, for each
+// key that has a value. If the list has several values for a key, the last one applies.
 func ParseKeyed(s string, keys []string, set func(key int, value string) error) error {
 	values := make([]string, len(keys))
 	rest := ""
@@ -64,7 +63,7 @@ func FormatKeyed(keys, values []string) string {
 	return strings.Join(items, ",")
 }
 
-// KeyedSyntax describes such values, each of which has a syntax.
+// KeyedSyntax returns the syntax of what ParseKeyed reads, given the syntax of one value.
 func KeyedSyntax(keys []string, syntax string) string {
 	return "comma-separated list of: [" + strings.Join(keys, "|") + ":]" + syntax
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestParseKeyed: a value for all keys, values by key, and both.
+// TestParseKeyed checks a value for all keys, values by key, and both together.
 func TestParseKeyed(t *testing.T) {
 	keys := []string{"intra", "inter"}
 	for _, tc := range []struct{ in, want string }{
@@ -28,14 +28,14 @@ func TestParseKeyed(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", tc.in, got, err, tc.want)
 		}
 	}
-	for in, want := range map[string]string{"": "not understood", "host:8k": `"host" is not one of intra, inter`, "intra:": `nothing after "intra:"`} {
+	for in, want := range map[string]string{"": "invalid syntax", "host:8k": `"host" is not one of intra, inter`, "intra:": `nothing after "intra:"`} {
 		err := ParseKeyed(in, keys, func(int, string) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", in, err, want)
 		}
 	}
 	// The error of a value names its key only if the value has one.
-	for in, want := range map[string]string{"intra:x": "intra: not understood", "x": "not understood", "inter:1k,x": `"x": not understood`} {
+	for in, want := range map[string]string{"intra:x": "intra: invalid syntax", "x": "invalid syntax", "inter:1k,x": `"x": invalid syntax`} {
 		err := ParseKeyed(in, keys, func(_ int, value string) error {
 			if value == "x" {
 				return errSyntax
@@ -48,7 +48,7 @@ func TestParseKeyed(t *testing.T) {
 	}
 }
 
-// TestFormatKeyed: what is printed reads back.
+// TestFormatKeyed checks that the printed form is parsed as the same values.
 func TestFormatKeyed(t *testing.T) {
 	for want, values := range map[string][]string{"intra:8k,inter:8k": {"8k", "8k"}, "intra:8k,inter:1k": {"8k", "1k"}} {
 		got := FormatKeyed([]string{"intra", "inter"}, values)

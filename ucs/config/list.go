@@ -6,23 +6,22 @@ import (
 	"strings"
 )
 
-// List selects names: a comma-separated list of what is allowed, the same after
-// ^ for what is not allowed, or "all" (UCS_CONFIG_TYPE_ALLOW_LIST). An item may
-// hold a range of numbers in brackets: "eth[0-3]" stands for eth0 to eth3. The
-// zero value allows nothing.
+// List selects names: a comma-separated list of allowed names, a list of excluded names after ^, or
+// "all" (UCS_CONFIG_TYPE_ALLOW_LIST). An item may hold a range of numbers in brackets: "eth[0-3]"
+// stands for eth0 to eth3. The zero value allows nothing.
 type List struct {
 	Mode  ListMode
-	Items []string // as written, without the ^
+	Items []string // the items as written, without the ^
 }
 
-// ListMode says how the items of a List are meant.
+// ListMode says how the items of a List are interpreted.
 type ListMode uint8
 
-// Modes (ucs_config_allow_list_mode_t).
+// Modes of a List (ucs_config_allow_list_mode_t).
 const (
-	ListAllow  ListMode = iota // the items and nothing else
-	ListAll                    // everything
-	ListNegate                 // everything but the items
+	ListAllow  ListMode = iota // selects the items and nothing else
+	ListAll                    // selects everything
+	ListNegate                 // selects everything but the items
 )
 
 // ParseConfig implements Value.
@@ -37,7 +36,7 @@ func (l *List) ParseConfig(s string) error {
 		return err
 	}
 	for _, it := range items {
-		// C UCX takes it for a part of the name, which is never what is meant.
+		// C UCX treats this ^ as part of the name, which is never the intention.
 		if it[0] == '^' {
 			return errors.New("^ must precede the whole list")
 		}
@@ -83,7 +82,7 @@ func (l List) Match(name string) bool {
 	return l.Mentions(name)
 }
 
-// Mentions reports whether one of the items stands for name, whatever the mode.
+// Mentions reports whether one of the items matches name, whatever the mode of the list.
 func (l List) Mentions(name string) bool {
 	for _, it := range l.Items {
 		if itemMatches(it, name) {
@@ -93,8 +92,8 @@ func (l List) Mentions(name string) bool {
 	return false
 }
 
-// itemMatches compares without expanding ranges, so that an absurd one costs
-// nothing. An item that is no proper range stands for itself.
+// itemMatches reports whether an item of a List matches name. It does not expand ranges, so a huge
+// range costs nothing. An item that is not a valid range matches only itself.
 func itemMatches(item, name string) bool {
 	if item == name {
 		return true
@@ -106,7 +105,7 @@ func itemMatches(item, name string) bool {
 	}
 	digits := name[len(prefix) : len(name)-len(suffix)]
 	if digits[0] == '0' && digits != "0" {
-		return false // the range stands for numbers as they are printed
+		return false // a range matches numbers without leading zeros
 	}
 	n, ok := parseDigits(digits)
 	return ok && first <= n && n <= last

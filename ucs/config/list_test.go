@@ -34,7 +34,7 @@ func TestListMatch(t *testing.T) {
 		{"p[9-11]s", []string{"p9s", "p10s", "p11s"}, []string{"p8s", "p12s", "ps", "p9"}},
 		{"^eth[0-3]", []string{"eth4"}, []string{"eth0"}},
 		{"[0-18446744073709551615]", []string{"0", "18446744073709551615"}, []string{"18446744073709551616", ""}},
-		// No proper ranges stand for themselves.
+		// Malformed ranges are taken literally.
 		{"e[3-0],e[a-b],e[1-],e[1],e[1-2", []string{"e[3-0]", "e[a-b]", "e[1-]", "e[1]", "e[1-2"}, []string{"e1", "e3", "ea"}},
 		{"a[0-1]b[0-1]", []string{"a[0-1]b[0-1]"}, []string{"a0b0"}},
 		{"aa[1-2]a", []string{"aa1a"}, []string{"aa", "aaa"}},
@@ -57,7 +57,7 @@ func TestListMatch(t *testing.T) {
 	}
 }
 
-// TestListModel compares matching with writing out the ranges.
+// TestListModel compares matching with a list in which all ranges are written out.
 func TestListModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var written []string

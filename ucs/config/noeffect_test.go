@@ -14,11 +14,12 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// TestNoEffect: settings of C that mean nothing here are told apart from others.
+// TestNoEffect checks that settings of C UCX without effect in this library are recognized, with
+// the reason, and that other names are not.
 func TestNoEffect(t *testing.T) {
 	for name, want := range map[string]string{
-		"MEMTYPE_CACHE": "GPUs", "RC_MLX5_TX_MAX_BB": "transport is not here", "UD_VERBS_RX_INLINE": "mlx5", "RCACHE_STAT_MIN": "registrations",
-		"UD_VERBS_RX_QUEUE_LEN_INIT": "grow", "UD_RX_ASYNC_MAX_POLL": "UCX_UD_VERBS_ASYNC", "MEMTYPE_CASH": "", "LOG_LEVEL": "", "TEST_SEG_SIZE": "",
+		"MEMTYPE_CACHE": "GPU memory", "RC_MLX5_TX_MAX_BB": "transport is not implemented", "UD_VERBS_RX_INLINE": "mlx5", "RCACHE_STAT_MIN": "registration cache",
+		"UD_VERBS_RX_QUEUE_LEN_INIT": "on demand", "UD_RX_ASYNC_MAX_POLL": "UCX_UD_VERBS_ASYNC", "MEMTYPE_CASH": "", "LOG_LEVEL": "", "TEST_SEG_SIZE": "",
 	} {
 		if got := NoEffect(name); !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -26,10 +27,10 @@ func TestNoEffect(t *testing.T) {
 	}
 }
 
-// TestForeignTable: all patterns can be read, and no exact name is there twice.
+// TestForeignTable checks that all patterns are valid, and that no name is in the table twice.
 func TestForeignTable(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, g := range foreign {
+	for _, g := range noEffectSettings {
 		for _, item := range g.names {
 			name, _, _ := strings.Cut(item, "=")
 			if _, err := path.Match(name, ""); err != nil || seen[name] || g.why == "" {
@@ -40,8 +41,9 @@ func TestForeignTable(t *testing.T) {
 	}
 }
 
-// TestForeignReport: settings without effect are one line, with the reasons, and only where the
-// value asks for what does not happen; misspelt ones have the nearest name.
+// TestForeignReport checks that settings without effect are reported in one line, with the reasons,
+// and only if the value asks for something that this library does not do. Misspelt settings are
+// reported with the nearest name.
 func TestForeignReport(t *testing.T) {
 	clean(t)
 	for _, kv := range []string{
@@ -63,17 +65,17 @@ func TestForeignReport(t *testing.T) {
 	}
 	want := []string{
 		"unknown UCX_TEST_SEG_SIXEUCX_TEST_SEG_SIZE",
-		"settings UCX_GDB_COMMAND: crashes are Go's: the runtime prints the goroutines, and no handler of signals is installed; " +
-			"UCX_CUDA_COPY_MAX_POLL, UCX_MEMTYPE_COPY_ENABLE: there is no memory of GPUs",
+		"settings UCX_GDB_COMMAND: the Go runtime handles crashes; no signal handlers are installed; " +
+			"UCX_CUDA_COPY_MAX_POLL, UCX_MEMTYPE_COPY_ENABLE: GPU memory is not supported",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// TestForeignReportIsShort: dozens of settings without effect are a line that can be read, which
-// tells how many it leaves out; info lists each, by its reason. It depends on names that no other
-// test uses.
+// TestForeignReportIsShort checks that the report of dozens of settings without effect is a
+// readable line that says how many it leaves out, and that level info lists all of them, by reason.
+// The test depends on names that no other test uses.
 func TestForeignReportIsShort(t *testing.T) {
 	clean(t)
 	const each = 20
@@ -108,7 +110,7 @@ func TestForeignReportIsShort(t *testing.T) {
 	}
 }
 
-// TestForeignCall: a setting without effect that a call sets is told of, once.
+// TestForeignCall checks that a setting without effect that Modify sets is reported once.
 func TestForeignCall(t *testing.T) {
 	clean(t)
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -120,7 +122,7 @@ func TestForeignCall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if logs.Len() != 1 || !strings.Contains(str(logs.All()[0].ContextMap()["settings"]), "UCX_HANDLE_ERRORS: crashes") {
+	if logs.Len() != 1 || !strings.Contains(str(logs.All()[0].ContextMap()["settings"]), "UCX_HANDLE_ERRORS: the Go runtime") {
 		t.Errorf("logged %v", logs.All())
 	}
 }

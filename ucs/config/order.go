@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// cOrder are the settings that C UCX 1.22 and this module have both, in the order in which C's
+// cOrder lists the settings that both C UCX 1.22 and this module have, in the order in which C's
 // ucx_info -c prints them, except LOG_DATA_SIZE, which is a setting of contexts here. A setting
-// of this module alone comes behind the others of its section, and a section of this module
-// alone behind the others.
+// that only this module has comes after the others of its section, and a section that only this
+// module has comes after the other sections.
 const cOrder = `
 LOG_LEVEL LOG_FILE_FILTER LOG_LEVEL_TRIGGER WARN_UNUSED_ENV_VARS LOG_FILE LOG_FILE_SIZE LOG_FILE_ROTATE
 SELF_NUM_DEVICES SELF_FAILURE SELF_MAX_NUM_EPS SELF_SEG_SIZE
@@ -65,7 +65,8 @@ var cRanks = func() map[string]int {
 	return ranks
 }()
 
-// rank is the place of a setting in C's order.
+// rank returns the position of a setting in the order of C UCX (cOrder), math.MaxInt if C UCX does
+// not have it.
 func (f *field) rank() int {
 	if r, ok := cRanks[f.fullName()]; ok {
 		return r
@@ -78,7 +79,7 @@ func (sec *section) sortAsC() {
 	slices.SortStableFunc(sec.fields, func(a, b field) int { return cmp.Compare(a.rank(), b.rank()) })
 }
 
-// rank is the place of a section in C's order, that of its first setting.
+// rank returns the position of a section in the order of C UCX: that of its first setting.
 func (sec *section) rank() int {
 	if len(sec.fields) == 0 {
 		return math.MaxInt

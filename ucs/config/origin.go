@@ -2,10 +2,10 @@ package config
 
 import "strconv"
 
-// OriginKind says what kind of place a value came from.
+// OriginKind is the kind of source that the value of a setting comes from.
 type OriginKind uint8
 
-// Kinds of places, weakest first.
+// Kinds of sources of values. Later ones override earlier ones.
 const (
 	FromDefault OriginKind = iota
 	FromFile
@@ -13,16 +13,16 @@ const (
 	FromCall
 )
 
-// Origin is the place a value came from.
+// Origin is the source that the value of a setting comes from.
 type Origin struct {
 	Kind     OriginKind
-	Path     string // of the file, for FromFile
-	Line     int    // in the file, counted from 1
+	Path     string // path of the file, for FromFile
+	Line     int    // line in the file, counted from 1
 	Variable string // name as written, for FromFile and FromEnv
 }
 
-// String names the place for people: "default", "ucx.conf:12 (UCX_TLS)",
-// "environment (APP_UCX_TLS)" or "call".
+// String describes the source for messages: "default", "ucx.conf:12 (UCX_TLS)", "environment
+// (APP_UCX_TLS)" or "call".
 func (o Origin) String() string {
 	variable := ""
 	if o.Variable != "" {

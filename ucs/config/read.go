@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// Read takes a snapshot of the settings: defaults, then files, then UCX_*
-// variables, then <envPrefix>_UCX_* variables; each overrides what comes before.
-// The files are those of searchPath in order and, last, the given one. A missing
-// file is not an error. A malformed line or value is: it matches
-// ucs.ErrInvalidParam and names the place.
+// Read takes a snapshot of the settings: defaults, then files, then UCX_* variables, then
+// <envPrefix>_UCX_* variables; each source overrides the earlier ones. The files are those of
+// searchPath in order and, last, the given one. A missing file is not an error. A malformed line or
+// value is an error that matches ucs.ErrInvalidParam and names the file and line, or the variable.
 //
-// Files and variables are equals in names: a file may hold <envPrefix>_UCX_*
-// names too, and of one name the variable counts.
+// A file may hold <envPrefix>_UCX_* names too. If a variable and a file set the same name, the
+// variable takes precedence.
 //
-// Read also makes the process log as much as LOG_LEVEL says and reports names
-// that no section knows, once each.
+// Read also applies the log settings to the process's logger, and logs each name that no section
+// knows once per process.
 func Read(envPrefix, file string) (*Set, error) {
 	prefixes := []string{defaultPrefix}
 	if envPrefix != "" {
@@ -51,8 +50,8 @@ func Read(envPrefix, file string) (*Set, error) {
 	return s, nil
 }
 
-// put stores a value in the layer its name belongs to; other names are not
-// ours.
+// put stores a value in the layer of its name's prefix. Names without one of the prefixes are
+// ignored.
 func (s *Set) put(prefixes []string, variable, value string, o Origin) {
 	for i, p := range prefixes {
 		if name, ok := strings.CutPrefix(variable, p); ok && name != "" {
@@ -62,8 +61,8 @@ func (s *Set) put(prefixes []string, variable, value string, o Origin) {
 	}
 }
 
-// parse parses every value some section knows. What Check says besides may depend on values that
-// are set later by calls.
+// parse checks that the value of every registered setting parses. It does not call Section.Check,
+// whose result may depend on values that later calls of Modify set.
 func (s *Set) parse() error {
 	for _, sec := range sections() {
 		if err := s.Load(sec.Name, sec.New()); err != nil {

@@ -9,33 +9,30 @@ import (
 	"sync"
 )
 
-// Section describes the settings of one subject. Name identifies it ("tcp"),
-// Prefix stands before the setting's name in a variable ("TCP_", "" for global
-// settings), Title names it in listings, which add "configuration" ("tcp
-// transport"), New returns a pointer to a zero struct of settings, and Check, if
-// not nil, says why the values of a set cannot be used although each can be read:
-// for Set.Check, before anything is opened with them. Fields are tagged
+// Section describes a group of settings, such as those of one transport. The function New returns a
+// pointer to a struct. A field of the struct is a setting if it has tags like these:
 //
 //	TxSegSize Bytes `ucx:"TX_SEG_SIZE" default:"8k" doc:"Size of a send buffer."`
 //
-// and may be bool, int, uint, float64, string, time.Duration, any type whose
-// pointer implements Value (Bytes, Count, Time, Bandwidth, Ternary, List,
-// Transports, Range, a type of the package itself), or a slice of one of these,
-// which reads a comma-separated list.
+// Its type may be bool, int, uint, float64, string, time.Duration, any type whose pointer
+// implements Value (Bytes, Count, Time, Bandwidth, Ternary, List, Transports, Range, a type of the
+// package itself), or a slice of one of these, which reads a comma-separated list.
 //
-// The ucx tag may list further names after the first, separated by commas:
-// aliases, which are older or other spellings of the same setting and shown only
-// with PrintHidden. A field that is a struct without a ucx tag is a group: its
-// fields belong to the section, and with the tag prefix:"MM_" (or prefix:"", for
-// settings of all transports) they are also set by names with that prefix, which
-// count less than names with the section's own; C calls this inheritance. Other
-// fields without a ucx tag are not settings.
+// The ucx tag may list further names after the first, separated by commas: aliases, which are older
+// or other spellings of the same setting and shown only with PrintHidden. A field that is a struct
+// without a ucx tag is a group: its fields belong to the section. With the tag prefix:"MM_" (or
+// prefix:"", for settings of all transports) they can also be set by names with that prefix. Names
+// with the section's own prefix override those. C UCX calls this inheritance. Other fields without
+// a ucx tag are not settings.
 type Section struct {
-	Name   string
-	Prefix string
-	Title  string
-	New    func() any
-	Check  func(*Set) error
+	Name   string     // identifies the section, for example "tcp"
+	Prefix string     // precedes names in variables: "TCP_", or "" for global settings
+	Title  string     // title in listings, which append "configuration": "tcp transport"
+	New    func() any // returns a pointer to a zero struct of settings
+
+	// Check, if not nil, returns an error for settings that parse but cannot be used together.
+	// Set.Check calls it before anything is opened with the settings.
+	Check func(*Set) error
 }
 
 var registry struct {
@@ -43,7 +40,7 @@ var registry struct {
 	byName map[string]*section // guarded by mu
 }
 
-// section is a registered Section with what its tags say.
+// section is a registered Section with the fields that its tags describe.
 type section struct {
 	Section
 	typ    reflect.Type
@@ -52,23 +49,22 @@ type section struct {
 
 // field is one setting of a section.
 type field struct {
-	name     string   // without prefix
-	aliases  []string // without prefix
-	prefixes []string // weakest first; the last one is the section's own
+	name     string   // the name, without prefix
+	aliases  []string // the aliases, without prefix
+	prefixes []string // later ones override earlier ones; the last one is the section's own
 
-	// settable are the names that set the field, without UCX_, weakest first: by prefix, and
-	// aliases before the name itself.
+	// settable holds the names that set the field, without UCX_. Later names override earlier ones.
+	// They are ordered by prefix, and for each prefix the aliases come before the name itself.
 	settable []string
 
-	def   string
-	doc   string
-	index []int // for reflect.Value.FieldByIndex
+	def   string // default value
+	doc   string // help text
+	index []int  // position of the field in the struct, for reflect.Value.FieldByIndex
 }
 
-// Register makes a section known to every Set that is read from then on.
-// Packages call it from init. A section that cannot work (a second one of the
-// same name, a bad tag, a default that does not parse) is a programming error
-// and panics.
+// Register makes the settings of a section known to every Set that is read from then on. Packages
+// call it from init. It panics if the section has a programming error: the name of another section,
+// a bad tag, or a default that does not parse.
 func Register(s Section) {
 	sec, err := newSection(s)
 	if err != nil {
@@ -85,8 +81,8 @@ func Register(s Section) {
 	registry.byName[s.Name] = sec
 }
 
-// Sections returns the registered sections: those that C UCX has in its order,
-// then the others by prefix and name. Any goroutine may call it.
+// Sections returns the registered sections: first those that C UCX has too, in its order, then the
+// others, by prefix and name. Any goroutine may call it.
 func Sections() []Section {
 	secs := sections()
 	list := make([]Section, len(secs))
@@ -186,11 +182,11 @@ func (sec *section) addFields(typ reflect.Type, index []int, prefixes []string) 
 	return nil
 }
 
-// fullName is the name of f in its section, without UCX_.
+// fullName returns the name of the setting with the prefix of its section, without UCX_.
 func (f *field) fullName() string { return f.settable[len(f.settable)-1] }
 
-// validName accepts the names a setting may have: capital letters, digits and
-// underscores.
+// validName reports whether a setting may have a name: it must consist of capital letters, digits
+// and underscores.
 func validName(n string) bool {
 	for i := range len(n) {
 		c := n[i]

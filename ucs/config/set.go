@@ -11,34 +11,33 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// defaultPrefix stands before every name in the environment and in files.
+// defaultPrefix precedes the name of every setting in the environment and in files.
 const defaultPrefix = "UCX_"
 
 // Set is a snapshot of settings. It remembers where each value came from. A nil
 // *Set stands for defaults only. Methods that only read may be called from any
 // goroutine as long as none calls Modify.
 type Set struct {
-	prefix string  // what listings put before names: "UCX_", "APP_UCX_"
-	layers []layer // weakest first: UCX_ names, then those with the user's prefix
+	prefix string  // printed before names in listings: "UCX_", "APP_UCX_"
+	layers []layer // UCX_ names, then names with the user's prefix, which override the first
 	calls  []entry // calls to Modify, oldest first
 }
 
-// layer holds what the environment and the files give under one prefix, by name
-// without the prefix.
+// layer holds the values that the environment and the files give under one prefix, by name without
+// the prefix.
 type layer map[string]entry
 
 // entry is one value with its name and origin.
 type entry struct {
-	name   string // without prefix; of a call, possibly a pattern
+	name   string // name without prefix; for a call of Modify it may be a pattern
 	value  string
 	origin Origin
 }
 
-// Modify changes one setting, named with or without UCX_; the name may be a
-// pattern as in path.Match and then means every setting it fits. A value that
-// cannot be used gives an error that matches ucs.ErrInvalidParam and changes
-// nothing. A name that no section knows is kept for whoever asks later, see
-// Unknown.
+// Modify changes one setting, named with or without UCX_. If the name is a pattern as in
+// path.Match, Modify changes every setting that it matches. For a value that cannot be used it
+// returns an error that matches ucs.ErrInvalidParam, and changes nothing. A name that no section
+// knows is kept for sections that are registered later (see Unknown).
 func (s *Set) Modify(name, value string) error {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, s.prefix), defaultPrefix)
 	if _, err := path.Match(name, ""); err != nil || name == "" {
@@ -102,7 +101,8 @@ func (s *Set) load(sec *section, v reflect.Value) error {
 	return nil
 }
 
-// effective returns the value of f that counts.
+// effective returns the value of setting f: of all values that were given, the one that overrides
+// the others.
 func (s *Set) effective(f *field) entry {
 	e := entry{name: f.fullName(), value: f.def}
 	if s == nil {
@@ -123,7 +123,7 @@ func (s *Set) effective(f *field) entry {
 	return e
 }
 
-// named reports whether a name or pattern given to Modify means f.
+// named reports whether the name or pattern of a call of Modify selects setting f.
 func (f *field) named(pattern string) bool {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return slices.Contains(f.settable, pattern)
@@ -134,7 +134,8 @@ func (f *field) named(pattern string) bool {
 	})
 }
 
-// store parses e into the field of v, a struct of the section's type.
+// store parses the value of e and stores it in the field for setting f of v, a struct of the
+// section's type.
 func (f *field) store(v reflect.Value, e entry) error {
 	fv := v.FieldByIndex(f.index)
 	if err := parseInto(fv, e.value); err != nil {
@@ -155,9 +156,8 @@ func (s *Set) Clone() *Set {
 	return c
 }
 
-// Lookup returns the value of a setting as it was given, and where that was.
-// ok is false for a name that neither a section nor the environment, a file or
-// a call knows.
+// Lookup returns the value of a setting as it was written, and its origin. ok is false for a name
+// that no section has and that neither the environment nor a file nor a call has set.
 func (s *Set) Lookup(name string) (value string, origin Origin, ok bool) {
 	name = strings.TrimPrefix(name, defaultPrefix)
 	for _, sec := range sections() {
@@ -174,12 +174,12 @@ func (s *Set) Lookup(name string) (value string, origin Origin, ok bool) {
 			}
 		}
 	}
-	e, ok := s.unknown(name)
+	e, ok := s.unknownEntry(name)
 	return e.value, e.origin, ok
 }
 
-// unknown finds what was given for a name that no section knows.
-func (s *Set) unknown(name string) (entry, bool) {
+// unknownEntry returns the value given for a name that no section knows.
+func (s *Set) unknownEntry(name string) (entry, bool) {
 	if s == nil {
 		return entry{}, false
 	}

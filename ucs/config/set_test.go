@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// base is a group of settings that another section takes over.
+// base is a group of settings that another section inherits.
 type base struct {
 	MaxIov int `ucx:"MAX_IOV" default:"16" doc:"Entries."`
 }
@@ -33,13 +33,13 @@ func init() {
 	Register(Section{Name: "test", Prefix: "TEST_", Title: "test transport", New: newTest})
 }
 
-// clean removes everything that Read could find.
+// clean removes all files and variables that Read could find.
 func clean(t *testing.T) {
 	t.Helper()
 	reported.Clear()
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.Contains(name, "UCX_") {
-			t.Setenv(name, "") // so that it comes back
+			t.Setenv(name, "") // restored at the end of the test
 			os.Unsetenv(name)
 		}
 	}
@@ -87,7 +87,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestOrder sets one name in more and more places; each overrides those before.
+// TestOrder sets one name in more and more places, each of which overrides those before.
 func TestOrder(t *testing.T) {
 	clean(t)
 	extra := filepath.Join(t.TempDir(), "extra.conf")
@@ -130,7 +130,7 @@ func TestOrder(t *testing.T) {
 	if _, o, _ := s.Lookup("TEST_SEG_SIZE"); o.String() != "call" {
 		t.Errorf("origin %v, want call", o)
 	}
-	// Somebody else's prefix is nothing to us.
+	// The prefix of another application has no effect.
 	if got := mustLoad(t, mustRead(t, "OTHER", "")).Seg; got != 5<<10 {
 		t.Errorf("with another prefix SEG_SIZE = %v", got)
 	}
@@ -166,7 +166,8 @@ func TestInheritanceAndAliases(t *testing.T) {
 	}{
 		{map[string]string{"UCX_TESTBASE_MAX_IOV": "3"}, func(v testSettings) bool { return v.Base.MaxIov == 3 }},
 		{map[string]string{"UCX_TESTBASE_MAX_IOV": "3", "UCX_TEST_MAX_IOV": "4"}, func(v testSettings) bool { return v.Base.MaxIov == 4 }},
-		// A prefix of the user's outweighs the finer name, as in C UCX.
+		// A name with the application's prefix has priority over the more specific name, as in C
+		// UCX.
 		{map[string]string{"APP_UCX_TESTBASE_MAX_IOV": "3", "UCX_TEST_MAX_IOV": "4"}, func(v testSettings) bool { return v.Base.MaxIov == 3 }},
 		{map[string]string{"UCX_TEST_SEGMENT": "1k"}, func(v testSettings) bool { return v.Seg == 1<<10 }},
 		{map[string]string{"UCX_TEST_SEGMENT": "1k", "UCX_TEST_SEG_SIZE": "2k"}, func(v testSettings) bool { return v.Seg == 2<<10 }},
@@ -190,7 +191,7 @@ func TestBadValues(t *testing.T) {
 	if !errors.As(err, &ve) || !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Fatalf("Read = %v", err)
 	}
-	want := `config: UCX_TEST_SEG_SIZE="much" from environment: not understood; ` +
+	want := `config: UCX_TEST_SEG_SIZE="much" from environment: invalid syntax; ` +
 		`expected memory units: <number>[b|kb|mb|gb], "inf", or "auto"`
 	if err.Error() != want {
 		t.Errorf("error\n%s, want\n%s", err, want)

@@ -6,7 +6,7 @@ import "strings"
 // decides). Names follow ucs_ternary_auto_value_t.
 type Ternary uint8
 
-// Choices.
+// Values of a Ternary.
 const (
 	No Ternary = iota
 	Yes
@@ -54,7 +54,7 @@ func (Ternary) ConfigSyntax() string { return "<yes|no|try|auto>" }
 // OnOffAuto is a Ternary that C UCX spells on, off and auto; try means auto.
 type OnOffAuto uint8
 
-// Choices.
+// Values of an OnOffAuto.
 const (
 	Off OnOffAuto = iota
 	On

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Transports is the setting UCX_TLS: a list of transports and aliases of groups
-// of transports, all, or a list after ^ of what is not wanted. Before a name, \
-// means the transport of exactly that name and no alias; :aux after a name
-// means that the transport may serve others (a datagram transport that
-// connects another one) but carry no data itself. The meaning is that of
-// ucp_is_resource_in_transports_list in C UCX 1.22.0, src/ucp/core/ucp_context.c.
+// Transports is the value of UCX_TLS: "all", a list of transports and aliases of groups of
+// transports, or a list of excluded ones after ^. A backslash before a name means the transport of
+// exactly that name and no alias. The suffix :aux means that the transport may only be auxiliary:
+// it may connect another transport, as a datagram transport does, but not carry data itself. The
+// list is interpreted as by ucp_is_resource_in_transports_list in C UCX 1.22.0,
+// src/ucp/core/ucp_context.c.
 type Transports struct {
 	list List
 }
@@ -19,17 +19,17 @@ type Transports struct {
 // Use says what a transport may be used for.
 type Use uint8
 
-// Uses.
+// Permitted uses of a transport.
 const (
 	UseNone      Use = iota
-	UseAuxiliary     // serves other transports only
+	UseAuxiliary     // only to connect other transports
 	UseAny
 )
 
 const auxSuffix = ":aux"
 
-// transportAliases are the groups of ucp_tl_aliases: C UCX's list of names,
-// whether or not this module has the transports.
+// transportAliases are the groups of transports in C UCX's list ucp_tl_aliases, whether or not this
+// library has the transports.
 var transportAliases = []struct {
 	name    string
 	members []string
@@ -100,16 +100,16 @@ func (t Transports) Use(name string) Use {
 	case !isAuxiliary(name) || m.aux || m.bothOfAlias:
 		return UseNone
 	}
-	// Not wanted for itself, but others may depend on it.
+	// The transport is excluded, but others may depend on it.
 	return UseAuxiliary
 }
 
 // mention says how a list refers to a transport.
 type mention struct {
-	name        bool // by name or by an alias it belongs to
-	aux         bool // the same with :aux
-	auxOfAlias  bool // by an alias it serves
-	bothOfAlias bool // by an alias it belongs to and serves
+	name        bool // the list has its name, or an alias of which it is a member
+	aux         bool // the list has its name, or such an alias, with the suffix :aux
+	auxOfAlias  bool // the list has an alias of which it is an auxiliary transport
+	bothOfAlias bool // the list has an alias of which it is both member and auxiliary
 }
 
 func (t Transports) mentions(name string) mention {
@@ -131,11 +131,11 @@ func (t Transports) mentions(name string) mention {
 	return m
 }
 
-// lists reports whether an item is spelled exactly so.
+// lists reports whether an item of the list has exactly this spelling.
 func (t Transports) lists(item string) bool { return slices.Contains(t.list.Items, item) }
 
-// Missing returns the items of an allow list that select none of the transports
-// at hand: most likely mistyped, or not available here.
+// Missing returns the items of an allow list that select none of the available transports. They are
+// most likely misspelled, or not available on this machine.
 func (t Transports) Missing(available []string) []string {
 	if t.list.Mode != ListAllow {
 		return nil
@@ -149,12 +149,12 @@ func (t Transports) Missing(available []string) []string {
 	return missing
 }
 
-// otherTransports are the names of C UCX's transports that no alias stands for.
+// otherTransports holds the names of C UCX's transports that no alias contains, and "all".
 var otherTransports = []string{"self", "tcp", "all"}
 
-// UnknownTransports returns the items, of an allow list or one after ^, that are neither an
-// alias nor the name of a transport of C UCX or of available: most likely mistyped. Nearest
-// is the name that is meant, if one is near.
+// UnknownTransports returns the items, in a list with or without ^, that are neither an alias nor
+// the name of a transport of C UCX or one in available. They are most likely misspelled. The field
+// Nearest of a result is a known name that differs little from the item, if there is one.
 func (t Transports) UnknownTransports(available []string) (list []UnknownName) {
 	if t.list.Mode == ListAll {
 		return nil
@@ -179,25 +179,21 @@ func (t Transports) UnknownTransports(available []string) (list []UnknownName) {
 	return list
 }
 
-// nearestTransport is nearest for names that are short: of those with other letters fewer edits
-// are allowed, and letters in another order count as one.
+// nearestTransport is nearest for names of transports. Because these are short, a permutation of the
+// same letters counts as one edit.
 func nearestTransport(name string, known map[string]bool) string {
-	best, bestDist := "", min(maxDistance, (len(name)+1)/2)+1
 	letters := func(s string) string {
 		b := []byte(s)
 		slices.Sort(b)
 		return string(b)
 	}
-	for k := range known {
-		d := distance(name, k, maxDistance)
-		if letters(k) == letters(name) {
-			d = 1
+	own := letters(name)
+	return nearestBy(name, known, func(a, b string, limit int) int {
+		if len(a) == len(b) && letters(b) == own {
+			return 1
 		}
-		if d < bestDist || d == bestDist && best != "" && k < best {
-			best, bestDist = k, d
-		}
-	}
-	return best
+		return distance(a, b, limit)
+	})
 }
 
 // TransportItem is an item of UCX_TLS, as written, without a ^.
@@ -208,7 +204,7 @@ func (i TransportItem) Selects(transport string) bool {
 	return Transports{list: List{Items: []string{string(i)}}}.Use(transport) != UseNone
 }
 
-// name is the transport or alias in an item.
+// name returns the transport or alias in an item.
 func (i TransportItem) name() string {
 	return strings.TrimSuffix(strings.TrimPrefix(string(i), `\`), auxSuffix)
 }
@@ -216,7 +212,7 @@ func (i TransportItem) name() string {
 // List returns the list as it was written.
 func (t Transports) List() List { return t.list }
 
-// isAuxiliary reports whether some alias uses the transport to serve others.
+// isAuxiliary reports whether the transport is an auxiliary transport of some alias.
 func isAuxiliary(name string) bool {
 	for _, alias := range transportAliases {
 		if slices.Contains(alias.members, name+auxSuffix) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,8 +27,8 @@ func TestTransportsParse(t *testing.T) {
 	}
 }
 
-// TestTransportsUse holds what ucp_is_resource_in_transports_list of C UCX
-// 1.22.0 answers.
+// TestTransportsUse compares with the results of ucp_is_resource_in_transports_list of C UCX
+// 1.22.0.
 func TestTransportsUse(t *testing.T) {
 	const (
 		none = UseNone
@@ -50,7 +51,7 @@ func TestTransportsUse(t *testing.T) {
 		{"ib", map[string]Use{"rc_verbs": any, "ud_verbs": any, "dc_mlx5": any, "srd": any, "tcp": none}},
 		{"cuda", map[string]Use{"cuda_copy": any, "gdr_copy": any, "rocm_copy": none}},
 
-		// A datagram transport serves the connected ones.
+		// A connected transport also selects its datagram transport as an auxiliary one.
 		{"rc", map[string]Use{"rc_verbs": any, "rc_mlx5": any, "ud_verbs": aux, "ud_mlx5": aux, "dc_mlx5": none}},
 		{"rc_v", map[string]Use{"rc_verbs": any, "ud_verbs": aux, "ud_mlx5": none, "rc_mlx5": none}},
 		{"rc_verbs", map[string]Use{"rc_verbs": any, "ud_verbs": none}},
@@ -65,7 +66,8 @@ func TestTransportsUse(t *testing.T) {
 		{`\rc_verbs`, map[string]Use{"rc_verbs": any, "ud_verbs": none}},
 		{`\ud_verbs:aux`, map[string]Use{"ud_verbs": aux}},
 
-		// What others depend on is only refused if that is refused too.
+		// An excluded datagram transport still serves the transports that depend on it, unless
+		// these or its auxiliary use are excluded too.
 		{"^ud_verbs", map[string]Use{"ud_verbs": aux, "rc_verbs": any}},
 		{"^ud", map[string]Use{"ud_verbs": aux, "ud_mlx5": aux}},
 		{"^ud,ud:aux", map[string]Use{"ud_verbs": none, "ud_mlx5": none, "rc_verbs": any}},
@@ -95,7 +97,7 @@ func TestTransportsMissing(t *testing.T) {
 	}{
 		{"all", nil},
 		{"^nothing", nil},
-		{`tcp,sm,\self,ud:aux,rc`, nil}, // rc has its datagram transport here
+		{`tcp,sm,\self,ud:aux,rc`, nil}, // rc includes its datagram transport
 		{"tpc,cuda,self", []string{"tpc", "cuda"}},
 	} {
 		var tl Transports
@@ -108,8 +110,8 @@ func TestTransportsMissing(t *testing.T) {
 	}
 }
 
-// TestUnknownTransports: names that mean no transport anywhere are told from those of
-// transports that are not here.
+// TestUnknownTransports checks that names that no transport has are distinguished from names of
+// transports that are not available here.
 func TestUnknownTransports(t *testing.T) {
 	for value, want := range map[string][]UnknownName{
 		"all":                   nil,
@@ -128,6 +130,31 @@ func TestUnknownTransports(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, tl.UnknownTransports([]string{"here"})); diff != "" {
 			t.Errorf("%s: %s", value, diff)
+		}
+	}
+}
+
+// TestNearestTransport: the limit is that of settings, and names of the same letters are one edit
+// away.
+func TestNearestTransport(t *testing.T) {
+	known := map[string]bool{"rc": true, "ud": true, "tcp": true, "self": true, "rc_mlx5": true}
+	for name, want := range map[string]string{
+		"":                         "",
+		"r":                        "rc",
+		"zz":                       "",
+		"cr":                       "rc",
+		"u_":                       "ud",
+		"rcab":                     "rc",
+		"rcabc":                    "rc",
+		"rcabcd":                   "",
+		"elfs":                     "self",
+		"5xlm_cr":                  "rc_mlx5",
+		"rc_mlx":                   "rc_mlx5",
+		"mlx5":                     "",
+		strings.Repeat("t", 1<<16): "",
+	} {
+		if got := nearestTransport(name, known); got != want {
+			t.Errorf("nearest to %.20q = %q, want %q", name, got, want)
 		}
 	}
 }

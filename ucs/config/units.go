@@ -14,8 +14,8 @@ import (
 // (UCS_CONFIG_TYPE_MEMUNITS).
 type Bytes uint64
 
-// Bytes with a meaning of their own, with the numbers C UCX gives them
-// (UCS_MEMUNITS_INF, UCS_MEMUNITS_AUTO).
+// The values "inf" and "auto" of Bytes, with the numbers of C UCX (UCS_MEMUNITS_INF,
+// UCS_MEMUNITS_AUTO).
 const (
 	BytesInf  Bytes = math.MaxUint64
 	BytesAuto Bytes = math.MaxUint64 - 1
@@ -77,11 +77,11 @@ func (Bytes) ConfigSyntax() string {
 	return `memory units: <number>[b|kb|mb|gb], "inf", or "auto"`
 }
 
-// IsAuto reports whether the choice is left to the library.
+// IsAuto reports whether the value is "auto", which leaves the choice to the library.
 func (b Bytes) IsAuto() bool { return b == BytesAuto }
 
-// Int returns b as an int, clipped to what an int holds; an infinite amount
-// gives the largest int and auto gives the alternative.
+// Int returns b as an int, at most the largest int, which also stands for an infinite amount. For
+// BytesAuto it returns the parameter auto.
 func (b Bytes) Int(auto int) int {
 	switch {
 	case b == BytesAuto:
@@ -92,10 +92,11 @@ func (b Bytes) Int(auto int) int {
 	return int(b)
 }
 
-// maxUint64 is how C prints an infinite size or count with %lu.
+// maxUint64 is the text that C UCX prints for an infinite size or count with %lu.
 const maxUint64 = "18446744073709551615"
 
-// parseSpecial reads the values of Bytes and Count that are no numbers.
+// parseSpecial reads the values of Bytes and Count that mean infinite or auto. ok is false for
+// other values.
 func parseSpecial(s string) (n uint64, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(s)) {
 	case "inf", "-1", maxUint64:
@@ -110,8 +111,8 @@ func parseSpecial(s string) (n uint64, ok bool) {
 // "18446744073709551615", or "auto" (UCS_CONFIG_TYPE_ULUNITS).
 type Count uint64
 
-// Counts with a meaning of their own, with the numbers C UCX gives them
-// (UCS_ULUNITS_INF, UCS_ULUNITS_AUTO).
+// The values "inf" and "auto" of Count, with the numbers of C UCX (UCS_ULUNITS_INF,
+// UCS_ULUNITS_AUTO).
 const (
 	CountInf  Count = math.MaxUint64
 	CountAuto Count = math.MaxUint64 - 1
@@ -148,19 +149,19 @@ func (Count) ConfigSyntax() string {
 	return `unsigned long: <number>, "inf", or "auto"`
 }
 
-// IsAuto reports whether the choice is left to the library.
+// IsAuto reports whether the value is "auto", which leaves the choice to the library.
 func (c Count) IsAuto() bool { return c == CountAuto }
 
-// Int returns c as an int, clipped to what an int holds; an infinite count gives
-// the largest int and auto gives the alternative.
+// Int returns c as an int, at most the largest int, which also stands for an infinite count. For
+// CountAuto it returns the parameter auto.
 func (c Count) Int(auto int) int { return Bytes(c).Int(auto) }
 
-// Time is a span of time with a unit m, s, ms, us or ns (seconds without one),
-// "inf" or "auto" (UCS_CONFIG_TYPE_TIME_UNITS). A setting that allows neither
-// inf nor auto is a time.Duration.
+// Time is a span of time: a number with a unit m, s, ms, us or ns (seconds without one), "inf" or
+// "auto" (UCS_CONFIG_TYPE_TIME_UNITS). A setting that allows neither "inf" nor "auto" has type
+// time.Duration instead.
 type Time time.Duration
 
-// Times with a meaning of their own.
+// The values "inf" and "auto" of Time.
 const (
 	TimeInf  Time = math.MaxInt64
 	TimeAuto Time = math.MinInt64
@@ -200,11 +201,11 @@ func (Time) ConfigSyntax() string {
 	return `time value: <number>[m|s|ms|us|ns], "inf", or "auto"`
 }
 
-// IsAuto reports whether the choice is left to the library.
+// IsAuto reports whether the value is "auto", which leaves the choice to the library.
 func (t Time) IsAuto() bool { return t == TimeAuto }
 
-// Duration returns t; an infinite time gives the longest Duration and auto gives
-// the alternative.
+// Duration returns t as a time.Duration. For TimeInf it returns the longest Duration, and for
+// TimeAuto the parameter auto.
 func (t Time) Duration(auto time.Duration) time.Duration {
 	if t == TimeAuto {
 		return auto
@@ -212,8 +213,8 @@ func (t Time) Duration(auto time.Duration) time.Duration {
 	return time.Duration(t)
 }
 
-// parseDuration reads a number with an optional unit; without one it means
-// seconds. Times are not negative.
+// parseDuration reads a number with an optional unit; the default unit is seconds. Negative times
+// are out of range.
 func parseDuration(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
 	num := strings.TrimRight(s, "munsMUNS")
@@ -243,8 +244,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(f), nil
 }
 
-// formatDuration prints microseconds with two decimals, as C UCX does; a time
-// finer than that is printed in full, so that it reads back unchanged.
+// formatDuration prints microseconds with two decimals, as C UCX does, or with three if two would
+// lose nanoseconds.
 func formatDuration(d time.Duration) string {
 	us := float64(d) / float64(time.Microsecond)
 	prec := 2

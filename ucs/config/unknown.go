@@ -2,28 +2,28 @@ package config
 
 import "sort"
 
-// UnknownName is a name that was set but that no section knows, or a transport in a list
-// that there is none of.
+// UnknownName is a name that was set but that no section knows, or an item of a list of transports
+// that names no transport.
 type UnknownName struct {
-	Name    string // without UCX_
+	Name    string // the name without UCX_
 	Origin  Origin
 	Nearest string // the nearest known name, without UCX_; "" if none is near
 
-	// NoEffect is why the setting has no effect, if it is one of C UCX that means nothing here;
-	// "" for a name that C does not know either, which most likely is misspelt.
+	// NoEffect is the reason why the setting has no effect, if it is a setting of C UCX that this
+	// library does not have. It is "" for a name that C UCX does not know either, which most likely
+	// is misspelled.
 	NoEffect string
 }
 
-// maxDistance is the number of edits within which a known name is worth
-// mentioning, as in C UCX.
+// maxDistance is the largest number of edits at which a known name is suggested, as in C UCX.
 const maxDistance = 3
 
-// reserved are names that have a meaning but are no settings.
+// reserved holds names that have a meaning but are not settings.
 var reserved = map[string]bool{"CONFIG_DIR": true}
 
-// Unknown returns the names that were set in the environment, in a file or by a
-// call and that no section knows, ordered by name. It knows the sections of the
-// packages linked into the program: settings of absent transports are unknown.
+// Unknown returns the names that were set in the environment, in a file or by a call and that no
+// section has, ordered by name. Only packages that are linked into the program have sections, so
+// settings of other transports are unknown.
 func (s *Set) Unknown() []UnknownName {
 	if s == nil {
 		return nil
@@ -54,7 +54,7 @@ func (s *Set) Unknown() []UnknownName {
 	return list
 }
 
-// knownNames returns every name that sets something.
+// knownNames returns all names of settings of the registered sections, without UCX_.
 func knownNames() map[string]bool {
 	known := make(map[string]bool)
 	for _, sec := range sections() {
@@ -67,7 +67,7 @@ func knownNames() map[string]bool {
 	return known
 }
 
-// matchesAny reports whether a pattern means some setting.
+// matchesAny reports whether a name or pattern selects at least one setting.
 func matchesAny(pattern string) bool {
 	for _, sec := range sections() {
 		for i := range sec.fields {
@@ -79,9 +79,9 @@ func matchesAny(pattern string) bool {
 	return false
 }
 
-// Nearest returns the setting, without UCX_, whose name is nearest to a name that no section
-// knows; "" if the name or pattern means a setting, if C UCX has a setting of that name that has no
-// effect here, or if none is near.
+// Nearest returns the name of the setting, without UCX_, that is nearest to a name that no section
+// knows. It returns "" if the name, or pattern, selects a setting, if C UCX has a setting of that
+// name that has no effect in this library, or if no name is near.
 func Nearest(name string) string {
 	if matchesAny(name) || reserved[name] {
 		return ""
@@ -92,13 +92,17 @@ func Nearest(name string) string {
 	return nearest(name, knownNames())
 }
 
-// nearest returns the known name with the fewest edits from name, the first in
-// order of several. Of a short name half may differ.
-func nearest(name string, known map[string]bool) string {
+// nearest returns the known name with the fewest edits from name, the alphabetically first of
+// several, "" if none is near.
+func nearest(name string, known map[string]bool) string { return nearestBy(name, known, distance) }
+
+// nearestBy is nearest for edits that the function dist counts. dist returns more than limit if the
+// edits exceed limit, which is maxDistance edits or half the length of name, whichever is less.
+func nearestBy(name string, known map[string]bool, dist func(a, b string, limit int) int) string {
 	limit := min(maxDistance, (len(name)+1)/2)
 	best, bestDist := "", limit+1
 	for k := range known {
-		d := distance(name, k, limit)
+		d := dist(name, k, limit)
 		if d < bestDist || d == bestDist && d <= limit && k < best {
 			best, bestDist = k, d
 		}
@@ -106,9 +110,8 @@ func nearest(name string, known map[string]bool) string {
 	return best
 }
 
-// distance counts the insertions, removals and replacements that turn a into b;
-// more than limit is reported as limit+1. Names of very different length are
-// told apart without looking at them.
+// distance counts the insertions, removals and replacements that turn a into b, or returns limit+1
+// if they exceed limit. Names whose lengths differ by more than limit are not compared.
 func distance(a, b string, limit int) int {
 	if d := len(a) - len(b); d > limit || -d > limit {
 		return limit + 1

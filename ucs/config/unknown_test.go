@@ -44,7 +44,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestUnknownIsReportedOnce depends on names no other test uses.
+// TestUnknownIsReportedOnce checks that an unknown setting is reported once. It depends on names
+// that no other test uses.
 func TestUnknownIsReportedOnce(t *testing.T) {
 	clean(t)
 	t.Setenv("UCX_ONLY_ONCE", "1")
@@ -95,7 +96,7 @@ func TestNearest(t *testing.T) {
 		"NET_DEVICE":                 "NET_DEVICES",
 		"NETDEVICES":                 "NET_DEVICES",
 		"TL":                         "TLS",
-		"TCP_XX_SEG_SIZE":            "TCP_RX_SEG_SIZE", // two are as near, the first counts
+		"TCP_XX_SEG_SIZE":            "TCP_RX_SEG_SIZE", // equally near, the first counts
 		"TCP_TX_SEGSIZES":            "TCP_TX_SEG_SIZE",
 		"SOMETHING_ELSE":             "",
 		"TCP_TX_SEG_LIMIT":           "",
@@ -107,7 +108,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestDistanceModel compares with the definition.
+// TestDistanceModel compares the edit distance with its recursive definition.
 func TestDistanceModel(t *testing.T) {
 	var slow func(a, b string) int
 	slow = func(a, b string) int {

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Value is a type that reads itself from a setting and prints itself in the
-// form ParseConfig reads. ParseConfig says in its error what is wrong with s;
-// the caller adds the name, the value and, from Syntaxer, what is allowed.
+// Value is the type of a setting that parses itself from text, and prints itself in the form that
+// ParseConfig reads. The error of ParseConfig only says what is wrong with s; the caller adds the
+// name, the value and, from Syntaxer, the accepted syntax.
 type Value interface {
 	ParseConfig(s string) error
 	String() string
 }
 
-// Syntaxer is a Value that describes what it accepts, for error messages and
-// listings, as in "<y|n>".
+// Syntaxer is a Value that describes the syntax that it accepts, for error messages and listings,
+// for example "<y|n>".
 type Syntaxer interface {
 	ConfigSyntax() string
 }
@@ -52,8 +52,7 @@ func supported(t reflect.Type) bool {
 	return false
 }
 
-// parseInto stores the setting s in v, which is addressable and of a supported
-// type.
+// parseInto parses the value s and stores it in v, which is addressable and of a supported type.
 func parseInto(v reflect.Value, s string) error {
 	if len(s) > maxValue {
 		return fmt.Errorf("%d bytes long, the limit is %d", len(s), maxValue)
@@ -131,7 +130,7 @@ func parseSlice(v reflect.Value, s string) error {
 	return nil
 }
 
-// format prints the setting in v as C UCX does.
+// format returns the value of the setting in v as C UCX prints it.
 func format(v reflect.Value) string {
 	switch p := v.Addr().Interface().(type) {
 	case Value:
@@ -168,8 +167,8 @@ func format(v reflect.Value) string {
 	return strings.Join(items, ",")
 }
 
-// syntax says what a setting of v's type accepts, in C UCX's words; "" when a
-// Value does not tell.
+// syntax describes the values that a setting of v's type accepts, in C UCX's words. It returns ""
+// for a Value that is not a Syntaxer.
 func syntax(v reflect.Value) string {
 	switch p := v.Addr().Interface().(type) {
 	case Syntaxer:
@@ -192,8 +191,8 @@ func syntax(v reflect.Value) string {
 	return "comma-separated list of: " + syntax(reflect.New(v.Type().Elem()).Elem())
 }
 
-// isInf reports whether a number is infinite; such an int is math.MaxInt and such a float64
-// math.MaxFloat64, with which arithmetic has no surprises.
+// isInf reports whether s is "inf". An infinite int is stored as math.MaxInt, and an infinite
+// float64 as math.MaxFloat64, so that arithmetic stays finite.
 func isInf(s string) bool { return strings.EqualFold(strings.TrimSpace(s), "inf") }
 
 func parseBool(s string) (value, ok bool) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// parseAs reads s as a setting of type T and prints it again.
+// parseAs parses s as a setting of type T and prints the value.
 func parseAs[T any](s string) (value T, printed string, err error) {
 	v := reflect.New(reflect.TypeFor[T]()).Elem()
 	err = parseInto(v, s)
@@ -19,9 +19,9 @@ func parseAs[T any](s string) (value T, printed string, err error) {
 	return v.Interface().(T), format(v), nil
 }
 
-// check is one value: how it is written, and either what it means and prints as
-// or nothing, for a refusal. The printed forms are those of C UCX 1.22.0's
-// ucx_info unless the comment says otherwise.
+// check is a text, and either the value that it means with its printed form, or nothing if it must
+// be refused. The printed forms are those of C UCX 1.22.0's ucx_info unless the comment says
+// otherwise.
 type check[T any] struct {
 	in      string
 	want    T
@@ -39,7 +39,7 @@ func run[T any](t *testing.T, good []check[T], bad ...string) {
 		if !reflect.DeepEqual(got, c.want) || printed != c.printed {
 			t.Errorf("%T %q = %v, printed %q; want %v, %q", got, c.in, got, printed, c.want, c.printed)
 		}
-		// What is printed means the same.
+		// The printed form has the same meaning.
 		if again, _, err := parseAs[T](printed); err != nil || !reflect.DeepEqual(again, got) {
 			t.Errorf("%T %q reads back from %q as %v, %v", got, c.in, printed, again, err)
 		}
@@ -103,11 +103,11 @@ func TestTimes(t *testing.T) {
 		{"1s", us(1e6), "1000000.00us"},
 		{"1", us(1e6), "1000000.00us"},
 		{"2m", us(120e6), "120000000.00us"},
-		{"5ns", 5, "0.005us"}, // C prints two decimals and loses it
+		{"5ns", 5, "0.005us"}, // C prints two decimals, which loses the value
 		{"1.5us", us(1.5), "1.50us"},
 		{"1e3us", us(1000), "1000.00us"},
 		{"inf", TimeInf, "inf"},
-		{"INF", TimeInf, "inf"}, // C takes it for a number
+		{"INF", TimeInf, "inf"}, // C parses it as a number
 		{"auto", TimeAuto, "auto"},
 	},
 		"", "s", "10x", "10 us", "10mss", "-1s", "-1", "nan", "1e300", "300000000m", "us10", "10uss")
@@ -177,7 +177,7 @@ func TestRange(t *testing.T) {
 	run(t, []check[Range]{
 		{"1000-2000", Range{1000, 2000}, "1000-2000"}, {"5", Range{5, 5}, "5"}, {"0", Range{}, "0"},
 	}, "", "5-", "-5", "a", "1-2-3", "4294967296", "0-4294967296",
-		"2000-1000") // C takes it and finds no port later
+		"2000-1000") // C accepts it and then finds no port
 }
 
 func TestSlices(t *testing.T) {
@@ -203,7 +203,7 @@ func TestLongValue(t *testing.T) {
 	}
 }
 
-// plain is a Value that does not tell its syntax.
+// plain is a Value that does not describe its syntax.
 type plain struct{ s string }
 
 func (p *plain) ParseConfig(s string) error {

@@ -10,27 +10,26 @@ import (
 	"strings"
 )
 
-// PrintFlags say what Write prints, with the bits of ucs_config_print_flags_t.
+// PrintFlags say what Set.Write prints, with the bits of ucs_config_print_flags_t.
 type PrintFlags uint32
 
-// Print flags.
+// What Set.Write prints.
 const (
-	PrintConfig         PrintFlags = 1 << 0 // the settings
-	PrintHeader         PrintFlags = 1 << 1 // a banner with the title
-	PrintDoc            PrintFlags = 1 << 2 // the help text of each setting
-	PrintHidden         PrintFlags = 1 << 3 // aliases too
-	PrintCommentDefault PrintFlags = 1 << 4 // a # before settings that are not set anywhere
+	PrintConfig         PrintFlags = 1 << 0 // print the settings
+	PrintHeader         PrintFlags = 1 << 1 // print a banner with the title
+	PrintDoc            PrintFlags = 1 << 2 // print the help text of each setting
+	PrintHidden         PrintFlags = 1 << 3 // print aliases of settings too
+	PrintCommentDefault PrintFlags = 1 << 4 // print a # before settings with their default value
 )
 
-// Write prints settings as C UCX's ucx_info does, NAME=value in lines. It
-// prints the named sections under title, or, with no name, all sections, each
-// under its own title.
+// Write prints settings as C UCX's ucx_info does, in lines NAME=value. It prints the sections with
+// the given names under the title, or, if no name is given, all sections, each under its own title.
 func (s *Set) Write(w io.Writer, title string, flags PrintFlags, names ...string) error {
 	return s.write(w, title, flags, "", names)
 }
 
-// WriteMatching prints all sections, but of each only the settings whose name,
-// which begins with UCX_, contains part.
+// WriteMatching is like Write, for the settings of all sections whose names, including UCX_,
+// contain the text part.
 func (s *Set) WriteMatching(w io.Writer, flags PrintFlags, part string) error {
 	return s.write(w, "", flags, part, nil)
 }
@@ -92,8 +91,8 @@ func (s *Set) writeSection(w io.Writer, sec *section, flags PrintFlags, part str
 	return nil
 }
 
-// writeField prints f under one of its names, if part is in that, the way
-// ucs_config_parser_print_field does.
+// writeField prints setting f under one of its names, in the layout of
+// ucs_config_parser_print_field. A name that does not contain the text part is skipped.
 func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, flags PrintFlags, part string) {
 	env := defaultPrefix
 	if s != nil && s.prefix != "" {
@@ -137,10 +136,10 @@ func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, fl
 	}
 }
 
-// docWidth is the length at which lines of help are broken.
+// docWidth is the column at which lines of help text wrap.
 const docWidth = 80
 
-// writeWrapped prints a line of help as comments, broken between words.
+// writeWrapped prints a line of help text as comments, wrapped between words.
 func writeWrapped(w io.Writer, line string) {
 	col := 0
 	for word := range strings.FieldsSeq(line) {

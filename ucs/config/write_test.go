@@ -126,7 +126,7 @@ func TestWriteAll(t *testing.T) {
 			t.Errorf("%q appears %d times", part, strings.Count(text, part))
 		}
 	}
-	// What is printed can be read: as a file it changes nothing.
+	// The printed text can be read as a file, and changes nothing.
 	file := write(t, fileName, text)
 	again := mustRead(t, "APP", file)
 	if diff := cmp.Diff(mustLoad(t, nil), mustLoad(t, again)); diff != "" {

@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event
 
 import (
@@ -9,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// alarm is a timerfd in a set.
+// alarm is a timerfd in a Set, which makes the set ready at a given time.
 type alarm struct{ fd int }
 
 func (a *alarm) open(set *Set, h Handler) error {
@@ -25,8 +27,8 @@ func (a *alarm) open(set *Set, h Handler) error {
 	return nil
 }
 
-// set makes the descriptor readable d from now, which is positive: zero would
-// disarm it.
+// set makes the descriptor readable after d, which must be positive, because zero would disarm the
+// timer.
 func (a *alarm) set(d time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
 	if err := unix.TimerfdSettime(a.fd, 0, &spec, nil); err != nil {
@@ -35,10 +37,10 @@ func (a *alarm) set(d time.Duration) error {
 	return nil
 }
 
-// clear ends readiness.
+// clear makes the descriptor unreadable.
 func (a *alarm) clear() {
-	// The count of expiries does not matter, and there is none if the alarm was
-	// set anew after it went off.
+	// The count of expiries does not matter. The read fails if the timer was set again after it
+	// expired.
 	var count [8]byte
 	_, _ = unix.Read(a.fd, count[:])
 }

@@ -1,15 +1,14 @@
-//go:build !linux
+//go:build !linux || simulate
 
 package event
 
 import "time"
 
-// alarm is a time at which a set is ready.
+// alarm makes a Set ready at a given time.
 type alarm struct{ due source }
 
 func (a *alarm) open(set *Set, h Handler) error {
-	set.add(&a.due, h)
-	return nil
+	return set.add(&a.due, h)
 }
 
 func (a *alarm) set(d time.Duration) error {

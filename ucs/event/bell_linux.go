@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event
 
 import (
@@ -8,14 +10,14 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// Bell lets other goroutines wake a goroutine that polls a Set or sleeps on it. Once rung,
-// it is ready until it is cleared.
+// Bell is a member of a Set that any goroutine can make ready (Ring), to wake the goroutine that
+// polls the Set or sleeps on it. It stays ready until Clear.
 type Bell struct {
 	set *Set
 	fd  int // an eventfd
 }
 
-// NewBell adds a bell to a set. Each Poll that finds it rung calls its handler with Read.
+// NewBell adds a bell to a set. Each Set.Poll that finds it ready calls h with Read.
 func NewBell(set *Set, h Handler) (*Bell, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -32,7 +34,7 @@ func NewBell(set *Set, h Handler) (*Bell, error) {
 func (b *Bell) Ring() error {
 	one := [8]byte{1}
 	_, err := unix.Write(b.fd, one[:])
-	if err != nil && err != unix.EAGAIN { // EAGAIN: rung more often than fits, so it is readable
+	if err != nil && err != unix.EAGAIN { // EAGAIN: the eventfd's count is at its maximum, so it is readable
 		return fmt.Errorf("event: eventfd write: %w", err)
 	}
 	return nil
@@ -41,11 +43,11 @@ func (b *Bell) Ring() error {
 // Clear makes the bell not ready until the next Ring.
 func (b *Bell) Clear() {
 	var count [8]byte
-	unix.Read(b.fd, count[:]) // nothing, if somebody has cleared it already
+	unix.Read(b.fd, count[:]) // fails if the bell is not ready
 }
 
-// Close removes the bell from the set, which may already be closed. It belongs to the set's
-// goroutine.
+// Close removes the bell from the set, which may already be closed. Only the goroutine that uses
+// the set may call it.
 func (b *Bell) Close() error {
 	_ = b.set.Remove(b.fd)
 	return unix.Close(b.fd)

@@ -1,15 +1,17 @@
-//go:build !linux
+//go:build !linux || simulate
 
 package event
 
-// Bell lets other goroutines wake a goroutine that polls a Set or sleeps on it. Once rung,
-// it is ready until it is cleared.
+// Bell is a member of a Set that any goroutine can make ready (Ring), to wake the goroutine that
+// polls the Set or sleeps on it. It stays ready until Clear.
 type Bell struct{ source }
 
-// NewBell adds a bell to a set. Each Poll that finds it rung calls its handler with Read.
+// NewBell adds a bell to a set. Each Set.Poll that finds it ready calls h with Read.
 func NewBell(set *Set, h Handler) (*Bell, error) {
 	b := new(Bell)
-	set.add(&b.source, h)
+	if err := set.add(&b.source, h); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 
@@ -22,8 +24,8 @@ func (b *Bell) Ring() error {
 // Clear makes the bell not ready until the next Ring.
 func (b *Bell) Clear() { b.readyAt(never) }
 
-// Close removes the bell from the set, which may already be closed. It belongs to the set's
-// goroutine.
+// Close removes the bell from the set, which may already be closed. Only the goroutine that uses
+// the set may call it.
 func (b *Bell) Close() error {
 	b.remove()
 	return nil

@@ -1,10 +1,10 @@
 // Package event delivers readiness of file descriptors and expiry of timers.
 //
-// A Set is one epoll instance. Its owner polls it from one goroutine; the instance's own
-// descriptor becomes readable when something is pending, so any other poller, Go's
-// included, can wait on a Set. Other goroutines wake the owner with a Bell; a Sleeper
-// waits. On systems other than Linux a set has no descriptor and watches none: only bells,
-// sleepers and timers work there.
+// A Set is one epoll instance. One goroutine at a time, the owner, polls it. The instance's
+// descriptor becomes readable when an event is pending, so another poller, such as Go's, can wait
+// on a Set. Other goroutines wake the owner with a Bell; a Sleeper waits for events. On systems
+// other than Linux a Set has no descriptor and watches none: only Bell, Sleeper and Timers work
+// there.
 package event
 
 // Events is a bit set of readiness kinds.
@@ -22,8 +22,7 @@ const (
 
 // Handler receives the readiness of one descriptor.
 type Handler interface {
-	// HandleEvent runs inside Poll, on the polling goroutine. It may add,
-	// change and remove descriptors of the same Set and close it; it does not
-	// poll.
+	// HandleEvent is called inside Set.Poll, on the polling goroutine. It may add, change and
+	// remove descriptors of the same Set, and close the Set. It must not poll the Set.
 	HandleEvent(ev Events)
 }

@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event_test
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// reader reads a pipe when it is told that there is something in it.
+// reader reads from a pipe when it is notified that data is available.
 type reader struct{ fd int }
 
 func (r *reader) HandleEvent(ev event.Events) {
@@ -19,8 +21,8 @@ func (r *reader) HandleEvent(ev event.Events) {
 	fmt.Printf("%s %v\n", b[:max(n, 0)], err)
 }
 
-// A Set tells handlers which descriptors are ready, inside Poll. Between polls its
-// own descriptor can be waited on by any other poller.
+// A Set notifies handlers of ready descriptors during Poll. Between polls any other poller can wait
+// for the set's own descriptor.
 func ExampleSet() {
 	set, err := event.NewSet()
 	if err != nil {
@@ -49,7 +51,7 @@ func ExampleSet() {
 	// events: 1
 }
 
-// Timers are events of a set too: their functions run inside its Poll.
+// Timers are events of a set too: their functions run during its Poll.
 func ExampleTimers() {
 	set, err := event.NewSet()
 	if err != nil {

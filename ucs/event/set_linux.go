@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event
 
 import (
@@ -10,27 +12,26 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// maxEvents bounds what one Poll takes from the kernel. More readiness than
-// that stays pending for the next Poll; the kernel takes turns among the ready
-// descriptors, so none starves.
+// maxEvents bounds the number of events that one Poll takes from the kernel. Further events stay
+// pending for the next Poll; the kernel takes turns among the ready descriptors, so none starves.
 const maxEvents = 64
 
-// slot is one registration. A slot number is reused only with another
-// generation, so a stale event of a removed descriptor is never delivered to
-// its successor.
+// slot is the registration of one watched descriptor. A slot is reused only with another
+// generation, so a stale event of a removed descriptor is never delivered to the handler of a
+// later one.
 type slot struct {
-	handler Handler // nil: free
-	gen     uint32
+	handler Handler // nil if the slot is free
+	gen     uint32  // generation
 }
 
-// Set is a group of descriptors that are watched together. All methods belong to one
-// goroutine at a time; any goroutine may use the descriptor that FD returns.
+// Set is a group of descriptors that are watched together. One goroutine at a time may call its
+// methods; any goroutine may use the descriptor that FD returns.
 type Set struct {
-	fd      int // -1 after Close
+	fd      int // the epoll descriptor, -1 after Close
 	polling bool
 	slots   []slot
-	free    []int32
-	byFD    map[int]int32
+	free    []int32       // indices of free slots
+	byFD    map[int]int32 // index of the slot of each watched descriptor
 	events  [maxEvents]unix.EpollEvent
 }
 
@@ -43,15 +44,15 @@ func NewSet() (*Set, error) {
 	return &Set{fd: fd, byFD: make(map[int]int32)}, nil
 }
 
-// FD returns the epoll descriptor, -1 after Close. It is readable while a
-// watched descriptor is ready. It belongs to the Set.
+// FD returns the epoll descriptor, -1 after Close. It is readable while a watched descriptor is
+// ready. The Set closes it in Close.
 func (s *Set) FD() int { return s.fd }
 
 // Len returns the number of watched descriptors.
 func (s *Set) Len() int { return len(s.byFD) }
 
-// Add watches fd for ev and delivers to h. A descriptor is watched at most once:
-// a second time gives an error that matches ucs.ErrAlreadyExists.
+// Add watches the descriptor fd for the events ev, which Poll delivers to h. If the descriptor is
+// watched already, the error matches ucs.ErrAlreadyExists.
 func (s *Set) Add(fd int, ev Events, h Handler) error {
 	if _, dup := s.byFD[fd]; dup {
 		return fmt.Errorf("event: descriptor %d is already watched: %w", fd, ucs.ErrAlreadyExists)
@@ -74,8 +75,8 @@ func (s *Set) Add(fd int, ev Events, h Handler) error {
 	return nil
 }
 
-// Modify changes what fd is watched for. With no events it is watched for Err
-// and Hup only.
+// Modify changes the events for which the descriptor fd is watched. With no events it is watched
+// for Err and Hup only.
 func (s *Set) Modify(fd int, ev Events) error {
 	i, ok := s.byFD[fd]
 	if !ok {
@@ -84,9 +85,8 @@ func (s *Set) Modify(fd int, ev Events) error {
 	return s.ctl(unix.EPOLL_CTL_MOD, fd, ev, i, s.slots[i].gen)
 }
 
-// Remove stops watching fd; its handler is not called any more, not even for
-// what the running Poll has already taken from the kernel. It must be called
-// before fd is closed.
+// Remove stops watching fd. Its handler is not called any more, not even for events that the
+// running Poll has already taken from the kernel. Call it before fd is closed.
 func (s *Set) Remove(fd int) error {
 	i, ok := s.byFD[fd]
 	if !ok {
@@ -98,9 +98,9 @@ func (s *Set) Remove(fd int) error {
 	return s.ctl(unix.EPOLL_CTL_DEL, fd, 0, 0, 0)
 }
 
-// Poll takes what is ready now, with one system call and without waiting, and
-// runs the handlers. It returns the number of handlers run. Called by a handler
-// it does nothing.
+// Poll takes the pending events, with one system call and without waiting, and calls their
+// handlers. It returns the number of handlers called. If a handler calls Poll, that call does
+// nothing.
 func (s *Set) Poll() int {
 	if s.polling {
 		return 0
@@ -136,8 +136,7 @@ func (s *Set) Close() error {
 	return err
 }
 
-// ctl calls epoll_ctl. The 64 bits of user data hold the slot and its
-// generation.
+// ctl calls epoll_ctl. The 64 bits of user data hold the index of the slot and its generation.
 func (s *Set) ctl(op, fd int, ev Events, i int32, gen uint32) error {
 	e := unix.EpollEvent{Events: uint32(ev), Fd: i, Pad: int32(gen)}
 	if err := unix.EpollCtl(s.fd, op, fd, &e); err != nil {
@@ -146,13 +145,14 @@ func (s *Set) ctl(op, fd int, ev Events, i int32, gen uint32) error {
 	return nil
 }
 
-// withLimit adds to the error of epoll_ctl which limit it met, and how to get more.
+// withLimit adds to an ENOSPC error of epoll_ctl the limit on watched descriptors and the setting
+// that raises it.
 func withLimit(err error) error {
 	if err != unix.ENOSPC {
 		return err
 	}
 	most, _ := sys.ReadFile("/proc/sys/fs/epoll/max_user_watches")
-	return fmt.Errorf("%w: the user watches %s descriptors in all sets, raise the limit (sysctl fs.epoll.max_user_watches)",
+	return fmt.Errorf("%w: all epoll sets of the user may watch %s descriptors, raise the limit (sysctl fs.epoll.max_user_watches)",
 		err, bytes.TrimSpace(most))
 }
 

@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event
 
 import (
@@ -70,7 +72,7 @@ func drain(fd int) {
 	unix.Read(fd, b[:])
 }
 
-// readable reports whether the set's own descriptor says so.
+// readable reports whether the set's own descriptor is readable.
 func readable(t *testing.T, s *Set, timeout int) bool {
 	t.Helper()
 	for {
@@ -168,7 +170,7 @@ func TestWatchErrors(t *testing.T) {
 	if err := s.Remove(r + 1000); !errors.Is(err, ucs.ErrNoElem) {
 		t.Errorf("Remove of an unknown descriptor = %v", err)
 	}
-	for range 3 { // a failed Add takes nothing
+	for range 3 { // a failed Add has no effect
 		if err := s.Add(-1, Read, h); !errors.Is(err, unix.EBADF) {
 			t.Errorf("Add of no descriptor = %v", err)
 		}
@@ -178,9 +180,9 @@ func TestWatchErrors(t *testing.T) {
 	}
 }
 
-// TestRemoveInHandler lets the first of two ready descriptors remove the other,
-// and puts a third one in its place: the event already taken from the kernel
-// reaches nobody.
+// TestRemoveInHandler: the first of two ready descriptors removes the other, and a third descriptor
+// gets its place. The event of the removed descriptor, which was already taken from the kernel, is
+// delivered to no handler.
 func TestRemoveInHandler(t *testing.T) {
 	s := newSet(t)
 	a, aw := pipe(t)
@@ -246,7 +248,8 @@ func TestPollInHandler(t *testing.T) {
 	}
 }
 
-// TestManyReady has more ready descriptors than one Poll takes; none starves.
+// TestManyReady checks that every descriptor gets its events when more are ready than one Poll
+// takes.
 func TestManyReady(t *testing.T) {
 	s := newSet(t)
 	const fds = 2*maxEvents + 5
@@ -307,11 +310,11 @@ func TestPollAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestWatchLimit: the error of a user who watches too much says what helps. The limit
-// is one of the machine, and is not met here.
+// TestWatchLimit checks that the error at the kernel's limit of watched descriptors names the
+// remedy. The test does not reach the limit, which is the machine's.
 func TestWatchLimit(t *testing.T) {
 	err := withLimit(unix.ENOSPC)
-	if !errors.Is(err, unix.ENOSPC) || !regexp.MustCompile(`^no space left on device: the user watches \d+ descriptors in all sets, raise the limit \(sysctl fs\.epoll\.max_user_watches\)$`).MatchString(err.Error()) {
+	if !errors.Is(err, unix.ENOSPC) || !regexp.MustCompile(`^no space left on device: all epoll sets of the user may watch \d+ descriptors, raise the limit \(sysctl fs\.epoll\.max_user_watches\)$`).MatchString(err.Error()) {
 		t.Error(err)
 	}
 	if err := withLimit(unix.EBADF); err != unix.EBADF {

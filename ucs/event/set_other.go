@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux || simulate
 
 package event
 
@@ -9,54 +9,62 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Set is a group of events. On this system these are bells and timers; the set watches no
-// descriptors and has none. It belongs to the goroutine that polls.
+// Set is a group of bells and timers. On this system it watches no descriptors and has none. Only
+// the goroutine that polls may use it.
 type Set struct {
 	polling bool
+	closed  bool
 
 	mu      sync.Mutex
-	wake    chan struct{} // closed where sleepers have to look again, nil if there are none; guarded by mu
+	wake    chan struct{} // closed when sleepers must check again, nil if no sleeper waits; guarded by mu
 	sources []*source     // guarded by mu
 }
 
-// source is what can become ready in a set.
+// source is an entry of a set that can become ready.
 type source struct {
 	set     *Set
 	handler Handler
-	at      time.Duration // when it is ready: 0 at once, never; guarded by set.mu
+	claimed bool          // a descriptor is charged for it
+	at      time.Duration // time from which it is ready, or the constant never; guarded by set.mu
 }
 
 // NewSet makes an empty set.
-func NewSet() (*Set, error) { return new(Set), nil }
+func NewSet() (*Set, error) {
+	if err := platform.Claim(1); err != nil {
+		return nil, fmt.Errorf("event: a set: %w", err)
+	}
+	return new(Set), nil
+}
 
 // FD returns -1: the set has no descriptor.
 func (s *Set) FD() int { return -1 }
 
-// Len returns the number of bells and groups of timers.
+// Len returns the number of bells and Timers in the set.
 func (s *Set) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sources)
 }
 
-// Add gives ucs.ErrUnsupported, as Modify and Remove do.
+// Add returns ucs.ErrUnsupported, because no descriptor can be watched on this system.
 func (s *Set) Add(fd int, _ Events, _ Handler) error { return errNoDescriptors(fd) }
 
-// Modify gives ucs.ErrUnsupported.
+// Modify returns ucs.ErrUnsupported.
 func (s *Set) Modify(fd int, _ Events) error { return errNoDescriptors(fd) }
 
-// Remove gives ucs.ErrUnsupported.
+// Remove returns ucs.ErrUnsupported.
 func (s *Set) Remove(fd int) error { return errNoDescriptors(fd) }
 
 func errNoDescriptors(fd int) error {
 	return fmt.Errorf("event: descriptor %d cannot be watched: no epoll on %s: %w", fd, runtime.GOOS, ucs.ErrUnsupported)
 }
 
-// Poll runs the handlers of what is ready now and returns their number. Called by a
-// handler it does nothing.
+// Poll calls the handlers of the bells and timers that are ready now, and returns the number of
+// calls. If a handler calls Poll, that call does nothing.
 func (s *Set) Poll() int {
 	if s.polling {
 		return 0
@@ -64,7 +72,7 @@ func (s *Set) Poll() int {
 	s.polling = true
 	ran := 0
 	for _, src := range s.ready() {
-		if src.rest() == 0 { // no handler of this round has ended that
+		if src.rest() == 0 { // no handler of this round has cleared the source
 			src.handler.HandleEvent(Read)
 			ran++
 		}
@@ -73,7 +81,7 @@ func (s *Set) Poll() int {
 	return ran
 }
 
-// ready returns what was ready when it was called.
+// ready returns the sources that are ready now.
 func (s *Set) ready() (list []*source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +94,8 @@ func (s *Set) ready() (list []*source) {
 	return list
 }
 
-// rest is how long nothing becomes ready by itself: 0 where something is. changed is closed
-// when that has changed.
+// rest returns the time until the first source becomes ready, 0 if one is ready now. changed is
+// closed when that time may have changed.
 func (s *Set) rest() (rest time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,24 +122,33 @@ func until(at time.Duration) time.Duration {
 	return max(at-monotonic(), 0)
 }
 
-// add puts a source into the set, that is not ready.
-func (s *Set) add(src *source, h Handler) {
+// add adds a source, which is not ready yet, to the set.
+func (s *Set) add(src *source, h Handler) error {
+	if err := platform.Claim(1); err != nil {
+		return fmt.Errorf("event: a bell or an alarm: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	src.set, src.handler, src.at = s, h, never
+	src.set, src.handler, src.at, src.claimed = s, h, never, true
 	s.sources = append(s.sources, src)
+	return nil
 }
 
-// remove takes it out. The set may be closed already.
+// remove removes the source from its set, which may be closed already.
 func (src *source) remove() {
 	s := src.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if src.claimed {
+		src.claimed = false
+		platform.Claim(-1)
+	}
 	src.at = never
 	s.sources = slices.DeleteFunc(s.sources, func(other *source) bool { return other == src })
 }
 
-// readyAt makes the source ready at a time, and sleepers look again.
+// readyAt makes the source ready from a time on, or not ready if the time is never. It wakes the
+// sleepers, which then check the set again.
 func (src *source) readyAt(at time.Duration) {
 	s := src.set
 	s.mu.Lock()
@@ -151,5 +168,9 @@ func (s *Set) Close() error {
 		src.at = never
 	}
 	s.sources = nil
+	if !s.closed {
+		s.closed = true
+		platform.Claim(-1)
+	}
 	return nil
 }

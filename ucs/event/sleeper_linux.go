@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event
 
 import (
@@ -12,20 +14,20 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// Sleeper waits for a Set in Go's poller, where a wait takes no thread. One goroutine at a
-// time may sleep, while any other polls the set. A set may have several sleepers.
+// Sleeper lets a goroutine wait for a Set in Go's poller, where a wait occupies no thread. One
+// goroutine at a time may sleep, while any other polls the set. A set may have several sleepers.
 type Sleeper struct {
 	file *os.File // a duplicate of the set's descriptor
 	raw  syscall.RawConn
 }
 
-// NewSleeper prepares to sleep on a set.
+// NewSleeper returns a Sleeper that waits for a set.
 func NewSleeper(set *Set) (*Sleeper, error) {
 	fd, err := unix.FcntlInt(uintptr(set.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("event: dup of the set's descriptor: %w", sys.WithLimit(err))
 	}
-	// Go watches only what is non-blocking before it sees it.
+	// os.NewFile registers only nonblocking descriptors with Go's poller.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("event: the set's descriptor: %w", err)
@@ -38,8 +40,8 @@ func NewSleeper(set *Set) (*Sleeper, error) {
 	return s, nil
 }
 
-// Sleep returns nil when something in the set may be ready, the error of ctx when ctx ends,
-// or os.ErrClosed when the sleeper is closed. It polls nothing.
+// Sleep waits until something in the set may be ready, and returns nil. It returns the error of ctx
+// when ctx ends, or os.ErrClosed when the sleeper is closed. It does not call handlers.
 func (s *Sleeper) Sleep(ctx context.Context) error {
 	if ctx.Done() != nil {
 		ended := make(chan struct{})
@@ -49,13 +51,13 @@ func (s *Sleeper) Sleep(ctx context.Context) error {
 		})
 		defer func() {
 			if !stop() {
-				<-ended // or it would set the deadline after it is cleared here
+				<-ended // otherwise the function could set the deadline after it is cleared here
 				s.file.SetReadDeadline(time.Time{})
 			}
 		}()
 	}
-	// Go's poller is edge-triggered: the set itself is asked before the wait, not after
-	// it.
+	// Go's poller is edge-triggered, so the set itself is polled before the wait. After the wait
+	// the call returns without polling again.
 	asked := false
 	err := s.raw.Read(func(fd uintptr) bool {
 		if asked {
@@ -69,11 +71,11 @@ func (s *Sleeper) Sleep(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil: // of the poller, that has no exported name
+	case err != nil: // the poller's error, which has no exported name
 		return os.ErrClosed
 	}
 	return nil
 }
 
-// Close wakes the sleeping goroutine. Any goroutine may call it.
+// Close closes the sleeper, and wakes the sleeping goroutine. Any goroutine may call it.
 func (s *Sleeper) Close() error { return s.file.Close() }

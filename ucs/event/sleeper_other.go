@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !simulate
 
 package event
 
@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Sleeper waits for a Set. One goroutine at a time may sleep, while any other polls the
-// set. A set may have several sleepers.
+// Sleeper lets a goroutine wait for a Set. One goroutine at a time may sleep, while any other polls
+// the set. A set may have several sleepers.
 type Sleeper struct {
 	set    *Set
 	closed chan struct{}
 	once   sync.Once
 }
 
-// NewSleeper prepares to sleep on a set.
+// NewSleeper returns a Sleeper that waits for a set.
 func NewSleeper(set *Set) (*Sleeper, error) {
 	return &Sleeper{set: set, closed: make(chan struct{})}, nil
 }
 
-// Sleep returns nil when something in the set is ready, the error of ctx when ctx ends, or
-// os.ErrClosed when the sleeper is closed. It polls nothing.
+// Sleep waits until something in the set is ready, and returns nil. It returns the error of ctx
+// when ctx ends, or os.ErrClosed when the sleeper is closed. It does not call handlers.
 func (s *Sleeper) Sleep(ctx context.Context) error {
 	for {
 		rest, changed := s.set.rest()
@@ -47,7 +47,7 @@ func (s *Sleeper) Sleep(ctx context.Context) error {
 	}
 }
 
-// Close wakes the sleeping goroutine. Any goroutine may call it.
+// Close closes the sleeper, and wakes the sleeping goroutine. Any goroutine may call it.
 func (s *Sleeper) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return nil

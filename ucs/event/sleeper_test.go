@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// told counts what a handler is told.
+// told is a handler that records its events.
 type told struct {
 	events []Events
 	do     func()
@@ -21,7 +21,7 @@ func (h *told) HandleEvent(ev Events) {
 	}
 }
 
-// sleeping is a set with a bell and somebody who sleeps on it.
+// sleeping returns a set with a bell, the bell's handler and a sleeper.
 func sleeping(t *testing.T) (*Set, *Bell, *told, *Sleeper) {
 	t.Helper()
 	set, err := NewSet()
@@ -38,7 +38,7 @@ func sleeping(t *testing.T) (*Set, *Bell, *told, *Sleeper) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Close() // a test may have done it
+		s.Close() // fails if the test has closed it
 		for _, close := range []func() error{bell.Close, set.Close} {
 			if err := close(); err != nil {
 				t.Error(err)
@@ -48,7 +48,7 @@ func sleeping(t *testing.T) (*Set, *Bell, *told, *Sleeper) {
 	return set, bell, h, s
 }
 
-// TestBell: it is ready from a ring to the next clearing, however often it is rung.
+// TestBell checks that a bell is ready from Ring to the next Clear, however often it is rung.
 func TestBell(t *testing.T) {
 	set, bell, h, s := sleeping(t)
 	if n := set.Poll(); n != 0 {
@@ -74,7 +74,7 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// TestBellWakes: another goroutine wakes who sleeps, each time.
+// TestBellWakes checks that a ring by another goroutine wakes a sleeper, each time.
 func TestBellWakes(t *testing.T) {
 	set, bell, h, s := sleeping(t)
 	h.do = bell.Clear
@@ -89,7 +89,7 @@ func TestBellWakes(t *testing.T) {
 	}
 }
 
-// TestSleepers: a bell wakes all who sleep on the set.
+// TestSleepers checks that a bell wakes all sleepers of the set.
 func TestSleepers(t *testing.T) {
 	set, bell, h, first := sleeping(t)
 	h.do = bell.Clear
@@ -113,7 +113,8 @@ func TestSleepers(t *testing.T) {
 	}
 }
 
-// TestClosedBell: a bell that a handler closes in the same round is not heard any more.
+// TestClosedBell checks that the handler of a bell is not called if another handler has closed the
+// bell in the same round.
 func TestClosedBell(t *testing.T) {
 	set, err := NewSet()
 	if err != nil {
@@ -139,8 +140,8 @@ func TestClosedBell(t *testing.T) {
 	}
 }
 
-// TestSleepEnds: by a context that ends, before or meanwhile, by a timer of the set, and by
-// Close; and that somebody gave up leaves the sleeper as it was.
+// TestSleepEnds checks that a sleep ends by a context that has ended or ends meanwhile, by a timer
+// of the set, and by Close, and that a canceled sleep does not affect the next.
 func TestSleepEnds(t *testing.T) {
 	set, bell, _, s := sleeping(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +174,7 @@ func TestSleepEnds(t *testing.T) {
 	}
 	bell.Clear()
 	woken := make(chan error)
-	for range 2 { // one may come before the other closes, one after
+	for range 2 { // one sleep may start before Close, the other after it
 		go func() { woken <- s.Sleep(context.Background()) }()
 		s.Close()
 		if err := <-woken; !errors.Is(err, os.ErrClosed) {

@@ -9,23 +9,23 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Timers runs functions at given times, inside Set.Poll. It uses one descriptor of the set,
-// which becomes readable when the earliest timer is due: no clock is read before, and a
-// wait on the set's descriptor ends then. It belongs to the goroutine of its Set.
+// Timers runs functions at given times, inside Set.Poll. It uses one descriptor of the set, which
+// becomes readable when the earliest timer is due: a poll before that reads no clock, and a wait on
+// the set's descriptor ends at that time. Only the goroutine that uses the Set may use it.
 type Timers struct {
 	set    *Set
 	alarm  alarm
-	open   bool // the alarm is; the first timer opens it
+	open   bool // the alarm is open, which the first timer causes
 	closed bool
 	heap   timerHeap
-	rings  time.Duration // when the alarm goes off, never without one
+	rings  time.Duration // time for which the alarm is set, the constant never if it is not set
 }
 
 // Timer is a scheduled function.
 type Timer struct {
 	owner *Timers
-	at    time.Duration // on the monotonic clock
-	index int           // in the heap, -1 when not scheduled
+	at    time.Duration // time on the monotonic clock at which the timer is due
+	index int           // index in the heap, -1 if the timer is not scheduled
 	fn    func()
 }
 
@@ -34,8 +34,8 @@ const never time.Duration = math.MaxInt64
 // NewTimers makes an empty group of timers on set.
 func NewTimers(set *Set) *Timers { return &Timers{set: set, rings: never} }
 
-// After schedules fn to run once, d from now or at the next Poll after that. fn may do
-// everything that a Handler may, and change the timers.
+// After schedules fn to run once, in the first Poll after the time d from now. fn may do everything
+// that a Handler may, and change the timers.
 func (t *Timers) After(d time.Duration, fn func()) (*Timer, error) {
 	if !t.open && !t.closed {
 		if err := t.alarm.open(t.set, t); err != nil {
@@ -50,15 +50,15 @@ func (t *Timers) After(d time.Duration, fn func()) (*Timer, error) {
 	return tm, nil
 }
 
-// Reset schedules the timer anew, d from now, whether or not it was scheduled. To postpone
-// a timer takes no system call.
+// Reset schedules the timer again, d from now, whether or not it was scheduled. Postponing a timer
+// takes no system call.
 func (tm *Timer) Reset(d time.Duration) error {
 	t := tm.owner
 	if t.closed {
 		return fmt.Errorf("event: the timers are closed: %w", ucs.ErrInvalidParam)
 	}
-	// Never in the past, so that a function which resets its own timer does not
-	// run twice in one Poll.
+	// The time is never in the past, so that a function that resets its timer does not run twice in
+	// one Poll.
 	now := monotonic()
 	tm.at = now + min(max(d, 1), never-now)
 	if tm.index >= 0 {
@@ -75,22 +75,22 @@ func (tm *Timer) Stop() bool {
 	if tm.index < 0 {
 		return false
 	}
-	// The alarm may go off once for nothing: cheaper than setting it anew.
+	// The alarm may go off once without a due timer, which is cheaper than setting it again.
 	heap.Remove(&tm.owner.heap, tm.index)
 	return true
 }
 
-// HandleEvent implements Handler for the alarm: it runs what is due.
+// HandleEvent implements Handler for the alarm: it runs the due timers.
 func (t *Timers) HandleEvent(Events) {
 	t.alarm.clear()
-	t.rings = 0 // what the functions schedule needs no alarm before the end
+	t.rings = 0 // the functions that run may schedule timers, but only program below sets the alarm
 	now := monotonic()
 	for len(t.heap) > 0 && t.heap[0].at <= now {
 		tm := heap.Pop(&t.heap).(*Timer)
 		tm.fn()
 	}
 	t.rings = never
-	// Setting a timer that exists cannot fail: its arguments are in range.
+	// Setting an open timer cannot fail, because the arguments are in range.
 	_ = t.program()
 }
 
@@ -108,7 +108,8 @@ func (t *Timers) Close() error {
 	return t.alarm.close(t.set)
 }
 
-// program sets the alarm unless it goes off early enough anyway.
+// program sets the alarm to the time of the earliest timer, unless it is already set to that time
+// or an earlier one.
 func (t *Timers) program() error {
 	if !t.open || len(t.heap) == 0 || t.heap[0].at >= t.rings {
 		return nil

@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package event
 
 import (
@@ -21,8 +23,7 @@ func newTimers(t *testing.T) (*Set, *Timers) {
 	return s, tm
 }
 
-// pollUntil waits on the set's descriptor, as its owner would, and polls, until
-// done.
+// pollUntil waits for the set's descriptor and polls, as the set's owner would, until done.
 func pollUntil(t *testing.T, s *Set, done func() bool) {
 	t.Helper()
 	for !done() {
@@ -53,8 +54,8 @@ func TestTimersOrder(t *testing.T) {
 		})
 		want = append(want, x)
 	}
-	// The order in time may differ from the one in the list above on a machine
-	// that stands still between two lines.
+	// The machine may pause between two calls, so the order in time may differ from that of the
+	// list above.
 	slices.SortFunc(want, func(a, b *Timer) int { return cmp.Compare(a.at, b.at) })
 	pollUntil(t, s, func() bool { return len(got) == len(want) })
 	if !slices.Equal(got, want) {
@@ -89,7 +90,7 @@ func TestTimerReset(t *testing.T) {
 	var got []string
 	far := after(t, tm, time.Hour, func() { got = append(got, "far") })
 	near := after(t, tm, time.Minute, func() { got = append(got, "near") })
-	check(t, near.Reset(2*time.Hour)) // later than the alarm is set to
+	check(t, near.Reset(2*time.Hour)) // later than the time the alarm is set to
 	check(t, far.Reset(0))            // earlier
 	pollUntil(t, s, func() bool { return len(got) == 1 })
 	check(t, near.Reset(0))
@@ -99,7 +100,7 @@ func TestTimerReset(t *testing.T) {
 	}
 }
 
-// TestTimerFunctions lets the functions change the timers.
+// TestTimerFunctions checks timers whose functions stop, reset and start timers.
 func TestTimerFunctions(t *testing.T) {
 	s, tm := newTimers(t)
 	var periodic, stopped *Timer
@@ -107,11 +108,11 @@ func TestTimerFunctions(t *testing.T) {
 	periodic = after(t, tm, 0, func() {
 		stopped.Stop()
 		if ticks++; ticks < 5 {
-			check(t, periodic.Reset(0)) // due at once, yet not in this Poll
+			check(t, periodic.Reset(0)) // due at once, but not in this Poll
 		}
 	})
 	stopped = after(t, tm, 0, func() { t.Error("stopped by another timer's function, but fired") })
-	for monotonic() < stopped.at { // both come due in one Poll
+	for monotonic() < stopped.at { // until both are due in one Poll
 	}
 	nested := false
 	after(t, tm, 0, func() { after(t, tm, 0, func() { nested = true }) })
@@ -184,8 +185,8 @@ func TestTimersOfClosedSet(t *testing.T) {
 	}
 }
 
-// TestTimersModel compares the choice of what is due with a list, for times far
-// in the future that the test itself declares to have come.
+// TestTimersModel compares the choice of due timers with a list, for times far in the future that
+// the test declares to be reached.
 func TestTimersModel(t *testing.T) {
 	set := newSet(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -330,10 +331,10 @@ func TestRoughClock(t *testing.T) {
 	if last < before || last > monotonic() {
 		t.Errorf("Rough = %v, not between two readings", last)
 	}
-	// It goes on: not with each round, but after a while.
+	// Rough advances, not in each round, but after a while.
 	for round := uint64(1); c.Rough(round) == last; round++ {
 	}
-	// What was read is what it says, and it never goes back.
+	// Rough never goes back, not even behind what Now has returned.
 	for round := uint64(1 << 20); round < 1<<20+1000; round++ {
 		rough := c.Rough(round)
 		if rough < last || rough > monotonic() {
@@ -345,7 +346,7 @@ func TestRoughClock(t *testing.T) {
 			}
 		}
 	}
-	last = c.Now(1<<20 + 5000) // a round in which the clock was read has that time
+	last = c.Now(1<<20 + 5000) // in a round in which the clock was read, Rough has that time
 	for monotonic() < last+time.Millisecond {
 	}
 	if got := c.Rough(1<<20 + 5000); got != last {

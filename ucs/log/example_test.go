@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// A program that has a logger of its own gives it to the library. What is printed
-// is then the logger's decision, not that of UCX_LOG_LEVEL.
+// A program with a logger of its own passes it to the library. That logger then decides what is
+// printed, not UCX_LOG_LEVEL.
 func ExampleSetLogger() {
 	plain := zapcore.EncoderConfig{MessageKey: "text", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder}
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(plain), os.Stdout, zapcore.WarnLevel)
@@ -25,8 +25,8 @@ func ExampleSetLogger() {
 	// warn	no device	{"device": "mlx5_0"}
 }
 
-// A program that logs with slog gives its handler to the library, and changes the level
-// while it runs by a slog.LevelVar.
+// A program that logs with slog passes its handler to the library. It can change the level at any
+// time with a slog.LevelVar.
 func ExampleSetHandler() {
 	var level slog.LevelVar
 	level.Set(slog.LevelWarn)

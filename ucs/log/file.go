@@ -28,11 +28,11 @@ type File struct {
 	Keep int
 }
 
-// opened is what SetFile was called with last; guarded by setMu.
+// opened is the argument of the last successful SetFile; guarded by setMu.
 var opened File
 
-// SetFile makes the default logger write to f, unless it already does. It has no effect on
-// a logger given to SetLogger. Any goroutine may call it.
+// SetFile makes the default logger write to f, unless it already does. It has no effect on a logger
+// that the program has set. Any goroutine may call it.
 func SetFile(f File) error {
 	setMu.Lock()
 	same := f == opened
@@ -55,7 +55,7 @@ func (f *File) open() (zapcore.WriteSyncer, error) {
 	case "", "stderr":
 		return stderr(), nil
 	case "stdout":
-		return nil, errors.New("standard output belongs to the program")
+		return nil, errors.New("standard output is reserved for the program")
 	}
 	w := &rotating{name: ExpandName(strings.TrimPrefix(f.Name, "file:")), max: f.MaxSize, keep: f.Keep}
 	if w.max <= 0 {
@@ -66,29 +66,29 @@ func (f *File) open() (zapcore.WriteSyncer, error) {
 
 // ExpandName replaces %p in a file name by the process id and %h by the host name.
 func ExpandName(name string) string {
-	host, _ := os.Hostname() // empty if the system does not tell
+	host, _ := os.Hostname() // empty if the host name is unavailable
 	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(name)
 }
 
-// rotating is a file that is begun anew when it is full.
+// rotating is a log file that is replaced by a new one when it is full.
 type rotating struct {
 	name      string
-	max, keep int
+	max, keep int // File.MaxSize and File.Keep
 
 	mu   sync.Mutex
-	file *os.File // guarded by mu, nil if it could not be made
-	size int      // guarded by mu
+	file *os.File // guarded by mu, nil if it could not be created
+	size int      // bytes written to file; guarded by mu
 }
 
-// begin opens the file, empty.
+// begin creates the file, or truncates it.
 func (r *rotating) begin() (err error) {
 	r.size = 0
 	r.file, err = os.OpenFile(r.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o666)
 	return err
 }
 
-// turn closes a full file and begins the next.
-func (r *rotating) turn() error {
+// turn closes a full file, renames or removes it, and begins a new one.
+func (r *rotating) rotate() error {
 	r.file.Close()
 	r.file = nil
 	if r.keep == 0 {
@@ -103,11 +103,11 @@ func (r *rotating) turn() error {
 		}
 		return r.name + "." + strconv.Itoa(k)
 	}
-	last := 1 // of those that there will be
+	last := 1 // the highest number that a backup will have
 	for last < r.keep && exists(backup(last)) {
 		last++
 	}
-	for k := last; k > 0; k-- { // which replaces the oldest
+	for k := last; k > 0; k-- { // the first rename replaces the oldest backup
 		if err := os.Rename(backup(k-1), backup(k)); err != nil {
 			return err
 		}
@@ -120,13 +120,13 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// Write implements zapcore.WriteSyncer. Where the file cannot be written messages go to
-// stderr: there is nobody else to tell.
+// Write implements zapcore.WriteSyncer. If the file cannot be opened, messages and the error go to
+// stderr, because there is no other place for them.
 func (r *rotating) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file != nil && r.size > 0 && r.size+len(p) > r.max {
-		if err := r.turn(); err != nil {
+		if err := r.rotate(); err != nil {
 			fmt.Fprintf(os.Stderr, "UCX_LOG_FILE: %v\n", err)
 		}
 	}

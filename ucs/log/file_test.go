@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// toFile makes the default logger write to a file for the test.
+// toFile has the default logger write to a file during the test.
 func toFile(t *testing.T, f File) {
 	t.Helper()
 	restore(t)
@@ -29,12 +29,12 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// TestFile: messages go to a file with the process and the host in its name.
+// TestFile checks that messages go to a file whose name contains the process id and the host name.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	toFile(t, File{Name: "file:" + filepath.Join(dir, "log.%p.%h")})
 	Info("once")
-	if err := SetFile(opened); err != nil { // which must not empty it
+	if err := SetFile(opened); err != nil { // must not truncate the file
 		t.Fatal(err)
 	}
 	Info("more")
@@ -56,11 +56,11 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileRotates: full files are kept under numbers, the oldest ones given up.
+// TestFileRotates checks that full files are kept under numbers, and that the oldest are removed.
 func TestFileRotates(t *testing.T) {
 	for keep, want := range map[int][]string{0: {"9"}, 1: {"9", "8"}, 3: {"9", "8", "7", "6"}} {
 		name := filepath.Join(t.TempDir(), "log")
-		toFile(t, File{Name: name, MaxSize: 50, Keep: keep}) // a message each
+		toFile(t, File{Name: name, MaxSize: 50, Keep: keep}) // one message fills a file
 		for i := range 10 {
 			Info("message " + strconv.Itoa(i))
 		}
@@ -79,7 +79,7 @@ func TestFileRotates(t *testing.T) {
 	}
 }
 
-// TestFileLost: without a file that can be written messages are not lost, and nothing ends.
+// TestFileLost checks that messages go to stderr if the file can no longer be written.
 func TestFileLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o777); err != nil {

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// module stands before the names of this module's packages.
+// module is the prefix of the names of this module's packages.
 const module = "github.com/ucx-go/ucx/"
 
-// SetFileFilter makes the default logger print only what comes from source files that fit a
-// pattern as in path.Match, by their name (rndv_*.go) or with their package (ucp/*, uct/tcp/*). *
-// and nothing mean all. A logger that the program has set decides for itself. Any goroutine may
-// call it.
+// SetFileFilter makes the default logger print only messages from source files that match a pattern
+// as in path.Match, by their name (rndv_*.go) or with their package (ucp/*, uct/tcp/*). "*" and ""
+// mean all files. A logger that the program has set is not affected. Any goroutine may call it.
 func SetFileFilter(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return err
@@ -24,8 +23,8 @@ func SetFileFilter(pattern string) error {
 	return nil
 }
 
-// wanted reports whether the message of the caller of this package comes from a file that is to
-// be printed. Without a filter it costs nothing.
+// wanted reports whether the source file that logs the message matches the filter of SetFileFilter.
+// Without a filter it costs nothing.
 func (s *state) wanted() bool {
 	if s.files == "" {
 		return true
@@ -38,7 +37,8 @@ func (s *state) wanted() bool {
 	return fits
 }
 
-// caller is the file that calls this package, with its package within the module: "ucp/worker.go".
+// caller returns the source file that calls this package, with the path of its package within the
+// module, for example "ucp/worker.go".
 func caller() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
@@ -51,7 +51,8 @@ func caller() string {
 	}
 }
 
-// packageOf is the package of a function, by its name: "example.com/a/b.(*T).F" has example.com/a/b.
+// packageOf returns the package in a function's name: "example.com/a/b.(*T).F" gives
+// "example.com/a/b".
 func packageOf(function string) string {
 	slash := strings.LastIndexByte(function, '/') + 1
 	name, _, _ := strings.Cut(function[slash:], ".")

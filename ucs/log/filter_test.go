@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// toFile makes the default logger print to a file, which it returns the reader of, and undoes all
-// that the test sets.
+// toFile has the default logger print to a file, returns a function that reads the file, and
+// restores all settings of the log at the end of the test.
 func toFile(t *testing.T) (printed func() string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "log")
@@ -36,7 +36,7 @@ func toFile(t *testing.T) (printed func() string) {
 	}
 }
 
-// TestFileFilter: messages are printed by the source file that they come from.
+// TestFileFilter checks that only messages of the source files that match the filter are printed.
 func TestFileFilter(t *testing.T) {
 	printed := toFile(t)
 	for pattern, want := range map[string]bool{
@@ -65,8 +65,8 @@ func TestFileFilter(t *testing.T) {
 	}
 }
 
-// TestTrigger: the stacks of all goroutines stand behind a message of the level, and behind no
-// other, and the process lives on.
+// TestTrigger checks that the stacks of all goroutines follow a message of the trigger's level or
+// above, and no other, and that the process continues.
 func TestTrigger(t *testing.T) {
 	printed := toFile(t)
 	log.SetLevel(log.LevelInfo)
@@ -97,7 +97,7 @@ func TestTrigger(t *testing.T) {
 	}
 }
 
-// waitsForStop is a goroutine to be found in a dump.
+// waitsForStop is a function to look for in a dump of goroutines.
 func waitsForStop(started, stop, stopped chan struct{}) {
 	close(started)
 	<-stop

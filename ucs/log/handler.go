@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// SetHandler makes the library log to h, which decides what is printed; nil restores the
-// default. It is SetLogger with a core over h. It returns the logger set before, nil for
-// the default. Any goroutine may call it.
+// SetHandler makes the library log to h, which decides what is printed; nil restores the default
+// logger. It calls SetLogger with a logger that writes to h. It returns the logger set before, nil
+// for the default. Any goroutine may call it.
 //
 // A program that changes levels at run time gives its handler a slog.LevelVar, which is
 // read for each message.
@@ -21,8 +21,8 @@ func SetHandler(h slog.Handler) (previous *zap.Logger) {
 	return SetLogger(zap.New(NewCore(h)))
 }
 
-// NewCore returns a zap core that writes to h. Levels are those of Level.Slog, where diag
-// and info are the same; fields become attributes, and an error stays an error.
+// NewCore returns a zap core that writes to h. Levels are converted as by Level.Slog, which does
+// not distinguish diag and info. Fields become attributes, and an error stays an error value.
 func NewCore(h slog.Handler) zapcore.Core { return handlerCore{h} }
 
 // handlerCore writes to a slog.Handler.
@@ -58,7 +58,7 @@ func (c handlerCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return c.h.Handle(context.Background(), r)
 }
 
-// Sync implements zapcore.Core: a handler has nothing of the kind.
+// Sync implements zapcore.Core. It does nothing: a slog.Handler has no buffer to flush.
 func (handlerCore) Sync() error { return nil }
 
 // attrs appends fields as attributes.
@@ -71,7 +71,7 @@ func attrs(list []slog.Attr, fields []zapcore.Field) []slog.Attr {
 			return append(list, slog.Attr{Key: f.Key, Value: slog.GroupValue(group...)})
 		case zapcore.ErrorType:
 			list = append(list, slog.Any(f.Key, f.Interface))
-		default: // several for a field that is inlined or cannot be printed
+		default: // a field that is inlined or cannot be printed becomes several attributes
 			m := zapcore.NewMapObjectEncoder()
 			f.AddTo(m)
 			for key, value := range m.Fields {
@@ -82,8 +82,7 @@ func attrs(list []slog.Attr, fields []zapcore.Field) []slog.Attr {
 	return list
 }
 
-// slogLevel is what slog's handlers see of a zap level. The library's levels below debug
-// stay below it.
+// slogLevel maps a zap level to a slog level. The library's levels below debug stay below it.
 func slogLevel(z zapcore.Level) slog.Level {
 	if z < zapcore.DebugLevel {
 		return slog.LevelDebug + slog.Level(z-zapcore.DebugLevel)
@@ -91,6 +90,6 @@ func slogLevel(z zapcore.Level) slog.Level {
 	return slog.Level(4 * z)
 }
 
-// Slog returns the level that a handler gets: slog's levels down to debug, and one less for
+// Slog returns the level that a slog.Handler gets: slog's levels down to debug, and one less for
 // each level below.
 func (l Level) Slog() slog.Level { return slogLevel(l.Zap()) }

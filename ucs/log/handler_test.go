@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// textHandler is a handler of slog's that prints lines without the time.
+// textHandler returns a slog handler that prints lines without the time.
 func textHandler(buf *bytes.Buffer, level slog.Leveler) slog.Handler {
 	return slog.NewTextHandler(buf, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if groups == nil && a.Key == slog.TimeKey {
@@ -32,8 +32,8 @@ func (p point) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// TestSetHandler: a handler of slog's takes every level and every kind of field, and its
-// level may change while the program runs.
+// TestSetHandler checks that a slog handler gets messages of every level and fields of every kind,
+// and that its level can change at any time.
 func TestSetHandler(t *testing.T) {
 	stderr := capture(t)
 	SetLevel(LevelPoll)
@@ -74,7 +74,7 @@ func TestSetHandler(t *testing.T) {
 	}
 }
 
-// keeping is a handler that keeps what it is given.
+// keeping is a handler that keeps its records.
 type keeping struct{ records *[]slog.Record }
 
 func (keeping) Enabled(context.Context, slog.Level) bool { return true }
@@ -85,7 +85,7 @@ func (k keeping) Handle(_ context.Context, r slog.Record) error {
 func (k keeping) WithAttrs([]slog.Attr) slog.Handler { return k }
 func (k keeping) WithGroup(string) slog.Handler      { return k }
 
-// TestErrorStays: a handler gets the error itself, to look into.
+// TestErrorStays checks that a handler gets the error value itself.
 func TestErrorStays(t *testing.T) {
 	var records []slog.Record
 	why := errors.New("why")
@@ -104,8 +104,8 @@ func TestErrorStays(t *testing.T) {
 	})
 }
 
-// TestLoggers: a logger of its own gets what goes to it and nothing else, with the
-// attributes that it has.
+// TestLoggers checks that a separate logger gets the messages that are logged to it, with its own
+// attributes, and no others.
 func TestLoggers(t *testing.T) {
 	stderr := capture(t)
 	SetLevel(LevelWarn)
@@ -133,7 +133,8 @@ func TestLoggers(t *testing.T) {
 	}
 }
 
-// TestTriggerOfLogger: a logger of the program's has the stacks in a field, behind what it prints.
+// TestTriggerOfLogger checks that an application's logger gets the stacks as a field of the
+// messages that it prints.
 func TestTriggerOfLogger(t *testing.T) {
 	restore(t)
 	SetTrigger(LevelWarn)
@@ -149,11 +150,11 @@ func TestTriggerOfLogger(t *testing.T) {
 	}
 }
 
-// TestWarnOnce: a warning comes once for a key, at most maxKeys times, again for another
-// logger, and is not used up while nobody hears it.
+// TestWarnOnce checks that a warning is logged once for each key and logger, for at most maxKeys
+// keys, and that a warning below the log's level does not count as logged.
 func TestWarnOnce(t *testing.T) {
 	stderr := capture(t)
-	defaultTold = told{} // of earlier runs
+	defaultOnce = onceSet{} // forgets warnings of earlier runs
 	SetLevel(LevelError)
 	WarnOnce("", "a warning of TestWarnOnce")
 	SetLevel(LevelWarn)

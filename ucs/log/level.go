@@ -33,9 +33,8 @@ var levelNames = [levelLast]string{
 	"TRACE", "REQ", "DATA", "ASYNC", "FUNC", "POLL",
 }
 
-// zapLevels translates levels. Those below debug get numbers of their own below
-// zap's lowest; diag is zap's info. Nothing becomes zap's fatal or panic levels,
-// which end the process.
+// zapLevels maps levels to zap's levels. Levels below debug get numbers below zap's lowest level;
+// diag becomes zap's info. No level becomes zap's fatal or panic, which end the process.
 var zapLevels = [levelLast]zapcore.Level{
 	zapcore.ErrorLevel, zapcore.ErrorLevel, zapcore.WarnLevel, zapcore.InfoLevel,
 	zapcore.InfoLevel, zapcore.DebugLevel,
@@ -43,7 +42,7 @@ var zapLevels = [levelLast]zapcore.Level{
 	zapcore.DebugLevel - 4, zapcore.DebugLevel - 5, zapcore.DebugLevel - 6,
 }
 
-// ParseConfig reads a level by name, in any case.
+// ParseConfig reads the name of a level in upper or lower case.
 func (l *Level) ParseConfig(s string) error {
 	for i, n := range levelNames {
 		if strings.EqualFold(n, s) {
@@ -54,7 +53,7 @@ func (l *Level) ParseConfig(s string) error {
 	return errors.New("no such level")
 }
 
-// String returns the name C UCX uses.
+// String returns C UCX's name of the level.
 func (l Level) String() string {
 	if l < levelLast {
 		return levelNames[l]

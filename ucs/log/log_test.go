@@ -13,13 +13,13 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// restore puts the package's state back when the test ends.
+// restore restores the package's state at the end of the test.
 func restore(t *testing.T) {
 	s := current.Load()
 	t.Cleanup(func() { current.Store(s) })
 }
 
-// capture makes the default logger write to a buffer.
+// capture has the default logger write to a buffer.
 func capture(t *testing.T) *bytes.Buffer {
 	restore(t)
 	var buf bytes.Buffer
@@ -48,7 +48,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestPrint: what the user asked for by a setting of its own has no level.
+// TestPrint checks that output that the user asked for by a setting is printed at any level.
 func TestPrint(t *testing.T) {
 	buf := capture(t)
 	SetLevel(LevelFatal)
@@ -98,7 +98,7 @@ func TestSetLogger(t *testing.T) {
 	if old := SetLogger(mine); old != nil {
 		t.Errorf("previous logger = %v, want nil", old)
 	}
-	SetLevel(LevelPoll) // not for a logger of the user's
+	SetLevel(LevelPoll) // does not apply to the application's logger
 	for l := LevelError; l <= LevelPoll; l++ {
 		Write(l, l.String())
 		if want := l <= LevelWarn; Enabled(l) != want {
@@ -134,8 +134,7 @@ func TestDisabledIsFree(t *testing.T) {
 	}
 }
 
-// TestProcess runs this test's binary again as a program that logs, to see what
-// reaches its stderr.
+// TestProcess runs this test's binary as a program that logs, and checks what reaches its stderr.
 func TestProcess(t *testing.T) {
 	if os.Getenv("LOG_TEST_CHILD") != "" {
 		Error("something is wrong")

@@ -6,12 +6,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// Logger is the logger of a part of the library: each context may have its own. A nil
-// Logger is the process's, which SetLogger, SetHandler and SetLevel change. Any goroutine
-// may call its methods.
+// Logger is the logger of a part of the library: each context may have its own. A nil *Logger is
+// the process's logger, which SetLogger, SetHandler and SetLevel change. Any goroutine may call
+// its methods.
 type Logger struct {
 	out *zap.Logger
-	told
+	onceSet
 }
 
 // New returns a Logger that writes to l, whose core decides what is printed. It returns nil
@@ -65,8 +65,8 @@ func (l *Logger) Write(level Level, msg string, fields ...zap.Field) {
 	}
 }
 
-// Print writes what the user has asked for with a setting: to the default logger whatever
-// its level, to a logger of the program at level info.
+// Print writes output that the user has requested with a setting. The default logger prints it
+// regardless of its level; a logger of the program gets it at level info.
 func (l *Logger) Print(msg string, fields ...zap.Field) {
 	if l == nil {
 		s := current.Load()
@@ -81,40 +81,40 @@ func (l *Logger) Print(msg string, fields ...zap.Field) {
 	l.out.Info(msg, fields...)
 }
 
-// WarnOnce logs a warning unless the same text was logged with the same key before. Peers
-// may choose the key: at most 32 keys of a text are logged.
+// WarnOnce logs a warning unless the same text was logged with the same key before. Because peers
+// may choose the key, at most 32 keys of a text are logged.
 func (l *Logger) WarnOnce(key, msg string, fields ...zap.Field) {
 	if l.Enabled(LevelWarn) && l.memory().first(msg, key) {
 		l.Write(LevelWarn, msg, fields...)
 	}
 }
 
-// memory is what the logger that is written to has told already.
-func (l *Logger) memory() *told {
+// memory returns the record of the past WarnOnce calls of the logger that l writes to.
+func (l *Logger) memory() *onceSet {
 	if l == nil {
 		s := current.Load()
 		if s.user == nil {
-			return &defaultTold
+			return &defaultOnce
 		}
 		l = s.user
 	}
-	return &l.told
+	return &l.onceSet
 }
 
 // Error logs that an operation or object cannot continue.
 func (l *Logger) Error(msg string, fields ...zap.Field) { l.Write(LevelError, msg, fields...) }
 
-// Warn logs an unexpected event that stops nothing.
+// Warn logs an unexpected event after which everything continues.
 func (l *Logger) Warn(msg string, fields ...zap.Field) { l.Write(LevelWarn, msg, fields...) }
 
-// Diag logs an unexpected event that is probably a matter of configuration.
+// Diag logs an unexpected event that is probably caused by the configuration.
 func (l *Logger) Diag(msg string, fields ...zap.Field) { l.Write(LevelDiag, msg, fields...) }
 
-// Info logs a decision.
+// Info logs a decision of the library.
 func (l *Logger) Info(msg string, fields ...zap.Field) { l.Write(LevelInfo, msg, fields...) }
 
-// Debug logs the life of an object.
+// Debug logs an event in the life of an object.
 func (l *Logger) Debug(msg string, fields ...zap.Field) { l.Write(LevelDebug, msg, fields...) }
 
-// Trace logs a step of an operation. Test Enabled first where it matters.
+// Trace logs a step of an operation. Code on a fast path tests Enabled first.
 func (l *Logger) Trace(msg string, fields ...zap.Field) { l.Write(LevelTrace, msg, fields...) }

@@ -2,21 +2,23 @@ package log
 
 import "sync"
 
-// maxKeys is how many keys of a text are remembered, and so how often WarnOnce logs it.
+// maxKeys is the largest number of keys that are recorded for a text, and so the number of times
+// that WarnOnce logs the text.
 const maxKeys = 32
 
-// told is what a logger has warned of already. The zero value is empty.
-type told struct {
+// told records the warnings that WarnOnce has logged. The zero value is empty.
+type onceSet struct {
 	mu   sync.Mutex
-	keys map[string]map[string]struct{} // guarded by mu; by text
+	keys map[string]map[string]struct{} // set of keys of each text; guarded by mu
 }
 
-// defaultTold is that of the default logger: it stays the same when the level or the file
+// defaultOnce is the record of the default logger, which stays the same when the level or the file
 // changes.
-var defaultTold told
+var defaultOnce onceSet
 
-// first reports whether a text was not told with that key before, and notes that it is now.
-func (t *told) first(text, key string) bool {
+// first records a text with a key. It returns false if they were recorded before, or if maxKeys
+// keys of the text are recorded.
+func (t *onceSet) first(text, key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	keys := t.keys[text]

@@ -9,17 +9,17 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// writer is the default logger: lines in the layout of C UCX, but for the place in the
-// source. It leaves the choice of levels to this package.
+// writer is the default logger. Its lines have the layout of C UCX, but without the source
+// location. It prints every message that it gets, because Logger.Write has filtered them before.
 type writer struct {
-	levels *zap.Logger // labels lines with zap's levels
-	diag   *zap.Logger // labels them DIAG, which zap has not
-	plain  *zap.Logger // does not label them
+	levels *zap.Logger // labels lines with the names of zap's levels
+	diag   *zap.Logger // labels lines DIAG, a level that zap does not have
+	plain  *zap.Logger // labels lines UCX, without a level
 }
 
 func stderr() zapcore.WriteSyncer { return zapcore.Lock(os.Stderr) }
 
-// newWriter returns the default logger for lines that w takes.
+// newWriter returns a default logger that writes its lines to w.
 func newWriter(w zapcore.WriteSyncer) *writer {
 	label := func(level zapcore.LevelEncoder) *zap.Logger {
 		enc := zap.NewProductionEncoderConfig()
@@ -37,7 +37,7 @@ func newWriter(w zapcore.WriteSyncer) *writer {
 	}
 }
 
-// at is the one that labels lines of a level rightly.
+// at returns the logger that labels lines with the level.
 func (w *writer) at(l Level) *zap.Logger {
 	if l == LevelDiag {
 		return w.diag
@@ -45,7 +45,7 @@ func (w *writer) at(l Level) *zap.Logger {
 	return w.levels
 }
 
-// encodeLevel prints the names of this package for zap's numbers.
+// encodeLevel prints the level names of this package for zap's numbers.
 func encodeLevel(z zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
 	name := z.CapitalString()
 	if z < zapcore.DebugLevel {
@@ -54,20 +54,20 @@ func encodeLevel(z zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
 	appendLevel(enc, name)
 }
 
-// appendLevel prints the name of the library and of the level, in columns.
+// appendLevel prints the library's name and the level's name, in columns.
 func appendLevel(enc zapcore.PrimitiveArrayEncoder, name string) {
 	enc.AppendString(fmt.Sprintf("UCX  %-5s", name))
 }
 
-// process is the host and the number of the process, as C UCX prints them; the last number
-// is that of a thread there.
+// process is the host and the process id in the layout of C UCX. The last number, which is a thread
+// id there, is 0.
 var process = func() string {
 	host, _ := os.Hostname()
 	return fmt.Sprintf("[%s:%d:0]", host, os.Getpid())
 }()
 
-// encodeTime prints seconds since 1970 with microseconds, and the process, as C UCX does:
-// easy to subtract, and to merge with the output of a C process.
+// encodeTime prints seconds since 1970 with microseconds, and the process, as C UCX does. Such
+// times are easy to subtract, and the lines can be merged with the output of a C process.
 func encodeTime(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
 	enc.AppendString(fmt.Sprintf("[%d.%06d] %s", t.Unix(), t.Nanosecond()/1000, process))
 }

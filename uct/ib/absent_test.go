@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAbsent: without devices the modules that bring them are named, with devices that
-// programs cannot open the module that is missing.
+// TestAbsent checks that without devices the error names the kernel modules that provide them, and
+// that with devices which programs cannot open it names the missing module.
 func TestAbsent(t *testing.T) {
 	root := t.TempDir()
 	for _, step := range []struct{ dir, want string }{

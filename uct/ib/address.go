@@ -14,12 +14,12 @@ import (
 // (uct_ib_roce_version_t).
 type RoCEVersion uint8
 
-// Versions.
+// Versions of RoCE.
 const (
 	RoCEv1   RoCEVersion = 0
 	RoCEv1_5 RoCEVersion = 1
 	RoCEv2   RoCEVersion = 2
-	RoCEAny  RoCEVersion = 3 // not specified
+	RoCEAny  RoCEVersion = 3 // version not specified
 )
 
 // String returns the name of the version.
@@ -45,16 +45,16 @@ func (v RoCEVersion) String() string {
 // Numbers are little-endian; GIDs and parts of them have the byte order of GID tables.
 type Address struct {
 	Ethernet bool
-	GID      verbs.GID   // of InfiniBand: the subnet prefix and, with Global, the interface id
-	Version  RoCEVersion // of Ethernet
-	IPv6     bool        // of Ethernet: GID is no IPv4 address
+	GID      verbs.GID   // of InfiniBand: the subnet prefix and, if Global is set, the interface id
+	Version  RoCEVersion // of an Ethernet port
+	IPv6     bool        // of an Ethernet port: GID is not an IPv4 address
 
-	LID    verbs.LID // of InfiniBand
-	Global bool      // of InfiniBand: can be reached by the GID, also from other subnets
+	LID    verbs.LID // of an InfiniBand port
+	Global bool      // of an InfiniBand port: it can be reached by the GID, also from other subnets
 
-	MTU      verbs.MTU  // of a path to the port; 0: 4096 bytes
+	MTU      verbs.MTU  // of a path to the port; 0 means 4096 bytes
 	HasIndex bool       // GIDIndex is present
-	GIDIndex uint8      // of the reader's table
+	GIDIndex uint8      // in the GID table of the process that uses the address
 	PKey     verbs.PKey // 0 stands for the default partition, 0xffff
 }
 
@@ -72,7 +72,7 @@ const (
 	flagSubnet64 = 1 << 5
 	flagIfID     = 1 << 6
 
-	versionShift = 5 // Ethernet
+	versionShift = 5 // position of the RoCE version in the flags, for Ethernet
 )
 
 // defaultPKey is the key of the partition that every port is in.
@@ -128,7 +128,12 @@ func (a *Address) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAddress reads an address that takes all of b. The bytes are untrusted: an error
+// SamePort reports whether two addresses name the same port.
+func (a *Address) SamePort(b *Address) bool {
+	return a.Ethernet == b.Ethernet && a.GID == b.GID && a.LID == b.LID
+}
+
+// ParseAddress parses a packed address that must fill all of b. The bytes are untrusted: an error
 // matches ucs.ErrInvalidAddr.
 func ParseAddress(b []byte) (Address, error) {
 	r := reader{b: b}

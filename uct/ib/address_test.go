@@ -8,6 +8,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -21,8 +22,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// Addresses of RoCE are those of C UCX 1.13.1 and 1.22.0 (ucx_info -a, and wireup
-// messages) on soft-RoCE; those of InfiniBand follow uct_ib_address_pack.
+// The RoCE addresses are those of C UCX 1.13.1 and 1.22.0 on soft-RoCE (ucx_info -a, and wireup
+// messages); the InfiniBand addresses follow uct_ib_address_pack.
 var addresses = []struct {
 	name, hex string
 	want      Address
@@ -82,12 +83,12 @@ func TestAddressesRefused(t *testing.T) {
 	}
 }
 
-// FuzzAddress: whatever is read is packed in a way that reads the same.
+// FuzzAddress checks that an address which is parsed and packed again parses to the same address.
 func FuzzAddress(f *testing.F) {
 	for _, c := range addresses {
 		f.Add(unhex(f, c.hex))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		a, err := ParseAddress(b)
 		if err != nil {
 			if !errors.Is(err, ucs.ErrInvalidAddr) {

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Limits on the number of completions taken at once.
+// Limits on the number of completions polled at once.
 const (
 	defaultPoll = 16
 	maxPoll     = 4096 // bound on the setting
@@ -28,9 +28,9 @@ func (c *completions) open(cq *verbs.CQ, most config.Count) {
 	c.cq, c.wc = cq, make([]verbs.WC, min(most.Int(defaultPoll), maxPoll))
 }
 
-// take returns the next completions, valid until the next call. full reports that there may be
-// more; otherwise this call has seen the queue empty. The held completions were polled earlier,
-// so take polls for more behind them.
+// take returns the next completions, valid until the next call. The result full is true if there
+// may be more; otherwise this call has seen the queue empty. The completions that arm polled
+// earlier (the field held) come first, and take polls for more behind them.
 func (c *completions) take() (wc []verbs.WC, full bool) {
 	n := c.held
 	c.held = 0
@@ -57,8 +57,8 @@ func (c *completions) arm() error {
 	return nil
 }
 
-// Sent returns completions of sends, at most as many as the settings allow, valid until
-// the next call. full reports that there may be more; otherwise the queue has been seen empty.
+// Sent returns completions of sends, at most as many as the settings allow, valid until the next
+// call. The result full is true if there may be more; otherwise this call has seen the queue empty.
 func (i *Iface) Sent() (wc []verbs.WC, full bool) { return i.send.take() }
 
 // Received returns completions of receives, as Sent does for sends.
@@ -69,7 +69,7 @@ func (i *Iface) Received() (wc []verbs.WC, full bool) { return i.recv.take() }
 // if progress has to be made first. Either all sends are reported or none: not all devices
 // can report failures alone, see verbs.CQ.ReqNotify.
 func (i *Iface) Arm(events uct.EventFlags) error {
-	if !i.Failures.Empty() || i.letters.waiting.Load() {
+	if !i.Failures.Empty() || i.events.Waiting() {
 		return ucs.ErrBusy
 	}
 	if events&uct.EventSendComp != 0 {

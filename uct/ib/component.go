@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
@@ -88,8 +89,8 @@ func (system) BondPorts(link int) int { return topo.BondPorts(link) }
 
 // bonded is a Source that knows which network interfaces are bonds.
 type bonded interface {
-	// BondPorts returns over how many links of a bond in mode 802.3ad the packets of a network
-	// interface are spread, 1 if it is no such bond.
+	// BondPorts returns the number of links over which a bond in mode 802.3ad spreads its packets;
+	// 1 if the interface is not such a bond. link is the index of the network interface.
 	BondPorts(link int) int
 }
 
@@ -99,11 +100,22 @@ func (c *component) Name() string { return c.name }
 // Flags implements uct.Component.
 func (c *component) Flags() uct.ComponentFlags { return 0 }
 
+// Transports implements uct.Component.
+func (c *component) Transports() (names []string) {
+	for i := range transports {
+		names = append(names, transports[i].Name)
+	}
+	return names
+}
+
 // MemoryDomains implements uct.Component: there is one for each device.
 func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	devices, err := c.source.Devices()
 	if err != nil {
 		return nil, sys.WithLimit(err)
+	}
+	if len(devices) == 0 {
+		return nil, statuserr.Matching(c.absent(), ucs.ErrNoDevice)
 	}
 	list := make([]uct.MDResource, len(devices))
 	for i := range devices {
@@ -112,18 +124,8 @@ func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	return list, nil
 }
 
-var _ uct.Deviceless = (*component)(nil)
-
-// Transports implements uct.Deviceless.
-func (c *component) Transports() (names []string) {
-	for i := range transports {
-		names = append(names, transports[i].Name)
-	}
-	return names
-}
-
-// Absent implements uct.Deviceless.
-func (c *component) Absent() error {
+// absent returns the reason why there is no device.
+func (c *component) absent() error {
 	if s, ok := c.source.(explaining); ok {
 		return s.Absent()
 	}

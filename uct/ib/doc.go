@@ -1,7 +1,7 @@
-// Package ib provides RDMA devices as memory domains, and what the transports over them
-// share: rc_verbs (uct/ib/rc), ud_verbs (uct/ib/ud) and the connection manager rdmacm
-// (uct/ib/cm). These register themselves; a program that imports none of them has domains
-// without resources.
+// Package ib provides RDMA devices as memory domains, and the code that their transports share:
+// rc_verbs (uct/ib/rc), ud_verbs (uct/ib/ud) and the connection manager rdmacm (uct/ib/cm). These
+// packages register themselves; in a program that imports none of them the domains offer no
+// transports.
 //
 // # Devices
 //
@@ -12,17 +12,16 @@
 //
 // # On the wire
 //
-// The package defines device addresses (Address) and remote keys (AppendKey), in the
+// The package defines device addresses (Address) and remote keys (Domain.AppendKey), in the
 // formats of C UCX. The transports define what their queue pairs exchange.
 //
-// # Memory
+// # Packages below
 //
-// A device reads and writes only registered memory. A caller registers memory that it sends
-// from or reads into with the domain; copied data lies in pools of an interface (SendPool,
-// RecvPool). The pools begin small, grow while traffic needs more, and do not shrink. They
-// stop growing at half of what the process may pin; the rest is for other registered memory
-// (budget.go). A worker with both transports fits into the 8 MiB
-// that an ordinary user may pin (RLIMIT_MEMLOCK).
+// A device reads and writes only registered memory: regions of the caller, and an interface's pools
+// for copied data (internal/memory). A worker with both transports fits into the 8 MiB that an
+// ordinary user may pin (RLIMIT_MEMLOCK). Package internal/handles caches the address handles that
+// datagrams need, and resolves the hardware addresses of neighbors on RoCE paths. Package
+// internal/events passes asynchronous events of the device to the interfaces that they concern.
 //
 // # Waiting
 //

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/ucx-go/ucx/internal/netlink"
@@ -15,36 +14,35 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/events"
+	"github.com/ucx-go/ucx/uct/ib/internal/handles"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
 // Domain is an open device. Interfaces of several workers share it: any goroutine may use
 // it.
 type Domain struct {
+	memory.Space
 	attr     uct.MDAttr
-	device   verbs.Device // an outline (verbs.OutlineDevices) until details is done
+	device   verbs.Device // without details (verbs.OutlineDevices) until the Once details has run
 	source   Source
 	details  sync.Once
 	ctx      *verbs.Context
 	pd       *verbs.PD
 	caps     verbs.DeviceAttr
-	ports    []*Port // usable ports
-	unusable []*Port // the other ports
-	gidIndex int     // of UCX_IB_GID_INDEX; -1: any
-	access   verbs.Access
+	ports    []*Port                        // usable ports
+	unusable []*Port                        // the other ports
+	gidIndex int                            // value of UCX_IB_GID_INDEX; -1: any
 	routes   func() (netlink.Routes, error) // returns recent routes
-	handles  ahCache
-	regions  regionPool
-	news     newsDesk
+	handles  *handles.Cache
+	events   events.Dispatcher
 	link     float64 // bandwidth limit between device and memory, in bytes per second
-	noDMABuf error   // why memory of other devices cannot be registered; nil if it can
 }
 
 var (
-	_ uct.MemoryDomain    = (*Domain)(nil)
-	_ uct.ValueKeys       = (*Domain)(nil)
-	_ uct.DMABufRegistrar = (*Domain)(nil)
-	_ uct.Lacking         = (*Domain)(nil)
+	_ uct.MemoryDomain = (*Domain)(nil)
+	_ uct.DeviceMemory = (*Domain)(nil)
 )
 
 // openDomain opens a device.
@@ -64,8 +62,9 @@ func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, er
 	if s, ok := c.source.(linked); ok {
 		d.link = s.PCIBandwidth(&d.device)
 	}
+	var access verbs.Access
 	if set.Ordering == config.Yes {
-		d.access = verbs.AccessRelaxedOrdering
+		access = verbs.AccessRelaxedOrdering
 	}
 	if d.ctx, err = c.source.Open(&d.device); err != nil {
 		return nil, err
@@ -81,12 +80,16 @@ func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, er
 	if d.caps, err = d.ctx.QueryDevice(); err != nil {
 		return nil, err
 	}
-	if d.noDMABuf = d.probeDMABuf(); d.noDMABuf == nil {
+	if memory.Open(&d.Space, d.ctx, d.pd, d.device.Name, access, locksMemory(d.source)); d.HasDMABuf() {
 		d.attr.Flags |= uct.MDFlagRegDmabuf
 	}
-	d.handles.pd = d.pd
-	d.news.open(d, set.AsyncEvents)
-	return d, d.readPorts(&set.Subnet)
+	d.handles = handles.New(d.pd)
+	d.events.Open(d.ctx, set.AsyncEvents)
+	if err := d.readPorts(&set.Subnet); err != nil {
+		return nil, err
+	}
+	d.attr.Missing = d.missing()
+	return d, nil
 }
 
 func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
@@ -102,7 +105,7 @@ func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
 			C: set.RegOverhead.Duration(16 * time.Microsecond).Seconds(),
 			M: 0.06e-9, // MEM_REG_GROWTH of C UCX
 		},
-		RkeyPackedSize: rkeySize,
+		RkeyPackedSize: memory.KeySize,
 	}
 }
 
@@ -134,6 +137,9 @@ func (d *Domain) PD() *verbs.PD { return d.pd }
 
 // Caps returns the device's capabilities.
 func (d *Domain) Caps() *verbs.DeviceAttr { return &d.caps }
+
+// Handles returns the address handles of the device.
+func (d *Domain) Handles() *handles.Cache { return d.handles }
 
 // Device returns the device's name.
 func (d *Domain) Device() string { return d.device.Name }
@@ -175,18 +181,17 @@ func (d *Domain) Resources() ([]uct.Resource, error) {
 	return list, nil
 }
 
-// Lacks implements uct.Lacking.
-func (d *Domain) Lacks(yield func(resource string, why error) bool) {
+// missing returns the ports and transports that cannot be used, with the reasons.
+func (d *Domain) missing() (list []uct.MissingResource) {
 	for _, p := range d.unusable {
-		if !yield(p.Name(), p.usable()) {
-			return
-		}
+		list = append(list, uct.MissingResource{Name: p.Name(), Reason: p.usable()})
 	}
 	for _, t := range transports {
-		if err := t.Check(d); err != nil && !yield(t.Name+"/"+d.device.Name, err) {
-			return
+		if err := t.Check(d); err != nil {
+			list = append(list, uct.MissingResource{Name: t.Name + "/" + d.device.Name, Reason: err})
 		}
 	}
+	return list
 }
 
 // OpenIface implements uct.MemoryDomain.
@@ -216,24 +221,11 @@ func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, ucs.ErrNoDevice)
 }
 
-// Closed returns the result of closing an object of the device, given the error of its
-// Close. If the device is gone, the kernel fails every call; Closed then returns nil,
-// because nothing is left to close.
-func (d *Domain) Closed(err error) error {
-	if err == nil || !errors.Is(err, syscall.EIO) {
-		return err
-	}
-	if _, gone := d.ctx.QueryPort(1); errors.Is(gone, syscall.EIO) {
-		return nil
-	}
-	return err
-}
-
 // Close implements uct.MemoryDomain. While an object of the domain is open it returns
 // ucs.ErrBusy and closes nothing.
 func (d *Domain) Close() error {
-	if r, i := d.regions.live(), d.news.watchers(); r != 0 || i != 0 {
+	if r, i := d.Registrations(), d.events.Boxes(); r != 0 || i != 0 {
 		return fmt.Errorf("ib: closing %s with %d interfaces and %d registrations: %w", d.attr.Name, i, r, ucs.ErrBusy)
 	}
-	return errors.Join(d.Closed(d.handles.close()), d.ctx.Close())
+	return errors.Join(d.Closed(d.handles.Close()), d.ctx.Close())
 }

@@ -77,7 +77,7 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// TestRights: peers may do with memory what it was registered for.
+// TestRights checks that memory registered for local access only has no remote key.
 func TestRights(t *testing.T) {
 	md := open(t, ibtest.Component(verbstest.New()))
 	for _, access := range []uct.Access{0, uct.AccessLocal, uct.AccessLocalRead} {

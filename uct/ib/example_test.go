@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib"
 )
 
-// The address that a peer publishes of its port, out of a worker address.
+// The example parses the address that a peer publishes for its port, taken from a worker address.
 func ExampleParseAddress() {
 	packed, _ := hex.DecodeString("4a00000000000000000000ffffc0a8000503")
 	a, err := ib.ParseAddress(packed)

@@ -30,8 +30,8 @@ func flidOf(g verbs.GID) verbs.LID {
 // routable reports whether a GID is for routes by FLID.
 func routable(g verbs.GID) bool { return flidOf(g) != 0 && [3]byte(g[8:11]) == openIB }
 
-// router returns the LID that packets to a port are sent to: that of the port or, for a port in
-// another subnet, that of the router (uct_ib_iface_resolve_remote_flid).
+// router returns the LID that packets to a port are sent to. It is the LID of the port or, for a
+// port in another subnet, the LID of the router (uct_ib_iface_resolve_remote_flid).
 func (i *Iface) router(a *Address) verbs.LID {
 	own := i.source.GID
 	if !a.Global || !i.flid || flidOf(own) == 0 || [2]byte(a.GID[6:8]) == [2]byte(own[6:8]) {

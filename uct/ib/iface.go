@@ -12,14 +12,17 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/events"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // Iface is the common part of the interfaces of all transports: port and path, completion
 // queues and waiting for them, message handlers, endpoints that wait or have failed.
 // Transports embed it. It belongs to the goroutine of its worker.
 type Iface struct {
+	uct.BasicNetworkIface
+
 	Domain   *Domain
 	Port     *Port
 	Worker   *uct.Worker
@@ -42,7 +45,7 @@ type Iface struct {
 	hopLimit     uint8
 	pathFactor   int
 	paths        int
-	bits         []uint8 // low LID bits, by path
+	bits         []uint8 // low LID bits (path bits) of each path
 	links        int     // links of the bond that packets are spread over; 1: no bond
 	flowLabels   bool
 	flid         bool
@@ -54,8 +57,7 @@ type Iface struct {
 	channel *verbs.CompChannel
 	send    completions
 	recv    completions
-	user    User
-	letters mailbox
+	events  events.Box
 	failed  error
 }
 
@@ -85,7 +87,7 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	i.Domain, i.Port, i.Worker, i.Settings, i.user = p.Domain, p, w, s, init.User
+	i.Domain, i.Port, i.Worker, i.Settings = p.Domain, p, w, s
 	i.Handlers.Init(w.Log())
 	i.Reporter = kit.Reporter{OnError: init.Params.OnError, Level: s.Common.Failure, Log: w.Log()}
 	if err := i.place(s); err != nil {
@@ -116,7 +118,7 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	}
 	i.send.open(i.SendCQ, s.TxMaxPoll)
 	i.recv.open(i.RecvCQ, s.RxMaxPoll)
-	return p.Domain.news.subscribe(i)
+	return i.events.Open(&p.Domain.events, w, i.concerned, init.User.AsyncEvent)
 }
 
 // place chooses the GID, the partition, the MTU and the other path parameters from the settings.
@@ -188,9 +190,9 @@ func (s *source) isGlobal() bool {
 // settings nor the port give one (UCT_IB_DEFAULT_ROCEV2_DSCP).
 const roceTrafficClass = 106
 
-// defaultTrafficClass returns the traffic class without UCX_IB_TRAFFIC_CLASS. With RoCE v2 it
-// is that of the port, as in C UCX 1.22, because the administrator's choice of lossless queues
-// may depend on it, or roceTrafficClass if the port has none. Otherwise it is 0.
+// defaultTrafficClass returns the traffic class to use if UCX_IB_TRAFFIC_CLASS is auto. With RoCE
+// v2 it is the traffic class set for the port, as in C UCX 1.22, because the administrator's choice
+// of lossless queues may depend on it, or roceTrafficClass if none is set. Otherwise it is 0.
 func (i *Iface) defaultTrafficClass() uint8 {
 	if !i.Port.ethernet() || i.source.version != RoCEv2 {
 		return 0
@@ -267,16 +269,30 @@ func (i *Iface) GID() verbs.GIDEntry { return i.source.GIDEntry }
 // NumPaths returns the useful number of connections to a peer.
 func (i *Iface) NumPaths() int { return i.paths }
 
-// Init moves a queue pair to QPInit. access is what peers may do; datagrams carry qkey.
+// Init moves a queue pair to QPInit. access is the access that peers get to registered memory; qkey
+// is the queue key of a queue pair for datagrams.
 func (i *Iface) Init(qp *verbs.QP, access verbs.Access, qkey verbs.QKey) error {
 	return qp.Init(&verbs.QPAttr{Port: uint8(i.Port.Num), PKeyIndex: i.pkeyIndex, Access: access, QKey: qkey})
 }
 
-// NewAttr returns the attributes that all transports have in common.
-func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
+// PCIPayload is the alignment in bytes of memory that devices read best (UCS_SYS_PCI_MAX_PAYLOAD).
+const PCIPayload = 512
+
+// NewAttr returns the interface attributes that are common to all transports. am holds the
+// transport's limits on active messages.
+func (i *Iface) NewAttr(transport string, am uct.AMLimits) uct.IfaceAttr {
+	flags := uct.IfaceAMBcopy
+	if am.MaxShort >= 8 {
+		flags |= uct.IfaceAMShort
+	}
+	if am.MaxZcopyHdr > 0 && am.MaxIOV > 0 {
+		flags |= uct.IfaceAMZcopy
+	}
+	am.OptZcopyAlign, am.AlignMTU = PCIPayload, i.mtu.Bytes()
 	return uct.IfaceAttr{
 		Resource:      i.Port.resource(transport),
-		Flags:         uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceInterNode,
+		Flags:         flags | uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceInterNode | uct.IfaceEpCheck,
+		AM:            am,
 		Events:        uct.EventSendComp | uct.EventRecv | uct.EventFD,
 		DeviceAddrLen: len(i.devAddr),
 		NumPaths:      i.paths,
@@ -284,12 +300,12 @@ func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
 	}
 }
 
-// Close releases what Open made; the queue pairs must be closed.
+// Close releases what Open made. The queue pairs of the interface must be closed before.
 func (i *Iface) Close() (err error) {
 	if i.Domain == nil {
 		return nil
 	}
-	i.Domain.news.unsubscribe(i)
+	i.events.Close()
 	if i.SRQ != nil {
 		err = i.Domain.Closed(i.SRQ.Close())
 	}

@@ -7,16 +7,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// hooked is a device with a test in between, as a file and as a Source.
+// hooked is a device whose calls a test can watch, both as a file and as a Source.
 type hooked struct {
 	uverbs.File
 	k       *verbstest.Kernel
@@ -45,13 +45,13 @@ func init() {
 	config.Register(config.Section{Name: testSection, Prefix: "TEST_", Title: testSection, New: func() any { return new(Settings) }})
 }
 
-// quiet is a transport that does not care what it is told.
+// quiet is a transport that ignores all events.
 type quiet struct{}
 
 func (quiet) AsyncEvent(verbs.AsyncEvent) {}
 
-// TestOpenBeforeNews: nobody reads news for an interface that is not finished, and one that
-// cannot be leaves nothing behind.
+// TestOpenBeforeNews checks that no events are read for an interface before it is complete, and
+// that an interface that fails to open leaves nothing behind.
 func TestOpenBeforeNews(t *testing.T) {
 	h := &hooked{k: verbstest.New()}
 	d, err := openDomain(&component{"ib", h}, &verbs.Device{Name: h.k.Name()}, nil)
@@ -79,7 +79,7 @@ func TestOpenBeforeNews(t *testing.T) {
 	h.calling = func(name string) {
 		switch name {
 		case "CQ.CREATE", "SRQ.CREATE":
-			if made++; d.news.watchers() != 0 {
+			if made++; d.events.Boxes() != 0 {
 				t.Errorf("news are read before %s", name)
 			}
 		}
@@ -88,18 +88,18 @@ func TestOpenBeforeNews(t *testing.T) {
 	if err := i.Open(d.ports[0], w, init); err != nil {
 		t.Fatal(err)
 	}
-	if made != 3 || i.SRQ == nil || d.news.watchers() != 1 {
-		t.Errorf("%d queues, SRQ %v, %d who are told", made, i.SRQ, d.news.watchers())
+	if made != 3 || i.SRQ == nil || d.events.Boxes() != 1 {
+		t.Errorf("%d queues, SRQ %v, %d who are told", made, i.SRQ, d.events.Boxes())
 	}
 	if i.Reporter.Level != log.LevelError {
 		t.Errorf("failures are logged at level %v", i.Reporter.Level)
 	}
-	if err := i.Close(); err != nil || d.news.watchers() != 0 {
-		t.Errorf("%v, %d who are told", err, d.news.watchers())
+	if err := i.Close(); err != nil || d.events.Boxes() != 0 {
+		t.Errorf("%v, %d who are told", err, d.events.Boxes())
 	}
 	h.k.FailCall("SRQ.CREATE", 0, syscall.ENOMEM)
 	var second Iface
-	if err := second.Open(d.ports[0], w, init); !errors.Is(err, ucs.ErrNoMemory) || d.news.watchers() != 0 {
-		t.Errorf("%v, %d who are told", err, d.news.watchers())
+	if err := second.Open(d.ports[0], w, init); !errors.Is(err, ucs.ErrNoMemory) || d.events.Boxes() != 0 {
+		t.Errorf("%v, %d who are told", err, d.events.Boxes())
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // An InfiniBand port has 2^LMC LIDs, which differ in their low LMC bits: the path bits. A path
-// uses the same path bits at both ends. UCX_IB_LID_PATH_BITS lists the path bits to use; the
+// uses the same path bits on both sides. UCX_IB_LID_PATH_BITS lists the path bits to use; the
 // default is 0 alone.
 
 // pathRange is a range of path bits, ascending or descending.
@@ -67,7 +67,7 @@ func pathBits(ranges []pathRange, lmc uint8) (list []uint8, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("ib: UCX_IB_LID_PATH_BITS is %v, none of which the port has, it has those below %d: %w", ranges, most, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("ib: UCX_IB_LID_PATH_BITS is %v, none of which the port supports; it supports those below %d: %w", ranges, most, ucs.ErrInvalidParam)
 	}
 	return list, nil
 }

@@ -4,7 +4,7 @@ package ib
 
 import "github.com/ucx-go/ucx/uct"
 
-// Bytes of a packet besides its payload.
+// Sizes in bytes of the headers and the trailer of a packet.
 const (
 	HeaderBTH  = 12
 	HeaderRETH = 16
@@ -16,7 +16,7 @@ const (
 	trailer        = 4 + 2 + 2 // ICRC, VCRC, delimiters
 )
 
-// speed is the performance of a kind of lane.
+// speed is the performance of one lane of a link, at one of the link speeds.
 type speed struct {
 	latency  float64 // seconds
 	rate     float64 // bits per second

@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// narrow is a device behind a link of some bandwidth.
+// narrow is a device behind a PCI link of a given bandwidth.
 type narrow struct {
 	*verbstest.Kernel
 	link float64
@@ -30,7 +30,8 @@ func (narrow) Read(d *verbs.Device) {
 }
 func (n narrow) PCIBandwidth(*verbs.Device) float64 { return n.link }
 
-// TestPriority: an interface announces which adapter it is of, as far as that counts.
+// TestPriority checks that the priority of an interface is that of its adapter model, if it is a
+// known one.
 func TestPriority(t *testing.T) {
 	for _, c := range []struct {
 		kind *verbstest.MLX5
@@ -47,7 +48,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestNarrowLink: what an interface announces is not more than gets to its device.
+// TestNarrowLink checks that an interface announces at most the bandwidth of its device's PCI link.
 func TestNarrowLink(t *testing.T) {
 	bandwidth := func(link float64) float64 {
 		w, err := uct.NewWorker()

@@ -13,13 +13,14 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// How an interface uses its port, by settings and by what the port is.
+// These tests check how settings and the properties of a port determine how an interface uses it.
 
-// bond is a device whose packets go over links of a bond, by network interface.
+// bond is a device with bonds: links has the number of ports of each, by network interface index.
 type bond struct {
 	narrow
 	links map[int]int
@@ -27,19 +28,9 @@ type bond struct {
 
 func (b bond) BondPorts(link int) int { return b.links[link] }
 
-// settings makes a configuration.
-func settings(t *testing.T, pairs ...string) *config.Set {
-	t.Helper()
-	set := new(config.Set)
-	for k := 0; k+1 < len(pairs); k += 2 {
-		if err := set.Modify(pairs[k], pairs[k+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return set
-}
+var settings = rigtest.Settings
 
-// opened is an interface of the first port of a device, or why there is none.
+// opened opens an interface of the first port of a device, or returns the error of that.
 func opened(t *testing.T, s ib.Source, pairs ...string) (uct.Iface, error) {
 	t.Helper()
 	set := settings(t, pairs...)
@@ -60,13 +51,13 @@ func opened(t *testing.T, s ib.Source, pairs ...string) (uct.Iface, error) {
 	return i, err
 }
 
-// deviceOf is a device with a port.
+// deviceOf returns a device with one port.
 func deviceOf(p verbstest.Port) narrow {
 	return narrow{verbstest.NewFabric().Add(verbstest.Config{Name: "rxe0", Ports: []verbstest.Port{p}}), math.Inf(1)}
 }
 
-// TestNumPaths: the number of connections to a peer that are worth having is that of C UCX
-// (uct_ib_iface_set_num_paths), and so is the bandwidth of a bond.
+// TestNumPaths checks that the number of paths to a peer is that of C UCX
+// (uct_ib_iface_set_num_paths), and that a bond has the bandwidth of all its links.
 func TestNumPaths(t *testing.T) {
 	bonded := verbstest.IP("10.9.0.1")
 	bonded.IfIndex, bonded.NetDev = 7, "bond0"
@@ -75,7 +66,7 @@ func TestNumPaths(t *testing.T) {
 		port  verbstest.Port
 		pairs []string
 		paths int
-		wire  float64 // bandwidth, by that of the same port alone
+		wire  float64 // bandwidth, relative to the same port without a bond
 	}{
 		{"Ethernet", verbstest.Port{}, nil, 1, 1},
 		{"bond", verbstest.Port{GIDs: []verbstest.GID{bonded}}, nil, 4, 4},
@@ -113,7 +104,7 @@ func TestNumPaths(t *testing.T) {
 	}
 }
 
-// gidOf is the address of a port that an interface has chosen.
+// gidOf returns the address with the GID that an interface has chosen.
 func gidOf(t *testing.T, i uct.Iface) ib.Address {
 	t.Helper()
 	a, err := ib.ParseAddress(i.DeviceAddress())
@@ -123,9 +114,9 @@ func gidOf(t *testing.T, i uct.Iface) ib.Address {
 	return a
 }
 
-// TestChosenGID: of a port's addresses C UCX chooses by version of RoCE, then by family, then
-// by whether they are of the link alone (uct_ib_device_select_gid); those that the user
-// does not want and those that cannot be used are passed over.
+// TestChosenGID checks that the GID of a port is chosen as in C UCX: by RoCE version, then by
+// family, then with link-local addresses last (uct_ib_device_select_gid). GIDs that the settings
+// exclude are skipped.
 func TestChosenGID(t *testing.T) {
 	v1 := func(addr string) verbstest.GID {
 		g := verbstest.IP(addr)
@@ -177,7 +168,8 @@ func TestChosenGID(t *testing.T) {
 	}
 }
 
-// TestRefusedGID: an address that is there and cannot be used is passed over.
+// TestRefusedGID checks that a GID which the kernel cannot use is skipped, unless it is set by
+// index.
 func TestRefusedGID(t *testing.T) {
 	d := deviceOf(verbstest.Port{GIDs: []verbstest.GID{verbstest.IP("10.1.0.1"), verbstest.IP("10.2.0.1")}})
 	refuse := map[[16]byte]bool{verbstest.IP("10.1.0.1").ID: true}
@@ -206,8 +198,8 @@ func TestRefusedGID(t *testing.T) {
 	}
 }
 
-// TestSubnetPrefix: ports of another subnet of InfiniBand are no resources, those of Ethernet
-// are.
+// TestSubnetPrefix checks that InfiniBand ports of another subnet than the one set cannot be
+// opened, and that Ethernet ports can.
 func TestSubnetPrefix(t *testing.T) {
 	in := verbstest.GID{ID: [16]byte{0xaa, 0xbb, 7: 9, 15: 1}}
 	for _, c := range []struct {
@@ -233,7 +225,7 @@ func TestSubnetPrefix(t *testing.T) {
 	}
 }
 
-// TestReachability: the ways to say which addresses count as reachable.
+// TestReachability checks the settings that decide which addresses count as reachable.
 func TestReachability(t *testing.T) {
 	const subnet = "IB_ROCE_REACHABILITY_MODE"
 	for _, c := range []struct {
@@ -241,7 +233,7 @@ func TestReachability(t *testing.T) {
 		near, site bool // 10.9.0.2, 10.9.1.1 and 10.8.0.1
 		far        bool
 	}{
-		{nil, true, true, true}, // routes do not matter without a network interface
+		{nil, true, true, true}, // routes are not checked without a network interface
 		{[]string{subnet, "all"}, true, true, true},
 		{[]string{subnet, "local_subnet", "IB_ROCE_SUBNET_PREFIX_LEN", "24"}, true, false, false},
 		{[]string{subnet, "local_subnet", "IB_ROCE_SUBNET_PREFIX_LEN", "16"}, true, true, false},
@@ -268,8 +260,8 @@ func TestReachability(t *testing.T) {
 	}
 }
 
-// TestRoutableGID: of a port of InfiniBand that has an address for routes by FLID that one is used,
-// unless it is not wanted.
+// TestRoutableGID checks that an InfiniBand port with a GID for routes by FLID, at index 1, uses
+// that GID, unless the settings say otherwise.
 func TestRoutableGID(t *testing.T) {
 	link := verbstest.GID{ID: [16]byte{0xfe, 0x80, 15: 1}}
 	alias := verbstest.GID{ID: [16]byte{0xfe, 0xc0, 5: 7, 7: 3, 8: 0, 9: 0x14, 10: 5, 15: 1}}
@@ -301,7 +293,7 @@ func TestRoutableGID(t *testing.T) {
 	}
 }
 
-// TestAddrType: an old setting for global routes.
+// TestAddrType checks that the deprecated setting ADDR_TYPE enables global routes.
 func TestAddrType(t *testing.T) {
 	for typ, global := range map[string]bool{"auto": false, "ib_local": false, "eth": false, "ib_site_local": true, "ib_global": true} {
 		i, err := opened(t, deviceOf(verbstest.Port{InfiniBand: true}), "IB_ADDR_TYPE", typ)

@@ -14,10 +14,10 @@ import (
 // Port is a port of a device.
 type Port struct {
 	Domain *Domain
-	Num    int            // from 1
+	Num    int            // port number, from 1
 	Attr   verbs.PortAttr // as of when the domain was opened
 
-	elsewhere error // set if the port is not in the subnet of UCX_IB_SUBNET_PREFIX
+	subnetMismatch error // why the port is not in the subnet of UCX_IB_SUBNET_PREFIX; nil if it is
 }
 
 // Name returns the name of the port as a resource: rxe0:1.
@@ -30,17 +30,17 @@ func (p *Port) ethernet() bool { return p.Attr.LinkLayer == verbs.LinkEthernet }
 func (p *Port) usable() error {
 	switch {
 	case p.Attr.State != verbs.PortActive:
-		return fmt.Errorf("ib: %s is not active but %v: %w", p.Name(), p.Attr.State, ucs.ErrUnreachable)
+		return fmt.Errorf("ib: %s is %v, expected ACTIVE: %w", p.Name(), p.Attr.State, ucs.ErrUnreachable)
 	case p.Attr.LinkLayer != verbs.LinkEthernet && p.Attr.LinkLayer != verbs.LinkInfiniBand && p.Attr.LinkLayer != verbs.LinkUnspecified:
 		return fmt.Errorf("ib: %s has link layer %v: %w", p.Name(), p.Attr.LinkLayer, ucs.ErrUnsupported)
 	case p.Domain.device.NodeType.Transport() == verbs.TransportIWARP:
-		return fmt.Errorf("ib: %s is an iWARP port: %w", p.Name(), ucs.ErrUnsupported)
+		return fmt.Errorf("ib: %s is an iWARP port, which is not supported: %w", p.Name(), ucs.ErrUnsupported)
 	}
-	return p.elsewhere
+	return p.subnetMismatch
 }
 
-// place checks whether an InfiniBand port is in a subnet; if it is not, place sets elsewhere.
-// index is that of the GID to use, -1 for any.
+// place checks whether an InfiniBand port is in the given subnet, and sets p.elsewhere if it is
+// not. index is the GID index to use, -1 for any.
 func (p *Port) place(subnet *subnetPrefix, index int) error {
 	if !subnet.set || p.ethernet() {
 		return nil
@@ -50,7 +50,7 @@ func (p *Port) place(subnet *subnetPrefix, index int) error {
 		return err
 	}
 	if [8]byte(e.GID[:8]) != subnet.prefix {
-		p.elsewhere = fmt.Errorf("ib: %s is in the subnet of %v, UCX_IB_SUBNET_PREFIX is %v: %w", p.Name(), e.GID, subnet, ucs.ErrUnsupported)
+		p.subnetMismatch = fmt.Errorf("ib: %s is in the subnet of %v, UCX_IB_SUBNET_PREFIX is %v: %w", p.Name(), e.GID, subnet, ucs.ErrUnsupported)
 	}
 	return nil
 }
@@ -73,9 +73,9 @@ type source struct {
 // ipv6 reports whether the GID is not an IPv4 address.
 func (s *source) ipv6() bool { return !s.GID.Addr().Is4() }
 
-// chooseGID chooses an entry of the port's GID table. index is the entry that the settings name,
-// -1 for any. For any, with flid, an InfiniBand port prefers the entry for routes by FLID
-// (flid.go), and a RoCE port chooses among the addresses that allowed permits.
+// chooseGID chooses an entry of the port's GID table. index is the entry from the settings, -1 for
+// any. If index is -1, an InfiniBand port prefers the entry for routes by FLID if flid is true
+// (flid.go), and a RoCE port chooses among the addresses that the parameter allowed permits.
 func (p *Port) chooseGID(index int, allowed *subnets, flid bool) (source, error) {
 	ctx := p.Domain.ctx
 	if !p.ethernet() && index < 0 {
@@ -134,7 +134,7 @@ func (p *Port) tryGID(e verbs.GIDEntry) error {
 // gidKind is a kind of RoCE GID.
 type gidKind struct {
 	typ        verbs.GIDType
-	ipv4, link bool // link: a link-local address; not looked at for IPv4
+	ipv4, link bool // link: a link-local address; ignored for IPv4
 }
 
 // gidKinds are the kinds in order of preference, best first (uct_ib_device_select_gid).

@@ -12,18 +12,29 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Reaches checks, from local knowledge only, whether packets from this interface can get to
-// a port and back. It returns nil or the obstacle (uct_ib_iface_is_reachable_v2); the error
-// matches ucs.ErrUnreachable. An address that only a connection manager of this process can
-// produce is refused from a peer: C would accept it, and let the peer choose the local GID.
+// Reaches checks, from local knowledge only, whether packets from this interface can get to a port
+// and back (uct_ib_iface_is_reachable_v2). It returns nil, or an error that names the obstacle and
+// matches ucs.ErrUnreachable. It refuses an address that selects the local GID, which only a
+// connection manager of this process may produce; C UCX accepts such an address from a peer.
 func (i *Iface) Reaches(a *Address) error {
 	if a.HasIndex || a.Ethernet && a.Version == RoCEAny {
-		return i.unreachable("an address that says by which of ours it is reached")
+		return i.unreachable("the peer's address selects the local GID, which only a connection manager may do")
 	}
 	return i.reaches(a)
 }
 
-// Admits checks whether an endpoint may be made to a port, given the origin of the address.
+// ReachesDevice is Reaches for the packed device address of a peer.
+func (i *Iface) ReachesDevice(addr []byte) error {
+	a, err := ParseAddress(addr)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
+	}
+	return i.Reaches(&a)
+}
+
+// Admits checks whether an endpoint may be made to a port, given the origin of the address. A RoCE
+// address from a peer is refused if its route is not resolved yet, so that the caller does not wait
+// for a lookup that a peer has caused.
 func (i *Iface) Admits(a *Address, o uct.Origin) error {
 	if o == uct.OriginManager {
 		return i.reaches(a)
@@ -31,13 +42,13 @@ func (i *Iface) Admits(a *Address, o uct.Origin) error {
 	if err := i.Reaches(a); err != nil {
 		return err
 	}
-	if o == uct.OriginPeer && i.Port.ethernet() && !i.Domain.KnowsWay(i.PathTo(a, 0, 0).AH) {
-		return i.unreachable("the way to %v is not known, and a peer has asked for it", a)
+	if o == uct.OriginPeer && i.Port.ethernet() && !i.Domain.handles.Known(i.PathTo(a, 0, 0).AH) {
+		return i.unreachable("the route to %v is not resolved, and is not resolved on request of a peer", a)
 	}
 	return nil
 }
 
-// reaches is Reaches for an address of any origin.
+// reaches is Reaches without the check that the address does not select the local GID.
 func (i *Iface) reaches(a *Address) error {
 	own, other := i.pkey, a.pkey()
 	switch {
@@ -95,6 +106,22 @@ func (i *Iface) unreachable(format string, args ...any) error {
 	return fmt.Errorf("ib: %s: %s: %w", i.Port.Name(), fmt.Sprintf(format, args...), ucs.ErrUnreachable)
 }
 
+// ResolveAddress implements uct.NetworkIface.
+func (i *Iface) ResolveAddress(p uct.ReachableParams, done func(found bool)) bool {
+	if !i.Port.ethernet() {
+		return false
+	}
+	a, err := ParseAddress(p.DeviceAddr)
+	if err != nil || i.Reaches(&a) != nil {
+		return false
+	}
+	postDone := func(found bool) { i.events.Post(func() { done(found) }) }
+	if done == nil {
+		postDone = nil
+	}
+	return i.Domain.handles.Resolve(i.PathTo(&a, 0, 0).AH, postDone)
+}
+
 // Path is a path to a port.
 type Path struct {
 	AH  verbs.AHAttr
@@ -105,12 +132,12 @@ type Path struct {
 // (UCT_IB_ROCE_UDP_SRC_PORT_BASE).
 const roceSourcePort = 0xc000
 
-// Seed distinguishes connections between queue pairs for PathTo. Both sides may use the
-// same numbers.
+// Seed returns a hash of the queue pair numbers of a connection, for PathTo. The two numbers may be
+// equal.
 func Seed(own, peer verbs.QPN) uint32 { return uint32(own)*0x85ebca6b ^ uint32(peer)*0xc2b2ae35 }
 
-// PathTo returns the path with that number to a port (uct_ib_iface_fill_ah_attr_from_addr).
-// seed distinguishes connections that may take different routes through the network.
+// PathTo returns path number path to a port (uct_ib_iface_fill_ah_attr_from_addr). seed
+// distinguishes connections, so that they may take different routes through the network.
 func (i *Iface) PathTo(a *Address, path int, seed uint32) Path {
 	p := Path{MTU: min(i.mtu, a.mtu())}
 	p.AH = verbs.AHAttr{Port: uint8(i.Port.Num), SL: i.sl, TrafficClass: i.trafficClass}
@@ -152,8 +179,8 @@ func flowLabel(seed uint32) uint32 {
 	return (h>>12)&flowLabelMask | 1
 }
 
-// AddrOf returns the IP address of a port; it is not valid for InfiniBand.
-func (i *Iface) AddrOf(a *Address) netip.Addr {
+// addrOf returns the IP address of a port; it is not valid for InfiniBand.
+func (i *Iface) addrOf(a *Address) netip.Addr {
 	if !a.Ethernet {
 		return netip.Addr{}
 	}
@@ -164,8 +191,8 @@ func (i *Iface) AddrOf(a *Address) netip.Addr {
 	return ip
 }
 
-// Here reports whether a port is on this machine, in this network namespace.
-func (i *Iface) Here(a *Address) bool {
+// here reports whether a port is on this machine, in this network namespace.
+func (i *Iface) here(a *Address) bool {
 	if !a.Ethernet || a.GID == i.source.GID {
 		return a.Ethernet
 	}
@@ -173,11 +200,20 @@ func (i *Iface) Here(a *Address) bool {
 	return err == nil && routes.Local(a.GID.Addr())
 }
 
-// PeerAddr implements uct.AddrLocator. The addresses have no port numbers.
+// SourceInfo describes the peer at a port, for uct.Connection.
+func (i *Iface) SourceInfo(a *Address) uct.SourceInfo {
+	return uct.SourceInfo{
+		Addr:  netip.AddrPortFrom(i.addrOf(a), 0),
+		Local: i.here(a),
+		User:  uct.PeerUser{UID: -1, GID: -1, PID: -1},
+	}
+}
+
+// PeerAddr implements uct.NetworkIface. The addresses have no port numbers.
 func (i *Iface) PeerAddr(p uct.ReachableParams) (at netip.AddrPort, here bool, err error) {
 	a, err := ParseAddress(p.DeviceAddr)
 	if err != nil {
 		return at, false, err
 	}
-	return netip.AddrPortFrom(i.AddrOf(&a), 0), i.Here(&a), nil
+	return netip.AddrPortFrom(i.addrOf(&a), 0), i.here(&a), nil
 }

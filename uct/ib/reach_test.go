@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestSeeds: flow labels differ also where two machines number their queue pairs alike, or
-// by turns, and in the few bits that a network may look at.
+// TestSeeds checks that the flow labels of connections differ, as a whole and in the few bits that
+// a network may hash, even if the queue pair numbers of the two ends follow a pattern.
 func TestSeeds(t *testing.T) {
 	for name, peer := range map[string]func(n verbs.QPN) verbs.QPN{
 		"alike":    func(n verbs.QPN) verbs.QPN { return n },
@@ -36,7 +36,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// routed is an interface of a port at 10.1.0.1, on network interface 2.
+// routed returns an interface of a port at 10.1.0.1, on network interface 2.
 func routed(routes func() (netlink.Routes, error)) *Iface {
 	d := &Domain{routes: routes}
 	return &Iface{
@@ -45,15 +45,15 @@ func routed(routes func() (netlink.Routes, error)) *Iface {
 	}
 }
 
-// at is the address of a port of RoCE v2.
+// at returns the address of a RoCE v2 port.
 func at(addr string) *Address {
 	ip := netip.MustParseAddr(addr)
 	return &Address{Ethernet: true, Version: RoCEv2, IPv6: ip.Is6(), GID: verbs.GIDFromAddr(ip)}
 }
 
-// TestReachesByRoute: a port is reached where the routes lead by our own network interface, or
-// to this machine, and no other has a closer one (uct_ib_iface_roce_is_routable); what is new
-// among the routes counts.
+// TestReachesByRoute checks that a peer is reachable if routes lead to it through our network
+// interface and no other interface has a more specific route (uct_ib_iface_roce_is_routable).
+// Changes of the routes take effect.
 func TestReachesByRoute(t *testing.T) {
 	var routes netlink.Routes
 	var failed error
@@ -78,7 +78,7 @@ func TestReachesByRoute(t *testing.T) {
 	routes.Add(3, netip.MustParsePrefix("fe80::/64"))
 	check(v6, "fe80::7", false)
 	routes.Add(2, netip.MustParsePrefix("fe80::/64"))
-	check(v6, "fe80::7", true) // each link has that
+	check(v6, "fe80::7", true) // every link has this route
 	check(v6, "10.1.0.2", false)
 	check(i, "fe80::7", false)
 	routes, failed = netlink.Routes{}, errors.New("the kernel does not tell")
@@ -89,19 +89,19 @@ func TestReachesByRoute(t *testing.T) {
 	check(i, "10.9.9.9", true)
 }
 
-// TestReachesSelf: addresses of this machine are reached by all of its devices.
+// TestReachesSelf checks that all devices of this machine reach its own addresses.
 func TestReachesSelf(t *testing.T) {
 	i := routed(netlink.ReadRoutes)
-	i.source.IfIndex = 1 << 20 // that nothing leads by
+	i.source.IfIndex = 1 << 20 // no route uses this interface
 	if err := i.Reaches(at("127.0.0.1")); err != nil {
 		t.Error(err)
 	}
-	if !i.Here(at("127.0.0.1")) || !i.Here(at("10.1.0.1")) || i.Here(at("192.0.2.77")) || i.Here(&Address{LID: 1}) {
+	if !i.here(at("127.0.0.1")) || !i.here(at("10.1.0.1")) || i.here(at("192.0.2.77")) || i.here(&Address{LID: 1}) {
 		t.Error("what is here and what is not")
 	}
 }
 
-// TestReaches: what is in the way but for routes.
+// TestReaches checks what makes an address unreachable apart from routes.
 func TestReaches(t *testing.T) {
 	i := routed(func() (netlink.Routes, error) { return netlink.Routes{}, errors.New("none") })
 	for name, change := range map[string]func(a *Address){
@@ -135,7 +135,8 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestSubnetLength: the own subnet is as long as the routes of the network interface say.
+// TestSubnetLength checks that the prefix length of the local subnet is taken from the routes of
+// the network interface.
 func TestSubnetLength(t *testing.T) {
 	var routes netlink.Routes
 	i := routed(func() (netlink.Routes, error) { return routes, nil })
@@ -149,8 +150,8 @@ func TestSubnetLength(t *testing.T) {
 	}
 }
 
-// TestFLID: ports in other subnets of a site are reached by the LID of their router, which their
-// GID has in it.
+// TestFLID checks that ports in other subnets of a site are reached by the LID of their router,
+// which their GID contains (FLID).
 func TestFLID(t *testing.T) {
 	gid := func(flid, subnet byte) verbs.GID {
 		return verbs.GID{0xfe, 0xc0, 4: flid, 5: flid, 7: subnet, 15: 1}

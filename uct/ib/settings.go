@@ -64,7 +64,7 @@ type Settings struct {
 	SL           config.Count   `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
 	TrafficClass config.Count   `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is, with RoCE v2, the administrator's setting for the port or 106, and otherwise 0."`
 	HopLimit     config.Count   `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
-	NumPaths     config.Count   `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer; auto is one for each link of a bond in mode 802.3ad with RoCE, one for each of UCX_IB_LID_PATH_BITS with InfiniBand, and 2 at least from NDR on."`
+	NumPaths     config.Count   `ucx:"NUM_PATHS" default:"auto" doc:"Number of connections to each peer; auto is, with RoCE, one for each link of a bond in mode 802.3ad, and with InfiniBand one for each of UCX_IB_LID_PATH_BITS; from NDR on at least 2."`
 	PathBits     []pathRange    `ucx:"LID_PATH_BITS" default:"0" doc:"InfiniBand: low LID bits that paths use, for example 0,2-3; a port uses those that its LMC permits."`
 	LocalSubnet  bool           `ucx:"ROCE_LOCAL_SUBNET" default:"n" doc:"Deprecated: y means UCX_IB_ROCE_REACHABILITY_MODE=local_subnet."`
 	Subnets      config.List    `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, for example 10.1.0.0/16; after ^, subnets whose GIDs must not be used. Excludes UCX_IB_GID_INDEX."`
@@ -127,7 +127,7 @@ func (a addrType) String() string { return addrTypes[a] }
 // ConfigSyntax implements config.Syntaxer.
 func (addrType) ConfigSyntax() string { return config.EnumSyntax(addrTypes) }
 
-// subnetPrefix is a subnet prefix of InfiniBand GIDs; if set is false it stands for all.
+// subnetPrefix is a subnet prefix of InfiniBand GIDs. If the field set is false, all subnets match.
 type subnetPrefix struct {
 	prefix [8]byte
 	set    bool
@@ -196,7 +196,7 @@ func (p pkeySetting) String() string {
 // ConfigSyntax implements config.Syntaxer.
 func (pkeySetting) ConfigSyntax() string { return "hex representation of a number or auto" }
 
-// mtuSetting is an MTU; 0 stands for that of the port.
+// mtuSetting is an MTU; 0 stands for the MTU of the port.
 type mtuSetting verbs.MTU
 
 var mtuNames = []string{"default", "256", "512", "1024", "2048", "4096"}

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestMaxPoll: who takes no completions at all would wait for ever, so that is refused; who wants
-// to take all of them gets what there is memory for.
+// TestMaxPoll checks that a limit of 0 completions per round is refused, since nothing would ever
+// complete, and that any larger limit is accepted.
 func TestMaxPoll(t *testing.T) {
 	for _, name := range []string{"IB_TX_MAX_POLL", "IB_RX_MAX_POLL"} {
 		if _, err := opened(t, deviceOf(verbstest.Port{}), name, "0"); !errors.Is(err, ucs.ErrInvalidParam) {

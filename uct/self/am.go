@@ -6,11 +6,11 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// AMShort implements uct.Endpoint. It is the path to keep short: one check for
-// everything unusual, one copy, the handler.
+// AMShort implements uct.Endpoint. It is the fast path: one check for all unusual cases, one copy,
+// and the call of the handler.
 func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
 	i := e.tx
 	n := headerLen + len(payload)
@@ -20,7 +20,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	b := i.bufs[i.depth][:n]
 	binary.LittleEndian.PutUint64(b, header)
 	copy(b[headerLen:], payload)
-	i.depth++ // as deliver does, which is not inlined
+	i.depth++ // the code of deliver, which the compiler does not inline
 	err := i.handlers.Deliver(&e.src, id, b, nil)
 	if i.depth--; err != nil {
 		e.refused(err)
@@ -40,7 +40,7 @@ func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) error
 	return nil
 }
 
-// AMShortIOV implements uct.Endpoint.
+// AMShortIOV implements uct.Endpoint. The list is read during the call.
 func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) error {
 	m, err := e.begin(id, uct.IOVLen(iov))
 	if err != nil {
@@ -53,7 +53,7 @@ func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uc
 	return nil
 }
 
-// AMBcopy implements uct.Endpoint.
+// AMBcopy implements uct.Endpoint. Pack is called only when the message is certain to be accepted.
 func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Completion) (int, error) {
 	if i := e.tx; i.depth < i.inline && id < uct.MaxAMIDs {
 		b := i.bufs[i.depth]
@@ -74,8 +74,8 @@ func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Co
 	return m.n, nil
 }
 
-// begin returns an empty message with room for n bytes, or why it cannot be
-// sent now. finish must follow.
+// begin returns an empty message with room for n bytes, or the reason why it cannot be sent
+// now. The caller must pass the message to finish.
 func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 	i := e.tx
 	switch {

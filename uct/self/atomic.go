@@ -3,12 +3,12 @@ package self
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// word is remote for the operand of an atomic operation.
+// word is like remote, for the operand of an atomic operation, which has size bytes. It returns an
+// error if addr is not naturally aligned.
 func (e *endpoint) word(key *uct.Rkey, addr uint64, size int) ([]byte, error) {
 	if addr&uint64(size-1) != 0 {
 		return nil, errMisaligned(addr, size)
@@ -16,7 +16,7 @@ func (e *endpoint) word(key *uct.Rkey, addr uint64, size int) ([]byte, error) {
 	return e.remote(key, addr, size, uct.AccessRemoteAtomic)
 }
 
-// Atomic32Post implements uct.Endpoint.
+// Atomic32Post implements uct.Atomic. Operations that the attributes do not list are refused.
 func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, key *uct.Rkey) error {
 	if op > uct.AtomicXor {
 		return ucs.ErrUnsupported
@@ -29,7 +29,7 @@ func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, key
 	return err
 }
 
-// Atomic64Post implements uct.Endpoint.
+// Atomic64Post implements uct.Atomic.
 func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) error {
 	if op > uct.AtomicXor {
 		return ucs.ErrUnsupported
@@ -42,7 +42,7 @@ func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, key
 	return err
 }
 
-// Atomic32Fetch implements uct.Endpoint.
+// Atomic32Fetch implements uct.Atomic.
 func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	b, err := e.word(key, raddr, 4)
 	if err != nil {
@@ -55,7 +55,7 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 	return err
 }
 
-// Atomic64Fetch implements uct.Endpoint.
+// Atomic64Fetch implements uct.Atomic.
 func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	b, err := e.word(key, raddr, 8)
 	if err != nil {
@@ -68,20 +68,20 @@ func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, 
 	return err
 }
 
-// AtomicCSwap32 implements uct.Endpoint.
+// AtomicCSwap32 implements uct.Atomic.
 func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, key *uct.Rkey, result *uint32, _ *uct.Completion) error {
 	b, err := e.word(key, raddr, 4)
 	if err == nil {
-		*result = word.CompareSwap32(b, compare, swap)
+		*result = uct.CompareSwap32(b, compare, swap)
 	}
 	return err
 }
 
-// AtomicCSwap64 implements uct.Endpoint.
+// AtomicCSwap64 implements uct.Atomic.
 func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rkey, result *uint64, _ *uct.Completion) error {
 	b, err := e.word(key, raddr, 8)
 	if err == nil {
-		*result = word.CompareSwap64(b, compare, swap)
+		*result = uct.CompareSwap64(b, compare, swap)
 	}
 	return err
 }

@@ -10,17 +10,17 @@ const maxBacklog = 64
 // message is a message in a buffer.
 type message struct {
 	from     *endpoint
-	buf      []byte // of segSize bytes
-	n        int    // bytes of it that are the message
+	buf      []byte // segSize bytes
+	n        int    // length of the message in buf
 	id       uct.AMID
-	deferred bool // buf is the backlog's, not that of the current depth
+	deferred bool // buf belongs to the backlog, not to the current handler depth
 }
 
-// backlog is a bounded FIFO of messages with the free buffers for them. The
-// zero value is empty; buffers are made on demand and reused.
+// backlog is a bounded FIFO of messages, with a free list of buffers. The zero value is empty;
+// buffers are allocated on demand and reused.
 type backlog struct {
 	ring  [maxBacklog]message
-	first int // index of the oldest
+	first int // index of the oldest message
 	count int
 	free  [][]byte
 }
@@ -29,7 +29,7 @@ func (b *backlog) len() int { return b.count }
 
 func (b *backlog) full() bool { return b.count == maxBacklog }
 
-// buffer returns a buffer of size bytes for a message to be pushed.
+// buffer returns a buffer of size bytes for a message that will be pushed.
 func (b *backlog) buffer(size int) []byte {
 	if n := len(b.free); n > 0 {
 		buf := b.free[n-1]
@@ -39,7 +39,7 @@ func (b *backlog) buffer(size int) []byte {
 	return make([]byte, size)
 }
 
-// release gives a buffer back.
+// release returns a buffer to the free list.
 func (b *backlog) release(buf []byte) { b.free = append(b.free, buf) }
 
 // push appends m. The backlog must not be full.
@@ -48,7 +48,7 @@ func (b *backlog) push(m message) {
 	b.count++
 }
 
-// pop removes the oldest message. There must be one.
+// pop removes the oldest message. The backlog must not be empty.
 func (b *backlog) pop() message {
 	m := b.ring[b.first]
 	b.ring[b.first] = message{}

@@ -24,8 +24,8 @@ func newLoop(t testing.TB) *loop {
 	return &loop{h, h.Connect(t, h)}
 }
 
-// TestDepth sends from handlers: a fixed number of them run inside each other,
-// the next message waits for progress.
+// TestDepth sends from handlers: up to a fixed depth the handlers run nested, and the next message
+// waits for progress.
 func TestDepth(t *testing.T) {
 	l := newLoop(t)
 	depth, deepest, total := 0, 0, 0
@@ -62,18 +62,18 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestOrder compares with a model: whatever endpoints send, from wherever, is
-// handled in the order it was accepted.
+// TestOrder compares with a model: messages are handled in the order of their acceptance, whichever
+// endpoint sends them, inside handlers or outside.
 func TestOrder(t *testing.T) {
 	l := newLoop(t)
 	eps := []uct.Endpoint{l.ep, l.Connect(t, l.Host), l.Connect(t, l.Host)}
-	var script []int // sends that the next handlers make
+	var script []int // sends that the following handlers make
 	var accepted, handled uint64
 	send := func() {
 		ep := eps[accepted%3]
 		var err error
 		n := accepted
-		accepted++ // the handler may run inside the call
+		accepted++ // before the call: the handler may run inside it
 		if n%2 == 0 {
 			err = ep.AMShort(1, n, make([]byte, n%50), 0, nil)
 		} else {
@@ -118,8 +118,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// atBottom runs body inside as many handlers as fit into each other: what it
-// sends goes to the backlog.
+// atBottom runs body inside handlers that are nested as deep as possible: what body sends goes to
+// the backlog.
 func (l *loop) atBottom(t *testing.T, body func()) {
 	t.Helper()
 	depth := 0
@@ -135,8 +135,7 @@ func (l *loop) atBottom(t *testing.T, body func()) {
 	}
 }
 
-// whenFull runs body inside a handler with the backlog full of messages with
-// id 29.
+// whenFull runs body inside a handler while the backlog is full of messages with id 29.
 func (l *loop) whenFull(t *testing.T, body func()) {
 	t.Helper()
 	l.Handle(t, 29, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
@@ -151,8 +150,8 @@ func (l *loop) whenFull(t *testing.T, body func()) {
 	})
 }
 
-// TestPendingIsFair lets one endpoint keep requests waiting without end: the
-// others get their turn all the same.
+// TestPendingIsFair: one endpoint always has pending requests; requests of other endpoints are
+// dispatched in between.
 func TestPendingIsFair(t *testing.T) {
 	l := newLoop(t)
 	greedy, modest := l.Connect(t, l.Host), l.Connect(t, l.Host)
@@ -190,8 +189,8 @@ func TestPendingIsFair(t *testing.T) {
 	greedy.PendingPurge(func(*uct.Pending) {})
 }
 
-// TestDispatchDoesNotDeliver checks that what pending requests send is not
-// handled inside their dispatch, where handlers could overtake those behind.
+// TestDispatchDoesNotDeliver: messages that pending requests send are not handled during their
+// dispatch, where their handlers could overtake the requests behind.
 func TestDispatchDoesNotDeliver(t *testing.T) {
 	l := newLoop(t)
 	dispatching := false
@@ -220,8 +219,8 @@ func TestDispatchDoesNotDeliver(t *testing.T) {
 	}
 }
 
-// TestCloseWithBacklog closes everything with messages waiting, from inside the
-// handler of the first: the others are dropped.
+// TestCloseWithBacklog closes everything inside the handler of the first waiting message: the other
+// messages are dropped.
 func TestCloseWithBacklog(t *testing.T) {
 	l := newLoop(t)
 	handled := 0
@@ -250,7 +249,7 @@ func TestCloseWithBacklog(t *testing.T) {
 	ucttest.WantStatus(t, "sending on a closed endpoint", l.ep.AMShort(1, 0, nil, 0, nil), ucs.ErrNotConnected)
 }
 
-// TestBacklogDoesNotAllocate runs messages through the backlog.
+// TestBacklogDoesNotAllocate checks that messages through the backlog do not allocate.
 func TestBacklogDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -276,7 +275,7 @@ func TestBacklogDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestRemoteDoesNotAllocate runs each kind of remote access.
+// TestRemoteDoesNotAllocate checks that no kind of remote access allocates.
 func TestRemoteDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")

@@ -8,8 +8,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// BenchmarkAM is one message from the call to the end of its handler, through
-// the interfaces.
+// BenchmarkAM measures one message from the call to the end of its handler.
 func BenchmarkAM(b *testing.B) {
 	l := newLoop(b)
 	got := 0
@@ -36,7 +35,7 @@ func BenchmarkAM(b *testing.B) {
 	})
 }
 
-// BenchmarkProgress is a round with nothing to do.
+// BenchmarkProgress measures a round of progress with nothing to do.
 func BenchmarkProgress(b *testing.B) {
 	l := newLoop(b)
 	for b.Loop() {
@@ -44,7 +43,7 @@ func BenchmarkProgress(b *testing.B) {
 	}
 }
 
-// BenchmarkRemote is access to registered memory.
+// BenchmarkRemote measures access to registered memory.
 func BenchmarkRemote(b *testing.B) {
 	l := newLoop(b)
 	m := l.Expose(b, make([]byte, 1<<20), uct.AccessAll)

@@ -18,19 +18,23 @@ type component struct{}
 
 var _ uct.Component = component{}
 
-// Name implements uct.Component.
+// Name implements uct.Component. The name is unique among the components of a program.
 func (component) Name() string { return name }
 
-// Flags implements uct.Component. C UCX has had ComponentFlagRkeyPtr here since
+// Flags implements uct.Component. C UCX sets the flag of ComponentFlagRkeyPtr for self since
 // 1.22.
 func (component) Flags() uct.ComponentFlags { return uct.ComponentFlagRkeyPtr }
 
-// MemoryDomains implements uct.Component.
+// Transports implements uct.Component: the domain has one transport, of the same name.
+func (component) Transports() []string { return []string{name} }
+
+// MemoryDomains implements uct.Component. self needs no hardware, so the list is never empty.
 func (component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	return []uct.MDResource{{Name: name}}, nil
 }
 
-// OpenMD implements uct.Component.
+// OpenMD implements uct.Component. A name that MemoryDomains does not list matches
+// ucs.ErrNoDevice. The settings are read here and not kept.
 func (component) OpenMD(md string, cfg *config.Set) (uct.MemoryDomain, error) {
 	if md != name {
 		return nil, fmt.Errorf("self: no memory domain %q: %w", md, ucs.ErrNoDevice)

@@ -1,10 +1,8 @@
 package self
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -14,20 +12,8 @@ import (
 // (uct_self_iface_addr_t in src/uct/sm/self/self.h).
 const addrLen = 8
 
-// ids numbers the ifaces of the process from a random start, so that no two
-// processes have an address in common.
-var ids atomic.Uint64
-
-func init() {
-	var seed [8]byte
-	rand.Read(seed[:]) // never fails
-	ids.Store(binary.LittleEndian.Uint64(seed[:]))
-}
-
-// newAddress makes the address of a new iface.
-func newAddress() []byte {
-	return binary.LittleEndian.AppendUint64(nil, ids.Add(1))
-}
+// newAddress makes the address of a new iface, which no iface of another process has either.
+func newAddress() []byte { return binary.LittleEndian.AppendUint64(nil, uct.UniqueNumber()) }
 
 // Reachable implements uct.Iface: an iface reaches itself only.
 func (i *iface) Reachable(p uct.ReachableParams) error { return i.reaches(p.IfaceAddr) }
@@ -37,7 +23,7 @@ func (i *iface) reaches(addr []byte) error {
 		return fmt.Errorf("self: iface address of %d bytes, not %d: %w", len(addr), addrLen, ucs.ErrUnreachable)
 	}
 	if string(addr) != string(i.addr) {
-		return fmt.Errorf("self: address %x is not that of this iface, %x: %w", addr, i.addr, ucs.ErrUnreachable)
+		return fmt.Errorf("self: address %x is not the address of this iface, %x: %w", addr, i.addr, ucs.ErrUnreachable)
 	}
 	return nil
 }

@@ -5,20 +5,21 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// endpoint leads from its iface back to it.
+// endpoint is an endpoint from an iface to itself.
 type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
-	tx      *iface // where sends go: home, or nowhere when no more are allowed
+	uct.BasicSource
+	tx      *iface // destination of sends: field home, or var nowhere if nothing is accepted
 	home    *iface
 	pending kit.Queue
-	src     uct.Source // of what it sends
-	failure error      // why the receiver dropped it
-	user    any        // for OnError
-	queued  int        // messages of its in the backlog
+	src     uct.Source // source of the endpoint's messages
+	failure error      // reason why the receiver dropped the endpoint
+	user    any        // user data to pass to OnError
+	queued  int        // messages of the endpoint in the backlog
 	closed  bool
 }
 
@@ -26,17 +27,17 @@ var _ interface {
 	uct.Endpoint
 	uct.RMA
 	uct.Atomic
-	uct.Checker
+	uct.SourceOwner
 } = (*endpoint)(nil)
 
-// nowhere is what an endpoint that accepts nothing leads to. All its fields are
-// zero and stay so: no send takes the fast path.
+// nowhere is the destination of an endpoint that accepts nothing. All its fields stay zero, so
+// no send takes the fast path.
 var nowhere = new(iface)
 
 // headerLen is the length of the header of AMShort.
 const headerLen = 8
 
-// NewEndpoint implements uct.Iface.
+// NewEndpoint implements uct.Iface. The addresses are untrusted, and are checked as in Reachable.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if err := i.reaches(p.IfaceAddr); err != nil {
 		return nil, err
@@ -50,9 +51,8 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return e, nil
 }
 
-// Flush implements uct.Endpoint: what was accepted has left its sender and has
-// taken effect, or is a message on its way. With FlushCancel there is nothing
-// to cancel; the endpoint accepts nothing more.
+// Flush implements uct.Endpoint. Every accepted operation has taken effect, or is a message in
+// the backlog. With FlushCancel there is nothing to cancel; the endpoint accepts nothing more.
 func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	if flags&uct.FlushCancel != 0 {
 		e.tx = nowhere
@@ -62,13 +62,13 @@ func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	return e.ready()
 }
 
-// Fence implements uct.Endpoint: operations happen in order.
+// Fence implements uct.Endpoint. Operations take effect in order, so there is nothing to do.
 func (e *endpoint) Fence() error { return e.ready() }
 
-// Check implements uct.Endpoint: the peer is there as long as the caller is.
+// Check implements uct.Endpoint. The peer is the calling process.
 func (e *endpoint) Check(*uct.Completion) error { return e.ready() }
 
-// ready says whether an operation that needs no buffer may go on.
+// ready returns nil if an operation that needs no buffer can proceed, or the error to return.
 func (e *endpoint) ready() error {
 	if e.tx == nowhere {
 		return e.refusal()
@@ -79,7 +79,8 @@ func (e *endpoint) ready() error {
 	return nil
 }
 
-// refusal is why an endpoint that leads nowhere accepts nothing.
+// refusal returns the reason why an endpoint accepts nothing. The field tx of the endpoint is
+// nowhere.
 func (e *endpoint) refusal() error {
 	if e.failure != nil {
 		return e.failure
@@ -87,8 +88,8 @@ func (e *endpoint) refusal() error {
 	return ucs.ErrNotConnected
 }
 
-// DropSource implements uct.SourceOwner: the endpoint accepts nothing more, what
-// it sent and has not been delivered is dropped, and progress tells its user.
+// DropSource implements uct.SourceOwner. The endpoint accepts nothing more, its undelivered
+// messages are dropped, and progress reports the failure.
 func (e *endpoint) DropSource(err error) {
 	if e.closed || e.failure != nil {
 		return
@@ -99,17 +100,17 @@ func (e *endpoint) DropSource(err error) {
 	e.src.Gone()
 }
 
-// PendingAdd implements uct.Endpoint.
+// PendingAdd implements uct.Endpoint. It queues only what would be refused now.
 func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	i := e.home
 	if e.tx == nowhere || e.pending.Empty() && !i.backlog.full() {
-		return ucs.ErrBusy // or the operation would not say what is wrong
+		return ucs.ErrBusy // the caller then retries the operation, which returns the error
 	}
 	i.waiting.Add(&e.pending, e, p)
 	return nil
 }
 
-// PendingPurge implements uct.Endpoint.
+// PendingPurge implements uct.Endpoint. It also works on a failed and on a closed endpoint.
 func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 	e.home.waiting.Purge(&e.pending, fn)
 	e.home.updateInline()
@@ -120,8 +121,9 @@ func (e *endpoint) leaveWaiting() {
 	e.home.updateInline()
 }
 
-// Room implements kit.Sender: the backlog is that of all endpoints. What requests
-// send goes there: a handler that ran inside a dispatch could overtake those behind.
+// Room implements kit.Sender. All endpoints share the backlog. Pending requests send to the
+// backlog, because the sends of a handler that runs inside a dispatch could overtake the
+// requests that are still queued.
 func (e *endpoint) Room() kit.Room {
 	switch {
 	case e.tx == nowhere:
@@ -132,10 +134,11 @@ func (e *endpoint) Room() kit.Room {
 	return kit.Open
 }
 
-// Over implements kit.Failing: no operation is in flight.
-func (e *endpoint) Over(error) (userData any, tell bool) { return e.user, !e.closed }
+// Over implements kit.Failing. No operation is in flight.
+func (e *endpoint) Over(error) (userData any, report bool) { return e.user, !e.closed }
 
-// Close implements uct.Endpoint. Messages that were accepted are delivered.
+// Close implements uct.Endpoint. Accepted messages are still delivered. The Source of the messages
+// ends with the last one.
 func (e *endpoint) Close() {
 	if e.closed {
 		return

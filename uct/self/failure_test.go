@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestFailureLevel: a failure that nobody handles is logged at the level that the settings say, by
-// the transport's name or the general one.
+// TestFailureLevel: a failure without an error handler is logged at the level of the settings,
+// whether set for this transport or for all.
 func TestFailureLevel(t *testing.T) {
 	for setting, want := range map[string]log.Level{
 		"": log.LevelDiag, "SELF_FAILURE=error": log.LevelError, "FAILURE=debug": log.LevelDebug,

@@ -7,41 +7,46 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// maxDepth is the number of handlers that may run inside each other.
+// maxDepth is the maximum nesting depth of handlers.
 const maxDepth = 8
 
-// iface is the whole transport: what its endpoints send arrives at its own
-// handlers.
+// iface implements uct.Iface. The messages of its endpoints arrive at its own handlers.
 type iface struct {
-	// The fast path of a send: while depth < inline, the buffer of this depth
-	// is there and nothing is before the message.
-	depth    int              // handlers running inside each other
-	inline   int              // buffers made so far, 0 while sends must take the slow path
+	uct.BasicProcessIface
+
+	// State of the fast path of a send: while depth < inline, the buffer of this depth exists,
+	// and no earlier message or request is waiting.
+	depth    int              // number of nested handlers that are running
+	inline   int              // number of buffers allocated so far, 0 while sends must take the slow path
 	segSize  int              // length of each buffer
-	bufs     [maxDepth][]byte // by depth
+	bufs     [maxDepth][]byte // message buffers by depth
 	handlers kit.Handlers
 
 	backlog  backlog
 	waiting  kit.Arbiter
-	failures kit.Failures // endpoints dropped by the receiver
+	failures kit.Failures // endpoints dropped by the receiver, to be reported
 	reporter kit.Reporter
 
 	domain    *domain
 	worker    *uct.Worker
-	endpoints int // open ones
+	endpoints int // number of open endpoints
 	closed    bool
 	addr      []byte
 	attr      uct.IfaceAttr
 }
 
-var _ uct.Iface = (*iface)(nil)
+var _ interface {
+	uct.Iface
+	uct.ProcessIface
+	uct.Progressor
+} = (*iface)(nil)
 
-// Arm implements uct.Armer: no descriptor would tell of the backlog.
-func (i *iface) Arm() error {
+// Arm implements uct.Progressor. It returns ucs.ErrBusy while work is left, because no descriptor
+// signals a message in the backlog. The event flags make no difference.
+func (i *iface) Arm(uct.EventFlags) error {
 	if !i.idle() {
 		return ucs.ErrBusy
 	}
@@ -67,13 +72,13 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 	return i, nil
 }
 
-// maxPutShort is the limit that C UCX publishes, where numbers reach so far.
+// maxPutShort is the limit that C UCX publishes, or the largest int if that is less.
 const maxPutShort = min(math.MaxUint32, math.MaxInt)
 
-// attributes are those of C UCX 1.22 (uct_self_iface_query).
+// attributes returns the attributes that C UCX 1.22 publishes (uct_self_iface_query).
 func attributes(r uct.Resource, s ifaceSettings) uct.IfaceAttr {
 	seg := int(s.SegSize)
-	ops := uct.AtomicOps{Post: rma.PostOps, Fetch: rma.FetchOps}
+	ops := uct.AtomicOps{Post: kit.AtomicPostOps, Fetch: kit.AtomicFetchOps}
 	return uct.IfaceAttr{
 		Resource: r,
 		Flags: uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfacePending | uct.IfacePutShort |
@@ -100,20 +105,21 @@ func attributes(r uct.Resource, s ifaceSettings) uct.IfaceAttr {
 	}
 }
 
-// Attr implements uct.Iface.
+// Attr implements uct.Iface. The result is the same for as long as the iface is open.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 
-// DeviceAddress implements uct.Iface: there is none.
+// DeviceAddress implements uct.Iface. self has no device address.
 func (i *iface) DeviceAddress() []byte { return nil }
 
-// Address implements uct.Iface.
+// Address implements uct.Iface. The address never changes.
 func (i *iface) Address() []byte { return i.addr }
 
-// SetAMHandler implements uct.Iface.
+// SetAMHandler implements uct.Iface: a message without a handler is dropped, and the first one is
+// logged.
 func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
-// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
-// and closes nothing. Messages of the backlog are dropped.
+// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
+// nothing. Messages in the backlog are dropped.
 func (i *iface) Close() error {
 	if i.closed {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Progress implements uct.Progressor: it delivers what is in the backlog now and
-// lets pending requests try again. What that adds to the backlog is for the next
-// round. Inside a handler it does nothing.
+// Progress implements uct.Progressor. It delivers the messages in the backlog and retries
+// pending requests. Messages that these add to the backlog are delivered in the next round.
+// Inside a handler Progress does nothing.
 func (i *iface) Progress() int {
 	if i.idle() || i.depth > 0 {
 		return 0
@@ -29,12 +29,13 @@ func (i *iface) Progress() int {
 	return n
 }
 
-// idle reports whether there is nothing to do for Progress.
+// idle reports whether Progress has nothing to do.
 func (i *iface) idle() bool {
 	return i.backlog.count == 0 && i.waiting.Empty() && i.failures.Empty()
 }
 
-// updateInline opens the fast path if nothing stands against it.
+// updateInline enables the fast path if no message and no request is waiting, and disables it
+// otherwise.
 func (i *iface) updateInline() {
 	i.inline = 0
 	if i.backlog.count == 0 && i.waiting.Empty() && !i.waiting.Running() && !i.closed {
@@ -65,7 +66,8 @@ func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 	return err
 }
 
-// refused is told the result of a handler that is not nil.
+// refused handles a non-nil result of a handler: any error other than ucs.InProgress drops the
+// endpoint.
 //
 //go:noinline
 func (e *endpoint) refused(err error) {

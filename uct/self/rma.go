@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// remote returns the n bytes at addr of the peer, that is of this process, if
-// the operation may go on and the key opens them for it.
+// remote returns the n bytes at addr of the peer, which is this process. It returns an error if the
+// endpoint accepts no operations or the key does not permit the accesses in want.
 func (e *endpoint) remote(key *uct.Rkey, addr uint64, n int, want uct.Access) ([]byte, error) {
 	if err := e.ready(); err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func (e *endpoint) remote(key *uct.Rkey, addr uint64, n int, want uct.Access) ([
 	return b, nil
 }
 
-// PutShort implements uct.Endpoint.
+// PutShort implements uct.RMA. The access is checked before a byte moves.
 func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if len(buf) > maxPutShort {
 		return ucs.ErrInvalidParam
@@ -33,7 +33,7 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	return nil
 }
 
-// PutBcopy implements uct.Endpoint. It packs straight into the target.
+// PutBcopy implements uct.RMA. It packs directly into the target memory.
 func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rkey) (int, error) {
 	if length < 0 {
 		return 0, ucs.ErrInvalidParam
@@ -45,7 +45,7 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 	return p.Pack(dst), nil
 }
 
-// GetBcopy implements uct.Endpoint.
+// GetBcopy implements uct.RMA. The data has arrived when it returns, so there is no completion.
 func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	if length < 0 {
 		return ucs.ErrInvalidParam
@@ -70,5 +70,5 @@ func accessName(a uct.Access) string {
 
 //go:noinline
 func errNoAccess(what string, addr uint64, n int) error {
-	return fmt.Errorf("self: %s of %d bytes at %#x, for which the key gives no access: %w", what, n, addr, ucs.ErrInvalidAddr)
+	return fmt.Errorf("self: %s %d bytes at %#x: the key does not permit the access: %w", what, n, addr, ucs.ErrInvalidAddr)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -32,8 +32,8 @@ func TestConformanceSmall(t *testing.T) {
 	ucttest.Run(t, f)
 }
 
-// TestAttributes compares with what C UCX 1.22 prints (ucx_info -d) and
-// announces.
+// TestAttributes compares the attributes with what C UCX 1.22 prints (ucx_info -d) and publishes in
+// its addresses.
 func TestAttributes(t *testing.T) {
 	f := fixture()
 	h := f.Open(t)
@@ -120,12 +120,12 @@ func TestSettings(t *testing.T) {
 	if a := h.Iface.Attr(); a.AM.MaxShort != 1024 || a.AM.MaxBcopy != 1024 || a.MaxEndpoints != 2 {
 		t.Errorf("segments of 1k, 2 endpoints: %+v, %d", a.AM, a.MaxEndpoints)
 	}
-	for range 3 { // more than two, which is no limit
+	for range 3 { // more than the two of the setting, which is no limit
 		h.Connect(t, h)
 	}
 }
 
-// Closing something in use is refused and changes nothing.
+// TestCloseInUse: closing an object that is in use is refused and changes nothing.
 func TestCloseInUse(t *testing.T) {
 	f := fixture()
 	h := f.Open(t)
@@ -186,8 +186,8 @@ func TestRkeyPtr(t *testing.T) {
 	}
 }
 
-// TestKeyBounds: a key opens the memory that it was packed for, and none beside it that is
-// registered, too; none at all when that is gone, and in another context.
+// TestKeyBounds: a key gives access to the memory that it was packed for. It gives none to
+// registered memory beside it, none after deregistration, and none in another domain.
 func TestKeyBounds(t *testing.T) {
 	f := fixture()
 	h, elsewhere := f.Open(t), f.Open(t)
@@ -224,7 +224,7 @@ func TestKeyBounds(t *testing.T) {
 			"pointer":      second(h.Domain.RkeyPtr(key, addr, 8)),
 		}
 	}
-	key, base := unpack(h, packed), mine.(*rma.Region).Addr()
+	key, base := unpack(h, packed), mine.(*kit.Region).Addr()
 	for what, err := range access(key, base+8) {
 		if err != nil {
 			t.Errorf("%s inside: %v", what, err)
@@ -249,7 +249,7 @@ func TestKeyBounds(t *testing.T) {
 	refused("by a key that is unpacked then", unpack(h, packed), base)
 }
 
-// pad packs what it is, and unpacks into that.
+// pad packs its bytes, and unpacks into them.
 type pad []byte
 
 func (p pad) Pack(dst []byte) int { return copy(dst, p) }

@@ -8,15 +8,15 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Names of the sections of settings.
+// Names of the settings sections of the domain and of ifaces.
 const (
 	domainSection = "self memory domain"
 	ifaceSection  = "self"
 )
 
-// Limits of settings.
+// Limits of the setting SEG_SIZE.
 const (
-	minSegSize = 64 // the headers of the layer above must fit
+	minSegSize = 64 // room for the headers of the layer above
 	maxSegSize = 1 << 30
 	maxDevices = 64
 )
@@ -43,17 +43,17 @@ type domainSettings struct {
 	NumDevices int `ucx:"NUM_DEVICES" default:"1" doc:"Number of loopback devices."`
 }
 
-// ifaceSettings are read when an iface is opened. Those of C UCX that have no
-// meaning here are left out: buffers come from the heap (ALLOC).
+// ifaceSettings are read when an iface is opened. The setting ALLOC of C UCX is left out,
+// because buffers come from the Go heap.
 type ifaceSettings struct {
 	Common  commonSettings `prefix:""`
 	SegSize config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Largest message, and size of the buffers that messages are copied to."`
 }
 
-// commonSettings are those that all transports have (uct_iface_config_table).
+// commonSettings are the settings that all transports have (uct_iface_config_table).
 type commonSettings struct {
 	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over self without an error handler."`
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which self is expected to scale, as that of other transports. It is no limit."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Expected maximum number of endpoints (scaling hint, not a limit)."`
 }
 
 func loadDomainSettings(cfg *config.Set) (s domainSettings, err error) {

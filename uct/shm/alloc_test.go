@@ -92,14 +92,14 @@ func TestNoAllocations(t *testing.T) {
 				"fetch 64":  func() { must(ep.(uct.Atomic).Atomic64Fetch(uct.AtomicSwap, 1, &r64, mem.Addr, key, nil)) },
 				"cswap 32":  func() { must(ep.(uct.Atomic).AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
 				"cswap 64":  func() { must(ep.(uct.Atomic).AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
-				"check":     func() { must(ep.(uct.Checker).Check(nil)) },
+				"check":     func() { must(ep.Check(nil)) },
 				"blocked": func() {
 					for ep.AMShort(1, 0, nil, 0, nil) == nil {
 					}
 					must(ep.PendingAdd(&pend.Pending))
 					for k := 0; k < 2 || a.Worker.Arm() != nil; k++ {
 						a.Worker.Progress()
-						a.Iface.(*iface).blocked.since -= patience
+						a.Iface.(*iface).blocked.since -= pollTime
 					}
 					drain()
 				},
@@ -122,7 +122,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestMemory allocates in all the ways there are.
+// TestMemory allocates memory in every supported way.
 func TestMemory(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		md, err := f.Component.OpenMD(f.Component.Name(), nil)
@@ -195,9 +195,9 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestKeptMemory checks that an unpacked key keeps memory that was freed, for who
-// is reading it, that nothing is started on it any more, and that the name of
-// freed memory does not lead to what has the name next.
+// TestKeptMemory: an unpacked key keeps memory after it was freed, for operations that still read
+// it. No operation can be started with the key any more, and it does not give access to other
+// memory that gets the same name.
 func TestKeptMemory(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -211,12 +211,12 @@ func TestKeptMemory(t *testing.T) {
 		}
 		current := func(what string, k *uct.Rkey, want bool) {
 			t.Helper()
-			if got := a.Domain.(uct.RkeyChecker).RkeyCurrent(k); got != want {
+			if got := a.Domain.(uct.MappedMemory).RkeyCurrent(k); got != want {
 				t.Errorf("%s: current %v", what, got)
 			}
 		}
 		current("key of live memory", key, true)
-		if a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
+		if a.Domain.(uct.MappedMemory).RkeyAbandoned(key) {
 			t.Error("live memory is abandoned")
 		}
 		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !race.Enabled {
@@ -224,7 +224,7 @@ func TestKeptMemory(t *testing.T) {
 		}
 		first.Close(t)
 		current("key of memory that is gone", key, false)
-		if !a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
+		if !a.Domain.(uct.MappedMemory).RkeyAbandoned(key) {
 			t.Error("memory that is gone is not abandoned")
 		}
 		second := b.Expose(t, ucttest.Pattern(4096, 2), uct.AccessAll)
@@ -255,9 +255,8 @@ func TestKeptMemory(t *testing.T) {
 	})
 }
 
-// TestRevoked: what is started on memory after its owner has revoked access is
-// refused and does nothing, however it is done; the memory itself stays until it
-// is freed.
+// TestRevoked: once the owner of memory has revoked access, every operation on it fails and has no
+// effect. The memory itself stays until it is freed.
 func TestRevoked(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
@@ -290,8 +289,8 @@ func TestRevoked(t *testing.T) {
 			}
 			own := mem.Handle.Bytes()
 			copy(own, ucttest.Pattern(8192, 2))
-			b.Domain.(uct.Revoker).Revoke(mem.Handle)
-			b.Domain.(uct.Revoker).Revoke(mem.Handle)
+			b.Domain.(uct.MappedMemory).Revoke(mem.Handle)
+			b.Domain.(uct.MappedMemory).Revoke(mem.Handle)
 			for name, do := range ops {
 				ucttest.WantStatus(t, name, do(), ucs.ErrInvalidAddr)
 			}
@@ -301,7 +300,7 @@ func TestRevoked(t *testing.T) {
 				t.Fatal(err)
 			}
 			ucttest.SameBytes(t, "the memory as a reader sees it", seen, ucttest.Pattern(8192, 2))
-			// A key unpacked afterwards opens nothing either.
+			// A key unpacked afterwards gives no access either.
 			late := a.Key(t, mem)
 			ucttest.WantStatus(t, "put with a late key", ep.(uct.RMA).PutShort(buf, mem.Addr, late), ucs.ErrInvalidAddr)
 			if _, err := a.Domain.RkeyPtr(late, mem.Addr, len(own)+1); !errors.Is(err, ucs.ErrInvalidAddr) {
@@ -311,8 +310,8 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestNoRoomBehind: memory at a fixed address that something follows is allocated,
-// but peers cannot be kept out of it later, so there is no key for it.
+// TestNoRoomBehind: memory can be allocated at a fixed address that another mapping follows. It has
+// no key, as access of peers to it could not be revoked.
 func TestNoRoomBehind(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		md, err := f.Component.OpenMD(f.Component.Name(), nil)
@@ -358,7 +357,7 @@ func unmapPages(addr uint64, n int) error {
 	return nil
 }
 
-// TestKeptDescriptors closes an interface while a handler keeps a message.
+// TestKeptDescriptors: a message that a handler keeps stays valid after its interface was closed.
 func TestKeptDescriptors(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -387,8 +386,8 @@ func TestKeptDescriptors(t *testing.T) {
 	})
 }
 
-// TestFullDirectory lets memory run out: the error says what is needed, what is
-// there and what helps, and nothing is left behind.
+// TestFullDirectory fills the directory of shared memory: the error says how much is needed, how
+// much there is and what helps, and nothing is left behind.
 func TestFullDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
@@ -439,7 +438,7 @@ func TestFullDirectory(t *testing.T) {
 	}
 }
 
-// TestManyChunks opens rings whose descriptors do not fit one chunk.
+// TestManyChunks opens rings whose descriptors need more than one chunk.
 func TestManyChunks(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		f.Config = setting(t, map[string]string{"MM_RX_MAX_CHUNK_SIZE": "100k", "MM_FIFO_SIZE": "64"})
@@ -463,8 +462,8 @@ func TestManyChunks(t *testing.T) {
 	})
 }
 
-// TestNoDescriptors runs out of descriptors at each step of opening: the error
-// says so, and nothing is left behind.
+// TestNoDescriptors exhausts the descriptors at each step of opening an interface: the error says
+// so, and nothing is left behind.
 func TestNoDescriptors(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a := f.Open(t)
@@ -476,7 +475,7 @@ func TestNoDescriptors(t *testing.T) {
 		refused := 0
 		const tries = 20
 		for spare := range tries {
-			// Descriptors up to the first free ones, and as many more as spare says.
+			// Limit the descriptors so that as many are left as spare says.
 			fd, err := unix.Dup(0)
 			if err != nil {
 				t.Fatal(err)
@@ -509,8 +508,7 @@ func TestNoDescriptors(t *testing.T) {
 	})
 }
 
-// TestHugePages asks for huge pages: memory in them, or an error that says what
-// is missing.
+// TestHugePages asks for huge pages: the memory is in them, or the error says what is missing.
 func TestHugePages(t *testing.T) {
 	md, err := component{sysvName}.OpenMD(sysvName, setting(t, map[string]string{"SYSV_HUGETLB_MODE": "y"}))
 	if err != nil {

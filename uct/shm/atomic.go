@@ -11,8 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// word is the function remote for the operand of an atomic operation. Keys open whole pages, so
-// an address that is aligned in the peer is aligned in this process.
+// word returns the mapping of an operand of size bytes, as the method remote does, and checks that
+// raddr is aligned. Keys open whole pages, so an address that is aligned in the peer is aligned in
+// this process.
 func (e *endpoint) word(key *uct.Rkey, raddr uint64, size int) (*attachment, []byte, error) {
 	if raddr&uint64(size-1) != 0 {
 		return nil, nil, errMisaligned(raddr, size)
@@ -113,7 +114,8 @@ func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct
 	return op.Do64(b, value)
 }
 
-// fetchFenced does an operation on memory that can shrink. do is Do32 or Do64.
+// fetchFenced does an atomic operation on memory that can shrink, inside a fence (internal/fault).
+// do is Do32 or Do64.
 func fetchFenced[V uint32 | uint64](e *endpoint, a *attachment, do func(uct.AtomicOp, []byte, V) (V, error), op uct.AtomicOp, b []byte, value V) (old V, err error) {
 	var f fault.Fence
 	f.Begin()
@@ -123,8 +125,8 @@ func fetchFenced[V uint32 | uint64](e *endpoint, a *attachment, do func(uct.Atom
 	return old, err
 }
 
-// addFenced is fetchFenced for a 64-bit addition, the most frequent operation: the calls inside
-// fetchFenced cost as much as the addition.
+// addFenced does what fetchFenced does, for a 64-bit addition, the most frequent operation: the
+// calls inside fetchFenced cost as much as the addition.
 func (e *endpoint) addFenced(a *attachment, b []byte, value uint64, result *uint64) (err error) {
 	var f fault.Fence
 	f.Begin()

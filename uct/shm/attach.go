@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -19,14 +20,14 @@ import (
 type attachment struct {
 	ident  identity
 	mem    []byte // whole pages, all of them backed by the segment when it was attached
-	size   int    // bytes of the segment at that time
-	shrink bool   // memory of the segment can be taken away: touching it needs a fence
-	owner  int    // as in object
-	refs   int    // guarded by attachTable.mu
+	size   int    // bytes of the segment when it was attached
+	shrink bool   // the peer can take its memory away: accesses need a fence (internal/fault)
+	owner  int    // process that made the segment, as in object
+	refs   int    // number of users; guarded by attachTable.mu
 }
 
-// maxAttachedBytes is how many bytes of the address space the segments of peers may take: a
-// quarter.
+// maxAttachedBytes is the largest number of bytes that the segments of peers may take in the
+// address space, a quarter of it.
 const maxAttachedBytes = min(1<<45, math.MaxInt/2)
 
 // attachTable holds the attachments of a domain. Its methods may be called from
@@ -52,14 +53,14 @@ func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 		a.refs++
 		return a, nil
 	}
-	if err := attachedAll.take(o.size); err != nil {
+	if err := attachedTotal.take(o.size); err != nil {
 		return nil, err
 	}
 	mem, err := t.m.mmap(&o)
 	if err != nil {
-		attachedAll.give(o.size)
+		attachedTotal.give(o.size)
 		if errors.Is(err, unix.ENOMEM) {
-			attachedAll.refused()
+			attachedTotal.refused()
 		}
 		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, arena.WithLimit(err), ucs.ErrUnreachable)
 	}
@@ -71,8 +72,8 @@ func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 	return a, nil
 }
 
-// attachWith is attach, with a second try if makeRoom, which is called with the error of the
-// first, returns true.
+// attachWith calls attach. If that fails, it calls makeRoom with the error, and calls attach once
+// more if makeRoom returns true.
 func (t *attachTable) attachWith(makeRoom func(why error) bool, ref reference, pid int) (*attachment, error) {
 	a, err := t.attach(ref, pid)
 	if err != nil && makeRoom(err) {
@@ -100,7 +101,7 @@ func (t *attachTable) release(a *attachment) {
 	}
 	t.m.unmap(a.mem)
 	a.mem = nil
-	attachedAll.give(a.size)
+	attachedTotal.give(a.size)
 }
 
 // len returns the number of segments attached.
@@ -108,4 +109,32 @@ func (t *attachTable) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.byIdent)
+}
+
+// A caller that makes an endpoint also queries, before and after, whether the peer can be reached
+// and which process the peer is. Each of these calls looks at the peer's ring, which takes a dozen
+// or more system calls. So the result of the last look is cached, and is used again as long as the
+// worker has not made progress.
+
+// ringCache caches the last ring of a peer that was attached and checked. The ring stays attached until
+// dropCachedRing.
+type ringCache struct {
+	ring  *txRing
+	addr  []byte
+	epoch uint64 // the worker's epoch at the time: the cache is valid during one epoch
+}
+
+// seen returns a copy of the cached ring, with its tail read again. The caller owns the attachment.
+func (i *iface) seen() *txRing {
+	r := *i.looked.ring
+	r.tail = atomic.LoadUint64(r.peer)
+	i.domain.attached.retain(r.seg)
+	return &r
+}
+
+func (i *iface) dropCachedRing() {
+	if r := i.looked.ring; r != nil {
+		i.looked.ring = nil
+		i.domain.attached.release(r.seg)
+	}
 }

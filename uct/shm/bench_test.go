@@ -12,8 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// benchPeer starts a process that is progressed all the time and connects to it
-// both ways.
+// benchPeer starts a process that progresses all the time, with endpoints in both directions.
 func benchPeer(b *testing.B, transport string) (*ucttest.Host, uct.Endpoint, *goPeer) {
 	b.Helper()
 	h := (&ucttest.Fixture{Component: component{transport}}).Open(b)
@@ -30,8 +29,8 @@ func forTransports(b *testing.B, fn func(b *testing.B, transport string)) {
 	}
 }
 
-// BenchmarkPingPong is a round trip of a short message between two processes:
-// twice what ucx_perftest calls latency.
+// BenchmarkPingPong measures a round trip of a short message between two processes: twice what
+// ucx_perftest calls latency.
 func BenchmarkPingPong(b *testing.B) {
 	forTransports(b, func(b *testing.B, transport string) {
 		h, ep, _ := benchPeer(b, transport)
@@ -98,7 +97,7 @@ func BenchmarkIdleProgress(b *testing.B) {
 	})
 }
 
-// BenchmarkRemote accesses memory of another process, which does nothing.
+// BenchmarkRemote accesses memory of an idle process.
 func BenchmarkRemote(b *testing.B) {
 	forTransports(b, func(b *testing.B, transport string) {
 		h := (&ucttest.Fixture{Component: component{transport}}).Open(b)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // A sender that waits for room in a ring is woken when there is room, if it has left a note
@@ -17,24 +17,24 @@ import (
 // longer than maxSleep. A receiver that takes its messages steadily gives room back when half
 // of the ring is free, and does not run out of messages meanwhile.
 const (
-	// patience is how long a blocked sender does not sleep: a sleep would take about as
-	// long.
-	patience = 250 * time.Microsecond
+	// pollTime is the time for which a blocked sender polls before it sleeps: a sleep would
+	// take about as long.
+	pollTime = 250 * time.Microsecond
 
 	// checkAfter is the time between checks whether the peers that give no room are alive.
 	checkAfter = time.Second
 )
 
-// blockade is the state of the wait of an interface whose pending requests wait for room.
-type blockade struct {
-	moved bool          // a request was sent, or began to wait, since the last call of rest
-	since time.Duration // when rest last saw moved
-	asked time.Duration // when rest last checked whether the peers are alive
+// roomWait is the state of an interface's wait while its pending requests wait for room.
+type roomWait struct {
+	moved bool          // a request was sent or began to wait, after the last call of rest
+	since time.Duration // time at which the method rest last found moved set
+	asked time.Duration // time of the last check whether the peers are alive
 }
 
-// rest returns how long the interface may sleep at most, given the requests that wait for
-// room. ok is false if one of the requests can be sent, or is likely to before the sleep has
-// begun.
+// rest returns how long the interface may sleep at most while requests wait for room. ok is false
+// if the interface must not sleep, because one of the requests can be sent now or probably very
+// soon.
 func (i *iface) rest() (longest time.Duration, ok bool) {
 	if i.waiting.Empty() {
 		return longestSleep, true
@@ -44,7 +44,7 @@ func (i *iface) rest() (longest time.Duration, ok bool) {
 		b.moved, b.since = false, now
 	}
 	blocked := now - b.since
-	if blocked < patience {
+	if blocked < pollTime {
 		return 0, false
 	}
 	check := now-b.asked >= checkAfter
@@ -55,19 +55,19 @@ func (i *iface) rest() (longest time.Duration, ok bool) {
 	ok = i.waiting.All(func(s kit.Sender) bool {
 		e := s.(*endpoint)
 		if !e.leaveNote() {
-			longest = nap(blocked)
+			longest = pollInterval(blocked)
 		}
 		return e.stuck(check)
 	})
 	return longest, ok
 }
 
-// nap returns the poll interval of a sender that has been blocked for the given time and will
+// pollInterval returns the poll interval of a sender that has been blocked for the given time and will
 // not be notified of room.
-func nap(blocked time.Duration) time.Duration { return min(blocked, maxSleep) }
+func pollInterval(blocked time.Duration) time.Duration { return min(blocked, maxSleep) }
 
-// stuck reports whether the endpoint still has no room. With check it also checks whether the
-// peer is alive.
+// stuck reports whether the ring of the endpoint's peer still has no room. If check is set, it also
+// checks whether the peer is alive.
 func (e *endpoint) stuck(check bool) bool {
 	if check {
 		e.checkPeer()

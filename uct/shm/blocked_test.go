@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// block fills the ring of b and lets one more message of ep wait, which a sends.
+// block fills the ring that ep leads to and adds a request of a that waits for room.
 func block(t *testing.T, a *ucttest.Host, ep uct.Endpoint) {
 	t.Helper()
 	for ep.AMShort(2, 0, nil, 0, nil) == nil {
@@ -24,15 +24,15 @@ func block(t *testing.T, a *ucttest.Host, ep uct.Endpoint) {
 	ucttest.WantStatus(t, "arming with a request that has come", a.Worker.Arm(), ucs.ErrBusy)
 }
 
-// waited lets the interface think that it has been blocked for so much longer.
+// waited makes the interface appear to have been blocked for longer by d.
 func waited(h *ucttest.Host, d time.Duration) { h.Iface.(*iface).blocked.since -= d }
 
-// TestLooks: however long a sender is blocked, its looks at the ring grow with the
-// logarithm of the time, until a sleep is long.
+// TestLooks: the number of times that a blocked sender checks the ring grows with the logarithm of
+// the time that it is blocked, until a sleep has its maximum length.
 func TestLooks(t *testing.T) {
 	looks := 0
-	for blocked := patience; blocked < maxSleep; looks++ {
-		d := nap(blocked)
+	for blocked := pollTime; blocked < maxSleep; looks++ {
+		d := pollInterval(blocked)
 		if d <= 0 || d > blocked {
 			t.Fatalf("blocked for %v it sleeps for %v", blocked, d)
 		}
@@ -41,7 +41,7 @@ func TestLooks(t *testing.T) {
 	if looks > 7 {
 		t.Errorf("%d looks in the first %v", looks, maxSleep)
 	}
-	if d := nap(time.Hour); d != maxSleep {
+	if d := pollInterval(time.Hour); d != maxSleep {
 		t.Errorf("a sleep of %v", d)
 	}
 }
@@ -49,9 +49,9 @@ func TestLooks(t *testing.T) {
 // foreign makes an endpoint take its peer for one of C UCX.
 func foreign(ep uct.Endpoint) { ep.(*endpoint).ours = false }
 
-// TestBlockedForLong: a sender that is blocked, and whose peer does not tell of room,
-// sleeps in naps. Once the peer has taken what was sent it goes on, and when it is
-// blocked again does not sleep at once.
+// TestBlockedForLong: a blocked sender whose peer sends no wakeups sleeps for limited times. It
+// continues once the peer has received messages, and does not sleep at once when it is blocked
+// again.
 func TestBlockedForLong(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -60,8 +60,8 @@ func TestBlockedForLong(t *testing.T) {
 		n := count(t, b, 2)
 		for range 3 {
 			block(t, a, ep)
-			for range 5 { // the peer takes nothing
-				waited(a, patience)
+			for range 5 { // the peer receives nothing
+				waited(a, pollTime)
 				if err := a.Worker.Arm(); err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestBlockedForLong(t *testing.T) {
 	})
 }
 
-// TestBlockedAgain: a sender of whose requests some could go does not sleep at once.
+// TestBlockedAgain: a sender does not sleep at once after some of its waiting requests were sent.
 func TestBlockedAgain(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -103,8 +103,7 @@ func TestBlockedAgain(t *testing.T) {
 	})
 }
 
-// TestDeathWhileAsleep: a sender that sleeps learns that its peer is gone, if it takes
-// one round to look.
+// TestDeathWhileAsleep: a sender that sleeps, blocked, detects that its peer has exited.
 func TestDeathWhileAsleep(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		h, p, ep := connected(t, f)
@@ -114,7 +113,7 @@ func TestDeathWhileAsleep(t *testing.T) {
 			if looks == 20 {
 				t.Fatal("it never learns")
 			}
-			waited(h, patience)
+			waited(h, pollTime)
 			if h.Worker.Arm() == nil {
 				awakes(t, h)
 			}
@@ -124,8 +123,8 @@ func TestDeathWhileAsleep(t *testing.T) {
 	})
 }
 
-// TestBlockedOnC: a sender to a process of C UCX that takes nothing sleeps, writes to no
-// more of its ring than the elements, and goes on when messages are taken.
+// TestBlockedOnC: a sender whose C peer receives nothing sleeps, writes nothing to the ring outside
+// its elements, and continues when messages are received.
 func TestBlockedOnC(t *testing.T) {
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
 		h := openFor(t, transport, c.release, nil)
@@ -140,7 +139,7 @@ func TestBlockedOnC(t *testing.T) {
 			}
 			return err
 		}
-		third := ep.(*endpoint).seg.mem[tailOffset:elemsOffset] // cache line, the receiver's
+		third := ep.(*endpoint).seg.mem[tailOffset:elemsOffset] // written by the receiver
 		before := bytes.Clone(third)
 		for send() == nil {
 		}

@@ -64,7 +64,7 @@ func buildC(t *testing.T) []cInstallation {
 	return list
 }
 
-// minor is the number text begins with.
+// minor returns the number that text begins with.
 func minor(text string) (n int) {
 	fmt.Sscan(text, &n)
 	return n
@@ -134,7 +134,7 @@ func (p *cPeer) send(format string, args ...any) {
 	}
 }
 
-// line is the next line of the peer's, while the hosts are progressed.
+// line returns the next line that the peer prints, and progresses the hosts meanwhile.
 func (p *cPeer) line(hosts ...*ucttest.Host) string {
 	p.t.Helper()
 	for {
@@ -158,7 +158,7 @@ func (p *cPeer) line(hosts ...*ucttest.Host) string {
 	}
 }
 
-// want sends a command and checks the answer.
+// want sends a command and checks the answer to it.
 func (p *cPeer) want(answer string, hosts []*ucttest.Host, format string, args ...any) {
 	p.t.Helper()
 	p.send(format, args...)
@@ -167,8 +167,7 @@ func (p *cPeer) want(answer string, hosts []*ucttest.Host, format string, args .
 	}
 }
 
-// pattern is the message or memory with number seq, as fill of uctpeer.c makes
-// it.
+// pattern returns the message or memory with number seq, as fill of uctpeer.c makes it.
 func pattern(n int, seq uint64) []byte {
 	b := make([]byte, n)
 	binary.LittleEndian.PutUint64(b, seq)
@@ -215,9 +214,9 @@ func TestAgainstC(t *testing.T) {
 	})
 }
 
-// TestSegSizesAgainstC exchanges messages as long as receive buffers are, or as
-// messages can be. A length has 16 bits: C takes 65536 bytes of a longer buffer for
-// a message and says that it has none. Its neighbors are not hurt by that.
+// TestSegSizesAgainstC exchanges messages as long as receive buffers are, or as messages can be. A
+// length has 16 bits: if its buffers are longer, C sends 65536 bytes with the length 0. The
+// messages next to it must be unharmed.
 func TestSegSizesAgainstC(t *testing.T) {
 	needtest.Goroutines(t)
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
@@ -227,7 +226,7 @@ func TestSegSizesAgainstC(t *testing.T) {
 				longest := min(size, 65535)
 				settings := map[string]string{prefix + "SEG_SIZE": fmt.Sprint(size)}
 				h := openFor(t, transport, c.release, settings)
-				// C has 512 buffers of this size there. Docker gives 64 MB.
+				// C needs 512 buffers of this size in memory. A container of Docker has 64 MB.
 				if need := 513 * (size + 64); transport == posixName && freeIn(t, defaultDir) < need {
 					t.Skipf("missing: %d bytes in %s (docker: --shm-size)", need, defaultDir)
 				}
@@ -275,7 +274,7 @@ func TestSegSizesAgainstC(t *testing.T) {
 	})
 }
 
-// freeIn returns how many bytes can be had in a file system.
+// freeIn returns how many bytes are free in a file system.
 func freeIn(t testing.TB, dir string) int {
 	t.Helper()
 	var s unix.Statfs_t
@@ -285,8 +284,7 @@ func freeIn(t testing.TB, dir string) int {
 	return int(s.Bavail) * int(s.Bsize)
 }
 
-// exchangeWithC does everything there is between a C process and this one, both
-// with the same settings.
+// exchangeWithC runs all operations between a C process and this one, both with the same settings.
 func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map[string]string) {
 	h := openFor(t, transport, c.release, settings)
 	hosts := []*ucttest.Host{h}
@@ -310,13 +308,13 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	h.Handle(t, 6, handler)
 	ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
 	if settings["POSIX_USE_PROC_LINK"] == "n" && host.OwnNamespace(topo.NamespacePID).Other {
-		// uct_posix_is_reachable asks for the initial one where an address names none.
+		// uct_posix_is_reachable wants the initial namespace if an address names none.
 		p.want("unreachable", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
 		t.Skip("C UCX reaches no memory with a name in a PID namespace other than the machine's")
 	}
 	p.want("ok", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
 
-	// Messages to us, several rounds of the ring.
+	// Messages from C, several rounds of the ring.
 	const many = 1000
 	p.want("ok", hosts, "short 0 %d 18", many)
 	p.want("ok", hosts, "bcopy %d %d 8256", many, many)
@@ -326,7 +324,7 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 		d.Release()
 	}
 
-	// Messages to C, which keeps some, in the same way.
+	// The same messages to C, which keeps some.
 	p.want("ok", nil, "keep 300")
 	p.send("receive %d", 3*many)
 	for n := range uint64(3 * many) {
@@ -344,7 +342,7 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	}
 	p.want("ok", nil, "release")
 
-	// Waking each other.
+	// Each side wakes the other.
 	ucttest.Settle(h)
 	ucttest.Until(t, "being armed", func() bool { return h.Worker.Arm() == nil }, h)
 	p.want("ok", nil, "short %d 1 20", 3*many)
@@ -360,7 +358,7 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	}
 	p.want("ok 0 wrong", nil, "receive %d", 3*many+1)
 
-	// Our access to its memory.
+	// This process accesses memory of C.
 	key, err := h.Domain.UnpackRkey(p.key)
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +384,7 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 		t.Error(err)
 	}
 
-	// Its access to ours.
+	// C accesses memory of this process.
 	mem := h.Expose(t, make([]byte, 65536), uct.AccessAll)
 	packed, err := h.Domain.AppendKey(nil, mem.Handle)
 	if err != nil {
@@ -403,17 +401,17 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	p.want(hex.EncodeToString(mem.Bytes[16:116]), nil, "get 16 100")
 	p.want("Success", nil, "check")
 
-	// It ends: a message already sent is lost, the next check fails.
+	// C ends: a message already sent is lost, and the next check fails.
 	p.send("quit")
 	p.cmd.Wait()
 	ucttest.Until(t, "the end of the peer to be noticed", func() bool {
-		ep.(uct.Checker).Check(nil)
+		ep.Check(nil)
 		return h.Failed(ep) != nil
 	}, h)
 }
 
-// TestOtherRing checks that a ring of C with another length than ours, or than a
-// ring of its size can have, is refused, and that the refusal says what to do.
+// TestOtherRing checks that a ring of C is refused if its length differs from that of this process,
+// or does not fit its size, and that the error says what to do.
 func TestOtherRing(t *testing.T) {
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
 		other := uct.PeerRelease113 + uct.PeerRelease122 - c.release
@@ -425,7 +423,7 @@ func TestOtherRing(t *testing.T) {
 		if !errors.Is(err, ucs.ErrUnreachable) || !errors.Is(err, uct.ErrMismatch) || !strings.Contains(err.Error(), set) {
 			t.Errorf("reachable: %v", err)
 		}
-		// C believes that its settings are everybody's.
+		// C assumes that its peers have its own settings.
 		name := "UCX_" + strings.ToUpper(transport) + "_FIFO_SIZE=%d"
 		q := startC(t, c, transport, fmt.Sprintf(name, 1024))
 		if err := h.Iface.Reachable(uct.ReachableParams{DeviceAddr: q.dev, IfaceAddr: q.addr}); !errors.Is(err, ucs.ErrUnreachable) {

@@ -36,6 +36,9 @@ func (c component) Name() string { return c.name }
 // Flags implements uct.Component.
 func (c component) Flags() uct.ComponentFlags { return uct.ComponentFlagRkeyPtr }
 
+// Transports implements uct.Component.
+func (c component) Transports() []string { return []string{c.Name()} }
+
 // MemoryDomains implements uct.Component.
 func (c component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	return []uct.MDResource{{Name: c.name}}, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// configs are the ways the transports can be set up.
+// configs are the transports and settings that the tests run with.
 var configs = []struct {
 	name      string
 	component component
@@ -48,8 +48,7 @@ func setting(t testing.TB, settings map[string]string) *config.Set {
 	return cfg
 }
 
-// shmDir returns a directory on a file system in memory that is gone after the
-// test.
+// shmDir returns a directory on a file system in memory, which is removed after the test.
 func shmDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(defaultDir, "shm_test_")
@@ -69,8 +68,9 @@ func TestConformance(t *testing.T) {
 			logtest.Watch(t)
 			noSegments(t)
 			ucttest.Run(t, ucttest.Fixture{
-				Component: c.component,
-				Config:    setting(t, c.settings),
+				Component:       c.component,
+				Config:          setting(t, c.settings),
+				SelectiveWakeup: true,
 			})
 		})
 	}

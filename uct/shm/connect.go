@@ -14,8 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// lookAt returns the ring that the addresses name: the ring of the last look if that ring is
-// still valid, otherwise the result of connect. The caller owns the attachment. may is as in
+// lookAt returns the ring that the addresses name: the cached ring (attach.go) if it is still valid,
+// otherwise the result of connect. The caller owns the attachment. The function may is as in
 // connect.
 func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, error) {
 	if err := i.domain.device.ReachAddr(dev); err != nil {
@@ -23,7 +23,7 @@ func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, e
 	}
 	if r := i.looked.ring; r != nil {
 		if i.looked.epoch != i.worker.Epoch() || !bytes.Equal(i.looked.addr, addr) || atomic.LoadUint32(r.addrLen) == 0 {
-			i.forgetLook()
+			i.dropCachedRing()
 		} else if may != nil && !may(r.proc.ID()) {
 			return nil, errNotAsked
 		} else {
@@ -31,18 +31,18 @@ func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, e
 		}
 	}
 	r, err := i.connect(addr, may)
-	if err != nil || r.seg.shrink || i.closed { // not kept: the ring may be different next time, or there is none
+	if err != nil || r.seg.shrink || i.closed { // not cached: there is no ring, or it may change
 		return r, err
 	}
-	i.forgetLook() // may can have kept a look of its own
-	i.looked = look{r, append(i.looked.addr[:0], addr...), i.worker.Epoch()}
+	i.dropCachedRing() // the call of may can have cached a ring
+	i.looked = ringCache{r, append(i.looked.addr[:0], addr...), i.worker.Epoch()}
 	return i.seen(), nil
 }
 
-// connect attaches the ring that an address names and checks that the ring can be used.
-// Errors match ucs.ErrUnreachable. The caller owns the attachment. may, unless nil, is
-// called as in uct.ProcessFinder: a peer can make the objects that it names slow to open and
-// slow to check.
+// connect attaches the ring that an address names and checks that the ring can be used. Errors
+// match ucs.ErrUnreachable. The caller owns the attachment. If the function may is not nil, it
+// decides which process the ring may belong to. It is called as in uct.ProcessIface, because a peer
+// can make the objects that it names slow to open and slow to check.
 func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error) {
 	m := i.domain.m
 	ref, err := m.parseAddress(addr)
@@ -71,12 +71,13 @@ func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error
 	return r, nil
 }
 
-// errNotAsked says that may has refused the process, or that the ring belongs to another
-// process than the one that may was called with.
-var errNotAsked = fmt.Errorf("the process is not the requesting one: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
+// errNotAsked says that the function may has refused the process, or that the ring belongs to
+// another process than the one that the function was called with.
+var errNotAsked = fmt.Errorf("the address does not belong to the requesting process: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 
-// askAbout calls may with the process that a reference names, before anything is opened. It
-// returns that process, or none if the reference does not tell the process or may is nil.
+// askAbout calls the function may with the process that a reference names, before anything is
+// opened. It returns that process, or the zero value if the reference does not contain the process
+// or the function is nil.
 func askAbout(m mapper, ref reference, may func(uct.Process) bool) (named host.Process, err error) {
 	if may == nil {
 		return named, nil
@@ -91,7 +92,7 @@ func askAbout(m mapper, ref reference, may func(uct.Process) bool) (named host.P
 	return named, err
 }
 
-// asked returns the argument for may: the identity of p, 0 for none.
+// asked returns the argument for the function may: the identity of p, or 0 if p is the zero value.
 func asked(p host.Process) uct.Process {
 	if p.PID == 0 {
 		return 0
@@ -99,8 +100,8 @@ func asked(p host.Process) uct.Process {
 	return p.ID()
 }
 
-// checkNamed checks that a ring in a file with a name belongs to the process that the ring
-// names. Such a file could be any process's.
+// checkNamed checks that a ring in a file with a name belongs to the process that the ring names.
+// Such a file could belong to any process.
 func (i *iface) checkNamed(r *txRing) error {
 	a, err := i.domain.attached.attach(r.ref, r.pid)
 	if err != nil {
@@ -108,14 +109,14 @@ func (i *iface) checkNamed(r *txRing) error {
 	}
 	i.domain.attached.release(a)
 	if a != r.seg {
-		return fmt.Errorf("the peer has replaced its ring since then: %w", ucs.ErrUnreachable)
+		return fmt.Errorf("the peer has replaced its ring since it sent the address: %w", ucs.ErrUnreachable)
 	}
 	return nil
 }
 
-// examine finds the parts of a peer's ring and validates them. Before it reads the elements
-// it finds the process that owns the ring. With may, the owner must be named, or, if named is
-// none, a process that may accepts now.
+// examine finds the parts of a peer's ring and validates them. Before it reads the elements it
+// finds the process that owns the ring. If the function may is not nil, the owner must be the
+// process named. If named is the zero value, examine calls the function with the owner.
 func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) bool) (err error) {
 	if r.seg.shrink {
 		defer fault.End(fault.Begin(), r, nil, &err)
@@ -185,17 +186,17 @@ func (r *txRing) Fault(addr uint64, _ []byte) error {
 	if !fault.Within(addr, r.seg.mem) {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", errCut(addr), ucs.ErrUnreachable)
+	return fmt.Errorf("%w: %w", errTruncated(addr), ucs.ErrUnreachable)
 }
 
-// countElements returns the number of elements in a ring: a power of two, most at most.
-// Elements are recognised by the descriptors in them. The rest of a segment that was rounded
-// up to pages is zero, so a size of zero marks what is no descriptor. An id of zero does not:
-// the first System V segment in an IPC namespace has the id 0. In a long ring not every
-// element is checked, since that would take as long as the ring's owner likes. The first
-// firstElements elements show that elements have the size that is expected here; the others
-// are checked when they are used. bad is the first element without a descriptor, if it is
-// one of the first firstElements.
+// countElements returns the number of elements in a ring: a power of two, most at most. Elements
+// are recognised by the descriptors in them. The rest of a segment that was rounded up to pages is
+// zero, so a descriptor with size zero means that there is no element. An id of zero does not mean
+// that: the first System V segment in an IPC namespace has the id 0. In a long ring not every
+// element is checked, because a hostile owner could make that take very long. The first
+// firstElements elements show that elements have the size that is expected here; the others are
+// checked when they are used. bad is the first element without a descriptor, if it is one of the
+// first firstElements.
 func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
 	has := func(k int) bool {
 		d := readDescriptor(elems[k*i.o.elem:])
@@ -209,7 +210,8 @@ func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
 	return n, bad
 }
 
-// firstElements is how many elements at the start of a ring are all checked, a power of two.
+// firstElements is the number of elements at the start of a ring of which each is checked. It is a
+// power of two.
 const firstElements = 16
 
 // Reachable implements uct.Iface. It attaches and checks the peer's ring.
@@ -218,9 +220,7 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 	return err
 }
 
-var _ uct.ProcessFinder = (*iface)(nil)
-
-// FindProcess implements uct.ProcessFinder.
+// FindProcess implements uct.ProcessIface.
 func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
 	r, err := i.lookAt(p.DeviceAddr, p.IfaceAddr, may)
 	if err != nil {
@@ -230,10 +230,8 @@ func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 	return r.proc.ID(), nil
 }
 
-var _ uct.KinFinder = (*iface)(nil)
-
-// Kin implements uct.KinFinder, by the mark in the peer's ring.
-func (i *iface) Kin(p uct.ReachableParams) bool {
+// SameLibrary implements uct.ProcessIface, by the mark in the peer's ring.
+func (i *iface) SameLibrary(p uct.ReachableParams) bool {
 	r, err := i.lookAt(p.DeviceAddr, p.IfaceAddr, nil)
 	if err != nil {
 		return false
@@ -271,8 +269,6 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	i.lookAtSome()
 	return e, nil
 }
-
-var _ uct.ProcessEndpoint = (*endpoint)(nil)
 
 // Process implements uct.ProcessEndpoint.
 func (e *endpoint) Process() uct.Process { return e.proc.ID() }

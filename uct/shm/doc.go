@@ -40,15 +40,14 @@
 // Memory files of this process are sealed and System V segments never shrink: neither needs
 // a fence, except segments with huge pages, which peers can take away.
 //
-// Keys, descriptors and addresses are names of memory, which this process opens with its
-// own rights. Memory is used only if the kernel confirms that the peer has that memory as
-// well: that the peer's descriptor is open for writing (posix), that the peer has mapped the
-// file (posix with names) or that the peer created the segment (sysv). The peer's ring tells
-// which process the peer is. An address can name the ring of another process; the caller
-// that makes an endpoint from an address decides whether to trust the address. UCX_SHM_ALLOW
-// decides whose memory is opened at all, by the user of the file or segment and by the user
-// of the process. The kernel decides which processes may open this process's memory: the
-// mode is 0600, which admits the same user and root.
+// Keys, descriptors and addresses contain names of memory, which this process opens with its own
+// rights. Memory is used only if the kernel confirms that the peer has that memory as well: that
+// the peer's descriptor is open for writing (posix), that the peer has mapped the file (posix with
+// names) or that the peer created the segment (sysv). The peer's ring tells which process the peer
+// is. An address can name the ring of another process; the caller that makes an endpoint from an
+// address decides whether to trust the address. UCX_SHM_ALLOW decides whose memory is opened at
+// all, by the user of the file or segment and by the user of the process. The kernel decides which
+// processes may open this process's memory: the mode is 0600, which admits the same user and root.
 //
 // # Detecting dead senders
 //
@@ -57,11 +56,11 @@
 // no attachment but the owner's; for a file the kernel grants a lease only if no other
 // process has the file open or mapped for writing.
 //
-// The event set reports the exit of a process that endpoints lead to, by one descriptor for
-// each process and worker (exit.go). What that process has sent is received first. The
-// application may access the memory of a process without progressing the worker; these calls
-// check from time to time whether the process has exited. If the kernel does not report
-// exits, or descriptors are scarce, the exit is detected by a check (uct.Checker).
+// The event set reports the exit of a process that endpoints are connected to, by one descriptor
+// for each process and worker (exit.go). All messages of that process are received before the exit
+// is reported. The application may access the memory of a process without progressing the worker,
+// so calls that access memory check from time to time whether the process has exited. If the kernel
+// does not report exits, or descriptors are scarce, the exit is detected by a check (uct.Endpoint).
 //
 // # Mappings
 //

@@ -26,7 +26,10 @@ type domain struct {
 	allocs   atomic.Int32 // number of live allocations
 }
 
-var _ uct.MemoryDomain = (*domain)(nil)
+var _ interface {
+	uct.MemoryDomain
+	uct.MappedMemory
+} = (*domain)(nil)
 
 func openDomain(c component, m mapper) *domain {
 	mem := []ucs.MemoryType{ucs.MemoryHost}
@@ -77,7 +80,7 @@ type allocation struct {
 // Bytes implements uct.MemHandle: whole pages.
 func (a *allocation) Bytes() []byte { return a.seg.mem[:len(a.seg.mem)-a.seg.tail] }
 
-// life returns the page behind the memory, nil if there was no room for the page.
+// life returns the life page (life.go) behind the memory, nil if there was no room for the page.
 func (a *allocation) life() life {
 	if a.seg.tail == 0 {
 		return nil
@@ -85,7 +88,8 @@ func (a *allocation) life() life {
 	return life(a.seg.mem[len(a.seg.mem)-pageSize:][:lifeBytes])
 }
 
-// Alloc implements uct.MemoryDomain. The segment has one page more than asked for (life.go).
+// Alloc implements uct.MemoryDomain. The segment has one page more than requested, the life page
+// (life.go).
 func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	switch {
 	case p.Length <= 0:
@@ -129,9 +133,7 @@ func (d *domain) Register([]byte, uct.Access) (uct.MemHandle, error) {
 	return nil, ucs.ErrUnsupported
 }
 
-var _ uct.Revoker = (*domain)(nil)
-
-// Revoke implements uct.Revoker.
+// Revoke implements uct.MappedMemory.
 func (d *domain) Revoke(m uct.MemHandle) {
 	if a, err := d.allocation(m); err == nil && !a.freed.Load() {
 		a.life().revoke()
@@ -155,8 +157,8 @@ func (d *domain) Deregister(m uct.MemHandle) error {
 }
 
 // most returns the largest size of an allocation in bytes. If there is not enough memory at the
-// time, the kernel refuses segments in a file system and System V segments by itself. For files
-// without a name the kernel gives more memory than it has, so their limit is MaxAlloc.
+// time, the kernel refuses segments in a file system and System V segments. For files without a
+// name the kernel overcommits memory, so their limit is MaxAlloc.
 func (d *domain) most() uint64 {
 	if m, ok := d.m.(*posix); ok && m.link {
 		return min(d.attr.MaxAlloc, maxObject)
@@ -173,7 +175,7 @@ func (d *domain) allocation(m uct.MemHandle) (*allocation, error) {
 	return a, nil
 }
 
-// keyAccess is the access that every key gives.
+// keyAccess is the access that every key grants.
 const keyAccess = uct.AccessRemotePut | uct.AccessRemoteGet
 
 // AppendKey implements uct.MemoryDomain. As with C UCX a key opens all of the memory for every
@@ -184,13 +186,13 @@ func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 		return b, err
 	}
 	if a.freed.Load() {
-		return b, fmt.Errorf("shm: key of an allocation that was freed: %w", ucs.ErrInvalidParam)
+		return b, fmt.Errorf("shm: packing a key of an allocation that was freed: %w", ucs.ErrInvalidParam)
 	}
 	if a.access&keyAccess != keyAccess {
-		return b, fmt.Errorf("shm: key of memory without both remote read and write access: peers would map it: %w", ucs.ErrUnsupported)
+		return b, fmt.Errorf("shm: packing a key needs remote read and write access, because peers map the memory: %w", ucs.ErrUnsupported)
 	}
 	if a.seg.tail == 0 {
-		return b, fmt.Errorf("shm: access to memory at a fixed address without room after it cannot be revoked: %w", ucs.ErrUnsupported)
+		return b, fmt.Errorf("shm: packing a key of memory at a fixed address without a free page after it: access could not be revoked: %w", ucs.ErrUnsupported)
 	}
 	return d.m.appendKey(b, a.seg), nil
 }

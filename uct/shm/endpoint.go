@@ -11,10 +11,10 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// endpoint writes to a peer's ring.
+// endpoint sends to a peer by writing to the peer's ring.
 type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
@@ -28,15 +28,15 @@ type endpoint struct {
 	pending    kit.Queue
 	i          *iface
 
-	lastID  uint64 // id of the descriptor segment used last
-	lastMem []byte
-	segs    []buffers // descriptor segments, by id
+	lastID  uint64    // id of the segment whose receive buffers were used last
+	lastMem []byte    // memory of that segment
+	segs    []buffers // attached segments of receive buffers, sorted by id
 	mapped  int       // bytes in segs
 
 	failure error
 	user    any
-	rounds  uint                // progress rounds spent waiting for room
-	place   kit.Node[*endpoint] // in iface.endpoints
+	rounds  uint                // rounds of progress in which the endpoint has waited for room
+	place   kit.Node[*endpoint] // node in iface.endpoints
 	ended   bool                // the endpoint is in iface.ended
 	exit    exitCheck
 }
@@ -45,15 +45,15 @@ var _ interface {
 	uct.Endpoint
 	uct.RMA
 	uct.Atomic
-	uct.Checker
+	uct.ProcessEndpoint
 } = (*endpoint)(nil)
 
 // headerLen is the length of the header of AMShort.
 const headerLen = 8
 
-// AMShort implements uct.Endpoint: one compare-and-swap, one copy, one store.
-// Unusual cases go to amShortSlow; a ring that looks full or closed, or a head that another
-// sender has just moved, goes to amShort.
+// AMShort implements uct.Endpoint. A message costs one compare-and-swap, one copy and one store.
+// Unusual cases are handled by amShortSlow. amShort handles a ring that looks full or closed, and a
+// head that another sender has just moved.
 func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
 	n := headerLen + len(payload)
 	if e.fenced || e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
@@ -290,7 +290,7 @@ func (e *endpoint) refusal() error {
 	return ucs.ErrNotConnected
 }
 
-// ready returns nil if an operation that needs no element may go on.
+// ready returns nil if an operation that needs no element of the ring may start.
 func (e *endpoint) ready() error {
 	if e.refusing {
 		return e.refusal()
@@ -328,7 +328,7 @@ func (e *endpoint) Close() {
 	}
 	e.closed, e.refusing = true, true
 	e.i.waiting.Leave(&e.pending)
-	e.i.forgetLook() // the look kept may be at this ring
+	e.i.dropCachedRing() // the cached ring may be this one
 	table := &e.i.domain.attached
 	for _, b := range e.segs {
 		table.release(b.attachment)
@@ -345,5 +345,5 @@ func (e *endpoint) Close() {
 
 //go:noinline
 func errRestless() error {
-	return fmt.Errorf("shm: the head of the peer's ring does not stop changing: %w", ucs.ErrConnectionReset)
+	return fmt.Errorf("shm: the head of the peer's ring changes too often to claim an element: %w", ucs.ErrConnectionReset)
 }

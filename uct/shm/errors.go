@@ -62,9 +62,9 @@ func errWakeSocket(err error) error {
 	return fmt.Errorf("shm: a socket for wakeups: %w: %w", sys.WithRefusal("socket(2) of the family unix", err), ucs.ErrShmemSegment)
 }
 
-// errShmget returns an error that names the limit that a new System V segment has reached, or
-// what refuses the segment. huge says that the segment is to have huge pages: only then can
-// the error be due to missing huge pages.
+// errShmget returns an error that names the limit that a new System V segment has reached, or what
+// refuses the segment. huge says that the segment was to have huge pages: only then can the reason
+// be that there are no huge pages.
 func errShmget(size int, huge bool, err error) error {
 	switch {
 	case !huge && errors.Is(err, unix.ENOMEM):
@@ -128,8 +128,8 @@ func memInfo(key string) int {
 	return 0
 }
 
-// errCut returns the error for a fault at addr in memory that the peer has truncated.
-func errCut(addr uint64) error {
+// errTruncated returns the error for a fault at addr in memory that the peer has truncated.
+func errTruncated(addr uint64) error {
 	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: the peer has truncated its shared memory: fault at %#x", addr)
 }
 

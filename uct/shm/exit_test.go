@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// survivor is a host that has an endpoint to another process, which has one back.
+// survivor returns a host and another process that have endpoints to each other.
 func survivor(t *testing.T, transport, s string) (*ucttest.Host, *goPeer, uct.Endpoint) {
 	t.Helper()
 	return connected(t, fixtureWith(t, transport, s), settingsList(s)...)
 }
 
-// sleeps waits as a worker does that has nothing to do, and progresses.
+// sleeps waits as an idle worker does, then progresses.
 func sleeps(t *testing.T, h *ucttest.Host) {
 	t.Helper()
 	if h.Worker.Arm() == nil {
@@ -31,8 +31,8 @@ func sleeps(t *testing.T, h *ucttest.Host) {
 	h.Worker.Progress()
 }
 
-// TestExitWakes: a worker that sleeps is told when the process of a peer exits, and the
-// endpoints to it fail, behind what it has sent. Nobody asks about it.
+// TestExitWakes: a sleeping worker is woken when the process of a peer exits. The endpoints to the
+// peer fail after its messages have been delivered, without any call that checks them.
 func TestExitWakes(t *testing.T) {
 	threeWays(t, func(t *testing.T, transport, s string) {
 		h, p, ep := survivor(t, transport, s)
@@ -66,8 +66,8 @@ func TestExitWakes(t *testing.T) {
 	})
 }
 
-// TestAccessAfterExit: whoever accesses memory of a peer and does not progress is told
-// that the process has exited, with a descriptor of it and without.
+// TestAccessAfterExit: a caller that accesses memory of a peer without progress gets an error once
+// the process has exited, with and without a descriptor that watches the process.
 func TestAccessAfterExit(t *testing.T) {
 	const most = 200_000_000 // takes seconds
 	threeWays(t, func(t *testing.T, transport, s string) {
@@ -121,8 +121,8 @@ func TestAccessAfterExit(t *testing.T) {
 	})
 }
 
-// TestSlowAccessAfterExit: who seldom accesses memory is told by one of the next accesses,
-// also behind many that were fast.
+// TestSlowAccessAfterExit: a caller that accesses memory rarely gets the error within a few
+// accesses, even after many fast ones.
 func TestSlowAccessAfterExit(t *testing.T) {
 	if moment == 0 {
 		t.Skip("the processor has no counter")

@@ -9,11 +9,12 @@ import (
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// checkRounds is the number of rounds an endpoint waits for room, without a sleep, before it
-// checks whether the peer is alive. A peer that is stopped or busy is alive.
+// checkRounds is the number of rounds of progress for which an endpoint waits for room, without a
+// sleep, before it checks whether the peer's process is alive. A process that is stopped or busy is
+// alive.
 const checkRounds = 1 << 16
 
 // Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's ring, or
@@ -27,7 +28,7 @@ func (e *endpoint) Fault(addr uint64, mem []byte) error {
 	if !ours {
 		return nil
 	}
-	return e.fail(errCut(addr))
+	return e.fail(errTruncated(addr))
 }
 
 // fail makes the endpoint accept nothing any more, and returns err. Progress reports the
@@ -40,7 +41,7 @@ func (e *endpoint) fail(err error) error {
 	e.refusing = true
 	e.i.waiting.Leave(&e.pending)
 	e.i.failures.Add(&e.i.reporter, e, err)
-	e.i.chores = true
+	e.i.deferredWork = true
 	return err
 }
 
@@ -71,7 +72,7 @@ func (e *endpoint) checkAlive() {
 	}
 }
 
-// look is the function room for callers that are not inside a fence.
+// look does what the method room does, inside a fence (internal/fault) if the ring can shrink.
 func (e *endpoint) look() (err error) {
 	if e.fenced {
 		defer fault.End(fault.Begin(), e, nil, &err)
@@ -88,7 +89,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 		e.rounds = 0
 		e.i.blocked.moved = true
 	}
-	e.i.chores = true
+	e.i.deferredWork = true
 	e.i.waiting.Add(&e.pending, e, p)
 	return nil
 }
@@ -98,7 +99,7 @@ func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 	e.i.waiting.Purge(&e.pending, fn)
 }
 
-// Room implements kit.Sender: what limits the endpoint is room in its peer's ring.
+// Room implements kit.Sender. Sending is possible while the peer's ring has room.
 func (e *endpoint) Room() kit.Room {
 	if e.refusing || !e.hasRoom() {
 		if e.rounds++; e.rounds%checkRounds == 0 {
@@ -110,15 +111,15 @@ func (e *endpoint) Room() kit.Room {
 	return kit.Open
 }
 
-// checkPeer checks whether a peer that gives no room is alive, and wakes the peer: the peer may
+// checkPeer checks whether a peer whose ring stays full is alive, and wakes the peer: the peer may
 // be asleep while its ring looks full because another process has written to the ring.
 func (e *endpoint) checkPeer() {
 	e.checkAlive()
 	e.i.sock.wake(e.wakeup)
 }
 
-// Over implements kit.Failing: no operation is in flight.
-func (e *endpoint) Over(error) (userData any, tell bool) { return e.user, !e.closed }
+// Over implements kit.Failing. No operations are in flight that it would have to end.
+func (e *endpoint) Over(error) (userData any, report bool) { return e.user, !e.closed }
 
 // hasRoom reports whether the peer's ring has room. It calls look only if the tail has changed
 // since the ring was full.

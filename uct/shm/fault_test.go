@@ -16,7 +16,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// connected starts another process and connects with it both ways.
+// connected starts another process, connects to it, and makes it connect back.
 func connected(t *testing.T, f *ucttest.Fixture, settings ...string) (*ucttest.Host, *goPeer, uct.Endpoint) {
 	t.Helper()
 	h := f.Open(t)
@@ -55,9 +55,9 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// TestPeerKilled kills a peer that has sent messages and takes none, and of which the
-// kernel does not tell: what it sent arrives, the endpoint to it fails when it is checked,
-// or by itself when requests wait for it.
+// TestPeerKilled kills a peer that has sent messages and receives none, and whose exit the kernel
+// does not report. Its messages arrive. The endpoint to it fails when it is checked, or without a
+// check when requests wait for it.
 func TestPeerKilled(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		both(t, func(t *testing.T, f *ucttest.Fixture) {
@@ -67,7 +67,7 @@ func TestPeerKilled(t *testing.T) {
 			}
 			n := count(t, h, 2)
 			p.do("send 100")
-			if err := ep.(uct.Checker).Check(nil); err != nil {
+			if err := ep.Check(nil); err != nil {
 				t.Fatal(err)
 			}
 			if waiting {
@@ -87,7 +87,7 @@ func TestPeerKilled(t *testing.T) {
 				for range checkRounds {
 					h.Worker.Progress()
 				}
-			} else if err := ep.(uct.Checker).Check(nil); err != nil {
+			} else if err := ep.Check(nil); err != nil {
 				t.Errorf("check: %v", err)
 			}
 			ucttest.Until(t, "the failure", func() bool { return h.Failed(ep) != nil }, h)
@@ -99,9 +99,9 @@ func TestPeerKilled(t *testing.T) {
 	}
 }
 
-// TestClaimedByTheDead kills a peer between claiming an element and filling it.
-// Messages of others behind the hole are delivered in order, the ring is closed,
-// endpoints to it fail, and new ones are served.
+// TestClaimedByTheDead kills a peer between claiming an element and filling it. Messages of other
+// senders behind that element are delivered in order, the ring is closed, endpoints to it fail, and
+// new endpoints work.
 func TestClaimedByTheDead(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		logs := logtest.Watch(t)
@@ -127,10 +127,10 @@ func TestClaimedByTheDead(t *testing.T) {
 		if *n != 10 {
 			t.Fatalf("%d messages, want the 10 before the hole", *n)
 		}
-		if err := h.Iface.(uct.Armer).Arm(); err != ucs.ErrBusy {
+		if err := h.Iface.(uct.Progressor).Arm(uct.EventAny); err != ucs.ErrBusy {
 			t.Errorf("arming while an element is claimed: %v", err)
 		}
-		logs.Expect("must have died")
+		logs.Expect("the peer has probably died")
 		i.stuckAfter = time.Millisecond
 		ucttest.Until(t, "the ring to be replaced", func() bool { return i.renewals == 1 }, h)
 		if *n != 30 {
@@ -143,7 +143,7 @@ func TestClaimedByTheDead(t *testing.T) {
 		ucttest.Until(t, "its failure", func() bool { return other.Failed(ep) != nil }, other)
 		talks(t, other, h)
 		ucttest.Until(t, "being armed again", func() bool { return h.Worker.Arm() == nil }, h)
-		// With the old address there is an answer, too.
+		// An endpoint made with the old address is refused or works.
 		late, err := other.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: h.Iface.DeviceAddress(), IfaceAddr: before})
 		if f.Component.Name() == sysvName {
 			ucttest.WantStatus(t, "endpoint to the ring that was closed", err, ucs.ErrUnreachable)
@@ -180,8 +180,8 @@ func TestSlowSender(t *testing.T) {
 
 func binaryPut(el []byte) { copy(el[elemPayload:], "12345678") }
 
-// TestTruncated cuts the memory of another process, or our own, short. Only
-// files with names can be.
+// TestTruncated truncates the memory of another process, or of this one. Only files with names can
+// be truncated.
 func TestTruncated(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
 	op := map[string]func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error{
@@ -219,7 +219,7 @@ func TestTruncated(t *testing.T) {
 			return ep.(uct.Atomic).AtomicCSwap64(1, 2, addr, key, new(uint64), nil)
 		},
 		"check": func(ep uct.Endpoint, _ *uct.Rkey, _ uint64) error {
-			ep.(uct.Checker).Check(nil)
+			ep.Check(nil)
 			return ep.AMShort(2, 0, nil, 0, nil)
 		},
 	}
@@ -255,7 +255,7 @@ func TestTruncated(t *testing.T) {
 		noSegments(t)
 		ucttest.NoLeaks(t)
 		logs := logtest.Watch(t)
-		logs.Expect("cut the shared memory short")
+		logs.Expect("truncated the shared memory")
 		a, b := f.Pair(t)
 		ep := a.Connect(t, b)
 		i := b.Iface.(*iface)
@@ -272,7 +272,7 @@ func TestTruncated(t *testing.T) {
 		noSegments(t)
 		ucttest.NoLeaks(t)
 		logs := logtest.Watch(t)
-		logs.Expect("cut the shared memory short")
+		logs.Expect("truncated the shared memory")
 		a, b := f.Pair(t)
 		ep := a.Connect(t, b)
 		n := 0
@@ -289,14 +289,13 @@ func TestTruncated(t *testing.T) {
 	})
 }
 
-// TestCutWhileHandled cuts own memory short while a handler is at work with a
-// message in it, and later: the handler has all of the message, is not stopped
-// half way, and is not given anything to keep.
+// TestCutWhileHandled truncates the memory of a message while a handler reads it: the handler gets
+// the whole message, runs to its end once, and is given no descriptor to keep.
 func TestCutWhileHandled(t *testing.T) {
 	noSegments(t)
 	ucttest.NoLeaks(t)
 	logs := logtest.Watch(t)
-	logs.Allow("cut the shared memory short")
+	logs.Allow("truncated the shared memory")
 	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -325,7 +324,7 @@ func TestCutWhileHandled(t *testing.T) {
 	}
 }
 
-// TestCutWhileFilled cuts a ring short before it is filled.
+// TestCutWhileFilled truncates a ring before a sender fills an element.
 func TestCutWhileFilled(t *testing.T) {
 	noSegments(t)
 	ucttest.NoLeaks(t)
@@ -355,8 +354,8 @@ func TestCutWhileFilled(t *testing.T) {
 	talks(t, f.Open(t), h)
 }
 
-// TestOtherPanics checks that a fence lets everything through that is not a
-// fault in the memory it is for.
+// TestOtherPanics checks that a fence does not catch panics of a packer, nor faults outside the
+// memory that it protects.
 func TestOtherPanics(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
 	a, b := f.Pair(t)
@@ -390,7 +389,7 @@ type bomb func()
 
 func (b bomb) Pack([]byte) int { b(); return 0 }
 
-// mmapForFault maps a page of a file that has none.
+// mmapForFault maps a page of an empty file, so that access to it faults.
 func mmapForFault(t *testing.T) ([]byte, error) {
 	fd, err := unix.MemfdCreate("nothing", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -404,7 +403,7 @@ func mmapForFault(t *testing.T) ([]byte, error) {
 	return mem, err
 }
 
-// TestSealed checks that nobody can cut our own memory short.
+// TestSealed checks that no process can truncate memory of this one that has no name.
 func TestSealed(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}}
 	h := f.Open(t)
@@ -425,8 +424,8 @@ func TestSealed(t *testing.T) {
 	i.domain.m.close(o)
 }
 
-// TestArmWhileBlocked: with a request that has begun to wait for room a worker does not
-// sleep yet. Later it does, and the sleep ends by itself.
+// TestArmWhileBlocked: a worker with a request that has just begun to wait for room cannot be
+// armed. Later it can, and the sleep ends by itself.
 func TestArmWhileBlocked(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -444,7 +443,7 @@ func TestArmWhileBlocked(t *testing.T) {
 		ucttest.Progress(a)
 		ucttest.WantStatus(t, "arming with a request that waits", a.Worker.Arm(), ucs.ErrBusy)
 		i := a.Iface.(*iface)
-		i.blocked.since -= patience
+		i.blocked.since -= pollTime
 		if err := a.Worker.Arm(); err != nil {
 			t.Errorf("arming with a request that has waited: %v", err)
 		}
@@ -454,8 +453,8 @@ func TestArmWhileBlocked(t *testing.T) {
 	})
 }
 
-// TestFenceStays: a fault in the application's memory is the application's. If it lives on,
-// the next message to a ring that can be cut short is fenced as before.
+// TestFenceStays: a fault in the application's own memory panics in the application. If the
+// application recovers, the next message to a ring that can be truncated is fenced as before.
 func TestFenceStays(t *testing.T) {
 	noSegments(t)
 	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}

@@ -14,9 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestFence lets two sides each write a word, fence, and read the other one's:
-// at least one must see what the other has written. Without a fence processors
-// read before the write has left.
+// TestFence: two goroutines each write a word, execute a fence, and read the other's word. At least
+// one must see the other's write. Without a fence, processors may read before the write is visible.
 func TestFence(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector sees plain accesses to shared memory, which are the point")

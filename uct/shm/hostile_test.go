@@ -28,14 +28,14 @@ func both(t *testing.T, test func(t *testing.T, f *ucttest.Fixture)) {
 	}
 }
 
-// count makes the host count messages with an id.
+// count registers a handler that counts the messages with an id.
 func count(t *testing.T, h *ucttest.Host, id uct.AMID) *int {
 	n := new(int)
 	h.Handle(t, id, func(*uct.Source, []byte, *uct.AMDesc) error { *n++; return nil })
 	return n
 }
 
-// talks checks that messages get through.
+// talks checks that a new endpoint delivers 1000 messages.
 func talks(t *testing.T, a, b *ucttest.Host) {
 	t.Helper()
 	n := count(t, b, 3)
@@ -53,8 +53,8 @@ func talks(t *testing.T, a, b *ucttest.Host) {
 	ep.Close()
 }
 
-// TestHostileElements writes elements that no sender writes: the ring is given
-// up, endpoints to it fail, and new ones work.
+// TestHostileElements writes elements that no sender writes: the ring is closed, endpoints to it
+// fail, and new ones work.
 func TestHostileElements(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -79,7 +79,7 @@ func TestHostileElements(t *testing.T) {
 					ucttest.Accept(t, func() error { return ep.AMShort(3, 0, nil, 0, nil) }, a, b)
 				}
 				ucttest.Until(t, "messages before", func() bool { return *n == 5 }, a, b)
-				logs.Expect("nonsense")
+				logs.Expect("invalid data in the ring")
 				c.hurt(b.Iface.(*iface))
 				i := b.Iface.(*iface)
 				ucttest.Until(t, "the ring to be given up", func() bool { return i.renewals == 1 }, b)
@@ -102,14 +102,14 @@ func publishRaw(i *iface, w uint32) {
 	atomic.StoreUint32(word32(r.elems, r.pos), w&^flagPhase|r.phase)
 }
 
-// TestHostileNoise scribbles over all of the ring again and again. Nothing may
-// panic, and an interface gives up in the end rather than serve it for ever.
+// TestHostileNoise writes random words over the ring again and again. Nothing may panic, and the
+// interface stops replacing its ring after a bounded number of times.
 func TestHostileNoise(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		logs := logtest.Watch(t)
-		logs.Allow("nonsense")
+		logs.Allow("invalid data in the ring")
 		logs.Allow("handler")
-		logs.Allow("writes to the receiver's part")
+		logs.Allow("has written to the receiver's part")
 		a, b := f.Pair(t)
 		i := b.Iface.(*iface)
 		random := rand.New(rand.NewPCG(1, 2))
@@ -133,19 +133,19 @@ func TestHostileNoise(t *testing.T) {
 					binary.LittleEndian.PutUint64(mem[k:], random.Uint64())
 				}
 			}
-			// The sender sees the same noise.
+			// The sender sees the same random words.
 			if ep != nil {
 				for range 10 {
 					ep.AMShort(1, 2, nil, 0, nil)
 					ep.AMBcopy(1, &ucttest.Packer{Data: make([]byte, 8256)}, 0, nil)
-					ep.(uct.Checker).Check(nil)
+					ep.Check(nil)
 				}
 			}
 			ucttest.Progress(a, b)
 			for range 3 * watchEvery {
 				b.Worker.Progress()
 			}
-			b.Iface.(uct.Armer).Arm()
+			b.Iface.(uct.Progressor).Arm(uct.EventAny)
 			if ep != nil {
 				ep.PendingPurge(func(*uct.Pending) {})
 				ep.Close()
@@ -154,7 +154,7 @@ func TestHostileNoise(t *testing.T) {
 		if !i.dead || i.renewals != maxRenewals {
 			t.Errorf("after %d renewals the ring lives: %v", i.renewals, !i.dead)
 		}
-		if err := b.Iface.(uct.Armer).Arm(); err != nil {
+		if err := b.Iface.(uct.Progressor).Arm(uct.EventAny); err != nil {
 			t.Errorf("arming without a ring: %v", err)
 		}
 		_, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()})
@@ -162,13 +162,13 @@ func TestHostileNoise(t *testing.T) {
 		for _, d := range kept {
 			d.Release()
 		}
-		// Other interfaces are none the worse.
+		// Other interfaces are unaffected.
 		talks(t, b, a)
 	})
 }
 
-// TestHostileDescriptors lets a receiver name buffers that are none: the
-// endpoint fails before anything is claimed.
+// TestHostileDescriptors: a receiver's ring names buffers that do not exist. The endpoint fails
+// before it claims an element.
 func TestHostileDescriptors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -242,8 +242,8 @@ func TestHostileHeader(t *testing.T) {
 				if w := ep.(*endpoint).wakeup; w != "" && !strings.HasPrefix(c.name, "tail") {
 					t.Errorf("would wake %q", w)
 				}
-				b.Iface.(uct.Armer).Arm()
-				for range 300 { // full or not, it says so
+				b.Iface.(uct.Progressor).Arm(uct.EventAny)
+				for range 300 { // the last ones find the ring full
 					if err := ep.AMShort(1, 2, nil, 0, nil); err != nil && err != ucs.ErrNoResource {
 						t.Fatal(err)
 					}
@@ -254,7 +254,7 @@ func TestHostileHeader(t *testing.T) {
 	}
 }
 
-// TestForeignKeys unpacks keys that lie.
+// TestForeignKeys unpacks corrupted keys.
 func TestForeignKeys(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -270,7 +270,7 @@ func TestForeignKeys(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			// What it opens is a part of a real segment, at another address perhaps.
+			// A key that unpacks is a part of a real segment, perhaps at another address.
 			rk := key.Handle.(*remoteKey)
 			if rk.length > uint64(len(rk.seg.mem)) || rk.base%uint64(pageSize) != 0 {
 				t.Errorf("bit %d: %d bytes at %#x of a segment of %d", k, rk.length, rk.base, len(rk.seg.mem))

@@ -12,41 +12,40 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
-	"github.com/ucx-go/ucx/uct/internal/kit"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // iface is an interface: a ring, the ring's descriptors, a socket for wakeups, and the
 // endpoints that lead to other rings.
 type iface struct {
-	rx       ring
-	chores   bool // waiting or failures is not empty, or peers are gone
-	fenced   bool // the interface's own segments can shrink
-	dead     bool // there is no ring any more
-	inRound  bool // messages are being delivered
-	idle     uint // rounds without a message
-	inline   []byte
-	private  []byte // copies of buffered messages, when fenced
-	few      [fewBytes]byte
-	handlers kit.Handlers
-	pool     rxPool
+	rx           ring
+	deferredWork bool           // pending requests, failures or exits of peers are to be processed
+	fenced       bool           // the interface's own segments can shrink
+	dead         bool           // the ring was lost and could not be replaced
+	inRound      bool           // handlers or callbacks are being called
+	idle         uint           // rounds without a message
+	inline       []byte         // copy of an inline message, for its handler
+	private      []byte         // copies of buffered messages, when fenced
+	few          [fewBytes]byte // copy of an inline message of at most fewBytes
+	handlers     kit.Handlers
+	pool         rxPool
 
-	likely *byte // start of the element that is probably written next
+	likely *byte // start of the ring element that the next send will probably write
 
-	waiting   kit.Arbiter
-	failures  kit.Failures
-	reporter  kit.Reporter
-	stall     stall
-	sleeps    sleepLimit
-	looked    look
-	blocked   blockade
-	note      uint32 // the note that names the own socket, for peers' rings
-	notes     correspondents
-	watcher   *host.Watcher
-	exitMark  uint64 // the value of rx.read from which an exit may be reported
-	untold    bool   // SenderExited has to be called for an exit
-	refused   bool   // a handler's error was logged
-	scribbled bool   // the warning that the tail was overwritten was logged
+	waiting        kit.Arbiter
+	failures       kit.Failures
+	reporter       kit.Reporter
+	stall          stall
+	sleeps         sleepLimit
+	looked         ringCache // cached result of the last look at a peer's ring
+	blocked        roomWait
+	note           uint32 // number of the own wakeup socket, as written to peers' rings (notes.go)
+	notes          wakeNames
+	watcher        *host.Watcher
+	exitMark       uint64 // the value of rx.read from which an exit may be reported
+	exitUnreported bool   // an exit was not yet reported by IfaceParams.SenderExited
+	refused        bool   // a handler's error was logged
+	scribbled      bool   // the warning that the tail was overwritten was logged
 
 	o          options
 	params     uct.IfaceParams
@@ -55,7 +54,7 @@ type iface struct {
 	sock       wakeSocket
 	endpoints  kit.Ring[*endpoint] // open endpoints, in the order in which lookAtPeers checks them
 	ended      []*endpoint         // endpoints whose peers have closed their rings
-	room       func(error) bool    // makeRoom
+	room       func(error) bool    // makeRoom, called through this field
 	endedAt    time.Duration       // when the first endpoint in ended was found
 	closed     bool
 	renewals   int
@@ -64,7 +63,11 @@ type iface struct {
 	attr       uct.IfaceAttr
 }
 
-var _ uct.Iface = (*iface)(nil)
+var _ interface {
+	uct.Iface
+	uct.ProcessIface
+	uct.Progressor
+} = (*iface)(nil)
 
 func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ uct.Iface, err error) {
 	i := &iface{
@@ -126,8 +129,9 @@ func (i *iface) ringOptions() segmentOptions {
 	return segmentOptions{size: ringSize(i.o.ring, i.o.elem), what: "ring"}
 }
 
-// slots takes descriptors for a new ring from the pool. Each element needs a descriptor at all
-// times: a sender may use any element for a buffered message.
+// slots takes one receive descriptor for each element of a new ring from the pool, and returns
+// their indexes. Each element needs a descriptor at all times, because a sender may use any element
+// for a buffered message.
 func (i *iface) slots() ([]int32, error) {
 	for len(i.pool.spare) < i.o.ring {
 		if err := i.pool.grow(i.o.ring - len(i.pool.spare)); err != nil {
@@ -163,7 +167,7 @@ func (i *iface) fillRing(seg *segment, slots []int32) (err error) {
 
 // describe returns the attributes of the interface (uct_mm_iface_query).
 func (i *iface) describe() uct.IfaceAttr {
-	ops := uct.AtomicOps{Post: rma.PostOps, Fetch: rma.FetchOps}
+	ops := uct.AtomicOps{Post: kit.AtomicPostOps, Fetch: kit.AtomicFetchOps}
 	a := uct.IfaceAttr{
 		Resource: i.domain.resource,
 		Flags: uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfacePending | uct.IfacePutShort |
@@ -182,6 +186,7 @@ func (i *iface) describe() uct.IfaceAttr {
 		Atomic64:      ops,
 		DeviceAddrLen: len(i.dev),
 		IfaceAddrLen:  len(i.addr),
+		NoSources:     true,
 		MaxEndpoints:  i.o.maxNumEPs,
 		NumPaths:      1,
 		Perf:          i.o.perf,
@@ -221,7 +226,7 @@ func (i *iface) Close() error {
 	i.worker.RemoveProgress(i)
 	i.watcher.RemoveInbox(i)
 	i.watcher.Close()
-	i.forgetLook()
+	i.dropCachedRing()
 	first := i.worker.Events().Remove(i.sock.fd)
 	keep := func(err error) {
 		if first == nil {

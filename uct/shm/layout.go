@@ -36,12 +36,12 @@ const (
 	sockaddrLen = 110
 )
 
-// Bits of head. C UCX takes all bits but armed for one number, the count of claimed
-// elements. To every release a head far ahead of the tail means a full ring; release 1.13
-// compares the lower 32 bits as a signed number.
+// Bits of head. C UCX takes all bits but armed for one number, the count of claimed elements. Every
+// release treats a ring whose head is far ahead of its tail as full; release 1.13 compares the
+// lower 32 bits as a signed number.
 const (
-	armed  = 1 << 63 // UCT_MM_IFACE_FIFO_HEAD_EVENT_ARMED
-	beyond = 1<<62 | 1<<30
+	armed  = 1 << 63       // UCT_MM_IFACE_FIFO_HEAD_EVENT_ARMED
+	beyond = 1<<62 | 1<<30 // added to the head of a closed ring, which then looks full
 )
 
 // mark, in the padding, says that the ring's owner uses this library. Endpoints of this
@@ -76,13 +76,13 @@ const (
 	maxSegSize  = maxChunk
 )
 
-// ringSize is the size of a segment for n elements of elem bytes
+// ringSize returns the size in bytes of a segment for n elements of elem bytes
 // (UCT_MM_GET_FIFO_SIZE).
 func ringSize(n, elem int) int { return elemsOffset + n*elem + cacheLine - 1 }
 
-// ringLen returns the largest number of elements that a ring in a segment of size bytes can
-// have: the largest power of two that fits. Rings of the default lengths have no fewer
-// elements, however their segments are rounded to pages.
+// ringLen returns the largest number of elements that a ring in a segment of size bytes can have:
+// the largest power of two that fits. For a default length and pages of 4 KiB this is the length of
+// the ring. countElements finds out whether a ring is shorter.
 func ringLen(size, elem int) (int, error) {
 	room := (size - ringSize(0, elem)) / elem
 	if size > ringSize(maxRing, elem) || room < minRing {
@@ -95,11 +95,11 @@ func ringLen(size, elem int) (int, error) {
 	return n, nil
 }
 
-// descriptor is the place for the payload of a buffered message.
+// descriptor locates the receive buffer for the payload of a buffered message.
 type descriptor struct {
-	seg    uint64 // id of the segment
+	seg    uint64 // id of the segment that contains the buffer
 	size   uint32 // bytes of the segment
-	offset uint32 // of the place in the segment, in bytes
+	offset uint32 // offset of the buffer in the segment, in bytes
 }
 
 // put writes d into an element.
@@ -120,7 +120,7 @@ func readDescriptor(elem []byte) descriptor {
 	}
 }
 
-// elementWord is the first word of an element.
+// elementWord returns the first word of an element.
 func elementWord(flags uint32, id uint8, length int) uint32 {
 	return flags | uint32(id)<<8 | uint32(length)<<16
 }

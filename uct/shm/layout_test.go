@@ -9,14 +9,15 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Sizes of segments that C UCX of both releases made: files of posix, and System
-// V segments, which are rounded to pages.
+// TestRingLen checks lengths of segments that C UCX of both releases made: files of posix, and
+// System V segments, which are rounded to pages.
 func TestRingLen(t *testing.T) {
 	for _, c := range []struct{ size, elem, want int }{
 		{8447, 128, 64}, {33023, 128, 256}, // posix
@@ -49,7 +50,7 @@ func TestGoldenRing(t *testing.T) {
 	count := func(*uct.Source, []byte, *uct.AMDesc) error { n++; return nil }
 	b.Handle(t, 5, count)
 	b.Handle(t, 6, count)
-	ucttest.Until(t, "being armed", func() bool { return b.Iface.(uct.Armer).Arm() == nil }, a, b)
+	ucttest.Until(t, "being armed", func() bool { return b.Iface.(uct.Progressor).Arm(uct.EventAny) == nil }, a, b)
 	equal := func(what string, got []byte, want string) {
 		t.Helper()
 		if !bytes.Equal(got, ucttest.Unhex(t, want)) {
@@ -88,8 +89,8 @@ func TestGoldenRing(t *testing.T) {
 	}
 }
 
-// Addresses and keys that C UCX of both releases published, cut out of worker
-// addresses and key blobs.
+// TestGoldenAddresses checks addresses and keys that C UCX of both releases published, taken from
+// worker addresses and packed keys.
 func TestGoldenAddresses(t *testing.T) {
 	p, s := &posix{link: true, dir: defaultDir, pid: 0x1edb}, new(sysv)
 	ref, err := p.parseAddress(ucttest.Unhex(t, "db 1e 00 c0 00 00 00 c0"))
@@ -120,7 +121,7 @@ func TestGoldenAddresses(t *testing.T) {
 	if err != nil || k.ref.id != 0x4c0017 || k.base != 0x7f0dd93c7000 || k.length != 0 {
 		t.Errorf("sysv key: %+v, %v", k, err)
 	}
-	// Another PID namespace: what 1.22 and 1.13 send; we send the latter.
+	// Another PID namespace: 1.22 and 1.13 send different forms; this library sends that of 1.13.
 	id := procID(7, 3, host.Namespace{Other: true, Inode: 0xf0000123})
 	head := binary.LittleEndian.AppendUint64(nil, id)
 	for _, ns := range []string{"23 01 00 f0", "23 01 00 f0 00 00 00 00"} {
@@ -139,7 +140,7 @@ func TestGoldenAddresses(t *testing.T) {
 	if _, err := q.parseAddress(q.appendAddress(nil, id)); err != nil {
 		t.Errorf("a process of the same namespace: %v", err)
 	}
-	// A file elsewhere.
+	// A file in another directory.
 	named := &posix{dir: "/tmp/x"}
 	b := named.appendAddress(nil, 5)
 	if !bytes.Equal(b, append(ucttest.Unhex(t, "05 00 00 00 00 00 00 00"), "/tmp/x\x00"...)) {
@@ -149,8 +150,8 @@ func TestGoldenAddresses(t *testing.T) {
 		t.Errorf("file: %+v, %v", ref, err)
 	}
 	for _, bad := range []string{
-		"", "db 1e 00 c0 00 00 00", "db 1e 00 c0 00 00 00 c0 00", // cut, extended
-		"05 00 00 00 00 00 00 00", "05 00 00 00 00 00 00 00 2f", // a directory that does not end
+		"", "db 1e 00 c0 00 00 00", "db 1e 00 c0 00 00 00 c0 00", // truncated, extended
+		"05 00 00 00 00 00 00 00", "05 00 00 00 00 00 00 00 2f", // no end of the directory
 		"05 00 00 00 00 00 00 00 61 00", "05 00 00 00 00 00 00 00 2f 2e 2e 00", // "a", "/.."
 		"05 00 00 00 00 00 00 40 2f 00", // a name in /dev/shm with a directory
 	} {
@@ -160,8 +161,8 @@ func TestGoldenAddresses(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "db1e0080010000c0 00303cb9187f0000 00000100000000",
-		"db1e0080010000c0 00303cb9187f0000 0000000000000000", // nothing
-		"db1e0080010000c0 00f0ffffffffffff 0000010000000000", // around the end
+		"db1e0080010000c0 00303cb9187f0000 0000000000000000", // length 0
+		"db1e0080010000c0 00f0ffffffffffff 0000010000000000", // past the end of memory
 		"db1e008001000000 00303cb9187f0000 0000010000000000", // no directory
 	} {
 		if k, err := p.parseKey(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidParam) && !errors.Is(err, ucs.ErrInvalidAddr) {
@@ -178,7 +179,7 @@ func FuzzAddress(f *testing.F) {
 	f.Add(ucttest.Unhex(f, "db 1e 00 c0 00 00 00 c0"))
 	f.Add(append(ucttest.Unhex(f, "05 00 00 00 00 00 00 00"), "/tmp/x\x00"...))
 	f.Add(ucttest.Unhex(f, "15004c0000000000"))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		for _, m := range []mapper{&posix{link: true, dir: defaultDir}, &posix{dir: "/tmp"}, new(sysv)} {
 			ref, err := m.parseAddress(b)
 			if err != nil {
@@ -206,14 +207,14 @@ func FuzzKey(f *testing.F) {
 	f.Add(ucttest.Unhex(f, "17004c0000703cd90d7f0000"))
 	d := openDomain(component{posixName}, &posix{link: true, dir: defaultDir})
 	s := openDomain(component{sysvName}, new(sysv))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		for _, m := range []mapper{d.m, s.m} {
 			k, err := m.parseKey(b)
 			if err == nil && k.base+k.length < k.base {
 				t.Fatalf("a key around the end of memory: %+v", k)
 			}
 		}
-		// Attaching what the bytes name is as safe as refusing it.
+		// Attaching the memory that the bytes name must be as safe as refusing it.
 		for _, d := range []*domain{d, s} {
 			if key, err := d.UnpackRkey(b); err == nil {
 				d.ReleaseRkey(key)
@@ -243,7 +244,7 @@ func TestCountElements(t *testing.T) {
 	}
 }
 
-// TestLongRing: a ring of the greatest length is not looked at from end to end.
+// TestLongRing: not every element of a ring of the greatest length is examined.
 func TestLongRing(t *testing.T) {
 	m := &countingMapper{mapper: &sysv{}}
 	i := &iface{o: options{elem: minElemSize, seg: minSegSize}, domain: &domain{m: m}}
@@ -256,7 +257,7 @@ func TestLongRing(t *testing.T) {
 	}
 }
 
-// countingMapper counts what costs.
+// countingMapper counts the costly calls.
 type countingMapper struct {
 	mapper
 	opened, owners int

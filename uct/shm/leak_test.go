@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// noSegments fails the test when it leaves segments behind: files, System V
-// segments that this process made, or mappings of either.
+// noSegments fails the test if it leaves segments behind: files, System V segments created by this
+// process, or mappings of either.
 func noSegments(t testing.TB) {
 	t.Helper()
 	before := segments(t)
@@ -29,7 +29,7 @@ func noSegments(t testing.TB) {
 	})
 }
 
-// needSegments skips the test of a transport of System V where no segment is to be had.
+// needSegments skips the test of a transport of System V if no segment can be created.
 func needSegments(t testing.TB, transport string) {
 	t.Helper()
 	if transport != sysvName {
@@ -43,7 +43,7 @@ func needSegments(t testing.TB, transport string) {
 	}
 }
 
-// segments lists what there is.
+// segments lists the segments and mappings that exist.
 func segments(t testing.TB) map[string]bool {
 	t.Helper()
 	list := make(map[string]bool)
@@ -53,7 +53,7 @@ func segments(t testing.TB) map[string]bool {
 	}
 	for _, f := range files {
 		var st unix.Stat_t
-		// Those of other processes do not matter; ours are locked by us.
+		// Files of other processes do not count. Those of this process are open in it.
 		if n, ok := strings.CutPrefix(filepath.Base(f), "ucx_shm_posix_8"); ok && len(n) >= 8 && unix.Stat(f, &st) == nil && openHere(&st) {
 			list[f] = true
 		}
@@ -81,7 +81,7 @@ func segments(t testing.TB) map[string]bool {
 	return list
 }
 
-// openHere reports whether a descriptor of this process is the file.
+// openHere reports whether this process has the file open.
 func openHere(st *unix.Stat_t) bool {
 	for fd := range 1024 {
 		var have unix.Stat_t

@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// leased is a file of this process that it does not let others open.
+// leased returns a file of this process with a lease that makes every other open wait.
 func leased(t *testing.T) (fd int) {
 	t.Helper()
 	path := "/dev/shm/ucx_lease_test_" + strconv.Itoa(os.Getpid())
@@ -39,8 +39,8 @@ func leased(t *testing.T) (fd int) {
 	return fd
 }
 
-// TestLeasedFile: somebody has leases on what it names as its memory. However often
-// it does so, a domain spends hardly any time on it.
+// TestLeasedFile: a peer holds a lease on the file that it names as its memory. However often the
+// key is unpacked, a domain spends a bounded share of its time waiting for the lease.
 func TestLeasedFile(t *testing.T) {
 	ucttest.NoLeaks(t)
 	fd := leased(t)
@@ -71,7 +71,7 @@ func TestLeasedFile(t *testing.T) {
 	if spent := time.Duration(waits) * time.Millisecond; spent == 0 || spent > time.Second/leaseShare+5*time.Millisecond {
 		t.Errorf("waited for %v a second later", spent)
 	}
-	// Who has a lease for a moment is waited for.
+	// The domain waits for a lease that is given up soon.
 	clock += time.Hour
 	m.lease.sleep = func() {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK); err != nil {

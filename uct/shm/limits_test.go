@@ -20,14 +20,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestFullAddressSpace attaches files that are huge and have no pages: what they
-// take of the address space is limited, and given back.
+// TestFullAddressSpace attaches huge sparse files: the address space that they take is limited, and
+// is returned.
 func TestFullAddressSpace(t *testing.T) {
 	if race.Enabled || strconv.IntSize == 32 {
 		t.Skip("the race detector, or 32 bits, leave no room for mappings of this size")
 	}
 	d := openDomain(component{posixName}, newPosix(posixDomainSettings{UseProcLink: true, Dir: defaultDir}))
-	before := attachedAll.bytes
+	before := attachedTotal.bytes
 	const size = 1 << 43
 	huge := func() *attachment {
 		t.Helper()
@@ -60,7 +60,7 @@ func TestFullAddressSpace(t *testing.T) {
 	for _, a := range list {
 		d.attached.release(a)
 	}
-	if after := attachedAll.bytes; after != before {
+	if after := attachedTotal.bytes; after != before {
 		t.Errorf("%d bytes counted, %d before", after, before)
 	}
 	a := huge()
@@ -79,8 +79,8 @@ func flood(a, b *ucttest.Host) (sent int) {
 	return sent
 }
 
-// TestFlood queues many datagrams: they are taken with one call, and who sends without
-// end does not keep the receiver busy without end in one round.
+// TestFlood queues many datagrams at a wakeup socket: one call takes a bounded number of them, so a
+// sender cannot occupy the receiver for ever.
 func TestFlood(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}}
 	a, b := f.Pair(t)
@@ -90,13 +90,13 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d datagrams left of %d", left, sent)
 	}
 	flood(a, b)
-	if err := b.Iface.(*iface).Arm(); err != nil {
+	if err := b.Iface.(*iface).Arm(uct.EventAny); err != nil {
 		t.Errorf("arming with datagrams in the queue, which keep the event set readable: %v", err)
 	}
 }
 
-// TestFloodAndEdge: who is told of each event once is told of a message after a flood,
-// and a datagram at a bad time.
+// TestFloodAndEdge: an edge-triggered waiter is woken by a message after a flood of datagrams and a
+// datagram that arrives between progress and arming.
 func TestFloodAndEdge(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}}
 	a, b := f.Pair(t)
@@ -137,8 +137,8 @@ func TestFloodAndEdge(t *testing.T) {
 	told("a message")
 }
 
-// TestUnreadWakeups: a peer is woken although others have not read what was sent to them,
-// so that the sender's buffer is full.
+// TestUnreadWakeups: a peer is woken although other peers have left their datagrams unread until
+// the sender's socket buffer was full.
 func TestUnreadWakeups(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}}
 	a, b := f.Pair(t)
@@ -148,7 +148,7 @@ func TestUnreadWakeups(t *testing.T) {
 		t.Fatal(err)
 	}
 	for full := false; !full; {
-		stopped := f.Open(t).Iface.(*iface).sock // a queue may be full before the buffer is
+		stopped := f.Open(t).Iface.(*iface).sock // may be full before the buffer is
 		to := &unix.SockaddrUnix{Name: "@" + stopped.name}
 		sent := 0
 		for unix.Sendto(fd, wakeByte, unix.MSG_DONTWAIT, to) == nil {
@@ -167,7 +167,7 @@ func TestUnreadWakeups(t *testing.T) {
 	}
 }
 
-// movingMapper lets something happen while a segment is opened.
+// movingMapper calls a function while a segment is being opened.
 type movingMapper struct {
 	mapper
 	move func()
@@ -180,9 +180,9 @@ func (m *movingMapper) open(ref reference, pid int) (object, error) {
 	return m.mapper.open(ref, pid)
 }
 
-// TestTornDescriptor lets the owner of a ring replace the descriptor of an
-// element, which another sender was given, while this one reads it: what it reads
-// makes no sense, and nobody is to blame.
+// TestTornDescriptor: a sender reads the descriptor of an element while the ring's owner replaces
+// it, as another sender has used the element. What it reads is invalid, but the endpoint must not
+// fail.
 func TestTornDescriptor(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -196,7 +196,7 @@ func TestTornDescriptor(t *testing.T) {
 			a, b := f.Pair(t)
 			n := count(t, b, 2)
 			e := a.Connect(t, b).(*endpoint)
-			// It has come to buffers that were not there when it was made.
+			// The endpoint has not attached these buffers yet.
 			for _, s := range e.segs {
 				a.Domain.(*domain).attached.release(s.attachment)
 			}
@@ -227,7 +227,7 @@ func TestTornDescriptor(t *testing.T) {
 	}
 }
 
-// TestCloseInCallback closes an interface where it is being worked on.
+// TestCloseInCallback: inside progress an endpoint can be closed, its interface cannot.
 func TestCloseInCallback(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -250,12 +250,12 @@ func TestCloseInCallback(t *testing.T) {
 	})
 }
 
-// TestDeliveredByProgress: messages behind an element that stays empty are
-// delivered by progress, not by arming.
+// TestDeliveredByProgress: messages behind an element that stays empty are delivered by progress,
+// never inside Arm.
 func TestDeliveredByProgress(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		logs := logtest.Watch(t)
-		logs.Expect("must have died")
+		logs.Expect("the peer has probably died")
 		a, b := f.Pair(t)
 		e := a.Connect(t, b).(*endpoint)
 		n := count(t, b, 2)
@@ -269,7 +269,7 @@ func TestDeliveredByProgress(t *testing.T) {
 		i.stuckAfter = 0
 		ucttest.Until(t, "the ring to be replaced", func() bool {
 			before := *n
-			if err := b.Iface.(uct.Armer).Arm(); err != nil && err != ucs.ErrBusy {
+			if err := b.Iface.(uct.Progressor).Arm(uct.EventAny); err != nil && err != ucs.ErrBusy {
 				t.Fatal(err)
 			}
 			if *n != before {
@@ -283,11 +283,11 @@ func TestDeliveredByProgress(t *testing.T) {
 	})
 }
 
-// TestNewRingNotStuck: how long an element of the old ring stayed empty says
-// nothing about the new one.
+// TestNewRingNotStuck: the time for which an element of the old ring stayed empty does not count
+// for the new ring.
 func TestNewRingNotStuck(t *testing.T) {
 	logs := logtest.Watch(t)
-	logs.Expect("nonsense")
+	logs.Expect("invalid data in the ring")
 	f := &ucttest.Fixture{Component: component{posixName}}
 	a, b := f.Pair(t)
 	e := a.Connect(t, b).(*endpoint)
@@ -315,8 +315,8 @@ func TestNewRingNotStuck(t *testing.T) {
 	ucttest.Until(t, "the failure of the first endpoint", func() bool { return true }, a)
 }
 
-// TestForeignDirectory: a peer cannot make this process look into directories
-// other than its own, which may be anywhere, on file systems of the peer's too.
+// TestForeignDirectory: a peer cannot make this process open files in directories other than its
+// own, which may be on file systems of the peer.
 func TestForeignDirectory(t *testing.T) {
 	dir := shmDir(t)
 	for _, m := range []*posix{

@@ -10,8 +10,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestLookedBefore: whoever asks about a peer and then makes an endpoint opens its ring once,
-// and again after a round of progress. What was looked at and not used is let go of.
+// TestLookedBefore: a caller that asks about a peer and then makes an endpoint opens the peer's
+// ring once, and again only after a round of progress. A ring that was opened and is not used is
+// released.
 func TestLookedBefore(t *testing.T) {
 	for _, transport := range []string{posixName, sysvName} {
 		t.Run(transport, func(t *testing.T) {
@@ -58,24 +59,23 @@ func TestLookedBefore(t *testing.T) {
 	}
 }
 
-// TestKin: the mark in a ring says that the peer is of this library, and C UCX leaves
-// none.
+// TestKin: a mark in a ring identifies a peer of this library; C UCX writes none.
 func TestKin(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
 		at := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()}
 		i := a.Iface.(*iface)
-		if !i.Kin(at) {
+		if !i.SameLibrary(at) {
 			t.Error("a peer of this library is not known as one")
 		}
-		i.forgetLook()
+		i.dropCachedRing()
 		ring := b.Iface.(*iface).rx.seg.mem[markOffset:]
 		clear(ring[:4])
-		if i.Kin(at) {
+		if i.SameLibrary(at) {
 			t.Error("a peer without mark is taken for one of this library")
 		}
 		at.IfaceAddr = nil
-		if i.Kin(at) {
+		if i.SameLibrary(at) {
 			t.Error("nobody is of this library")
 		}
 	})

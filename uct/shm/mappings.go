@@ -17,14 +17,14 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Limits of what peers can make this process map. Files without pages cost a peer nothing.
-// A process whose address space is full, or that has reached its limit of mappings
-// (vm.max_map_count), ends: the Go runtime cannot get memory for its own use any more.
+// Limits of what peers can make this process map. Files without pages cost a peer nothing. A
+// process whose address space is full, or that has reached its limit of mappings
+// (vm.max_map_count), crashes, because the Go runtime cannot get memory any more.
 //
-// The limit of mappings holds for the whole process, so segments of peers may take only a
-// part of the mappings that the rest of the program left at the last count. Counting takes a
-// millisecond for some ten thousand mappings, so mappings are counted seldom: when a quarter
-// of the room that the last count left has been taken, and when no room is left.
+// The limit of mappings holds for the whole process, so segments of peers may take only a part of
+// the mappings that the rest of the program did not use at the last count. Counting takes a
+// millisecond for some ten thousand mappings, so mappings are counted seldom: when a quarter of the
+// mappings that were free at the last count has been taken, and when none is free.
 const (
 	// maxAttached is the largest number of attached segments: half of the default of
 	// vm.max_map_count.
@@ -43,17 +43,17 @@ type mappedTotal struct {
 	mu     sync.Mutex
 	count  int
 	bytes  int
-	limit  int           // largest count allowed, as of the last look
-	next   int           // the count at which look is called next
-	looked time.Duration // time of the last look
+	limit  int           // largest count allowed, as of the last call of the method look
+	next   int           // the count at which the method look is called next
+	looked time.Duration // time of the last call of the method look
 
-	near bool // the warning that there is little room was logged
+	near bool // the warning that few mappings are free was logged
 
 	mappings func() (have, most int) // replaces readMappings, unless nil
 }
 
-// attachedAll counts the segments that all domains have attached.
-var attachedAll = mappedTotal{limit: maxAttached, next: firstCount}
+// attachedTotal counts the segments that all domains have attached.
+var attachedTotal = mappedTotal{limit: maxAttached, next: firstCount}
 
 // take adds a segment of n bytes to the count, or returns an error if a limit is reached.
 func (m *mappedTotal) take(n int) error {
@@ -65,8 +65,8 @@ func (m *mappedTotal) take(n int) error {
 	switch {
 	case m.count >= m.limit:
 		m.warn()
-		return fmt.Errorf("mapping a segment of the peer: %d segments of peers are mapped already, of at most %d beside what else the process "+
-			"has mapped (sysctl vm.max_map_count): %w: %w", m.count, m.limit, ucs.ErrExceedsLimit, ucs.ErrUnreachable)
+		return fmt.Errorf("mapping a segment of the peer: %d segments of peers are mapped already, the limit is %d beside other mappings of the process "+
+			"(sysctl vm.max_map_count): %w: %w", m.count, m.limit, ucs.ErrExceedsLimit, ucs.ErrUnreachable)
 	case m.bytes+n > maxAttachedBytes:
 		m.warn()
 		return fmt.Errorf("mapping %d bytes of the peer: %d bytes in %d segments of peers are mapped already: %w: %w",
@@ -93,8 +93,8 @@ func (m *mappedTotal) refused() {
 	m.mu.Unlock()
 }
 
-// look counts the mappings of the process and sets limit. The segments of peers may take three
-// quarters of the mappings that the rest of the process leaves.
+// look counts the mappings of the process and sets the fields limit and next. The segments of peers
+// may take three quarters of the mappings that the rest of the process does not use.
 func (m *mappedTotal) look() {
 	read := m.mappings
 	if read == nil {
@@ -111,7 +111,7 @@ func (m *mappedTotal) look() {
 	}
 }
 
-// warn logs, once, that there is little room.
+// warn logs once that few mappings are free.
 func (m *mappedTotal) warn() {
 	if m.near {
 		return

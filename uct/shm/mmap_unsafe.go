@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mmap maps length bytes of a file, shared and writable. With fixed the mapping is at addr, or
-// mmap fails, with unix.EEXIST if addr is taken; otherwise addr is a hint, 0 for none.
+// mmap maps length bytes of a file, shared and writable. If fixed is set, the mapping is at addr,
+// or mmap fails, with unix.EEXIST if something is mapped there. Otherwise addr is a hint, 0 for
+// none.
 func mmap(fd, length int, addr uint64, fixed bool) ([]byte, error) {
 	flags := unix.MAP_SHARED
 	if fixed {

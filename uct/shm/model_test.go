@@ -13,9 +13,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestRingModel sends over several endpoints to one small ring in random order,
-// with requests waiting and descriptors kept, and compares with a list: what was
-// accepted arrives, once, in the order it was accepted, with its bytes.
+// TestRingModel sends over several endpoints to one small ring in random order, with waiting
+// requests and kept descriptors, and compares with a list: every accepted message arrives once, in
+// the order of acceptance, with its bytes.
 func TestRingModel(t *testing.T) {
 	for name, settings := range map[string]map[string]string{
 		"posix": {"POSIX_FIFO_SIZE": "8", "POSIX_RX_BUFS_GROW": "3"},
@@ -41,7 +41,7 @@ func TestRingModel(t *testing.T) {
 	}
 }
 
-// kept is a descriptor that a handler keeps and what must be in it.
+// kept is a descriptor that a handler keeps, with the bytes that it must contain.
 type kept struct {
 	desc *uct.AMDesc
 	data []byte
@@ -73,8 +73,8 @@ func checkModel(t *testing.T, r *rapid.T, f *ucttest.Fixture) {
 	}
 	b.Handle(t, 1, got)
 	next := uint64(0)
-	// message makes the next message and a function that sends it, noting it when
-	// it is accepted.
+	// message makes the next message and returns a function that sends it and records it once it is
+	// accepted.
 	message := func(ep uct.Endpoint, n int) func() error {
 		next++
 		msg := ucttest.Pattern(max(n, 8), next)
@@ -137,7 +137,7 @@ func checkModel(t *testing.T, r *rapid.T, f *ucttest.Fixture) {
 			keep = append(keep[:k], keep[k+1:]...)
 		},
 		"arm": func(r *rapid.T) {
-			if err := b.Iface.(uct.Armer).Arm(); err == nil && len(want) > 0 {
+			if err := b.Iface.(uct.Progressor).Arm(uct.EventAny); err == nil && len(want) > 0 {
 				t.Fatalf("armed with %d messages in the ring", len(want))
 			}
 		},

@@ -17,15 +17,15 @@ import (
 // until then, so it causes no more than one datagram, however often its sender has slept
 // meanwhile.
 //
-// Every process that has the ring mapped can write notes. A note that is lost, or never
-// answered, costs its sender longestSleep. A wrong note makes the receiver send a byte to any
-// socket of its network namespace whose name the kernel has chosen. The receiver sends that
-// byte with its own rights, possibly for a process in another namespace that could not send it
+// Every process that has the ring mapped can write notes. A note that is lost, or never answered,
+// delays its sender by longestSleep at most. A wrong note makes the receiver send a byte to any
+// socket of its network namespace whose name the kernel has chosen. The receiver sends that byte
+// with its own rights, possibly for a process in another namespace that could not send it
 // (SECURITY.md).
 const (
-	numNotes = 8
-	vacant   = 1       // free place for a note; a receiver does not look for notes in a place with 0
-	note     = 1 << 31 // flag of a note, beside the socket's number
+	numNotes = 8       // slots for notes in a ring
+	vacant   = 1       // free slot; 0 is in the slots of a receiver that reads no notes
+	note     = 1 << 31 // flag of a slot with a note; the other bits are the socket's number
 )
 
 // bound returns the note for a socket whose name the kernel has chosen (unix_autobind in
@@ -41,12 +41,12 @@ func bound(name string) uint32 {
 // boundName returns the name of the socket with number n.
 func boundName(n uint32) string { return fmt.Sprintf("%05x", n&(1<<20-1)) }
 
-// noteAt returns place k for notes in a ring.
+// noteAt returns slot k of the part of a ring in which peers that wait for room leave notes.
 func noteAt(ring []byte, k int) *uint32 { return word32(ring, notesOffset+4*k) }
 
-// leaveNote asks the peer for a wakeup when its ring has room. Afterwards the caller must check
-// for room once more. leaveNote returns false if no wakeup would come, or every place for notes
-// is taken.
+// leaveNote asks the peer for a wakeup when its ring has room. Afterwards the caller must check for
+// room once more. leaveNote returns false if no wakeup would come, or every slot for notes is
+// taken.
 func (e *endpoint) leaveNote() bool {
 	mine := e.i.note
 	if !e.ours || e.unwakeable || mine == 0 {
@@ -65,8 +65,8 @@ func (e *endpoint) leaveNote() bool {
 	return false
 }
 
-// correspondents caches the names of the sockets that notes have named last.
-type correspondents struct {
+// wakeNames caches the names of the sockets to which the last notes were answered.
+type wakeNames struct {
 	list [numNotes]correspondent
 	next int // index in list for the next new name
 }
@@ -77,7 +77,7 @@ type correspondent struct {
 }
 
 // socket returns the name of the socket that note n stands for.
-func (c *correspondents) socket(n uint32) string {
+func (c *wakeNames) socket(n uint32) string {
 	for k := range c.list {
 		if c.list[k].note == n {
 			return c.list[k].to

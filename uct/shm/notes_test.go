@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// datagrams takes what is in the wakeup socket of a worker.
+// datagrams takes and counts the datagrams in the wakeup socket of a worker.
 func datagrams(h *ucttest.Host) (n int) {
 	for {
 		if _, e := sys.Recv(h.Iface.(*iface).sock.fd, make([]byte, 1)); e != 0 {
@@ -25,10 +25,10 @@ func datagrams(h *ucttest.Host) (n int) {
 	}
 }
 
-// sleep lets a blocked sender sleep.
+// sleep checks that a blocked sender can be armed.
 func sleep(t *testing.T, h *ucttest.Host) {
 	t.Helper()
-	waited(h, patience)
+	waited(h, pollTime)
 	if err := h.Worker.Arm(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +47,8 @@ func blockedOn(t *testing.T, f *ucttest.Fixture, b *ucttest.Host, n int) (list [
 	return list, eps
 }
 
-// TestNotes: a sender that is blocked sleeps until its peer gives room back, and is
-// woken once for that, however often it has slept.
+// TestNotes: a blocked sender sleeps until its peer frees room in the ring, and is woken once for
+// that, however often it has slept.
 func TestNotes(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		b := f.Open(t)
@@ -60,7 +60,7 @@ func TestNotes(t *testing.T) {
 			sleep(t, a)
 		}
 		i := b.Iface.(*iface)
-		for i.rx.read+uint64(i.o.maxPoll) <= i.rx.release { // which gives no room back
+		for i.rx.read+uint64(i.o.maxPoll) <= i.rx.release { // too few messages to free room
 			b.Worker.Progress()
 		}
 		if n := datagrams(a); i.rx.read == 0 || n != 0 {
@@ -74,7 +74,7 @@ func TestNotes(t *testing.T) {
 			t.Errorf("woken %d times", n)
 		}
 		ucttest.Until(t, "what has waited", func() bool { return *n == i.rx.n+1 }, a, b)
-		// Who does not wait is left alone.
+		// A sender that does not wait is not woken.
 		for want := *n; *n < 3*i.rx.n; want++ {
 			if err := a.Worker.Arm(); err != nil {
 				t.Fatal(err)
@@ -92,8 +92,8 @@ func TestNotes(t *testing.T) {
 	})
 }
 
-// TestManyNotes: of many senders each has one datagram, and those for whose notes there
-// is no place look by themselves.
+// TestManyNotes: of many blocked senders each one with a note gets one datagram, and those for
+// whose notes there is no slot check the ring by themselves.
 func TestManyNotes(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		b := f.Open(t)
@@ -113,7 +113,7 @@ func TestManyNotes(t *testing.T) {
 	})
 }
 
-// TestNoteAndEnd: who sleeps is woken when the ring is closed.
+// TestNoteAndEnd: a sender that sleeps is woken when the ring is closed.
 func TestNoteAndEnd(t *testing.T) {
 	for name, end := range map[string]func(b *ucttest.Host) error{
 		"closed":   func(b *ucttest.Host) error { return b.Iface.Close() },
@@ -140,8 +140,7 @@ func TestNoteAndEnd(t *testing.T) {
 	}
 }
 
-// TestNotesForC: senders leave none where the ring is of somebody else, or where nobody
-// looks for any.
+// TestNotesForC: senders leave no notes in a ring of C UCX, nor in one without slots for notes.
 func TestNotesForC(t *testing.T) {
 	for name, change := range map[string]func(ring []byte){
 		"C UCX":              func(ring []byte) { clear(ring[markOffset:notesOffset]) },
@@ -163,7 +162,7 @@ func TestNotesForC(t *testing.T) {
 	}
 }
 
-// TestHostileNotes: whatever stands there is taken, and nothing comes of it.
+// TestHostileNotes: invalid notes are taken and have no effect.
 func TestHostileNotes(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -185,7 +184,7 @@ func TestHostileNotes(t *testing.T) {
 	})
 }
 
-// TestNotesInTurn: senders that wait by turns, all in one place, are answered without
+// TestNotesInTurn: a receiver answers senders that use one slot for notes alternately, without
 // allocations.
 func TestNotesInTurn(t *testing.T) {
 	if race.Enabled {
@@ -210,7 +209,7 @@ func TestNotesInTurn(t *testing.T) {
 	}
 }
 
-// TestBound: notes are of sockets whose names the kernel has chosen.
+// TestBound: only names of sockets that the kernel has chosen become notes.
 func TestBound(t *testing.T) {
 	for name, want := range map[string]uint32{
 		"00000": note, "0002a": note | 0x2a, "fffff": note | 0xfffff,
@@ -222,8 +221,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestOneWakeup: a receiver that sleeps is sent one datagram, however many messages come
-// from however many senders.
+// TestOneWakeup: a sleeping receiver is sent one datagram, however many messages come from however
+// many senders.
 func TestOneWakeup(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		b := f.Open(t)
@@ -244,7 +243,7 @@ func TestOneWakeup(t *testing.T) {
 			if got := datagrams(b); got != 1 {
 				t.Errorf("%d datagrams for one sleep", got)
 			}
-			// It takes everything before it sleeps again.
+			// The receiver cannot sleep again before it has received everything.
 			for *n < (round+1)*10*len(eps) {
 				ucttest.WantStatus(t, "arming with messages to take", b.Worker.Arm(), ucs.ErrBusy)
 				b.Worker.Progress()

@@ -27,7 +27,7 @@ func threeWays(t *testing.T, test func(t *testing.T, transport, setting string))
 		t.Run(c.name, func(t *testing.T) {
 			noSegments(t)
 			ucttest.NoLeaks(t)
-			t.Cleanup(func() { reclaim(defaultDir) }) // files of the peers, which are killed before
+			t.Cleanup(func() { reclaim(defaultDir) }) // files of peers that were killed
 			test(t, c.transport, c.setting)
 		})
 	}
@@ -48,13 +48,13 @@ func fixtureWith(t *testing.T, transport, s string) *ucttest.Fixture {
 	return f
 }
 
-// TestKeyOfAnother: a peer sends the key of memory of a third process. It opens
-// nothing; that of its own memory does.
+// TestKeyOfAnother: a peer sends the key of memory of a third process. Unpacking it fails; the key
+// of the peer's own memory works.
 func TestKeyOfAnother(t *testing.T) {
 	threeWays(t, func(t *testing.T, transport, s string) {
 		h := fixtureWith(t, transport, s).Open(t)
 		peer, third := startPeer(t, transport, settingsList(s)...), startPeer(t, transport, settingsList(s)...)
-		id, err := h.Iface.(uct.ProcessFinder).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr}, nil)
+		id, err := h.Iface.(uct.ProcessIface).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestKeyOfAnother(t *testing.T) {
 		if ep.(uct.ProcessEndpoint).Process() != id {
 			t.Error("the endpoint leads to another process")
 		}
-		keys := h.Domain.(uct.ProcessKeys)
+		keys := h.Domain.(uct.MappedMemory)
 		_, err = keys.UnpackRkeyOf(id, third.key)
 		ucttest.WantStatus(t, "key of another process", err, ucs.ErrUnreachable)
 		key, err := keys.UnpackRkeyOf(id, peer.key)
@@ -78,7 +78,7 @@ func TestKeyOfAnother(t *testing.T) {
 		if err := h.Domain.ReleaseRkey(key); err != nil {
 			t.Error(err)
 		}
-		// Its number may become that of another process.
+		// Another process may get the number of one that has ended.
 		_, err = keys.UnpackRkeyOf(id+1<<40, peer.key)
 		ucttest.WantStatus(t, "key of a process that has ended", err, ucs.ErrUnreachable)
 		if n := h.Domain.(*domain).attached.len(); n != 2 { // the ring and its buffers
@@ -87,9 +87,9 @@ func TestKeyOfAnother(t *testing.T) {
 	})
 }
 
-// TestAskBeforeOpening: nothing of a peer is opened before whoever wants to know its
-// process has agreed to that, where the address says which one it is; a file with a
-// name only if he wants it nevertheless.
+// TestAskBeforeOpening: where a peer's address names its process, nothing is opened before the
+// caller has accepted that process. A file with a name is opened only if the caller accepts an
+// unknown process.
 func TestAskBeforeOpening(t *testing.T) {
 	threeWays(t, func(t *testing.T, transport, s string) {
 		h := fixtureWith(t, transport, s).Open(t)
@@ -100,7 +100,7 @@ func TestAskBeforeOpening(t *testing.T) {
 		var askedFor []uct.Process
 		find := func(may func(uct.Process) bool) (uct.Process, error) {
 			askedFor, m.opened = nil, 0
-			return h.Iface.(uct.ProcessFinder).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr},
+			return h.Iface.(uct.ProcessIface).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr},
 				func(p uct.Process) bool {
 					askedFor = append(askedFor, p)
 					return may(p)
@@ -126,7 +126,7 @@ func TestAskBeforeOpening(t *testing.T) {
 				t.Errorf("opened %d times", m.opened)
 			}
 		}
-		h.Iface.(*iface).forgetLook()
+		h.Iface.(*iface).dropCachedRing()
 		if n := d.attached.len(); n != 0 {
 			t.Errorf("%d segments attached", n)
 		}
@@ -134,8 +134,8 @@ func TestAskBeforeOpening(t *testing.T) {
 	})
 }
 
-// TestRingOfAnother: a ring in a file with a name says that it is that of a process
-// that has nothing to do with it.
+// TestRingOfAnother checks that a ring in a file with a name is refused if it names a process that
+// has not mapped the file.
 func TestRingOfAnother(t *testing.T) {
 	ucttest.NoLeaks(t)
 	third := startPeer(t, posixName)
@@ -152,8 +152,8 @@ func TestRingOfAnother(t *testing.T) {
 	a.Connect(t, b)
 }
 
-// TestBuffersOfAnother: the descriptors in a ring name memory of a third process.
-// Nothing is written there.
+// TestBuffersOfAnother: the descriptors in a ring name memory of a third process. Senders write
+// nothing there.
 func TestBuffersOfAnother(t *testing.T) {
 	threeWays(t, func(t *testing.T, transport, s string) {
 		a, b := fixtureWith(t, transport, s).Pair(t)
@@ -177,8 +177,8 @@ func TestBuffersOfAnother(t *testing.T) {
 	})
 }
 
-// TestFileWithoutRight: what a process has got hold of without the right to write
-// it, nobody writes in its stead.
+// TestFileWithoutRight checks that a key is refused if it names a descriptor that its process may
+// not write, such as one opened for reading.
 func TestFileWithoutRight(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := (&ucttest.Fixture{Component: component{posixName}}).Open(t)
@@ -223,14 +223,14 @@ func TestGrowFactor(t *testing.T) {
 		}
 		sizes = append(sizes, len(p.all)-before)
 	}
-	// The buffers for the ring are the first chunk.
+	// The buffers of the ring's elements are the first chunk.
 	if want := []int{6, 12, 24}; !slices.Equal(sizes, want) {
 		t.Errorf("chunks of %v, want %v", sizes, want)
 	}
 }
 
-// TestEarlyBuffers: what stands in the way of a peer's receive buffers is known
-// when the endpoint is made, so that another transport is taken.
+// TestEarlyBuffers: an endpoint is refused when it is made if the peer's receive buffers cannot be
+// attached, so that ucp chooses another transport.
 func TestEarlyBuffers(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -249,7 +249,7 @@ func TestEarlyBuffers(t *testing.T) {
 		d.attached.m = d.m
 		talks(t, a, b)
 
-		// Of many only some are attached in advance.
+		// Of many segments only the first ones are attached in advance.
 		r := &b.Iface.(*iface).rx
 		p := &b.Iface.(*iface).pool
 		for n := range r.n {
@@ -268,7 +268,7 @@ func TestEarlyBuffers(t *testing.T) {
 	})
 }
 
-// fullMapper opens only some segments before the limit is met.
+// fullMapper opens a number of segments and then fails as if no descriptor were left.
 type fullMapper struct {
 	mapper
 	left int
@@ -281,8 +281,8 @@ func (m *fullMapper) open(ref reference, pid int) (object, error) {
 	return m.mapper.open(ref, pid)
 }
 
-// TestOwnerByUser: where mappings tell nothing, a file with a name is that of its
-// user's processes.
+// TestOwnerByUser: where the mappings of a process cannot be read, a file with a name is taken for
+// that of any process of its user.
 func TestOwnerByUser(t *testing.T) {
 	ref, fs := reference{id: idOurs | 5, dir: "/somewhere"}, unix.Statfs_t{Type: unix.EXT4_SUPER_MAGIC}
 	st := unix.Stat_t{Uid: uint32(os.Geteuid())}
@@ -297,8 +297,8 @@ func TestOwnerByUser(t *testing.T) {
 	}
 }
 
-// TestSwappedFile: a process shows a descriptor that it may write, and puts
-// another file in its place before that is opened.
+// TestSwappedFile checks that a file is refused if its owner has replaced it since its descriptor
+// was examined.
 func TestSwappedFile(t *testing.T) {
 	fd, err := unix.MemfdCreate("swapped", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// peerVariable makes the test binary a peer: it names the transport, and
-// settings after it.
+// peerVariable makes the test binary a peer. Its value names the transport, then settings.
 const peerVariable = "SHM_TEST_PEER"
 
 func TestMain(m *testing.M) {
@@ -90,7 +89,7 @@ func startPeerIn(t testing.TB, namespaces uintptr, transport string, settings ..
 	return p
 }
 
-// kill kills the peer, and waits for that.
+// kill kills the peer and waits for its exit.
 func (p *goPeer) kill() {
 	if p.ended {
 		return
@@ -109,7 +108,7 @@ func (p *goPeer) line() string {
 	return p.out.Text()
 }
 
-// do sends a command and checks that it was done.
+// do sends a command and checks that the peer has done it.
 func (p *goPeer) do(format string, args ...any) {
 	p.t.Helper()
 	fmt.Fprintf(p.in, format+"\n", args...)
@@ -118,8 +117,8 @@ func (p *goPeer) do(format string, args ...any) {
 	}
 }
 
-// runPeer is the peer: it prints its addresses and serves commands, progressing
-// in between only where that is said.
+// runPeer is the peer: it prints its addresses and serves commands. Between commands it progresses
+// only if it was asked to.
 func runPeer(args []string) error {
 	c := component{args[0]}
 	cfg := new(config.Set)
@@ -152,7 +151,7 @@ func runPeer(args []string) error {
 	fmt.Printf("at %x %x %x %d\n", ifc.DeviceAddress(), ifc.Address(), key, addressOf(mem.Bytes()))
 	var ep uct.Endpoint
 	received := 0
-	// Message 1 is echoed, 2 is counted.
+	// Message 1 is echoed and counted, message 2 only counted.
 	ifc.SetAMHandler(1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		received++
 		for ep.AMShort(1, 0, data[8:], 0, nil) == ucs.ErrNoResource {
@@ -220,7 +219,7 @@ func runPeer(args []string) error {
 					w.Progress()
 				}
 			}
-		case "claim": // and die before anything is published
+		case "claim": // and exit before publishing
 			if _, err := ep.(*endpoint).claim(); err != nil {
 				return err
 			}
@@ -228,7 +227,7 @@ func runPeer(args []string) error {
 			unix.Kill(os.Getpid(), unix.SIGKILL)
 		case "received":
 			answer = fmt.Sprint(received)
-		case "truncate": // the ring and the buffers
+		case "truncate": // the ring, the buffers and the memory
 			i := ifc.(*iface)
 			for _, s := range append(i.pool.chunks, i.rx.seg, mem.(*allocation).seg) {
 				if err := unix.Ftruncate(s.fd, 0); err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// posix shares files. With link the files have no name: peers open them through /proc/PID/fd,
-// and nothing is left when the process ends, in whatever way the process ends.
+// posix is the mapper of the transport posix, which shares files. If the field link is set, the
+// files have no name: peers open them through /proc/PID/fd, and nothing is left when the process
+// ends, even if it crashes.
 type posix struct {
 	link  bool
 	dir   string // directory of files with a name
@@ -41,7 +42,8 @@ func newPosix(s posixDomainSettings) *posix {
 	return m
 }
 
-// extra returns the mapper data of addresses and keys.
+// extra returns the bytes that follow the fixed part of addresses and keys: the PID namespace or
+// the directory, if a peer needs it.
 func (m *posix) extra() []byte {
 	switch {
 	case m.link && m.ns.Other:
@@ -163,11 +165,11 @@ func (m *posix) anonymous(s *segment, o segmentOptions) error {
 	return nil
 }
 
-// maxNames is how many names are tried again after a name turned out to be taken.
+// maxNames is how often another file name is tried after a name turned out to be taken.
 const maxNames = 16
 
-// named creates a file that peers find by its name, and allocates all pages of the file:
-// otherwise a full file system would show only when a peer writes to the file.
+// named creates a file that peers find by its name. It allocates all pages of the file, because
+// otherwise a full file system would be detected only when a peer writes to the file.
 func (m *posix) named(s *segment, number uint64) error {
 	for try := 0; ; try++ {
 		id := number
@@ -187,8 +189,8 @@ func (m *posix) named(s *segment, number uint64) error {
 	}
 }
 
-// openLocked creates the file of s at path with all its pages. It takes the lock on the file
-// that says that the file's owner lives.
+// openLocked creates the file of s at path and allocates all its pages. It takes a lock on the
+// file, which shows that the file's owner is alive.
 func (s *segment) openLocked(path string) error {
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

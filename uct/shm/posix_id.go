@@ -4,9 +4,12 @@ package shm
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/internal/host"
@@ -20,15 +23,15 @@ const (
 	idPIDNS   = 1 << 60 // UCT_POSIX_SEG_FLAG_PID_NS: the namespace is in the address
 	idFlags   = idProcFS | idShmOpen | idHugeTLB | idPIDNS
 
-	idFieldBits = 30 // of process and descriptor
+	idFieldBits = 30 // width of the fields for the process id and the descriptor
 	idFieldMask = 1<<idFieldBits - 1
 )
 
 // defaultDir is the directory of the files of shm_open.
 const defaultDir = "/dev/shm"
 
-// idOurs marks the ids of this library's named files: the owner of such a file holds a lock on
-// the file while the owner lives.
+// idOurs marks the ids of this library's named files: the owner of such a file holds a lock on the
+// file as long as the owner is alive.
 const idOurs = 1 << 59
 
 // procID returns the id for descriptor fd of process pid.
@@ -51,7 +54,7 @@ func fileName(id uint64) string { return fmt.Sprintf("ucx_shm_posix_%x", id&^idF
 // posixAddr is an interface address of posix.
 type posixAddr struct {
 	ref reference
-	ns  host.Namespace // of the process in the id
+	ns  host.Namespace // PID namespace of the process in the id
 }
 
 // parsePosixAddr parses a peer's interface address, all of b.
@@ -98,7 +101,8 @@ func parseDir(b []byte) (string, error) {
 // posixKeyLen is the length of the fixed part of a packed key (uct_posix_packed_rkey_t).
 const posixKeyLen = 24
 
-// appendPosixKey appends a packed key; extra is the mapper data that follows.
+// appendPosixKey appends a packed key; extra has the bytes that follow the fixed part
+// (posix.extra).
 func appendPosixKey(b []byte, id, base, length uint64, extra []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, id)
 	b = binary.LittleEndian.AppendUint64(b, base)
@@ -106,9 +110,8 @@ func appendPosixKey(b []byte, id, base, length uint64, extra []byte) []byte {
 	return append(b, extra...)
 }
 
-// parsePosixKey parses a peer's key, all of b. If the id needs no directory, C UCX leaves as
-// many bytes behind the key as its addresses have there, with undefined content; these are
-// ignored.
+// parsePosixKey parses a peer's key, all of b. If the id needs no directory, C UCX still sends the
+// bytes that hold the directory in its addresses, with undefined content. These bytes are ignored.
 func parsePosixKey(b []byte) (key, error) {
 	var k key
 	if len(b) < posixKeyLen || len(b) > posixKeyLen+maxDir+1 {
@@ -128,4 +131,65 @@ func parsePosixKey(b []byte) (key, error) {
 		return k, fmt.Errorf("remote key for %d bytes at %#x: %w", k.length, k.base, ucs.ErrInvalidParam)
 	}
 	return k, nil
+}
+
+// A peer names memory, and this process opens that memory with its own rights. A peer could name
+// memory of another process that the peer cannot open itself, and so make this process read or
+// write that memory. So the kernel must confirm that the peer has access to the memory already.
+
+// checkOwner checks that the peer may write to the file that ref names, which the descriptor look
+// has open. If ref names a descriptor of a process, the process must have opened that descriptor
+// for writing: a descriptor can exist without any right to the file (O_PATH), and opening the file
+// here would add that right. A file with a name must be mapped by process pid, as its owner keeps
+// it mapped for as long as peers may use it. pid is 0 if the process is not known: the file is then
+// not checked.
+func checkOwner(ref reference, pid, look int, st *unix.Stat_t, fs *unix.Statfs_t) error {
+	if ref.id&idProcFS != 0 {
+		pid, fd := procOf(ref.id)
+		f, err := host.FileOf(pid, fd)
+		if err != nil {
+			return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
+		}
+		if !f.Writable() || !sameFile(f, look, st, fs) {
+			return fmt.Errorf("process %d has not opened this file to write: flags %#o: %w", pid, f.Flags, ucs.ErrUnreachable)
+		}
+		return nil
+	}
+	if pid == 0 {
+		return nil
+	}
+	if fs.Type == unix.TMPFS_MAGIC {
+		mapped, err := host.Maps(pid, uint64(st.Dev), st.Ino)
+		switch {
+		case mapped:
+			return nil
+		case err == nil:
+			return fmt.Errorf("process %d has not mapped this file: %w", pid, ucs.ErrUnreachable)
+		case !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM):
+			return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
+		}
+	}
+	// In other file systems the kernel's list of mappings has other numbers than stat, and
+	// the kernel does not show the mappings of a process that is protected from tracing.
+	if user, ok := host.FileUser(pid); !ok || user != int(st.Uid) {
+		return fmt.Errorf("this file belongs to user %d, and process %d to user %d: %w", st.Uid, pid, user, ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// sameFile reports whether the descriptor look has the file f open, which the kernel showed for a
+// descriptor of the peer: the peer may have replaced the file in between. Only files in tmpfs are
+// compared, where the inode numbers shown are those of stat.
+func sameFile(f host.OpenFile, look int, st *unix.Stat_t, fs *unix.Statfs_t) bool {
+	if fs.Type != unix.TMPFS_MAGIC {
+		return true
+	}
+	if f.Inode != 0 && f.Inode != st.Ino {
+		return false
+	}
+	var x unix.Statx_t
+	if f.Mount == 0 || unix.Statx(look, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &x) != nil || x.Mask&unix.STATX_MNT_ID == 0 {
+		return true
+	}
+	return x.Mnt_id == f.Mount
 }

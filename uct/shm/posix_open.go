@@ -18,7 +18,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// maxObject bounds the size of a peer's file, which must fit an address space.
+// maxObject bounds the size in bytes of a peer's file or segment, which must fit into the address
+// space.
 const maxObject = min(1<<46, math.MaxInt-1<<16)
 
 // open opens a peer's file. The file may be of any kind, so it is opened with O_PATH and
@@ -28,7 +29,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 		return object{}, err
 	}
 	if owner := m.owner(ref.id); owner != 0 && pid != 0 && owner != pid {
-		return object{}, fmt.Errorf("memory of process %d, named by process %d: %w", owner, pid, ucs.ErrUnreachable)
+		return object{}, fmt.Errorf("the memory belongs to process %d, the address names process %d: %w", owner, pid, ucs.ErrUnreachable)
 	}
 	if who := cmp.Or(pid, m.owner(ref.id)); who != 0 {
 		if err := m.users.CheckProcess(who); err != nil {
@@ -89,8 +90,9 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	}, nil
 }
 
-// process returns the process in the id, if this process may look at that process's descriptors
-// and the descriptor in the id exists. The file is not touched.
+// process returns the process in the id of ref, 0 if there is none. It checks that this process may
+// look at that process's descriptors and that the descriptor in the id exists. It does not access
+// the file.
 func (m *posix) process(ref reference) (int, error) {
 	if ref.id&idProcFS == 0 {
 		return 0, nil
@@ -110,9 +112,9 @@ func (m *posix) process(ref reference) (int, error) {
 // linkOf returns the path of descriptor fd of process pid.
 func linkOf(pid, fd int) string { return "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd) }
 
-// names compares the identity of the file that ref names now: the owner may have closed its
-// file and opened another one under the same number. A file that is mapped here keeps its
-// inode.
+// names reports whether the file that ref names now has the identity ident: the owner may have
+// closed its file and opened another one under the same number. A file that is mapped here keeps
+// its inode.
 func (m *posix) names(ref reference, ident identity) bool {
 	var st unix.Stat_t
 	if ref.id&idProcFS == 0 {
@@ -131,8 +133,8 @@ func (m *posix) names(ref reference, ident identity) bool {
 
 func (m *posix) abandoned(ref reference, ident identity) bool { return !m.names(ref, ident) }
 
-// unowned reports whether the name is gone, or names another file. It returns false if the name
-// cannot be looked up for another reason.
+// unowned reports whether the file name or descriptor does not exist any more, or names another
+// file. It returns false if the lookup fails for another reason.
 func (m *posix) unowned(ref reference, ident identity) bool {
 	path := filepath.Join(cmp.Or(ref.dir, m.dir), fileName(ref.id))
 	look := unix.Lstat
@@ -163,7 +165,7 @@ func (m *posix) close(o object) { unix.Close(o.fd) }
 
 func (m *posix) unmap(mem []byte) error { return munmap(mem) }
 
-// reclaim removes files of this library in dir whose owners have died: no process holds the
+// reclaim removes the files of this library in dir whose owners have died. No process holds the
 // lock on such a file.
 func reclaim(dir string) {
 	names, err := filepath.Glob(filepath.Join(dir, "ucx_shm_posix_8????????*"))

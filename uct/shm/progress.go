@@ -17,8 +17,8 @@ import (
 // Progress implements uct.Progressor. A round without a message costs one load from
 // the next element and a comparison.
 func (i *iface) Progress() int {
-	if i.chores || i.fenced || i.dead {
-		return i.progressOdd()
+	if i.deferredWork || i.fenced || i.dead {
+		return i.progressSlow()
 	}
 	if w := i.rx.word(); w&flagPhase == i.rx.phase { // the same as poll, without a call
 		return i.receive(w)
@@ -29,14 +29,14 @@ func (i *iface) Progress() int {
 	return 0
 }
 
-// progressOdd is Progress for an interface that has chores, has no ring any more, or whose
-// own segments can shrink.
+// progressSlow does the work of Progress for an interface that has pending requests or failures to
+// process (deferredWork), that has no ring any more, or whose own segments can shrink.
 //
 //go:noinline
-func (i *iface) progressOdd() int {
+func (i *iface) progressSlow() int {
 	n := 0
-	if i.chores {
-		n = i.doChores()
+	if i.deferredWork {
+		n = i.doDeferredWork()
 	}
 	if i.fenced || i.dead {
 		return n + i.receiveFenced()
@@ -44,18 +44,18 @@ func (i *iface) progressOdd() int {
 	return n + i.poll()
 }
 
-// doChores retries pending requests and reports failures and exits.
+// doDeferredWork retries pending requests and reports failures and exits.
 //
 //go:noinline
-func (i *iface) doChores() int {
+func (i *iface) doDeferredWork() int {
 	i.inRound = true // callbacks may not close the interface
 	n := i.waiting.Dispatch()
 	i.blocked.moved = i.blocked.moved || n > 0
 	i.settle()
 	n += i.failures.Report()
-	n += i.tellExits()
+	n += i.reportExits()
 	i.inRound = false
-	i.chores = !i.waiting.Empty() || !i.failures.Empty() || i.unsettled()
+	i.deferredWork = !i.waiting.Empty() || !i.failures.Empty() || i.unsettled()
 	return n
 }
 
@@ -70,8 +70,8 @@ func (i *iface) poll() int {
 	return 0
 }
 
-// receiveFenced is poll for a ring that can shrink, such as the ring in a file with a name.
-// After a fault that ring is not used any more.
+// receiveFenced does what poll does inside a fence (internal/fault), for a ring that can shrink,
+// such as a ring in a file with a name. After a fault that ring is not used any more.
 //
 //go:noinline
 func (i *iface) receiveFenced() (n int) {
@@ -82,13 +82,10 @@ func (i *iface) receiveFenced() (n int) {
 	return i.poll()
 }
 
-// Arm implements uct.Armer: if it returns nil, a message to come will make the socket
-// readable.
-func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
-
-// ArmFor implements uct.EventArmer. Sends complete within their call, and senders that wait
-// for room in a peer's ring are notified of room, so only received messages can be left out.
-func (i *iface) ArmFor(events uct.EventFlags) error {
+// Arm implements uct.Progressor: if it returns nil, the next message will make the socket readable.
+// Sends complete within their call, and senders that wait for room in a peer's ring are always
+// notified of room, so of all events only uct.EventRecv makes a difference.
+func (i *iface) Arm(events uct.EventFlags) error {
 	receives := events&uct.EventRecv != 0 && !i.dead
 	longest, ok := i.rest()
 	if !ok || !i.failures.Empty() || i.unsettled() || receives && !i.armRing() || !i.limitSleep(longest) {
@@ -97,7 +94,7 @@ func (i *iface) ArmFor(events uct.EventFlags) error {
 	return nil
 }
 
-// armRing asks the next sender for a wakeup. It returns false when a sender has claimed an
+// armRing requests a wakeup from the next sender. It returns false when a sender has claimed an
 // element that was not received yet.
 func (i *iface) armRing() (ok bool) {
 	if i.fenced {
@@ -107,8 +104,8 @@ func (i *iface) armRing() (ok bool) {
 	if i.rx.arm() {
 		return true
 	}
-	// The next round without a message calls watch. Arming does not call watch itself:
-	// watch may deliver messages, which is for progress to do.
+	// The next round without a message calls watch. Arming does not call watch itself: watch
+	// may deliver messages, which must happen inside progress.
 	i.idle = watchEvery - 1
 	return false
 }
@@ -152,8 +149,8 @@ func (i *iface) receive(w uint32) int {
 		}
 	}
 	i.inRound = false
-	if tail := r.read &^ r.release; tail != r.told {
-		r.told = tail
+	if tail := r.read &^ r.release; tail != r.noted {
+		r.noted = tail
 		i.takeNotes()
 	}
 	return n
@@ -166,8 +163,8 @@ const weakOrder = runtime.GOARCH != "amd64"
 // a call to deliver. Every element has room for fewBytes.
 const fewBytes = 16
 
-// deliver hands the next message, whose element begins with w, to its handler.
-// It returns false if the element is invalid: no sender writes such an element.
+// deliver hands the next message, whose element begins with w, to its handler. It returns false if
+// the element is invalid, which no correct sender writes.
 func (i *iface) deliver(w uint32) bool {
 	r := &i.rx
 	id, n := w>>8&0xff, int(w>>16)
@@ -188,9 +185,9 @@ func (i *iface) deliver(w uint32) bool {
 	return true
 }
 
-// deliverBuffered delivers a message that is in the descriptor of its element. With mayKeep
-// the handler may keep the descriptor if a spare descriptor can take its place. From memory
-// that can shrink a handler gets a copy, and may not keep the descriptor: a fault would stop
+// deliverBuffered delivers a message that is in the descriptor of its element. If mayKeep is set,
+// the handler may keep the descriptor, provided that a spare descriptor can replace it. If the
+// memory can shrink, the handler gets a copy and may not keep the descriptor: a fault would abort
 // the handler half way, and a kept descriptor is read outside the fence.
 func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 	r := &i.rx
@@ -238,5 +235,5 @@ func (i *iface) handlerFailed(id uct.AMID, err error) {
 		write = i.worker.Log().Diag
 	}
 	i.refused = true
-	write("a message was refused by its handler", zap.Uint8("id", uint8(id)), zap.Error(err))
+	write("a handler has rejected a message", zap.Uint8("id", uint8(id)), zap.Error(err))
 }

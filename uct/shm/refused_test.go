@@ -12,14 +12,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestRefusedCalls: an error says what was refused, and by whom, and blames huge pages only
-// for a segment that was to be in them.
+// TestRefusedCalls: an error names the call that was refused and a cause, and mentions huge pages
+// only for a segment that was to be in them.
 func TestRefusedCalls(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		err    error
 		says   string
-		silent string // of this
+		silent string // not in the error
 		status ucs.Status
 	}{
 		{"shmget", errShmget(4227072, false, unix.EPERM), "refuses shmget(2)", "huge", ucs.ErrShmemSegment},

@@ -27,12 +27,12 @@ const (
 	maxRenewals = 16
 )
 
-// stall records an element that is claimed and not published: its number, read, and the time
-// since when the element is watched.
+// stall records the next element of the ring while it is claimed and not published, to detect a
+// sender that has died.
 type stall struct {
 	watching bool
-	read     uint64
-	since    time.Duration
+	read     uint64        // number of the element
+	since    time.Duration // time since which the element is watched
 }
 
 // watch checks the ring for an element that a sender has claimed and never published, for an
@@ -40,24 +40,24 @@ type stall struct {
 //
 //go:noinline
 func (i *iface) watch() {
-	i.forgetLook()
+	i.dropCachedRing()
 	i.watchTail()
 	n := i.rx.claimed()
 	switch {
 	case n == 0:
 		i.stall.watching = false
 	case n > uint64(i.rx.n):
-		i.corrupt(fmt.Sprintf("%d elements claimed", n))
+		i.corrupt(fmt.Sprintf("%d elements are claimed, more than it has", n))
 	case !i.stall.watching || i.stall.read != i.rx.read:
 		i.stall = stall{watching: true, read: i.rx.read, since: i.worker.Now()}
 	case i.worker.Now()-i.stall.since > i.stuckAfter:
 		i.stall.watching = false
-		i.retire("a peer has claimed an element of the ring and not filled it: it must have died in between", true)
+		i.retire("a peer has claimed an element of the ring and not filled it; the peer has probably died", true)
 	}
 }
 
-// watchTail restores the tail if a peer has written it. Restoring the tail can give room back
-// to senders, so notes are answered.
+// watchTail restores the tail if a peer has written it. Restoring the tail can give room back to
+// senders, so the senders that have left notes are woken.
 func (i *iface) watchTail() {
 	if !i.rx.restoreTail() {
 		return
@@ -65,7 +65,7 @@ func (i *iface) watchTail() {
 	i.takeNotes()
 	if !i.scribbled {
 		i.scribbled = true
-		i.worker.Log().WarnOnce(i.domain.attr.Component, "a process writes to the receiver's part of a shared-memory ring",
+		i.worker.Log().WarnOnce(i.domain.attr.Component, "a process has written to the receiver's part of a shared-memory ring",
 			zap.String("transport", i.domain.attr.Component), zap.Stringer("ring", &i.rx))
 	}
 }
@@ -80,11 +80,11 @@ func (i *iface) published() bool {
 //
 //go:noinline
 func (i *iface) corrupt(what string) {
-	i.retire("a peer has left nonsense in the ring: "+what, false)
+	i.retire("a peer has left invalid data in the ring: "+what, false)
 }
 
-// Fault implements fault.Owner: it renews a ring whose memory, or whose descriptors' memory, was
-// taken away.
+// Fault implements fault.Owner: it replaces the ring after a fault in the memory of the ring or of
+// its descriptors, which another process has truncated.
 func (i *iface) Fault(addr uint64, _ []byte) error {
 	ours := fault.Within(addr, i.rx.seg.mem)
 	for _, c := range i.pool.chunks {
@@ -96,14 +96,14 @@ func (i *iface) Fault(addr uint64, _ []byte) error {
 	i.inRound = false
 	// The memory of any descriptor may be gone.
 	i.pool.spare = nil
-	i.renew("somebody has cut the shared memory short")
-	return errCut(addr)
+	i.renew("another process has truncated the shared memory")
+	return errTruncated(addr)
 }
 
-// retire closes the ring for good and opens a new one. Endpoints of this library that use the
-// old ring fail; to other senders the old ring looks full from now on. With drain, messages
-// behind the element that stays empty are delivered: their senders have published them, and a
-// sender claims nothing behind an empty element of its own.
+// retire closes the ring for good and opens a new one. Endpoints of this library that use the old
+// ring fail; to other senders the old ring looks full from now on. If drain is set, published
+// messages behind the unpublished element are delivered. They are from other senders, because a
+// sender publishes an element before it claims the next one.
 func (i *iface) retire(why string, drain bool) {
 	n := i.rx.markClosed()
 	i.takeNotes()
@@ -120,8 +120,8 @@ func (i *iface) retire(why string, drain bool) {
 	i.renew(why)
 }
 
-// deliverLast is deliver for a retired ring, whose descriptors are not replaced any more:
-// handlers may not keep them.
+// deliverLast delivers the next message of a retired ring. Handlers may not keep its descriptor,
+// because descriptors of a retired ring are not replaced.
 func (i *iface) deliverLast() bool {
 	w := atomic.LoadUint32(word32(i.rx.elems, i.rx.pos))
 	if w&flagInline != 0 || w>>8&0xff >= uct.MaxAMIDs {
@@ -136,23 +136,24 @@ func (r *ring) skip() {
 	r.next()
 }
 
-// renew replaces the ring. The descriptors of the old ring are not used again: a peer that was
-// only late may still write to them. If no new ring can be made the interface is dead.
+// renew replaces the ring. The descriptors of the old ring are not used again: a peer that was only
+// late may still write to them. If no new ring can be made, the interface cannot receive any more
+// (dead).
 func (i *iface) renew(why string) {
 	fields := []zap.Field{
 		zap.String("transport", i.domain.attr.Component), zap.String("why", why), zap.Stringer("ring", &i.rx),
 	}
 	old := i.rx.seg
-	err := fmt.Errorf("it has been renewed %d times", i.renewals)
+	err := fmt.Errorf("the ring was replaced %d times, which is the limit", i.renewals)
 	if i.renewals < maxRenewals {
 		i.renewals++
 		err = i.replaceRing()
 	}
 	if err != nil {
 		i.dead = true
-		i.worker.Log().Error("shared-memory ring closed, nothing can be received any more", append(fields, zap.Error(err))...)
+		i.worker.Log().Error("shared-memory ring closed; the interface cannot receive any more", append(fields, zap.Error(err))...)
 	} else {
-		i.worker.Log().Error("shared-memory ring closed, endpoints to it fail, new ones are served by a new ring", fields...)
+		i.worker.Log().Error("shared-memory ring closed and replaced; endpoints that use the old ring fail", fields...)
 	}
 	i.domain.m.destroy(old)
 	if err != nil {

@@ -19,17 +19,17 @@ type ring struct {
 	elem    int    // size of an element
 	read    uint64 // messages received
 	release uint64 // the tail is published when these bits of read are zero
-	told    uint64 // the published tail when notes were taken last
+	noted   uint64 // the published tail when takeNotes was called last
 	tail    *uint64
 	head    *uint64
 	addrLen *uint32
-	n       int
-	slots   []int32 // descriptor of each element
+	n       int     // number of elements
+	slots   []int32 // index in rxPool.all of the descriptor of each element
 	seg     *segment
 }
 
-// viewRing finds the parts of an empty ring in a segment. slots are the
-// descriptors of its elements.
+// viewRing returns a ring whose fields point into the segment s. slots are the descriptors of its
+// elements.
 func viewRing(s *segment, o *options, slots []int32) ring {
 	elems := s.mem[elemsOffset : elemsOffset+len(slots)*o.elem]
 	return ring{
@@ -79,13 +79,14 @@ func parseSockaddr(b []byte, n uint32) (name string, ok bool) {
 	return string(b[3:n]), true
 }
 
-// first returns the next element, its first minElemSize bytes, which every element has.
+// first returns the first minElemSize bytes of the next element. No element is shorter.
 func (r *ring) first() *[minElemSize]byte { return elementAt(r.elems, r.pos) }
 
 // word loads the first word of the next element.
 func (r *ring) word() uint32 { return atomic.LoadUint32(firstWord(r.first())) }
 
-// next moves on to the next element, and at multiples of release+1 gives room back to senders.
+// next moves on to the next element. When the number of received messages is a multiple of
+// release+1, it gives the received elements back to senders.
 func (r *ring) next() {
 	r.pos += r.elem
 	if r.pos == len(r.elems) {
@@ -100,7 +101,7 @@ func (r *ring) next() {
 }
 
 // restoreTail corrects the tail, and reports whether the tail was wrong. Only the receiver may
-// write the tail. A sender that finds a wrong tail can take the ring to be full for ever.
+// write the tail. With a wrong tail a sender could regard the ring as full forever.
 func (r *ring) restoreTail() bool {
 	want := r.read &^ r.release
 	if atomic.LoadUint64(r.tail) == want {
@@ -114,7 +115,7 @@ func (r *ring) restoreTail() bool {
 // been received.
 func (r *ring) claimed() uint64 { return atomic.LoadUint64(r.head)&^armed - r.read }
 
-// arm asks the next sender for a wakeup. It returns false when an element has been claimed
+// arm requests a wakeup from the next sender. It returns false when an element has been claimed
 // that was not received.
 func (r *ring) arm() bool {
 	h := atomic.LoadUint64(r.head)
@@ -133,7 +134,7 @@ func (r *ring) close() {
 	}
 }
 
-// markClosed closes the ring to all senders: the ring looks full for ever. It returns the
+// markClosed closes the ring for all senders, to which it looks full from then on. It returns the
 // number of elements that were claimed before and have not been received.
 func (r *ring) markClosed() uint64 {
 	atomic.StoreUint32(r.addrLen, 0)

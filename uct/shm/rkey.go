@@ -18,8 +18,8 @@ type remoteKey struct {
 	seg      *attachment
 	base     uint64  // address of the segment in the owner
 	length   uint64  // bytes that the key opens, all of them mapped
-	life     life    // whether the memory may still be accessed; nil: the owner does not tell
-	open     *uint32 // the word of life, or alwaysOpen if there is none or reading it takes a fence
+	life     life    // the owner's record whether the memory may still be accessed; nil: none
+	open     *uint32 // word in life, or alwaysOpen if there is none or it needs a fence
 	released atomic.Bool
 }
 
@@ -27,9 +27,7 @@ type remoteKey struct {
 // the number to add to a remote address to get the local one, as with C UCX.
 func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) { return d.unpack(packed, 0) }
 
-var _ uct.ProcessKeys = (*domain)(nil)
-
-// UnpackRkeyOf implements uct.ProcessKeys.
+// UnpackRkeyOf implements uct.MappedMemory.
 func (d *domain) UnpackRkeyOf(p uct.Process, packed []byte) (*uct.Rkey, error) {
 	owner := host.OfID(p)
 	if !owner.Alive() {
@@ -68,9 +66,7 @@ func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 	}, nil
 }
 
-var _ uct.RkeyChecker = (*domain)(nil)
-
-// RkeyCurrent implements uct.RkeyChecker. If the segment has a life page that cannot be taken
+// RkeyCurrent implements uct.MappedMemory. If the segment has a life page that cannot be taken
 // away, the page decides: the owner revokes access before the segment's name can be reused.
 // Otherwise the name is looked up, which takes longer than copying some ten kilobytes.
 func (d *domain) RkeyCurrent(key *uct.Rkey) bool {
@@ -84,7 +80,7 @@ func (d *domain) RkeyCurrent(key *uct.Rkey) bool {
 	return !k.revoked() && d.m.names(k.ref, k.seg.ident)
 }
 
-// RkeyAbandoned implements uct.RkeyChecker.
+// RkeyAbandoned implements uct.MappedMemory.
 func (d *domain) RkeyAbandoned(key *uct.Rkey) bool {
 	k, err := d.key(key)
 	return err == nil && !k.released.Load() && (k.revoked() || d.m.abandoned(k.ref, k.seg.ident))
@@ -144,5 +140,5 @@ func (k *remoteKey) bytes(raddr uint64, n int) ([]byte, bool) {
 
 //go:noinline
 func errNoAccess(raddr uint64, n int) error {
-	return fmt.Errorf("shm: access to %d bytes at %#x, which the key does not open: %w", n, raddr, ucs.ErrInvalidAddr)
+	return fmt.Errorf("shm: access to %d bytes at %#x: the key does not permit the access: %w", n, raddr, ucs.ErrInvalidAddr)
 }

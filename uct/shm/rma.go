@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// remote returns the mapping of the n bytes at raddr in the peer, if the endpoint accepts the
-// operation and the key opens all of these bytes.
+// remote returns the local mapping of the n bytes at the peer's address raddr, and their segment,
+// if the endpoint accepts the operation and the key opens all of these bytes.
 func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []byte, error) {
 	if e.refusing || e.pending.Blocks() {
 		return nil, nil, e.ready()

@@ -10,35 +10,36 @@ import (
 
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct"
 )
 
 // An endpoint keeps the segments of its peer mapped. A peer that closes its worker without a
-// message, while its process lives, leaves these mappings behind. So whenever an endpoint is
-// made some other endpoints are checked, round robin: peers that come and go leave some hundred
-// dead endpoints at most, however many live ones there are. If there is no room all endpoints
-// are checked, and the least needed ones are closed (uct.IfaceParams.Reclaim).
+// message, while its process stays alive, leaves these mappings behind. So whenever an endpoint is
+// made some other endpoints are checked, round robin: at most some hundred endpoints of closed
+// peers remain, however many others there are. If there is no room for a mapping, all endpoints are
+// checked, and the least needed ones are closed (uct.IfaceParams.Reclaim).
 
 const (
-	// looks is how many rings are checked when an endpoint is made, at the cost of one load
-	// each. One more ring is checked for every looksShare endpoints. So at most looksShare
-	// endpoints to peers that are gone stay, however many other endpoints there are.
+	// looks is the number of rings that are checked when an endpoint is made, at the cost of
+	// one load each. One more ring is checked for every looksShare endpoints. So at most
+	// looksShare endpoints of closed peers remain, however many other endpoints there are.
 	looks      = 4
 	looksShare = 256
 
-	// asks is how many rings of C UCX the kernel is asked about when an endpoint is made:
-	// these rings do not say that they are closed.
+	// asks is the number of rings of C UCX for which the kernel is queried when an endpoint is
+	// made, because these rings are not marked as closed.
 	asks = 2
 
-	// releasedAtOnce is how many descriptors of watched processes are closed when a
+	// releasedAtOnce is the number of descriptors of watched processes that are closed when a
 	// descriptor is needed.
 	releasedAtOnce = 64
 )
 
-// lookAtSome finds endpoints whose peers are gone, among the next few of the round robin.
+// lookAtSome checks the next few endpoints of the round robin for peers that have closed their
+// rings.
 func (i *iface) lookAtSome() { i.lookAtPeers(looks+i.endpoints.Len()/looksShare, asks) }
 
-// lookAtPeers checks the next n endpoints, and asks the kernel about at most ask of them.
+// lookAtPeers checks the next n endpoints for peers that have closed their rings, and queries the
+// kernel for at most ask of them.
 func (i *iface) lookAtPeers(n, ask int) {
 	for range min(n, i.endpoints.Len()) {
 		e := i.endpoints.Next()
@@ -57,8 +58,8 @@ func (i *iface) lookAtPeers(n, ask int) {
 	}
 }
 
-// notice records an endpoint whose peer has closed its ring. The endpoint fails after the
-// messages that the peer has sent were received.
+// notice records an endpoint whose peer has closed its ring. The endpoint fails after all messages
+// of the peer were received.
 func (i *iface) notice(e *endpoint) {
 	if len(i.ended) == 0 {
 		i.endedAt = i.worker.Now()
@@ -75,9 +76,7 @@ func (e *endpoint) ringClosed() (closed bool) {
 	return atomic.LoadUint32(e.addrLen) == 0
 }
 
-var _ uct.Reclaimable = (*endpoint)(nil)
-
-// Gone implements uct.Reclaimable.
+// Gone implements uct.ProcessEndpoint.
 func (e *endpoint) Gone() error {
 	switch {
 	case e.failure != nil:
@@ -88,11 +87,11 @@ func (e *endpoint) Gone() error {
 	return nil
 }
 
-// Idle implements uct.Reclaimable.
+// Idle implements uct.ProcessEndpoint.
 func (e *endpoint) Idle() bool { return e.pending.Empty() }
 
-// makeRoom frees what is missing after a segment could not be attached, and reports whether to
-// try again. why is the error of the attempt.
+// makeRoom frees descriptors or mappings after a segment could not be attached, and reports whether
+// to try again. why is the error of the failed attempt.
 func (i *iface) makeRoom(why error) bool {
 	switch {
 	case errors.Is(why, unix.EMFILE), errors.Is(why, unix.ENFILE):
@@ -100,7 +99,7 @@ func (i *iface) makeRoom(why error) bool {
 	case !errors.Is(why, ucs.ErrExceedsLimit) && !errors.Is(why, unix.ENOMEM):
 		return false
 	}
-	i.forgetLook()
+	i.dropCachedRing()
 	n := i.endpoints.Len()
 	i.lookAtPeers(n, n)
 	return i.params.Reclaim != nil && i.params.Reclaim()

@@ -17,8 +17,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// closeFailed closes the endpoints of which a host was told that they have failed, as
-// their user does.
+// closeFailed closes the endpoints whose failure was reported to a host, as an application does.
 func closeFailed(h *ucttest.Host) (closed int) {
 	for _, f := range h.Failures {
 		f.Endpoint.Close()
@@ -28,8 +27,9 @@ func closeFailed(h *ucttest.Host) (closed int) {
 	return closed
 }
 
-// TestPeersComeAndGo: interfaces that come and go, while their process lives, leave few
-// endpoints at a server that has others, and nobody asks about them.
+// TestPeersComeAndGo: a server connects to many interfaces that close while their process lives.
+// Few endpoints to them remain open at a time, although no call checks them, and the endpoints to
+// live interfaces stay.
 func TestPeersComeAndGo(t *testing.T) {
 	const peers, most, stay = 600, 256, 40
 	threeWays(t, func(t *testing.T, transport, s string) {
@@ -37,7 +37,7 @@ func TestPeersComeAndGo(t *testing.T) {
 		if f.Config == nil {
 			f.Config = new(config.Set)
 		}
-		// A container may have 64 MB of memory with names.
+		// A container may have only 64 MB in /dev/shm.
 		if err := f.Config.Modify(strings.ToUpper(transport)+"_SEG_SIZE", "512"); err != nil {
 			t.Fatal(err)
 		}
@@ -79,8 +79,8 @@ func TestPeersComeAndGo(t *testing.T) {
 	})
 }
 
-// TestMessagesOfTheGone: the last messages of a peer that is found to be gone come before the
-// failure of the endpoint to it.
+// TestMessagesOfTheGone: the last messages of a peer whose ring is closed are delivered before the
+// endpoint to it fails.
 func TestMessagesOfTheGone(t *testing.T) {
 	f := &ucttest.Fixture{Component: component{posixName}}
 	server, client := f.Open(t), f.Open(t)
@@ -105,16 +105,16 @@ func TestMessagesOfTheGone(t *testing.T) {
 	}
 }
 
-// limitSegments lets so many segments of peers be attached.
+// limitSegments limits how many segments of peers can be attached.
 func limitSegments(t *testing.T, n int) {
-	m := &attachedAll
+	m := &attachedTotal
 	limit, next, near := m.limit, m.next, m.near
 	t.Cleanup(func() { m.limit, m.next, m.near, m.looked = limit, next, near, 0 })
 	m.limit, m.next, m.near, m.looked = n, maxAttached, false, sinceLoaded()+time.Hour
 }
 
-// TestRoomByReclaim: where there is no room for a segment the user of the interface is
-// asked for some, and told which endpoints lead to nobody.
+// TestRoomByReclaim: when no more segments can be attached, the interface calls Reclaim, which can
+// find and close the endpoints whose peers are gone.
 func TestRoomByReclaim(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		logs := logtest.Watch(t)
@@ -125,17 +125,17 @@ func TestRoomByReclaim(t *testing.T) {
 		asked := 0
 		server.Iface.(*iface).params.Reclaim = func() bool {
 			asked++
-			if err := stays.(uct.Reclaimable).Gone(); err != nil || !stays.(uct.Reclaimable).Idle() {
+			if err := stays.(uct.ProcessEndpoint).Gone(); err != nil || !stays.(uct.ProcessEndpoint).Idle() {
 				t.Errorf("endpoint that stays: %v", err)
 			}
 			if asked > 1 {
 				return false
 			}
-			ucttest.WantStatus(t, "endpoint to nobody", goes.(uct.Reclaimable).Gone(), ucs.ErrConnectionReset)
+			ucttest.WantStatus(t, "endpoint to nobody", goes.(uct.ProcessEndpoint).Gone(), ucs.ErrConnectionReset)
 			goes.Close()
 			return true
 		}
-		limitSegments(t, attachedAll.count)
+		limitSegments(t, attachedTotal.count)
 		server.Connect(t, next)
 		if asked != 1 {
 			t.Errorf("asked %d times for room, want once", asked)
@@ -151,8 +151,8 @@ func TestRoomByReclaim(t *testing.T) {
 	})
 }
 
-// TestRoomForMappings: what the rest of the program has mapped is not there for segments
-// of peers.
+// TestRoomForMappings: mappings of the rest of the program reduce how many segments of peers can be
+// attached.
 func TestRoomForMappings(t *testing.T) {
 	logs := logtest.Watch(t)
 	logs.Expect("will be closed")
@@ -171,7 +171,7 @@ func TestRoomForMappings(t *testing.T) {
 	if reads > 40 {
 		t.Errorf("the mappings were counted %d times", reads)
 	}
-	have = 65_000 // the program has mapped more
+	have = 65_000 // the program has made more mappings
 	for range n / 2 {
 		m.give(1)
 	}
@@ -183,7 +183,7 @@ func TestRoomForMappings(t *testing.T) {
 	}
 }
 
-// TestRoomForDescriptors: what processes are watched by gives way to segments.
+// TestRoomForDescriptors: descriptors that watch processes are closed when a segment needs one.
 func TestRoomForDescriptors(t *testing.T) {
 	h, p, _ := survivor(t, posixName, "")
 	i := h.Iface.(*iface)
@@ -200,8 +200,7 @@ func TestRoomForDescriptors(t *testing.T) {
 	}
 }
 
-// TestUnowned: the kernel says that the owner of a segment has closed it, which C UCX
-// does not.
+// TestUnowned checks that a mapper detects when the owner of a segment has closed it.
 func TestUnowned(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,21 +11,21 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// rxDesc is a receive descriptor: memory that a peer copies a buffered message to. A
-// descriptor is in a slot of the ring, spare, or kept by a handler.
+// rxDesc is a receive descriptor: a buffer that a peer copies a buffered message to. A descriptor
+// is in a slot of the ring, spare, or kept by a handler.
 type rxDesc struct {
 	uct.AMDesc
-	at    descriptor // the place as peers name it
-	data  []byte     // the place for the payload
+	at    descriptor // location of the buffer, as peers name it
+	data  []byte     // the buffer
 	state descState
 }
 
 type descState uint8
 
 const (
-	descOurs    descState = iota // in the ring or spare
+	descOurs    descState = iota // the descriptor is in the ring or spare
 	descOffered                  // a handler that may keep the descriptor is running
-	descKept                     // kept by a handler
+	descKept                     // a handler has kept the descriptor
 )
 
 // rxPool holds the descriptors of an interface. Chunks, segments of descriptors, stay until the
@@ -35,12 +35,12 @@ type rxPool struct {
 	owner   uct.DescOwner
 	o       *options
 	chunks  []*segment
-	asked   float64 // size of the next chunk in multiples of UCX_MM_RX_BUFS_GROW, 0 means 1
-	all     []*rxDesc
-	spare   []int32
-	kept    int
-	stuck   bool // growing has failed, or is not allowed; grow is not tried again until a descriptor is released
-	closing bool // the interface is closed; releasing the last kept descriptor destroys the pool
+	asked   float64   // size of the next chunk in multiples of UCX_MM_RX_BUFS_GROW, 0 means 1
+	all     []*rxDesc // all descriptors, by index
+	spare   []int32   // indexes of the unused descriptors
+	kept    int       // number of descriptors that handlers keep
+	stuck   bool      // growing has failed; not tried again until a descriptor is released
+	closing bool      // releasing the last kept descriptor destroys the pool
 }
 
 // stride returns the distance between descriptors in a chunk, in bytes.
@@ -50,10 +50,10 @@ func (o *options) stride() int {
 	return (o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
-// next returns how many descriptors the next chunk is to have, before limits are applied.
+// next returns the number of descriptors of the next chunk, before limits are applied.
 func (p *rxPool) next() int { return int(min(float64(p.o.growBufs)*max(p.asked, 1), math.MaxInt32)) }
 
-// grow adds a chunk of descriptors, at least want of them if the limits allow that.
+// grow adds a chunk with at least want descriptors, or fewer if the limits do not allow as many.
 func (p *rxPool) grow(want int) error {
 	n := max(p.next(), want)
 	if p.o.maxBufs >= 0 {

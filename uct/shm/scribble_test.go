@@ -15,19 +15,18 @@ import (
 // scribbles is how many values a test writes.
 const scribbles = 50
 
-// idlers are what a receiver does without messages.
+// idlers are the calls that a receiver makes when there are no messages.
 var idlers = map[string]func(h *ucttest.Host){
 	"awake": func(h *ucttest.Host) {
 		for range 2 * watchEvery {
 			h.Worker.Progress()
 		}
 	},
-	"going to sleep": func(h *ucttest.Host) { h.Iface.(uct.Armer).Arm() },
+	"going to sleep": func(h *ucttest.Host) { h.Iface.(uct.Progressor).Arm(uct.EventAny) },
 }
 
-// TestScribbledTail: somebody writes to the tail of a ring, where only its receiver
-// writes. Senders that have an endpoint already, and new ones, get through again:
-// while the receiver looks, and when it goes to sleep.
+// TestScribbledTail: a process writes to the tail of a ring, which only the receiver may write.
+// Existing and new endpoints get through again, whether the receiver progresses or goes to sleep.
 func TestScribbledTail(t *testing.T) {
 	for name, idle := range idlers {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +37,7 @@ func TestScribbledTail(t *testing.T) {
 				old := a.Connect(t, b)
 				random := rand.New(rand.NewPCG(1, 2))
 				for k := range scribbles {
-					// The ring looks full, or as if more than its elements were claimed.
+					// The ring looks full, or more elements look claimed than there are.
 					r := &b.Iface.(*iface).rx
 					bad := r.read - uint64(r.n)
 					if k%2 == 1 {
@@ -66,8 +65,8 @@ func TestScribbledTail(t *testing.T) {
 	}
 }
 
-// TestScribbledTailAndNotes: who sleeps because a ring looks full is woken when its tail
-// has been put right.
+// TestScribbledTailAndNotes: a sender that sleeps because a ring looks full is woken when the
+// receiver has corrected the tail.
 func TestScribbledTailAndNotes(t *testing.T) {
 	for name, idle := range idlers {
 		t.Run(name, func(t *testing.T) {
@@ -87,8 +86,8 @@ func TestScribbledTailAndNotes(t *testing.T) {
 	}
 }
 
-// TestTailOfNobody: where nobody has written to the tail it is as it should be,
-// however many messages have come.
+// TestTailOfNobody: the tail stays correct while only the receiver writes it, however many messages
+// have come.
 func TestTailOfNobody(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -110,8 +109,7 @@ func TestTailOfNobody(t *testing.T) {
 	})
 }
 
-// TestScribbledHead: a head that no sender writes ends the ring, and new senders use
-// another one.
+// TestScribbledHead: a head that no sender writes closes the ring, and new senders use another one.
 func TestScribbledHead(t *testing.T) {
 	for name, bad := range map[string]func(r *ring) uint64{
 		"before what was read": func(r *ring) uint64 { return r.read - 1 },

@@ -13,7 +13,7 @@ import (
 // segment is shared memory that this process owns.
 type segment struct {
 	id     uint64 // the name that peers use
-	size   int    // bytes asked for
+	size   int    // bytes requested
 	mem    []byte // size rounded up to whole pages
 	tail   int    // bytes at the end of mem that keys do not open
 	shrink bool   // other processes can take memory of the segment away
@@ -29,13 +29,13 @@ func (s *segment) Fault(addr uint64, _ []byte) error {
 	return fmt.Errorf("shm: another process has truncated the new ring: %w", ucs.ErrShmemSegment)
 }
 
-// segmentOptions say what to create.
+// segmentOptions describe a segment to create.
 type segmentOptions struct {
 	size    int    // bytes, positive
 	addr    uint64 // address of the mapping, a hint unless fixed; 0: anywhere
 	fixed   bool   // fail if the mapping cannot be at addr
 	mayHuge bool   // huge pages may be used
-	what    string // for error texts
+	what    string // purpose, for the name of the memory file
 }
 
 // reference names a peer's segment.
@@ -55,7 +55,7 @@ type key struct {
 type object struct {
 	ident  identity
 	size   int
-	shrink bool // its memory can be taken away
+	shrink bool // other processes can take its memory away
 	owner  int  // process that made it, by its id in this PID namespace; 0: unknown, -1: not visible here
 	fd     int  // posix: descriptor of the file; sysv: -1
 }
@@ -107,12 +107,12 @@ type mapper interface {
 	// the segment.
 	abandoned(ref reference, ident identity) bool
 
-	// unowned reports whether the owner of a ring that is mapped here certainly does
-	// not have the ring any more. False can also mean that the kernel does not tell.
+	// unowned reports whether the owner of a ring that is mapped here certainly does not have
+	// the ring any more. False can also mean that this cannot be determined.
 	unowned(ref reference, ident identity) bool
 
-	// held reports whether anything but the owner of s may have s attached, another
-	// domain of this process included. With an error, that is not known.
+	// held reports whether anything but the owner of s may have s attached, another domain of
+	// this process included. If held returns an error, that is not known.
 	held(s *segment) (bool, error)
 
 	// owner returns the process id that is part of a segment's id, 0 if there is none.

@@ -12,15 +12,11 @@ import (
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct"
 )
 
-var _ uct.SenderFinder = (*iface)(nil)
-
-// FindSenders implements uct.SenderFinder. Every sender has the ring attached. If no sender
-// has, no message is added any more, and the result is whether the ring holds messages that
-// were not received. A ring that was replaced is not read any more, so its senders do not
-// count.
+// FindSenders implements uct.ProcessIface. Every sender has the ring attached. If no sender has it
+// attached, no message is added any more, and the result is whether the ring holds messages that
+// were not received. A ring that was replaced is not read any more, so its senders do not count.
 func (i *iface) FindSenders() (bool, error) {
 	if i.dead {
 		return false, nil
@@ -49,14 +45,14 @@ func (m *sysv) held(s *segment) (bool, error) {
 	return d.Nattch > 1, nil
 }
 
-// held asks the kernel for a lease on the file and gives the lease back. The kernel grants a
-// lease only if no other opening of the file for writing exists. A mapping counts as long as it
-// exists, whichever process has it and in whatever namespace. A process that opens the file
-// while the lease exists waits or tries again (leases.open).
+// held implements mapper: it requests a lease on the file from the kernel and gives the lease back.
+// The kernel grants a lease only if nothing else has the file open for writing. A mapping counts as
+// long as it exists, whichever process has it and in whatever namespace. A process that opens the
+// file while the lease exists waits or tries again (leases.open).
 //
-// Only opening a file counts, and memfd_create(2) does not open one: the lease on such a file
-// is asked for with a descriptor for reading. A process that was passed the descriptor itself
-// is not counted; no peer is passed it.
+// Only opens of a file count, and memfd_create(2) is not an open: for such a file the lease is
+// requested with a descriptor for reading. A process that was passed the descriptor itself is not
+// counted, but the descriptor is passed to no peer.
 func (m *posix) held(s *segment) (bool, error) {
 	fd, lease := s.fd, unix.F_WRLCK
 	if !s.shrink {

@@ -10,18 +10,18 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// mayCome is what an interface says about senders.
+// mayCome reports whether an interface has found senders that could still send to it.
 func mayCome(t *testing.T, h *ucttest.Host) bool {
 	t.Helper()
-	some, err := h.Iface.(uct.SenderFinder).FindSenders()
+	some, err := h.Iface.(uct.ProcessIface).FindSenders()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return some
 }
 
-// TestFindSenders: who can send counts, in this process and in another one, until it
-// has ended and everything it sent is delivered.
+// TestFindSenders: an endpoint in this or another process counts as a sender until it is closed, or
+// its process has ended, and its messages are delivered.
 func TestFindSenders(t *testing.T) {
 	threeWays(t, func(t *testing.T, transport, s string) {
 		a, b := fixtureWith(t, transport, s).Pair(t)
@@ -60,14 +60,15 @@ func TestFindSenders(t *testing.T) {
 	})
 }
 
-// TestAttachDuringLook: endpoints are made while the ring's owner looks who has it.
+// TestAttachDuringLook: endpoints are made while the ring's owner checks which processes have it
+// open.
 func TestAttachDuringLook(t *testing.T) {
 	for name, s := range map[string]string{"without a name": "", "with one": "POSIX_USE_PROC_LINK=n"} {
 		t.Run(name, func(t *testing.T) {
 			ucttest.NoLeaks(t)
 			a, b := fixtureWith(t, posixName, s).Pair(t)
 			m, seg := a.Iface.(*iface).domain.m, a.Iface.(*iface).rx.seg
-			// On a busy machine it may lose its CPU each time.
+			// On a busy machine the thread may lose its CPU during each check.
 			b.Iface.(*iface).domain.m.(*posix).lease.now = func() time.Duration { return 0 }
 			look, over := make(chan struct{}), make(chan struct{})
 			go func() {

@@ -42,7 +42,7 @@ type sysvDomainSettings struct {
 }
 
 type sysvHuge struct {
-	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means always, including rings and receive buffers; try means where they are available and worth it. A hostile peer can take huge pages away; touching them is then a fault, which transports survive and programs may not."`
+	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means always, including rings and receive buffers; try means where they are available and worth it. A hostile peer can free huge pages of this process; access is then a fault, which transports survive and programs may not."`
 }
 
 // posixDomainSettings are read when a posix domain is opened
@@ -64,7 +64,7 @@ type ifaceSettings struct {
 	MM mmSettings `prefix:"MM_"`
 }
 
-// smSettings are the settings that all transports within a host have, with the defaults of
+// smSettings are the settings of all transports between processes of one host, with the defaults of
 // posix and sysv.
 type smSettings struct {
 	Common commonSettings   `prefix:""`
@@ -74,19 +74,19 @@ type smSettings struct {
 // commonSettings are the settings that all transports have (uct_iface_config_table).
 type commonSettings struct {
 	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures without an error handler."`
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Expected maximum number of endpoints (scaling hint, not a limit). If the program or UCX_NUM_EPS expects more, the transport is used only to peers that no other transport with a sufficient number reaches."`
 }
 
 type mmSettings struct {
 	SM            smSettings   `prefix:"SM_"`
-	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same. Its default up to 1.15 is 64, which is also the default here if UCX_PEER_RELEASE is such a release."`
+	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same number. The default of C UCX up to 1.15 is 64, which is also the default here if UCX_PEER_RELEASE is such a release."`
 	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Size of receive buffers, and the largest message that is sent by copying it, at most 65535 bytes: with a larger value C UCX sends longer messages and loses them. Must be the same in all processes."`
-	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is returned to senders, 0 up to but not including 1."`
+	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its elements are returned to senders, from 0 to less than 1."`
 	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Largest number of receive buffers, including those in the ring; -1 means no limit."`
 	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when all are in use."`
-	RxGrowFactor  float64      `ucx:"RX_GROW_FACTOR" default:"1.0" doc:"Factor by which that number grows each time, at least 1.0."`
+	RxGrowFactor  float64      `ucx:"RX_GROW_FACTOR" default:"1.0" doc:"Factor by which RX_BUFS_GROW grows each time, at least 1.0."`
 	RxMaxChunk    config.Bytes `ucx:"RX_MAX_CHUNK_SIZE" default:"128M" doc:"Largest size of a chunk of receive buffers."`
-	FifoHuge      bool         `ucx:"FIFO_HUGETLB" default:"n" doc:"Huge pages for the ring. They would hide its length from peers, so y is refused."`
+	FifoHuge      bool         `ucx:"FIFO_HUGETLB" default:"n" doc:"Use huge pages for the ring. Peers could not read its length from them, so y is refused."`
 	FifoElemSize  uint         `ucx:"FIFO_ELEM_SIZE" default:"128" doc:"Size of a ring's elements. Must be the same in all processes."`
 	FifoMaxPoll   config.Count `ucx:"FIFO_MAX_POLL" default:"16" doc:"Largest number of messages to receive in one round of progress."`
 	ErrorHandling bool         `ucx:"ERROR_HANDLING" default:"n" doc:"Announce that failures of peers are detected."`
@@ -108,7 +108,7 @@ func (o *overhead) ParseConfig(s string) error {
 			return err
 		}
 		if t.IsAuto() || t == config.TimeInf {
-			return errors.New("needs a number")
+			return errors.New("expected a number")
 		}
 		*[]*config.Time{&o.short, &o.bcopy}[key] = t
 		return nil
@@ -133,11 +133,11 @@ func seconds(t config.Time) float64 { return t.Duration(0).Seconds() }
 
 // options are the settings of an interface, validated and with defaults filled in.
 type options struct {
-	ring      int // number of elements in the own ring
-	elem      int // size of an element, in peers' rings as well, in bytes
-	seg       int // bytes for a message in a receive buffer, in peers' buffers as well
-	bcopy     int // bytes of the largest buffered message
-	release   uint64
+	ring      int    // number of elements in the own ring
+	elem      int    // size of an element, in peers' rings as well, in bytes
+	seg       int    // bytes for a message in a receive buffer, in peers' buffers as well
+	bcopy     int    // bytes of the largest buffered message
+	release   uint64 // the tail is published when these bits of the number received are zero
 	maxBufs   int
 	growBufs  int
 	growBy    float64 // factor by which growBufs grows each time

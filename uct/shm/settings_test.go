@@ -101,8 +101,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestReclaim kills a process whose memory has names: the next one removes them,
-// and leaves those of the living and of others alone.
+// TestReclaim: the files of a killed process are removed by the next process, which leaves those of
+// live processes and of other programs.
 func TestReclaim(t *testing.T) {
 	dir := shmDir(t)
 	settings := []string{"POSIX_USE_PROC_LINK=n", "POSIX_DIR=" + dir}
@@ -134,7 +134,7 @@ func TestReclaim(t *testing.T) {
 		"POSIX_USE_PROC_LINK": "n", "POSIX_DIR": dir,
 	})}
 	h := f.Open(t)
-	if n := list(); n != each+1+2 { // our ring and buffers
+	if n := list(); n != each+1+2 { // ring and buffers of this process
 		t.Errorf("%d files after the next one came", n)
 	}
 	ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: alive.dev, IfaceAddr: alive.addr})
@@ -155,8 +155,9 @@ func fileThere(path string) bool {
 	return err == nil
 }
 
-// TestNamespaces checks what is said of peers in other namespaces. Addresses of a process outside of
-// the kernel's initial namespaces, as in a container, are longer: they name the namespace.
+// TestNamespaces checks which peers in other namespaces are reachable, and the error for those that
+// are not. Addresses of a process outside the kernel's initial namespaces, as in a container, are
+// longer: they name the namespace.
 func TestNamespaces(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		h := f.Open(t)
@@ -169,7 +170,7 @@ func TestNamespaces(t *testing.T) {
 		}{
 			{"IPC", unix.CLONE_NEWIPC, 16, ownAddr, "IPC namespace"},
 			{"PID", unix.CLONE_NEWPID, ownDev, ownAddr, "PID namespace"},
-			{"network", unix.CLONE_NEWNET, ownDev, ownAddr, ""}, // no wakeups, but messages
+			{"network", unix.CLONE_NEWNET, ownDev, ownAddr, ""}, // messages arrive, wakeups do not
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				p := startPeerIn(t, c.flags, f.Component.Name())

@@ -27,8 +27,8 @@ func awakes(t *testing.T, h *ucttest.Host) {
 	}
 }
 
-// TestUnread: with an endpoint to a peer in another network namespace, which cannot
-// wake us, a sleep ends by itself. Without one it goes on.
+// TestUnread: while there is an endpoint to a peer in another network namespace, which cannot wake
+// this process, every sleep ends by itself. Without such an endpoint it does not.
 func TestUnread(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		near, far := startPeer(t, f.Component.Name()), startPeerIn(t, unix.CLONE_NEWNET, f.Component.Name())
@@ -67,8 +67,8 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// TestArmedAgain: a nap is as long as before, and ends when it was to end, however often
-// the worker is armed meanwhile, as by turns of other goroutines.
+// TestArmedAgain: arming a worker again, as calls of other goroutines do, neither lengthens a
+// limited sleep nor moves its end.
 func TestArmedAgain(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		h := f.Open(t)
@@ -88,7 +88,7 @@ func TestArmedAgain(t *testing.T) {
 		if n.next != next || n.end != end {
 			t.Errorf("a nap of %v until %v, at first of %v until %v", n.next, n.end, next, end)
 		}
-		// One that would end later does not count.
+		// A sleep that would end later does not replace it.
 		n.unwakeable = 0
 		arm()
 		if n.end != end {
@@ -97,8 +97,8 @@ func TestArmedAgain(t *testing.T) {
 	})
 }
 
-// TestUnreadSender: a message wakes us of a peer that cannot do so, and of which we do
-// not know.
+// TestUnreadSender: a message wakes a worker even if its sender has no working wakeup and the
+// worker has no endpoint to it.
 func TestUnreadSender(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		far := startPeerIn(t, unix.CLONE_NEWNET, f.Component.Name())
@@ -120,15 +120,15 @@ func TestUnreadSender(t *testing.T) {
 	})
 }
 
-// TestNoTimer: nobody sleeps whom nothing may wake, as there is no descriptor for a
-// timer. It goes on as soon as there is one.
+// TestNoTimer: a worker that nothing would wake cannot be armed while no descriptor is left for a
+// timer. It can be armed as soon as there is one.
 func TestNoTimer(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		logtest.Watch(t).Expect("ulimit -n")
 		a, b := f.Pair(t)
 		idle := f.Open(t)
 		block(t, a, a.Connect(t, b))
-		waited(a, patience)
+		waited(a, pollTime)
 		withoutFiles(t, func() {
 			for range 3 {
 				for _, h := range []*ucttest.Host{a, idle} {

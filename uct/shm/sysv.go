@@ -15,11 +15,12 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// sysv shares System V segments. A segment is marked for removal as soon as it is attached,
-// so that nothing is left when the process ends; Linux lets peers attach a marked segment all
-// the same. The size of a segment never changes. But any process that has a segment of huge
-// pages attached can free its pages (MADV_REMOVE), and touching a freed page is a fault while
-// the machine has no other huge pages: such a segment counts as one that can shrink.
+// sysv is the mapper of the transport sysv, which shares System V segments. A segment is marked for
+// removal as soon as it is attached, so that nothing is left when the process ends; Linux lets
+// peers attach a marked segment all the same. The size of a segment never changes. But any process
+// that has a segment of huge pages attached can free its pages (MADV_REMOVE), and touching a freed
+// page is a fault while the machine has no other huge pages: such a segment counts as one that can
+// shrink.
 type sysv struct {
 	huge  config.Ternary
 	users host.Users
@@ -27,7 +28,7 @@ type sysv struct {
 
 var _ mapper = (*sysv)(nil)
 
-// sysvAddrLen is the length of addresses: an id, and no mapper data.
+// sysvAddrLen is the length of addresses, which consist of an id.
 const sysvAddrLen = 8
 
 // sysvKeyLen is the length of a packed key: u32 id, u64 address
@@ -65,10 +66,9 @@ func (m *sysv) create(o segmentOptions) (*segment, error) {
 }
 
 // hugeSize returns the size in bytes of a segment of huge pages, or 0 if the segment is to have
-// small pages. Huge pages are used if the system has them, no address is asked for, the
-// settings and o allow them, and no more memory is wasted than used. The ring and receive
-// buffers have huge pages only with UCX_SYSV_HUGETLB_MODE=y, which ignores the waste: peers
-// can take huge pages away.
+// small pages. Huge pages are used if the system has them, no address is requested, the settings
+// and o allow them, and no more memory is wasted than used. The ring and receive buffers have huge
+// pages only with UCX_SYSV_HUGETLB_MODE=y, which ignores the waste: peers can take huge pages away.
 func (m *sysv) hugeSize(o segmentOptions) int {
 	h := hugePageSize()
 	if h == 0 || o.addr != 0 || m.huge == config.No || m.huge != config.Yes && !o.mayHuge {
@@ -141,8 +141,8 @@ func (m *sysv) maxAlloc() uint64 {
 	return min(readLimit("/proc/sys/kernel/shmmax", math.MaxInt64), math.MaxInt64)
 }
 
-// look asks the kernel about a segment. owner is the process that created the segment, -1 if
-// that process is not visible in this PID namespace.
+// look queries the kernel for a segment. owner is the process that created the segment, -1 if that
+// process is not visible in this PID namespace.
 func (m *sysv) look(ref reference) (d unix.SysvShmDesc, owner int, err error) {
 	if err := m.reachable(ref); err != nil {
 		return d, 0, err
@@ -163,7 +163,7 @@ func (m *sysv) look(ref reference) (d unix.SysvShmDesc, owner int, err error) {
 func (m *sysv) process(ref reference) (int, error) {
 	_, owner, err := m.look(ref)
 	if err == nil && owner < 0 {
-		err = fmt.Errorf("segment %d of System V was made by a process that is not visible here: %w", ref.id, ucs.ErrUnreachable)
+		err = fmt.Errorf("the creator of System V segment %d is not visible in this PID namespace: %w", ref.id, ucs.ErrUnreachable)
 	}
 	return owner, err
 }
@@ -174,7 +174,7 @@ func (m *sysv) open(ref reference, pid int) (object, error) {
 		return object{}, err
 	}
 	if pid != 0 && owner != pid {
-		return object{}, fmt.Errorf("segment %d of System V was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
+		return object{}, fmt.Errorf("segment %d of System V was created by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
 	}
 	if err := m.users.Check(int(d.Perm.Cuid)); err != nil {
 		return object{}, fmt.Errorf("segment %d of System V: %w", ref.id, err)
@@ -207,7 +207,8 @@ func (m *sysv) mmap(o *object) ([]byte, error) {
 	return mem[:o.size], nil
 }
 
-// names returns true: the kernel reuses an id only when no process has the segment attached.
+// names returns true, because the kernel reuses an id only when no process has the segment
+// attached.
 func (m *sysv) names(reference, identity) bool { return true }
 
 // abandoned reports whether no other process has the segment attached, or the last operation

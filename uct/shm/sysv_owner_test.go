@@ -21,19 +21,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// nobody is a user that is not that of the test.
+// nobody is a user other than the user of the test.
 const nobody = 65534
 
-// asUser runs f on a thread of another user, if that is allowed. The thread ends with
-// its goroutine; the first thread of the process never does, and is spared: others
-// take its user for that of the process.
+// asUser runs f on a thread with another user, if the kernel permits it. The thread ends with its
+// goroutine. The first thread of the process would not end, so f does not run there: other
+// processes take the user of that thread for that of the process.
 func asUser(uid int, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			asUser(uid, f) // while this goroutine occupies it
+			asUser(uid, f) // on another thread, as this goroutine occupies the first one
 			runtime.UnlockOSThread()
 			return
 		}
@@ -44,8 +44,8 @@ func asUser(uid int, f func()) {
 	<-done
 }
 
-// TestSegmentOfAnotherUser: a segment has the number of this process, and somebody
-// else's user made it.
+// TestSegmentOfAnotherUser checks that a segment is refused whose id names this process but which
+// another user created.
 func TestSegmentOfAnotherUser(t *testing.T) {
 	needtest.Capability(t, "CAP_IPC_OWNER", "to look at a segment of another user")
 	noSegments(t)
@@ -61,13 +61,13 @@ func TestSegmentOfAnotherUser(t *testing.T) {
 	ucttest.WantStatus(t, "segment of another user", err, ucs.ErrUnreachable)
 	if err == nil {
 		d.attached.release(a)
-	} else if !strings.Contains(err.Error(), "made by user 65534") {
+	} else if !strings.Contains(err.Error(), "created by user 65534") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestUsersAllowed: memory of a user who is not in UCX_SHM_ALLOW is not mapped, whatever
-// the kernel permits, and neither is any by the name of such a process.
+// TestUsersAllowed: memory of a user that is not in UCX_SHM_ALLOW is not mapped, even if the kernel
+// permits it, whether a segment, a file or a descriptor of a process of that user names it.
 func TestUsersAllowed(t *testing.T) {
 	needtest.Capability(t, "CAP_SETUID", "to make a segment as another user")
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestUsersAllowed(t *testing.T) {
 			}
 		})
 	}
-	t.Run("descriptor", func(t *testing.T) { // of a file of this user, in a process of another
+	t.Run("descriptor", func(t *testing.T) { // a file of this user, of another's process
 		needtest.Capability(t, "CAP_SYS_PTRACE", "to open what another user's process has open")
 		m := &posix{link: true, dir: defaultDir, pid: os.Getpid()}
 		s, err := m.create(segmentOptions{size: pageSize})
@@ -158,11 +158,11 @@ func TestUsersAllowed(t *testing.T) {
 	}
 }
 
-// setTime sets a time of the kernel's, which has 32 bits where pointers have.
+// setTime sets a time field of the kernel, whose size depends on the architecture.
 func setTime[T int64 | uint32](field *T, to time.Time) { *field = T(to.Unix()) }
 
-// TestSegmentOfAnEarlierProcess: a segment has the number of a process that did not
-// exist when it was made.
+// TestSegmentOfAnEarlierProcess checks that a segment is refused that was created before the
+// process started that its id names.
 func TestSegmentOfAnEarlierProcess(t *testing.T) {
 	peer := startPeer(t, sysvName)
 	pid := peer.cmd.Process.Pid

@@ -20,7 +20,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestHugeWhere says what may be in huge pages.
+// TestHugeWhere checks which segments can be in huge pages.
 func TestHugeWhere(t *testing.T) {
 	h := hugePageSize()
 	if h == 0 {
@@ -51,8 +51,8 @@ func TestHugeWhere(t *testing.T) {
 	}
 }
 
-// TestSmallPagesSteady: a segment as long as some huge pages but of small ones
-// needs no fence.
+// TestSmallPagesSteady: a segment of small pages needs no fence, even if it is as long as some huge
+// pages.
 func TestSmallPagesSteady(t *testing.T) {
 	needSegments(t, sysvName)
 	noSegments(t)
@@ -72,8 +72,8 @@ func TestSmallPagesSteady(t *testing.T) {
 	}
 }
 
-// TestHugePagesTaken: a peer takes the huge pages of a segment away when there are
-// no others.
+// TestHugePagesTaken: a peer frees the huge pages of a segment, and no others are available. An
+// access fails the endpoint.
 func TestHugePagesTaken(t *testing.T) {
 	h := hugePageSize()
 	if memInfo("HugePages_Free") < 2 {
@@ -98,7 +98,7 @@ func TestHugePagesTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &sysv{huge: config.Yes}
-	for range 1 << 16 { // nobody else is to have any
+	for range 1 << 16 { // take all other huge pages
 		s, err := m.create(segmentOptions{size: h})
 		if err != nil {
 			break
@@ -110,11 +110,11 @@ func TestHugePagesTaken(t *testing.T) {
 	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a)
 }
 
-// sysvCallsVar makes TestSysvWindow make segments and nothing else.
+// sysvCallsVar makes TestSysvWindow only create and destroy segments.
 const sysvCallsVar = "SHM_TEST_SYSV_CALLS"
 
-// TestSysvWindow: a process that is killed between making a segment and marking
-// it for removal leaves it for good. Only attaching it comes in between.
+// TestSysvWindow: a process that is killed between creating a segment and marking it for removal
+// leaves it behind for good. The only system call in between is shmat.
 func TestSysvWindow(t *testing.T) {
 	if os.Getenv(sysvCallsVar) != "" {
 		m := &sysv{huge: config.No}

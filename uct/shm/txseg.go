@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/fault"
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // Limits of the segments that a peer can make one endpoint attach: their number and bytes.
@@ -19,8 +21,9 @@ const (
 	maxMapped   = min(64<<30, math.MaxInt/4)
 )
 
-// buffers is an attached segment of descriptors. An endpoint keeps a list sorted by id instead
-// of a map: most peers have one segment, and a map would be the largest part of an endpoint.
+// buffers is an attached segment of a peer's receive buffers. An endpoint keeps a list sorted by id
+// instead of a map: most peers have one segment, and a map would be the largest part of an
+// endpoint.
 type buffers struct {
 	id uint64
 	*attachment
@@ -31,11 +34,11 @@ func (e *endpoint) buffersAt(id uint64) (at int, found bool) {
 	return slices.BinarySearchFunc(e.segs, id, func(b buffers, id uint64) int { return cmp.Compare(b.id, id) })
 }
 
-// attach returns the memory of a descriptor's segment, which it attaches unless the endpoint
-// has attached that segment before, and makes that segment the one used last. The endpoint
-// fails if the descriptor is invalid. The descriptor was read when the head was h. If the
-// descriptor is invalid but the head has moved on, the owner may have been writing another
-// descriptor meanwhile: then attach returns nil and no error, and the endpoint does not fail.
+// attach returns the memory of the segment that descriptor d is in. It attaches the segment if the
+// endpoint has not attached it before, and stores it in lastID and lastMem. The endpoint fails if
+// the descriptor is invalid. The descriptor was read when the head was h. If the descriptor is
+// invalid but the head has moved on, the owner may have been writing another descriptor meanwhile:
+// then attach returns nil and no error, and the endpoint does not fail.
 //
 //go:noinline
 func (e *endpoint) attach(d descriptor, h uint64) ([]byte, error) {
@@ -94,13 +97,13 @@ func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	return a, nil
 }
 
-// maxEarly is how many segments of receive buffers are attached in advance at most. A new ring
-// has buffers from one or two segments; later segments are attached when they are needed.
+// maxEarly is the largest number of segments of receive buffers that are attached in advance. A new
+// ring has buffers from one or two segments; later segments are attached when they are needed.
 const maxEarly = 16
 
 // attachBuffers attaches the segments that the descriptors in the ring name. The owner may be
-// writing other descriptors meanwhile, so a descriptor may be read half written; hence up to
-// three tries.
+// writing other descriptors meanwhile, so a descriptor may be read half written; so up to three
+// tries are made.
 func (e *endpoint) attachBuffers() (err error) {
 	for range 3 {
 		if err = e.tryAttachBuffers(); err == nil {
@@ -140,3 +143,28 @@ func (r *txRing) bufferIDs() (ids []uint64, err error) {
 	}
 	return ids, nil
 }
+
+// txRing is the send side's view of a peer's ring.
+type txRing struct {
+	head    *uint64
+	addrLen *uint32
+	elems   []byte
+	tail    uint64  // the peer's tail, as read last
+	n       uint64  // number of elements
+	elem    int     // size of an element in bytes
+	peer    *uint64 // the tail word in the peer's ring
+	seg     *attachment
+	ref     reference
+	pid     int // process that the ring names as its owner
+	proc    host.Process
+	wakeup  string // name of the peer's wakeup socket; empty: the peer cannot be woken
+	ours    bool   // the peer uses this library
+}
+
+// handover represents all rings toward the race detector, which does not observe shared memory.
+// Sending a message is a release of handover and receiving one is an acquire: two goroutines of one
+// process that exchange messages through a ring are synchronised by the ring.
+var handover byte
+
+func raceSent()     { race.Release(&handover) }
+func raceReceived() { race.Acquire(&handover) }

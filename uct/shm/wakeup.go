@@ -17,7 +17,7 @@ import (
 // wakeups from this socket, too.
 type wakeSocket struct {
 	fd   int
-	name string            // without the leading zero byte
+	name string            // abstract address of the socket, without the leading zero byte
 	to   unix.SockaddrUnix // destination of the wakeup that is being sent; endpoints keep only names
 }
 
@@ -54,10 +54,11 @@ func (s *wakeSocket) close() error { return unix.Close(s.fd) }
 // wakeByte is the datagram of a wakeup, as C UCX sends it.
 var wakeByte = []byte{0}
 
-// wake sends a wakeup to a peer that has asked for one. Datagrams that a receiver does not read
-// count toward the send buffer of the sending socket. If that buffer is full, maybe because of
-// other peers, the wakeup is sent from another socket. If the peer's own socket is full the peer
-// is awake anyway; if the peer's socket is gone nothing can be done.
+// wake sends a wakeup to the socket with the given name, of a peer that has requested one.
+// Datagrams that a receiver does not read count toward the send buffer of the sending socket. If
+// that buffer is full, maybe because of other peers, the wakeup is sent from another socket. If the
+// peer's own socket is full the peer is awake anyway. If the peer's socket does not exist any more,
+// nothing can be done.
 func (s *wakeSocket) wake(name string) {
 	if name == "" {
 		return

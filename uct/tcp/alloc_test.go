@@ -12,8 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// steady does what a request of the layer above does, through the interfaces,
-// with everything kept in one object.
+// steady makes the calls that an operation of package ucp makes, with all state in one object.
 type steady struct {
 	comp    uct.Completion
 	pend    uct.Pending
@@ -32,7 +31,7 @@ func (s *steady) Completed(*uct.Completion)     { s.over++ }
 func (s *steady) Pack(dst []byte) int           { return copy(dst, s.payload[:]) }
 func (s *steady) Dispatch(p *uct.Pending) error { s.waiting = false; return nil }
 
-// finish progresses both sides until an operation that returned err is over.
+// finish progresses both sides until the operation that returned err has completed.
 func (s *steady) finish(err error) {
 	for want := s.over + 1; err == ucs.InProgress && s.over < want; {
 		s.peer.Progress()
@@ -41,7 +40,7 @@ func (s *steady) finish(err error) {
 	s.comp.Count = 1
 }
 
-// deliver progresses the peer until it has n more messages.
+// deliver progresses the peer until it has received n more messages.
 func (s *steady) deliver(n int) {
 	for want := s.got + n; s.got < want; {
 		s.w.Progress()
@@ -49,7 +48,7 @@ func (s *steady) deliver(n int) {
 	}
 }
 
-// In steady state no operation allocates, on either side.
+// TestNoAllocations: in steady state no operation allocates, on either side.
 func TestNoAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -105,9 +104,9 @@ func TestNoAllocations(t *testing.T) {
 			s.ep.AMShort(1, 2, nil, 0, nil)
 			s.finish(s.ep.Flush(uct.FlushRemote, &s.comp))
 		},
-		"check": func() { s.ep.(uct.Checker).Check(nil) },
+		"check": func() { s.ep.Check(nil) },
 		"pending": func() {
-			// A zero-copy message that is under way keeps the rest waiting.
+			// An incomplete zero-copy message makes the others wait.
 			for s.ep.AMZcopy(1, nil, s.iov[:], 0, nil) == nil {
 			}
 			if s.ep.PendingAdd(&s.pend) == nil {
@@ -136,7 +135,7 @@ func TestNoAllocations(t *testing.T) {
 			if n := testing.AllocsPerRun(100, op); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
-			for range 20 { // nothing of this is left for the next
+			for range 20 { // nothing is left over for the next round
 				s.w.Progress()
 				s.peer.Progress()
 			}
@@ -144,7 +143,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// An idle connected endpoint costs at most 2 KiB at each end.
+// TestEndpointMemory: an idle connected endpoint takes at most 2 KiB on each side.
 func TestEndpointMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector needs memory")
@@ -167,7 +166,7 @@ func TestEndpointMemory(t *testing.T) {
 		ab, ba := a.connect(b), b.connect(a)
 		eps = append(eps, ab, ba)
 		until(t, "connect", connected(ab, ba), a, b)
-		// They have been used.
+		// The endpoints have been used.
 		ab.AMShort(1, 0, nil, 0, nil)
 		ba.AMShort(1, 0, nil, 0, nil)
 		ab.AMShort(1, 0, nil, 0, nil)
@@ -187,8 +186,8 @@ func TestEndpointMemory(t *testing.T) {
 	runtime.KeepAlive(eps)
 }
 
-// TestConnSize: a connection, with the 8 bytes that the runtime puts before it, stays in the
-// size class of 640 bytes; the next one is 704.
+// TestConnSize: a connection, with the 8 bytes that the runtime puts before it, stays in the size
+// class of 640 bytes. The next class is 704.
 func TestConnSize(t *testing.T) {
 	if n := unsafe.Sizeof(conn{}); n > 632 {
 		t.Errorf("a connection takes %d bytes", n)

@@ -106,8 +106,8 @@ func (ep *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uc
 	return ucs.InProgress
 }
 
-// gather appends the caller's memory to the output and writes both. It reports whether
-// everything was written.
+// gather appends the caller's memory iov, total bytes, to the connection's output and writes the
+// output. It reports whether everything was written.
 func (c *conn) gather(iov []uct.IOV, total int) bool {
 	if total > 0 {
 		c.zc.iov, c.zc.left = iov, total
@@ -126,9 +126,10 @@ func (c *conn) gather(iov []uct.IOV, total int) bool {
 	return true
 }
 
-// begin returns room for a frame of n bytes at the end of the output. now reports whether the
-// frame is to be written at once: it is the first frame of this round on a connection without
-// waiting output, or flags has SendNow.
+// begin returns the endpoint's connection and room for a frame of n bytes at the end of its output.
+// now reports whether the frame is to be written at once: it is the first frame of this round on a
+// connection without waiting output, or flags has SendNow. The error is that of notReady if the
+// operation cannot start now.
 func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, now bool, err error) {
 	c, err = ep.ready()
 	if err != nil {
@@ -155,7 +156,10 @@ func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, no
 	return c, b.data[b.w : b.w+n], now, nil
 }
 
-// commit accepts a frame that was written into the room that begin returned.
+// commit adds a frame that was written into the room that begin returned to the output, and writes
+// the output if now is set. It returns nil if everything was written, and ucs.InProgress if comp is
+// completed later. With SendNow it removes a frame of which nothing could be written, and returns
+// ucs.ErrNoResource.
 func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Completion) error {
 	ep := c.ep
 	c.queued(len(frame))
@@ -179,8 +183,9 @@ func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Com
 	return ucs.InProgress
 }
 
-// commitWith is commit for the first frame of a round whose last bytes are still in the
-// caller's payload. Of these, only the bytes that the kernel does not take are copied.
+// commitWith is commit for the first frame of a round whose payload has not been copied into the
+// frame yet: it writes the payload from the caller's memory, and copies only the bytes that the
+// kernel does not take.
 func (c *conn) commitWith(frame, payload []byte, flags uct.SendFlags, comp *uct.Completion) error {
 	head := len(frame) - len(payload)
 	v := &c.iface.svc.vec
@@ -213,8 +218,8 @@ func (c *conn) commitWith(frame, payload []byte, flags uct.SendFlags, comp *uct.
 	return ucs.InProgress
 }
 
-// writable writes the collected output and asks the kernel whether the socket takes more. Only
-// SendNow needs to know that before anything is packed.
+// writable writes the collected output and reports whether the socket takes more. Only operations
+// with SendNow call it, before they pack a message.
 func (ep *endpoint) writable() bool {
 	c, err := ep.ready()
 	if err != nil || c.blocked || !c.write() {
@@ -231,4 +236,72 @@ func (ep *endpoint) writable() bool {
 //go:noinline
 func (ep *endpoint) badLength(kind string, id uct.AMID, n, limit int) error {
 	return fmt.Errorf("tcp: %s message with id %d and %d bytes, the limit is %d: %w", kind, id, n, limit, ucs.ErrInvalidParam)
+}
+
+// zcopy is the caller's memory that is still to be written after the buffered output: the entries
+// of iov from index on, the first of them from offset on, in all left bytes. No operation is
+// accepted until all of it is written.
+type zcopy struct {
+	iov    []uct.IOV // the caller's list during its call, afterwards the list in the field own
+	own    []uct.IOV // copy of the caller's list; its array is reused
+	index  int
+	offset int
+	left   int
+	copied bool // the bytes are a copy, not the caller's memory
+}
+
+func (z *zcopy) advance(n int) {
+	z.left -= n
+	for n > 0 {
+		rest := len(z.iov[z.index].Data) - z.offset
+		if n < rest {
+			z.offset += n
+			return
+		}
+		n -= rest
+		z.index++
+		z.offset = 0
+	}
+	if z.left == 0 {
+		z.reset()
+	}
+}
+
+// keep copies the rest of the list, because the caller reuses its own list after the call.
+func (z *zcopy) keep() {
+	if z.left > 0 {
+		z.own = append(z.own[:0], z.iov[z.index:]...)
+		z.iov, z.index = z.own, 0
+	}
+}
+
+// copyRest copies the rest of the caller's memory, so that the caller may use that memory again.
+func (z *zcopy) copyRest() {
+	if z.left == 0 || z.copied {
+		return
+	}
+	b := make([]byte, 0, z.left)
+	for offset := z.offset; z.index < len(z.iov); z.index++ {
+		b = append(b, z.iov[z.index].Data[offset:]...)
+		offset = 0
+	}
+	clear(z.own)
+	z.own = append(z.own[:0], uct.IOV{Data: b})
+	z.iov, z.index, z.offset, z.copied = z.own, 0, 0, true
+}
+
+// reset drops the references to the caller's memory.
+func (z *zcopy) reset() {
+	clear(z.own)
+	*z = zcopy{own: z.own[:0]}
+}
+
+// CopyUnsent implements uct.NetworkEndpoint.
+func (ep *endpoint) CopyUnsent() bool {
+	for _, c := range []*conn{ep.conn, ep.stale} {
+		if c != nil {
+			c.zc.copyRest()
+		}
+	}
+	return true
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestAnswersStay: a connection by which a peer is answered who is talking does not give
-// way before one that has said one word long ago; probes do not keep it.
+// TestAnswersStay: a connection that carries replies to an active peer is not closed before one
+// whose only message was long ago. Probes do not count as activity.
 func TestAnswersStay(t *testing.T) {
 	ca := certtest.New()
 	a, b, c := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob")), tlsHost(t, ca.Mutual("carol"))

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Connections that stop in the middle of a frame cost about as much memory as
-// they have sent, not as much as the frame claims, however many they are. The
-// frames are whole when the rest comes after all.
+// TestManyBeginnings: connections that stop within a frame take about as much memory as they have
+// sent, not as the frame announces, however many they are. The frames are complete once the rest
+// arrives.
 func TestManyBeginnings(t *testing.T) {
 	const n, length = 3 * largeBegun, 65536
 	if !enoughFiles(2*n + 100) {

@@ -12,8 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// echo lets b answer every message of a in a goroutine of its own, until stop is
-// called.
+// echo lets b answer every message of a, in another goroutine, until stop is called.
 func echo(b *host, answer func()) (stop func()) {
 	b.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		answer()
@@ -33,8 +32,7 @@ func echo(b *host, answer func()) (stop func()) {
 	}
 }
 
-// pingPong measures a round trip of 8 bytes, both sides polling. Half of it is the
-// latency.
+// pingPong measures a round trip of 8 bytes while both sides poll. The latency is half of it.
 func pingPong(b *testing.B, x, y *host) {
 	xy, yx := x.connect(y), y.connect(x)
 	until(b, "connect", connected(xy, yx), x, y)
@@ -53,8 +51,7 @@ func pingPong(b *testing.B, x, y *host) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/one-way")
 }
 
-// streaming measures b.N calls of send, each repeated until it is accepted, up to when
-// all is written.
+// streaming measures b.N calls of send, each repeated until it is accepted, until all is written.
 func streaming(b *testing.B, x, y *host, ep *endpoint, send func() error) {
 	stop := echo(y, func() {})
 	b.ReportAllocs()
@@ -100,7 +97,7 @@ func BenchmarkAMZcopy(b *testing.B) {
 	}
 }
 
-// BenchmarkPutZcopy streams 1 MiB puts, up to four under way.
+// BenchmarkPutZcopy streams 1 MiB puts, up to four at a time.
 func BenchmarkPutZcopy(b *testing.B) {
 	x, y, ep := pair(b)
 	const size = 1 << 20
@@ -155,8 +152,7 @@ func BenchmarkIdleProgress(b *testing.B) {
 	}
 }
 
-// BenchmarkTLS measures the latency of 8 bytes, and 64 KiB in the largest messages that
-// are copied inside of TLS, plain and there.
+// BenchmarkTLS measures the latency of 8 bytes, and the rate of 64 KiB, without TLS and with it.
 func BenchmarkTLS(b *testing.B) {
 	comps := map[string]uct.Component{"tcp": component{}, "tls": tlsComponent(b, certtest.New().Mutual("peer"))}
 	for _, name := range []string{"tcp", "tls"} {
@@ -187,7 +183,7 @@ func BenchmarkTLS(b *testing.B) {
 	}
 }
 
-// filler packs itself.
+// filler packs its bytes.
 type filler []byte
 
 func (f filler) Pack(dst []byte) int { return copy(dst, f) }

@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bounds are limits on what unknown peers can make this process keep: any process that reaches
-// the port can connect. The limits on guests' connections are for the process, the rest for a
-// worker.
+// bounds are the limits on the resources that untrusted peers can use, because any process that
+// reaches the port can connect. The limits on guests' connections hold for the whole process, the
+// others for one worker.
 type bounds struct {
-	handshake      time.Duration // from accept to the request
-	halfOpen       int           // connections without a request; half as many for one source
-	guests         int           // connections on which the application has no endpoint
-	guestsOfSource int
-	few            int           // connections that a source keeps whatever other sources do
-	stall          time.Duration // for the rest of a frame, on connections without an endpoint
-	beginnings     int           // bytes of incomplete frames, of one source; see forFrames
-	acceptPause    time.Duration // pause of accept when there is no free descriptor
+	handshake      time.Duration // longest time from accept to the connection request
+	halfOpen       int           // connections without a request yet; half for one source
+	guests         int           // connections of guests
+	guestsOfSource int           // guests' connections from one source
+	few            int           // a source with no more connections is never the crowd
+	stall          time.Duration // longest pause in a frame, on connections without an endpoint
+	partialBytes   int           // bytes of incomplete frames from one source; see forFrames
+	acceptPause    time.Duration // pause of accepting when no descriptor is free
 }
 
-// limits are the bounds of ifaces that are opened from now on. Tests change limits.
+// limits has the bounds that ifaces get when they are opened. Tests change it.
 var limits = bounds{
 	handshake:      10 * time.Second,
 	halfOpen:       1 << 10,
@@ -31,7 +31,7 @@ var limits = bounds{
 	guestsOfSource: 1 << 14,
 	few:            8,
 	stall:          time.Minute,
-	beginnings:     16 << 20,
+	partialBytes:   16 << 20,
 	acceptPause:    100 * time.Millisecond,
 }
 
@@ -46,20 +46,21 @@ func (b bounds) fitting() bounds {
 	return b
 }
 
-// Limits on bounds.beginnings when the settings change the largest frame. The bound holds as
-// many largest frames as by default, but no more than mostBegun bytes, unless mostBegun is less
-// than leastBegun largest frames. Senders that send at the same time, each in the middle of a
-// frame, must not use the bound up.
+// Limits on bounds.partialBytes if the settings change the size of the largest frame. The bound is
+// scaled to hold as many largest frames as by default, but to no more than maxPartialBytes bytes, or
+// minPartialFrames largest frames if they are larger. A lower bound would affect honest peers that are
+// all in the middle of a frame.
 const (
-	mostBegun  = 1 << 30 // bytes
-	leastBegun = 8       // frames
+	maxPartialBytes  = 1 << 30 // in bytes
+	minPartialFrames = 8       // in frames
 )
 
-// forFrames returns b for an iface that accepts messages of seg bytes.
+// forFrames returns b with the field partialBytes scaled for an iface that accepts messages of up to
+// seg bytes.
 func (b bounds) forFrames(seg int) bounds {
-	scaled := int64(b.beginnings) * int64(max(seg, minRxSeg)) / minRxSeg
-	most := max(mostBegun, int64(b.beginnings), leastBegun*int64(seg))
-	b.beginnings = int(min(scaled, most, math.MaxInt))
+	scaled := int64(b.partialBytes) * int64(max(seg, minRxSeg)) / minRxSeg
+	most := max(maxPartialBytes, int64(b.partialBytes), minPartialFrames*int64(seg))
+	b.partialBytes = int(min(scaled, most, math.MaxInt))
 	return b
 }
 
@@ -67,18 +68,19 @@ func (b bounds) forFrames(seg int) bounds {
 // that at most half of all are reserved.
 const minReserve = 64
 
-// fileCeiling returns the first descriptor that peers do not get. It and those above it, a
-// quarter of the process's descriptors and at least 64 but no more than half, are reserved for
-// the application. The kernel always allocates the lowest free descriptor, so a descriptor at
-// or above the ceiling means that all below it are in use. fileCeiling makes a system call.
+// fileCeiling returns the lowest file descriptor number that is not available to peers. This number
+// and all above it are reserved for the application: a quarter of the process's descriptors, at
+// least 64 but no more than half. The kernel always allocates the lowest free descriptor, so a
+// descriptor at or above the ceiling means that all below it are in use. fileCeiling makes a system
+// call.
 func fileCeiling() int {
 	n, _ := fileCeilings()
 	return n
 }
 
-// fileCeilings returns fileCeiling as first, and as last the first descriptor that no peer gets
-// in any case. A peer gets a descriptor between the two while another worker, which has the
-// crowd's connections, has been asked to make room.
+// fileCeilings returns two file descriptor numbers. From first on, the result of fileCeiling, the
+// connection of a peer may have a descriptor only while another worker has been asked to evict
+// connections. From last on, it never may.
 func fileCeilings() (first, last int) {
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil || files.Cur >= 1<<30 {

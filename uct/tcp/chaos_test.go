@@ -17,22 +17,22 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// chaos is two or three hosts that connect, send, write, flush, cancel and close
-// at random, from outside and from within handlers and completions, while their
-// sockets break. Whatever happens: completions and ends of sources are told
-// once, messages of an endpoint arrive in order, and nothing is left.
+// chaos is two or three hosts that connect, send, put, flush, cancel and close at random, from
+// outside and inside handlers and completions, while their sockets break. Always: completions and
+// ends of sources are reported once, messages of an endpoint arrive in order, and nothing is left
+// behind.
 type chaos struct {
 	t      *testing.T
 	comp   uct.Component
 	rnd    *rand.Rand
 	hosts  []*chaosHost
 	ops    []*chaosOp
-	faults int // how often things go wrong, 1 being most often
-	depth  int // of callbacks
+	faults int // rate of faults, 1 being the highest
+	depth  int // nesting of callbacks
 	total  int // endpoints made
 }
 
-// fault reports whether something goes wrong now, one time in n at most.
+// fault reports whether to inject a fault now, with a probability of 1/n at most.
 func (c *chaos) fault(n int) bool { return c.pick(n*c.faults) == 0 }
 
 type chaosHost struct {
@@ -71,11 +71,11 @@ func (o *chaosOp) Completed(*uct.Completion) {
 	o.c.within()
 }
 
-// chaosSource is what a host knows of a connection.
+// chaosSource is what a host records about a connection.
 type chaosSource struct {
 	c    *chaos
 	gone int
-	last map[uint32]uint32 // number of the last message, by endpoint
+	last map[uint32]uint32 // number of the last message of each endpoint
 }
 
 func (s *chaosSource) SourceGone() {
@@ -88,7 +88,7 @@ func (c *chaos) pick(n int) int { return c.rnd.IntN(n) }
 
 func (c *chaos) host() *chaosHost { return c.hosts[c.pick(len(c.hosts))] }
 
-// within does something in a callback now and then.
+// within takes a random step inside some of the callbacks.
 func (c *chaos) within() {
 	if c.depth > 2 || c.pick(8) != 0 {
 		return
@@ -178,7 +178,7 @@ func (c *chaos) close(e *chaosEP) {
 	e.ep.Close()
 }
 
-// op is the completion of an operation that is about to start.
+// op starts an operation and records its completion.
 func (c *chaos) op(name string, start func(*uct.Completion) error) error {
 	o := &chaosOp{c: c, name: name, want: 1}
 	o.comp.Owner, o.comp.Count = o, 1
@@ -271,7 +271,7 @@ func (c *chaos) step() {
 			c.close(e)
 		}
 	case 1:
-		if conn := e.ep.conn; conn != nil && conn.fd >= 0 && c.fault(4) { // the kernel on a bad day
+		if conn := e.ep.conn; conn != nil && conn.fd >= 0 && c.fault(4) { // a fault of the kernel
 			unix.Shutdown(int(conn.fd), []int{unix.SHUT_RD, unix.SHUT_WR, unix.SHUT_RDWR}[c.pick(3)])
 		}
 	case 2:
@@ -312,7 +312,7 @@ func (c *chaos) step() {
 
 func TestChaos(t *testing.T) { runChaos(t, component{}) }
 
-// TestChaosOfTLS breaks connections in handshakes too, and between records.
+// TestChaosOfTLS breaks connections during handshakes, too, and between records.
 func TestChaosOfTLS(t *testing.T) {
 	runChaos(t, tlsComponent(t, certtest.New().Mutual("peer")))
 }
@@ -374,7 +374,7 @@ func runChaos(t *testing.T, comp uct.Component) {
 	}
 }
 
-// chaosSeeds is the number of runs; with the race detector it is some for each rate of faults.
+// chaosSeeds is the number of runs; with the race detector it is a few for each rate of faults.
 func chaosSeeds() uint64 {
 	if race.Enabled {
 		return 12

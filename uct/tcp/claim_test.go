@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// strangers are those who claim the listener of somebody else.
+// strangers are peers that claim the listener of another peer.
 var strangers = []struct {
 	name string
 	dial func(t *testing.T, h *host) *rawPeer
@@ -22,8 +22,8 @@ var strangers = []struct {
 	{"another user", func(t *testing.T, h *host) *rawPeer { return dialFrom(t, h, sockaddr{}, os.Getuid()+1) }},
 }
 
-// TestStrangerClaims: who says that he is somebody else gets neither the endpoint
-// toward that one nor the place of his connection, and closes nothing.
+// TestStrangerClaims: a peer that claims another peer's listener gets neither the endpoint to that
+// peer nor the place of its connection, and closes nothing.
 func TestStrangerClaims(t *testing.T) {
 	for _, s := range strangers {
 		for _, smaller := range []bool{false, true} {
@@ -32,7 +32,7 @@ func TestStrangerClaims(t *testing.T) {
 				t.Helper()
 				p := s.dial(t, h)
 				p.send(flight(l.addr, 0))
-				p.want(ack) // heard, and no more
+				p.want(ack) // served, without an endpoint
 				return p
 			}
 			// served expects all that h sends to arrive at the owner of the listener.
@@ -115,9 +115,9 @@ func TestStrangerClaims(t *testing.T) {
 	}
 }
 
-// TestOwnerConfirms: a peer that connects from another address than it listens at,
-// as C UCX 1.13 does where it has several, closes our connection when its own stands.
-// Its own is taken over then.
+// TestOwnerConfirms: a peer that connects from another address than its listener's, as C UCX 1.13
+// does with several addresses, closes this side's connection once its own is established. The
+// endpoint then takes the peer's connection over.
 func TestOwnerConfirms(t *testing.T) {
 	for _, smaller := range []bool{false, true} {
 		for _, first := range []string{"endpoint", "peer"} {
@@ -157,9 +157,9 @@ func TestOwnerConfirms(t *testing.T) {
 	}
 }
 
-// TestNobodyConfirmed: a connection of ours that breaks says nothing about those kept
-// aside, nor does one that is closed if it cannot be told whom that is about. Then we
-// come back with a number of which nobody else has spoken.
+// TestNobodyConfirmed: a reset of this side's connection confirms none of the connections kept
+// aside. Nor does an orderly end if several, or one of another user, could be meant. The endpoint
+// then reconnects, with a number that no other connection has claimed.
 func TestNobodyConfirmed(t *testing.T) {
 	for _, how := range []string{"reset", "another user", "two"} {
 		t.Run(how, func(t *testing.T) {
@@ -200,8 +200,8 @@ func TestNobodyConfirmed(t *testing.T) {
 	}
 }
 
-// TestRefusedIsReset: who is refused before his request is read does not take it for
-// the confirmation of somebody else's connection.
+// TestRefusedIsReset: a peer that is refused before its request is read gets a reset, so that it
+// does not take the refusal for a confirmation of another connection.
 func TestRefusedIsReset(t *testing.T) {
 	a, b := newHost(t, "", "MAX_CONN_RETRIES=3"), newHost(t, "")
 	b.iface.accept = func(uct.SourceInfo) bool { return false }
@@ -216,8 +216,8 @@ func TestRefusedIsReset(t *testing.T) {
 	}
 }
 
-// TestCrossedClaim: a peer that connects while we do closes its own connection when it
-// hears of ours. Its request, which is read after that, is no lie.
+// TestCrossedClaim: a peer that connects at the same time as this side closes its own connection on
+// receiving this side's. Its request, read after that, must not count as a false claim.
 func TestCrossedClaim(t *testing.T) {
 	for _, smaller := range []bool{false, true} {
 		h := newHost(t, "")
@@ -228,7 +228,7 @@ func TestCrossedClaim(t *testing.T) {
 		ep := l.endpoint(h)
 		own := l.accept(h)
 		before := ledger.Refusals(ledger.Claim)
-		unix.Write(p.fd, req(l.addr, 0)) // the host is not stepped
+		unix.Write(p.fd, req(l.addr, 0)) // the host makes no progress
 		p.close()
 		own.want(flight(h.iface.addr, 0))
 		own.send(ackReq)
@@ -240,9 +240,8 @@ func TestCrossedClaim(t *testing.T) {
 	}
 }
 
-// TestLockOut: who keeps connections aside with the listener of a peer from elsewhere
-// that connects from another of its addresses, which only he can tell from those,
-// does not keep the endpoint from that peer.
+// TestLockOut: an attacker keeps connections aside by claiming the listener of a peer that connects
+// from another of its addresses. The endpoint to that peer must still connect.
 func TestLockOut(t *testing.T) {
 	for _, strangers := range []int{0, 1, 3} {
 		h := newHost(t, "")
@@ -260,7 +259,7 @@ func TestLockOut(t *testing.T) {
 		for k := range strangers {
 			others = append(others, claim("192.0.2.66", 0), claim("192.0.2.66", uint64(k+1)))
 		}
-		peer := claim("192.0.2.1", 0) // which has its endpoint with that
+		peer := claim("192.0.2.1", 0) // the peer's endpoint has this connection
 		first.close()
 		second := l.accept(h)
 		second.want(flight(h.iface.addr, 1))
@@ -273,14 +272,14 @@ func TestLockOut(t *testing.T) {
 		for _, p := range others {
 			p.wantSilence()
 		}
-		// The peer's endpoint of that number sends on ours.
+		// The peer's endpoint with number 1 uses this connection.
 		second.send(req(l.addr, 1))
 		second.want(ack)
 	}
 }
 
-// TestAroundReturning: an endpoint that takes another number leaves out those of endpoints
-// that only answer, too.
+// TestAroundReturning: an endpoint that takes another number also skips the numbers of endpoints
+// that only reply.
 func TestAroundReturning(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -291,7 +290,7 @@ func TestAroundReturning(t *testing.T) {
 	answered.want(req(h.iface.addr, 1))
 	answered.send(ack)
 	ep := l.endpoint(h) // number 0
-	for range 2 {       // which of them the owner means nobody can say
+	for range 2 {       // the owner could mean either of them
 		p := dialFrom(t, h, addr("127.0.0.2:0"), -1)
 		p.send(flight(l.addr, 0))
 		p.want(ack)

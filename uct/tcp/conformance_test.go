@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// onceRaced leaves the race detector the defaults: the settings change how many bytes go at
-// once, and not which goroutines there are.
+// onceRaced skips the test with the race detector: the settings change how many bytes are sent at
+// once, not which goroutines run. The suite with the defaults covers those.
 func onceRaced(t *testing.T, name string) {
 	t.Helper()
 	if race.Enabled && name != "defaults" {

@@ -19,9 +19,9 @@ const (
 	stateConnecting connState = iota // connect has begun
 	stateWaitingAck                  // a request was sent, its answer has not arrived
 	stateMagic                       // accepted, nothing has arrived
-	stateAccepting                   // the magic has arrived, the request has not
+	stateAccepting                   // the magic number has arrived, the request has not
 	stateConnected
-	stateStale  // accepted, but this side's own connection won; kept open until that is established
+	stateStale  // accepted, but unused; open until this side's own connection is established
 	stateClosed // the socket is closed
 )
 
@@ -32,21 +32,21 @@ type conn struct {
 
 	fd       int32
 	state    connState
-	rx       bool // the peer may send
-	toEP     bool // connects two endpoints by key: no ACK, no FIN
-	outgoing bool // this process connected
-	matched  bool // counted in the iface's match table
-	hot      bool // in the service's hot list
-	dirty    bool // in the service's dirty list
-	blocked  bool // the kernel takes no output now; EPOLLOUT says when it does again
-	reading  bool // parse is running
-	finished bool // the peer has announced that it will not send any more
-	ended    bool // the peer has closed its direction after that
-	paused   bool // the application wants nothing delivered for now
-	resumed  bool // the pause is over, what has arrived waits to be handled
-	bulk     bool // the last put was large
-	spoke    bool // messages were delivered since the last check (guestList.notice)
-	quiet    uint16
+	rx       bool         // the peer may send
+	toEP     bool         // connects two endpoints by key: no ACK, no FIN
+	outgoing bool         // this process made the connection
+	matched  bool         // counted in the iface's match table
+	hot      bool         // in the service's hot list
+	dirty    bool         // in the service's dirty list
+	blocked  bool         // the kernel takes no output now; EPOLLOUT reports when it does again
+	reading  bool         // parse is running
+	finished bool         // the peer has announced that it will not send any more
+	ended    bool         // after finished: the peer has closed its direction of the connection
+	paused   bool         // the application wants nothing delivered for now
+	resumed  bool         // the pause has ended, and the input of that time is not handled yet
+	bulk     bool         // the last put was large
+	spoke    bool         // messages were delivered since the last check (guestList.notice)
+	quiet    uint16       // empty reads in a row, while hot
 	watched  event.Events // what the event set watches; 0: not in the set
 
 	peer sockaddr // the peer's listener, as claimed by the peer
@@ -55,47 +55,48 @@ type conn struct {
 	owner     owner         // whether the connection's user listens at peer
 	aside     bool          // in the match table's list of connections with unverified claims
 	ownerAt   time.Duration // when owner was determined, by the clock of the worker
-	numbers   *numbers      // of peer, while the connection is in the match table
-	nextAside *conn
-	sn        uint64 // connection sequence number
+	numbers   *numbers      // endpoint numbers toward peer, while in the match table
+	nextAside *conn         // next connection with an unverified claim and the same key
+	sn        uint64        // connection sequence number
 
-	in  *buffer // received, not yet parsed; nil if there is none
-	put putRecv
+	in  *buffer // received bytes, not yet parsed; nil if there are none
+	put putRecv // the put that is being received
 
-	out       *buffer // accepted, not yet written; nil if there is none
+	out       *buffer // output, not yet written; nil if there is none
 	zc        zcopy   // memory of the caller, to be written after out
 	accepted  uint64  // bytes of all operations so far
 	written   uint64  // bytes the kernel took
-	writes    opQueue // operations that complete when written passes them
+	writes    opQueue // operations that complete when their bytes are written
 	acks      opQueue // operations that wait for the peer's acknowledgement
 	sentEpoch uint64  // round of the last send
 	putSN     uint32  // number of the last put; puts count from 0
-	putEnd    uint64  // position in the stream after the last put
+	putEnd    uint64  // position in the output stream after the last put
 	ackSN     uint32  // number of the last put that the peer acknowledged
-	probe     bool    // something was sent after the last put
-	owed      owed    // control frames that wait for room
-	owedSN    uint32  // the put to be acknowledged
+	probe     bool    // something was sent after the last put: a remote flush needs an empty put
+	owed      owed    // control frames that are still to be queued
+	owedSN    uint32  // number of the received put to be acknowledged
 	alive     aliveMark
 
 	tls layer // nil: the connection uses the socket directly
 
-	prev, next *conn // all connections of the iface
+	prev, next *conn // in the iface's list of connections
 	half       halfOpen
-	visit      visit
-	slow       slowness
+	guestEntry guestEntry
+	slow       slowEntry
 	src        uct.Source
 }
 
-// layer is the optional part between a connection and its socket (stream).
+// layer is the optional TLS layer between a connection and its socket. stream implements it.
 type layer interface {
-	// handle takes the events of the socket until the layer is ready for use. It reports
-	// whether it took ev.
+	// handle handles the events of the socket during the TLS handshake. It returns false after
+	// the handshake: the connection then handles ev.
 	handle(ev event.Events) bool
 
-	// read makes one receive call, and handles what was received.
+	// read makes one receive call, and handles what was received. done is the number of things
+	// done; more says that there is probably more to read.
 	read() (done int, more bool)
 
-	// drain handles the input that has been received already.
+	// drain handles the input that was received earlier, and returns the number of things done.
 	drain() int
 
 	// send makes one call to write the beginning of the connection's output. It returns the
@@ -115,7 +116,7 @@ type layer interface {
 	close()
 }
 
-// newConn adds a connection on a non-blocking socket.
+// newConn adds a connection to the iface. fd is its non-blocking socket.
 func (i *iface) newConn(fd int, state connState) *conn {
 	c := &conn{
 		iface: i,
@@ -138,7 +139,7 @@ func (i *iface) newConn(fd int, state connState) *conn {
 // readable reports whether the event set watches c for input.
 func (c *conn) readable() bool { return c.watched&event.Read != 0 }
 
-// watch sets what the event set reports for c.
+// watch sets the events that the event set reports for c.
 func (c *conn) watch(ev event.Events) error {
 	if ev == c.watched {
 		return nil
@@ -170,8 +171,8 @@ func (c *conn) socketError() error {
 	return nil
 }
 
-// dead reports whether the peer has closed the connection or the connection has failed. It
-// takes no input from the socket.
+// dead reports whether the peer has closed the connection or the connection has failed. It consumes
+// no input of the socket.
 func (c *conn) dead() bool {
 	var b [1]byte
 	n, _, err := unix.Recvfrom(int(c.fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
@@ -179,13 +180,13 @@ func (c *conn) dead() bool {
 }
 
 // resetOnClose makes close send a reset. An orderly close before the answer would tell the
-// peer that its request was read (claim.go).
+// peer that its request was read (origin.go).
 func resetOnClose(fd int) {
 	unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
-// close releases the socket and all that belongs to the connection except the completions,
-// which the caller ends because it knows the reason. close is idempotent.
+// close releases the socket and all resources of the connection. It does not end pending
+// completions: the caller completes them with the error that it knows. close is idempotent.
 func (c *conn) close() {
 	if c.state == stateClosed {
 		return

@@ -3,13 +3,16 @@
 package tcp
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // takeOver gives an endpoint the connection that its peer has opened already
@@ -32,7 +35,7 @@ func (i *iface) takeOver(ep *endpoint, c *conn) {
 func (ep *endpoint) meet() bool {
 	i := ep.iface
 	if m := i.match.entries[matchKey{ep.peer, ep.sn}]; m.conn != nil && ep.peer != i.addr {
-		if m.conn.fits() {
+		if m.conn.claimVerified() {
 			i.takeOver(ep, m.conn)
 			return true
 		}
@@ -42,8 +45,9 @@ func (ep *endpoint) meet() bool {
 	return false
 }
 
-// checkOwner handles a connection in the match table whose claim is no longer verified. It
-// closes the connection if the peer has closed it, and otherwise keeps it aside.
+// checkOwner handles a connection in the match table whose claim is no longer verified. It closes
+// the connection if the peer has closed it, and otherwise moves it to the connections kept aside
+// (origin.go).
 func (i *iface) checkOwner(c *conn) {
 	if c.dead() {
 		c.close()
@@ -52,14 +56,14 @@ func (i *iface) checkOwner(c *conn) {
 	}
 }
 
-// goAround handles an endpoint whose connection the listener's owner has closed because it
-// already has a connection with the endpoint's number, while this process has no verified one.
-// If the kernel confirms a connection kept aside (confirmed), the endpoint takes it over.
-// Otherwise, if a connection kept aside or a returning endpoint may be the one meant, the
-// endpoint gets a number that none of these has: the listener's owner will accept that number,
-// and each side then sends on a connection of its own. goAround reports whether the endpoint
-// has taken over a connection; if not, the caller has to retry.
-func (ep *endpoint) goAround() (connected bool) {
+// renumber handles an endpoint whose connection was closed unanswered: the process at the peer's
+// listener already has a connection with the endpoint's number, but this process has no verified
+// connection with that number. If the kernel confirms a connection kept aside (confirmed), the
+// endpoint takes it over. Otherwise, if that connection may be one that is kept aside or used by a
+// returning endpoint (connect.go), the endpoint gets a number that none of these has. The peer will
+// accept that number, and each side then sends on a connection of its own. renumber reports whether
+// the endpoint has taken over a connection; if not, the caller has to retry.
+func (ep *endpoint) renumber() (connected bool) {
 	i := ep.iface
 	if ep.err != nil || ep.toEP {
 		return false
@@ -116,7 +120,7 @@ func (ep *endpoint) connect() {
 	}
 }
 
-// connectDone is called when a connect has completed, with success or an error.
+// connectDone is called when a non-blocking connect has succeeded or failed.
 func (c *conn) connectDone() {
 	if err := c.socketError(); err != nil {
 		c.lost("connect", err)
@@ -125,8 +129,8 @@ func (c *conn) connectDone() {
 	c.established()
 }
 
-// established sends the first flight on an outgoing connection, after the handshake if the
-// domain uses TLS.
+// established is called when an outgoing connection is established. It sends the magic number and
+// the connection request, after the handshake if the domain uses TLS.
 func (c *conn) established() {
 	if err := c.watch(event.Read); err != nil {
 		c.lost("connect", err)
@@ -159,7 +163,7 @@ func (c *conn) established() {
 func (ep *endpoint) connected() {
 	c := ep.conn
 	c.state = stateConnected
-	c.visit.told = c.accepted
+	c.guestEntry.counted = c.accepted
 	if ep.stale != nil {
 		ep.stale.close()
 		ep.stale = nil
@@ -185,7 +189,7 @@ func (ep *endpoint) retry(operation string, cause error) {
 	if ep.err != nil {
 		return
 	}
-	if ep.returns || ep.attempts >= ep.iface.opts.maxRetries || !ep.transient(operation, cause) {
+	if ep.answersOnly || ep.attempts >= ep.iface.opts.maxRetries || !ep.transient(operation, cause) {
 		ep.fail(operation, cause)
 		return
 	}
@@ -203,10 +207,10 @@ func (ep *endpoint) retry(operation string, cause error) {
 	}
 }
 
-// transient reports whether an attempt that failed for this cause may be
-// repeated. The peer may have dropped the connection because the peer's own connection won
-// (cm.go), or for lack of resources, and this process may lack resources. A connect that is
-// refused at the first attempt, or is not answered, is not repeated (uct_tcp_cm_conn_start).
+// transient reports whether an attempt that failed for this cause may be repeated. The peer may
+// have dropped the connection because the peer's own connection is used (connmanager.go), or for lack of
+// resources, and this process may lack resources. A connect that is refused at the first attempt,
+// or is not answered, is not repeated (uct_tcp_cm_conn_start).
 func (ep *endpoint) transient(operation string, cause error) bool {
 	switch cause {
 	case nil, unix.ECONNRESET, unix.EPIPE, unix.ECONNABORTED,
@@ -219,7 +223,7 @@ func (ep *endpoint) transient(operation string, cause error) bool {
 	return false
 }
 
-// again makes the next attempt, when the timer runs out.
+// again is called when the endpoint's timer expires. It makes the next attempt to connect.
 func (ep *endpoint) again() {
 	if ep.err == nil && !ep.closed && (ep.conn == nil || ep.conn.state == stateClosed) {
 		ep.connect()
@@ -252,4 +256,41 @@ func (i *iface) bindSource(fd int) error {
 		return err
 	}
 	return nil
+}
+
+// Endpoints that only answer the peer of a connection, on that connection. The listener that the
+// peer claims may belong to another process (origin.go). So such an endpoint is not in the match
+// table under that listener, and never connects to it.
+
+// CanSendOver implements uct.NetworkIface.
+func (i *iface) CanSendOver(over *uct.Source, p uct.ReachableParams) bool {
+	c, _ := over.Owner.(*conn)
+	_, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+	return c != nil && err == nil && (c.iface == i || c.iface.mainIface == i) && c.iface.canReturn(c, peer)
+}
+
+// canReturn reports whether an answering endpoint can send on the connection c of a peer: no
+// endpoint of this side sends on it, and no endpoint has its number. The connection might turn out
+// to belong to an endpoint with its number.
+func (i *iface) canReturn(c *conn, peer sockaddr) bool {
+	return c.iface == i && c.ep == nil && c.matched && !c.outgoing && c.state == stateConnected && c.rx &&
+		i.md.tls == nil && c.peer == peer && peer != i.addr && i.match.entries[matchKey{peer, c.sn}].ep == nil
+}
+
+// returnOver makes ep an endpoint that sends on a connection of the peer. The endpoint gets the
+// connection's number. New endpoints do not get that number while the endpoint exists.
+func (i *iface) returnOver(ep *endpoint, over *uct.Source, peer sockaddr) (uct.Endpoint, error) {
+	c, _ := over.Owner.(*conn)
+	if c == nil || !i.canReturn(c, peer) {
+		return nil, fmt.Errorf("tcp: the connection cannot carry replies to %v: %w", peer, ucs.ErrUnreachable)
+	}
+	ep.numbers = i.match.numbers.hold(peer)
+	ep.peer, ep.sn, ep.answersOnly = peer, c.sn, true
+	if i.match.returning == nil {
+		i.match.returning = make(map[matchKey]int)
+	}
+	i.match.returning[matchKey{peer, c.sn}]++
+	i.addEndpoint(ep)
+	i.takeOver(ep, c)
+	return ep, nil
 }

@@ -44,7 +44,8 @@ func exchange(t *testing.T, a, b *host, ab, ba *endpoint) {
 	until(t, "messages both ways", func() bool { return len(a.got) == na+1 && len(b.got) == nb+1 }, a, b)
 }
 
-// The flights of C UCX, byte for byte, when a peer connects and we answer.
+// TestPlainConnect compares, byte for byte, with the first flights of C UCX when a peer connects
+// and this side answers.
 func TestPlainConnect(t *testing.T) {
 	h := newHost(t, "")
 	p := dial(t, h)
@@ -83,7 +84,7 @@ func TestConnectOut(t *testing.T) {
 		t.Errorf("send after the answer: %v", err)
 	}
 	p.want(am(1, "\x07\x00\x00\x00\x00\x00\x00\x00hi"))
-	// The peer begins to send too, on the same connection, and stops again.
+	// The peer begins to send on the same connection, and stops again.
 	p.send(req(l.addr, 0))
 	p.want(ack)
 	p.send(am(2, "in"), fin)
@@ -92,12 +93,12 @@ func TestConnectOut(t *testing.T) {
 		t.Errorf("send after the peer's FIN: %v", err)
 	}
 	p.recv(hdrLen + 8)
-	// Only we send now, so closing is all there is to do.
+	// Only this side sends now, so it closes the connection.
 	ep.Close()
 	p.wantClosed()
 }
 
-// An endpoint made after the peer has connected takes the connection over.
+// TestTakeOver: an endpoint made after the peer has connected uses the peer's connection.
 func TestTakeOver(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, true)
@@ -111,15 +112,15 @@ func TestTakeOver(t *testing.T) {
 	if len(h.got) != 1 || h.conns() != 1 {
 		t.Errorf("%d messages, %d connections", len(h.got), h.conns())
 	}
-	// Both send; the peer closes first, then we do.
+	// Both sides send. The peer closes first.
 	p.send(fin)
 	until(t, "FIN", func() bool { return ep.conn.finished }, h)
 	ep.Close()
 	p.wantClosed()
 }
 
-// With both directions in use, the one that closes first says so and keeps
-// receiving.
+// TestCloseBothInTurn: both sides send on one connection. The side that closes first sends FIN and
+// keeps receiving.
 func TestCloseBothInTurn(t *testing.T) {
 	a, b, ab := pair(t)
 	ba := b.connect(a)
@@ -140,7 +141,7 @@ func TestCloseBothInTurn(t *testing.T) {
 	if len(a.errs)+len(b.errs) != 0 {
 		t.Errorf("failures: %v %v", a.errs, b.errs)
 	}
-	// The next endpoints meet again.
+	// The next endpoints share a connection again.
 	ab, ba = a.connect(b), b.connect(a)
 	until(t, "connect again", connected(ab, ba), a, b)
 	exchange(t, a, b, ab, ba)
@@ -149,7 +150,7 @@ func TestCloseBothInTurn(t *testing.T) {
 	}
 }
 
-// Both sides connect at once, and either side notices first.
+// TestSimultaneous: both sides connect at the same time, and either side detects it first.
 func TestSimultaneous(t *testing.T) {
 	for _, first := range []string{"smaller", "larger", "both"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestSimultaneous(t *testing.T) {
 	}
 }
 
-// We are the larger address: the peer's connection wins.
+// TestSimultaneousLarger: this side has the larger address, so the peer's connection is kept.
 func TestSimultaneousLarger(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, true)
@@ -198,7 +199,8 @@ func TestSimultaneousLarger(t *testing.T) {
 	until(t, "message", func() bool { return len(h.got) == 1 }, h)
 }
 
-// We are the smaller address: ours wins, theirs stays open until it stands.
+// TestSimultaneousSmaller: this side has the smaller address. Its connection is kept; the peer's
+// stays open until then.
 func TestSimultaneousSmaller(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -221,7 +223,7 @@ func TestSimultaneousSmaller(t *testing.T) {
 	if h.got[0].id != 4 {
 		t.Errorf("got %v", h.got)
 	}
-	// Once it stands, further attempts are dropped.
+	// Once it is established, further attempts are refused.
 	late := dial(t, h)
 	late.send(flight(l.addr, 0))
 	late.wantClosed()
@@ -235,7 +237,7 @@ func exact(t *testing.T, h *host, want int) {
 	}
 }
 
-// The peer closes a connection before it answers: we try again, and succeed.
+// TestRetry: the peer closes connections before it answers. The endpoint tries again and succeeds.
 func TestRetry(t *testing.T) {
 	for _, how := range []string{"end", "reset", "fin and end"} {
 		t.Run(how, func(t *testing.T) {
@@ -264,7 +266,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// While an endpoint waits to try again, the peer may connect.
+// TestConnectedWhileWaiting: the peer connects while an endpoint waits before its next attempt.
 func TestConnectedWhileWaiting(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, true)
@@ -302,7 +304,7 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// Causes after which trying again makes no sense.
+// TestTransient checks which errors are worth another attempt to connect.
 func TestTransient(t *testing.T) {
 	ep := &endpoint{attempts: 2}
 	for cause, want := range map[error]bool{
@@ -329,7 +331,7 @@ func TestConnectStatus(t *testing.T) {
 		if got := connectStatus(cause); got != want {
 			t.Errorf("%v while connecting: %v", cause, got)
 		}
-		// Once connected, whatever ends it is the end of it.
+		// Once connected, the endpoint fails with any end of the connection.
 		if e := ep.newError("read", cause); e.Status != ucs.ErrConnectionReset {
 			t.Errorf("%v of a connection: %v", cause, e.Status)
 		}
@@ -339,7 +341,7 @@ func TestConnectStatus(t *testing.T) {
 func TestRefused(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
-	l.close() // nobody listens there
+	l.close() // no listener there any more
 	ep := l.endpoint(h)
 	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
 	var e *Error
@@ -355,8 +357,8 @@ func TestRefused(t *testing.T) {
 	ep.Close()
 }
 
-// An endpoint to the own listener is two connections that do not know each
-// other.
+// TestConnectToSelf: an endpoint to the listener of its own iface has both ends of its connection
+// there, and they are not joined.
 func TestConnectToSelf(t *testing.T) {
 	h := newHost(t, "")
 	ep := h.connect(h)
@@ -374,7 +376,8 @@ func TestConnectToSelf(t *testing.T) {
 	}
 }
 
-// Endpoints meet by their number, whatever their order in time.
+// TestPairing: endpoints of two peers are paired by their numbers, in whichever order they were
+// made.
 func TestPairing(t *testing.T) {
 	a, b := newHost(t, ""), newHost(t, "")
 	var ab, ba []*endpoint
@@ -440,7 +443,7 @@ func TestCheckBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.want(am(idKeepalive, ""))
-	// The probe is output like any: a remote flush waits for it.
+	// The probe counts as output: a remote flush waits for it.
 	if err := ep.Flush(uct.FlushRemote, nil); err != ucs.InProgress {
 		t.Error(err)
 	}
@@ -492,7 +495,7 @@ func TestSourceAddress(t *testing.T) {
 
 func TestPortRange(t *testing.T) {
 	probe := newHost(t, "")
-	l := listenRaw(t, probe, true) // takes one port
+	l := listenRaw(t, probe, true) // occupies one port
 	first := l.addr.port - 50
 	h := newHost(t, "", fmt.Sprintf("PORT_RANGE=%d-%d", first, l.addr.port))
 	if p := h.iface.addr.port; p < first || p >= l.addr.port {
@@ -500,7 +503,8 @@ func TestPortRange(t *testing.T) {
 	}
 }
 
-// TestPortRangeUsedUp: the error of an interface that finds no port names the setting.
+// TestPortRangeUsedUp checks that the error of an interface that finds no free port names the
+// setting.
 func TestPortRangeUsedUp(t *testing.T) {
 	probe := newHost(t, "")
 	l := listenRaw(t, probe, true)

@@ -19,7 +19,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// rawEnd is a socket that speaks with a connection manager by hand.
+// rawEnd is a plain socket that exchanges bytes with a connection manager.
 type rawEnd struct {
 	t     testing.TB
 	hosts []*ucttest.ConnHost
@@ -51,7 +51,7 @@ func rawClient(t testing.TB, l uct.Listener, hosts ...*ucttest.ConnHost) *rawEnd
 	return newRawEnd(t, fd, hosts...)
 }
 
-// rawServer listens, has h connect and returns both ends.
+// rawServer listens, makes h connect and returns both ends.
 func rawServer(t testing.TB, h *ucttest.ConnHost, private string) (*ucttest.ConnEnd, *rawEnd) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -84,7 +84,7 @@ func (p *rawEnd) close() {
 	}
 }
 
-// reset closes with a reset.
+// reset closes the connection with a reset.
 func (p *rawEnd) reset() {
 	resetOnClose(p.fd)
 	p.close()
@@ -96,7 +96,7 @@ func (p *rawEnd) send(parts ...[]byte) {
 	ucttest.UntilConn(p.t, "raw send", func() bool {
 		n, err := unix.SendmsgN(p.fd, b, nil, nil, unix.MSG_NOSIGNAL)
 		b = b[max(n, 0):]
-		return len(b) == 0 || err != nil && err != unix.EAGAIN // the rest has nobody to read it
+		return len(b) == 0 || err != nil && err != unix.EAGAIN // for the rest there is no reader
 	}, p.hosts...)
 }
 
@@ -121,27 +121,27 @@ func (p *rawEnd) recv(n int) []byte {
 	return b[:got]
 }
 
-// silent reports whether nothing is there to be read, not even the end.
+// silent reports whether there is nothing to read, not even the end.
 func (p *rawEnd) silent() bool {
 	var b [1]byte
 	_, _, err := unix.Recvfrom(p.fd, b[:], unix.MSG_PEEK)
 	return err == unix.EAGAIN
 }
 
-// said is a message as C writes it.
+// said returns a message as C sends it.
 func said(status int8, private []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(private)))
 	return append(append(b, byte(status), 0, 0, 0, 0, 0, 0, 0), private...)
 }
 
-// padded is a message with bytes where C leaves what was there.
+// padded returns a message with arbitrary bytes where C leaves memory uninitialized.
 func padded(private []byte) []byte {
 	b := said(0, private)
 	copy(b[9:], "garbage")
 	return b
 }
 
-// TestConnManagerWire: the bytes of a whole conversation, both roles.
+// TestConnManagerWire checks the bytes of whole conversations, as server and as client.
 func TestConnManagerWire(t *testing.T) {
 	f := connFixture(t, loopback4, "lo")
 	h := f.Open(t)
@@ -210,7 +210,8 @@ func TestConnManagerWire(t *testing.T) {
 	}
 }
 
-// TestConnManagerSlow: who sends a byte at a time gets there, and nobody waits for him.
+// TestConnManagerSlow: a client that sends a byte at a time gets through, and does not delay
+// others.
 func TestConnManagerSlow(t *testing.T) {
 	f := connFixture(t, loopback4, "lo")
 	a, h := f.Open(t), f.Open(t)
@@ -239,8 +240,8 @@ func TestConnManagerSlow(t *testing.T) {
 	ucttest.UntilConn(t, "the notification", served.Up, h)
 }
 
-// TestConnManagerHostileClients: whatever a client says there is no request of it, or one
-// whose endpoint is told of the end, and the listener goes on.
+// TestConnManagerHostileClients: invalid bytes of a client lead to no request, or end the endpoint
+// of its request. The listener keeps working.
 func TestConnManagerHostileClients(t *testing.T) {
 	f := connFixture(t, loopback4, "lo")
 	a, h := f.Open(t), f.Open(t)
@@ -291,7 +292,7 @@ func TestConnManagerHostileClients(t *testing.T) {
 			} else {
 				p.close()
 			}
-			want := ucs.ErrConnectionReset // a reset may overtake what was said
+			want := ucs.ErrConnectionReset // a reset may overtake the message
 			if what == "that it has failed" {
 				want = ucs.ErrNoMemory
 			}
@@ -312,7 +313,7 @@ func TestConnManagerHostileClients(t *testing.T) {
 	a.Pair(t, h, l)
 }
 
-// TestConnManagerHostileServers: the same for servers.
+// TestConnManagerHostileServers is the same for servers.
 func TestConnManagerHostileServers(t *testing.T) {
 	h := connFixture(t, loopback4, "lo").Open(t)
 	for _, c := range []struct {
@@ -336,7 +337,7 @@ func TestConnManagerHostileServers(t *testing.T) {
 			e, s := rawServer(t, h, "question")
 			s.recv(24)
 			s.send(c.b)
-			if reset { // which may overtake what was said
+			if reset { // the reset may overtake the message
 				ucttest.SettleConn(h)
 				s.reset()
 			} else {
@@ -355,7 +356,7 @@ func TestConnManagerHostileServers(t *testing.T) {
 	ucttest.WantStatus(t, "a server that answers twice", e.Ended[0], ucs.ErrConnectionReset)
 }
 
-// noAccounts checks that nothing is charged to anybody any more.
+// noAccounts checks at the end of the test that no account is left.
 func noAccounts(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -365,8 +366,8 @@ func noAccounts(t *testing.T) {
 	})
 }
 
-// TestConnManagerHalfOpen: a thousand clients that say nothing keep a bounded number of
-// descriptors, and others get through.
+// TestConnManagerHalfOpen: a thousand silent clients occupy a bounded number of descriptors, and
+// other clients get through.
 func TestConnManagerHalfOpen(t *testing.T) {
 	const many, most = 1000, 100
 	if !enoughFiles(2*many + 100) {
@@ -397,7 +398,7 @@ func TestConnManagerHalfOpen(t *testing.T) {
 		t.Error("the oldest is kept, or the newest is not")
 	}
 	a.Pair(t, h, l)
-	list[many-1].send(make([]byte, 15)) // it was slow, that is all
+	list[many-1].send(make([]byte, 15)) // a client that is merely slow
 	ucttest.SettleConn(h)
 	list[many-2].send(append([]byte{0, 0, 0, 0, 0, 0, 0}, make([]byte, 8+5)...))
 	if r := h.Request(t); len(r.Private) != 5 {
@@ -405,8 +406,8 @@ func TestConnManagerHalfOpen(t *testing.T) {
 	}
 }
 
-// TestConnManagerFiles: clients leave descriptors for the application, and room is
-// made when they have taken all others.
+// TestConnManagerFiles: clients leave descriptors for the application, and once they have taken the
+// others, room is made.
 func TestConnManagerFiles(t *testing.T) {
 	noAccounts(t)
 	setLimits(t, func(b *bounds) { b.few = 4 })
@@ -415,7 +416,7 @@ func TestConnManagerFiles(t *testing.T) {
 	l := h.Listen(t, uct.ListenParams{})
 	fewFiles(t, 400)
 	var list []*rawEnd
-	for len(list) < 250 { // each has two descriptors here
+	for len(list) < 250 { // each takes two descriptors here
 		list = append(list, rawClient(t, l, h))
 		ucttest.SettleConn(h)
 		if lowestFreeFD(t) > fileCeiling()+20 {
@@ -432,8 +433,8 @@ func TestConnManagerFiles(t *testing.T) {
 	a.Pair(t, h, l)
 }
 
-// TestConnManagerCharged: connections are charged to their source until the application
-// has them, or they are gone.
+// TestConnManagerCharged: connections are charged to their source until the application has taken
+// or refused them, or they are closed.
 func TestConnManagerCharged(t *testing.T) {
 	noAccounts(t)
 	f := connFixture(t, loopback4, "lo")
@@ -444,7 +445,7 @@ func TestConnManagerCharged(t *testing.T) {
 		ucttest.SettleConn(a, h)
 		acc := ledger.Open(ledger.SourceOf(netip.MustParseAddr("127.0.0.1"), -1))
 		defer acc.Close()
-		// The end of a connection may arrive after it has settled.
+		// The end of a connection may arrive later.
 		ucttest.UntilConn(t, what, func() bool { return acc.Of(ledger.Conns) <= want && acc.Of(ledger.Files) <= want }, a, h)
 		if c, f := acc.Of(ledger.Conns), acc.Of(ledger.Files); c != want || f != want {
 			t.Errorf("%s: charged with %d connections and %d files, want %d", what, c, f, want)
@@ -468,14 +469,14 @@ func TestConnManagerCharged(t *testing.T) {
 	charged("no listener", 0)
 }
 
-// TestConnManagerPause: without descriptors for it a client waits, and the worker is not
-// kept busy; an application that connects then is told why it cannot.
+// TestConnManagerPause: without a free descriptor, a client waits, and the worker can sleep; an
+// application's own connect returns the reason.
 func TestConnManagerPause(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.acceptPause = time.Millisecond })
 	f := connFixture(t, loopback4, "lo")
 	a, h := f.Open(t), f.Open(t)
 	l := h.Listen(t, uct.ListenParams{})
-	a.Pair(t, h, l) // what is needed once is there
+	a.Pair(t, h, l) // makes all descriptors that are needed once
 	e := a.Connect(t, l, nil)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
@@ -500,8 +501,8 @@ func TestConnManagerPause(t *testing.T) {
 	ucttest.UntilConn(t, "the answer", e.Up, a, h)
 }
 
-// TestConnManagerVisitorGivesWay: an endpoint of the application gets the descriptor of a
-// client that has not asked for anything.
+// TestConnManagerVisitorGivesWay: an endpoint of the application gets the descriptor of a client
+// that has sent no request.
 func TestConnManagerVisitorGivesWay(t *testing.T) {
 	f := connFixture(t, loopback4, "lo")
 	h := f.Open(t)

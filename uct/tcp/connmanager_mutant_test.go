@@ -18,8 +18,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// connMutants are ways of breaking the connection manager, each with a test of the suite
-// that must notice.
+// connMutants are defects of the connection manager, each with the test of the suite that must
+// fail.
 var connMutants = []connMutant{
 	{name: "changes a byte", test: "private data", accept: func(p *uct.AcceptParams) {
 		if n := len(p.Private); n > 0 {
@@ -68,7 +68,8 @@ var connMutants = []connMutant{
 	{name: "rejects again and again", test: "consumed once", listen: func(p *uct.ListenParams) {
 		on := p.OnRequest
 		p.OnRequest = func(l uct.Listener, r *uct.ConnRequest) {
-			r.Owner = &tolerant{r.Owner}
+			reject := r.Reject
+			r.Reject = func() error { reject(); return nil }
 			on(l, r)
 		}
 	}},
@@ -88,7 +89,7 @@ type connMutant struct {
 	accept  func(*uct.AcceptParams)
 }
 
-// mutantComponent is the component with a mutant of its manager.
+// mutantComponent is the component with a defect in its manager.
 type mutantComponent struct {
 	component
 	connMutant
@@ -186,18 +187,11 @@ func (l *drasticListener) Close() error {
 	return l.Listener.Close()
 }
 
-type tolerant struct{ uct.ConnRequestOwner }
-
-func (o *tolerant) RejectRequest() error {
-	o.ConnRequestOwner.RejectRequest()
-	return nil
-}
-
 // connMutantVar tells the child which mutant to test.
 const connMutantVar = "UCT_TCP_CONN_MUTANT"
 
-// TestConnMutant runs the suite on a mutant. It is run by TestSuiteNoticesConnMutants, in a
-// process of its own, and meant to fail.
+// TestConnMutant runs the suite on a mutant, and is meant to fail. TestSuiteNoticesConnMutants runs
+// it in a child process.
 func TestConnMutant(t *testing.T) {
 	name, ok := os.LookupEnv(connMutantVar)
 	if !ok {

@@ -50,8 +50,8 @@ func TestConnManagerConformance(t *testing.T) {
 	}
 }
 
-// TestConnManagerSettings: the limit that C UCX publishes with its defaults, and values
-// that cannot be.
+// TestConnManagerSettings checks the limit that C UCX publishes with its defaults, and the errors
+// for invalid values.
 func TestConnManagerSettings(t *testing.T) {
 	for _, c := range []struct {
 		vars []string
@@ -89,8 +89,8 @@ func TestConnManagerSettings(t *testing.T) {
 	}
 }
 
-// TestConnManagerReuse: a port whose connections have just ended is taken, unless it may
-// be used again, which is set by a name of this manager's or one of all.
+// TestConnManagerReuse: a port whose connections have just ended cannot be listened at, unless its
+// reuse is allowed by this manager's setting, the general one, or the parameter.
 func TestConnManagerReuse(t *testing.T) {
 	for name, free := range map[string]bool{"": false, "TCP_CM_REUSEADDR": true, "CM_REUSEADDR": true} {
 		f := connFixture(t, loopback4, "lo")
@@ -103,7 +103,7 @@ func TestConnManagerReuse(t *testing.T) {
 		l := b.Listen(t, uct.ListenParams{})
 		_, served := a.Pair(t, b, l)
 		l.Close()
-		served.EP.Close() // who closes first keeps the port for a while
+		served.EP.Close() // the side that closes first keeps the port in TIME_WAIT
 		a.Close(t)
 		anybody := func(uct.Listener, *uct.ConnRequest) {}
 		_, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody})
@@ -132,8 +132,8 @@ func TestConnManagerReuse(t *testing.T) {
 	}
 }
 
-// TestConnManagerWildcards: where a listener of all addresses is reached, what it is told
-// of client and device, and that an address of IPv6 takes both families.
+// TestConnManagerWildcards checks at which addresses a listener of all addresses is reached, what
+// it reports about client and device, and that an address of IPv6 accepts both families.
 func TestConnManagerWildcards(t *testing.T) {
 	lo4, lo6 := []byte{0, unix.AF_INET, 127, 0, 0, 1}, append([]byte{0, unix.AF_INET6, 15: 0}, 0, 1)
 	for _, c := range []struct {
@@ -182,8 +182,8 @@ func TestConnManagerWildcards(t *testing.T) {
 	}
 }
 
-// TestConnManagerSelf: a client that the system connects with itself is told that nobody
-// listens.
+// TestConnManagerSelf: a client that the kernel has connected with itself fails as if there were no
+// listener.
 func TestConnManagerSelf(t *testing.T) {
 	h := connFixture(t, loopback4, "lo").Open(t)
 	l := h.Listen(t, uct.ListenParams{})
@@ -194,8 +194,8 @@ func TestConnManagerSelf(t *testing.T) {
 	ucttest.WantStatus(t, "connecting with oneself", e.Opened[0].Err, ucs.ErrNotConnected)
 }
 
-// TestConnManagerAtOnce: what the system says at once is told as ever, and a worker with
-// that to tell does not sleep.
+// TestConnManagerAtOnce: an immediate failure is reported by progress, and a worker with a failure
+// to report cannot be armed.
 func TestConnManagerAtOnce(t *testing.T) {
 	h := connFixture(t, loopback4, "lo").Open(t)
 	e := h.ConnectTo(t, uct.ConnectParams{Remote: netip.MustParseAddrPort("224.0.0.1:5")})
@@ -211,7 +211,7 @@ func TestConnManagerAtOnce(t *testing.T) {
 	}
 }
 
-// TestConnManagerAllow: UCX_TCP_ALLOW is for these connections, too.
+// TestConnManagerAllow: UCX_TCP_ALLOW applies to connection managers, too.
 func TestConnManagerAllow(t *testing.T) {
 	f := connFixture(t, loopback4, "lo", "ALLOW", "127.5.0.0/16")
 	a, b := f.Open(t), f.Open(t)
@@ -225,7 +225,7 @@ func TestConnManagerAllow(t *testing.T) {
 	}
 }
 
-// TestConnManagerTLS: where nothing goes without TLS there is no manager, and why is said.
+// TestConnManagerTLS: with TLS required there is no connection manager, and the error says why.
 func TestConnManagerTLS(t *testing.T) {
 	comp := tlsComponent(t, certtest.New().Mutual("peer"))
 	w, err := uct.NewWorker()
@@ -239,7 +239,7 @@ func TestConnManagerTLS(t *testing.T) {
 	}
 }
 
-// inNamespace runs a test in a network namespace with these commands of ip. The thread ends
+// inNamespace runs the test in a new network namespace, after these commands of ip. The thread ends
 // with the test.
 func inNamespace(t *testing.T, commands ...string) {
 	t.Helper()
@@ -260,8 +260,8 @@ func inNamespace(t *testing.T, commands ...string) {
 	}
 }
 
-// TestConnManagerDevices: several devices and addresses, those that mean something on one
-// link only, and what cannot be reached.
+// TestConnManagerDevices covers several devices and addresses, link-local ones, and unreachable
+// addresses.
 func TestConnManagerDevices(t *testing.T) {
 	inNamespace(t,
 		"link add d0 type veth peer name p0", "link set p0 up", "link set d0 up", "addr add 192.0.2.1/24 dev d0", "addr add 192.0.2.2/24 dev d0", "addr add fe80::7/64 dev d0 nodad",

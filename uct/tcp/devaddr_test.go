@@ -15,13 +15,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Device addresses of C UCX, from packed worker addresses of both releases.
+// Device addresses of C UCX, taken from packed worker addresses of both releases.
 const (
 	devEth0      = "0002c0000202"
 	devEth0v6    = "000afd000000000000000000000000000002"
 	devLo1131    = "010209118974af6c94f8f9ffffef00000000"
 	devLo1220    = "010209118974af6c94f8f9ffffef"
-	devLo1131old = "010209118974af6c9478" + "deadbeefdeadbeef" // no namespace: rubbish in the field
+	devLo1131old = "010209118974af6c9478" + "deadbeefdeadbeef" // no namespace: random bytes
 	devLo1220old = "010209118974af6c9478" + "00000000"
 	devLoBare    = "010209118974af6c9478"
 )
@@ -65,7 +65,7 @@ func TestPackDeviceAddr(t *testing.T) {
 		}
 		want := ucttest.Unhex(t, h)
 		if d.loopback {
-			// Both releases read the wide form.
+			// Both releases parse the wide form.
 			want = append(want, make([]byte, devLoopbackLen-len(want))...)
 		}
 		if got := d.pack(); !bytes.Equal(got, want) {
@@ -82,8 +82,8 @@ func TestParseDeviceAddrRefuses(t *testing.T) {
 		"0102" + strings.Repeat("00", 13), "0102" + strings.Repeat("00", 17), "0101" + strings.Repeat("00", 8),
 		"000200000000", "0002e0000001", // unspecified, multicast
 		"000a" + strings.Repeat("00", 16), "000aff02" + strings.Repeat("00", 13) + "01",
-		"000a" + strings.Repeat("00", 10) + "ffff7f000001", // IPv4 in disguise
-		"000afe80" + strings.Repeat("00", 13) + "01",       // link-local, of which device?
+		"000a" + strings.Repeat("00", 10) + "ffff7f000001", // IPv4 mapped into IPv6
+		"000afe80" + strings.Repeat("00", 13) + "01",       // link-local, without a device
 	} {
 		if _, err := parseDeviceAddr(ucttest.Unhex(t, h)); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%q: %v", h, err)
@@ -106,7 +106,7 @@ func TestSameNode(t *testing.T) {
 	}{
 		{devLo1131, devLo1220, true},
 		{devLo1131old, devLoBare, true},
-		{devLo1220, devLoBare, false}, // one is in a namespace
+		{devLo1220, devLoBare, false}, // one has a namespace
 		{devLo1220, other, false},
 		{devLoBare, "0102" + "0011223344556677", false},
 	} {
@@ -148,8 +148,8 @@ func TestReachableByRoute(t *testing.T) {
 	}{
 		{"192.0.2.7", true},
 		{"8.8.8.8", true},
-		{"10.1.2.3", false},    // the other device is closer
-		{"192.0.2.200", false}, // likewise
+		{"10.1.2.3", false},    // the other device is a better match
+		{"192.0.2.200", false}, // the same
 	} {
 		dev := (&deviceAddr{ip: netip.MustParseAddr(c.ip)}).pack()
 		err := i.Reachable(uct.ReachableParams{DeviceAddr: dev})

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestDevicesReadOnce: interfaces are opened by what the resources were listed by, and
-// by what there is where that has changed.
+// TestDevicesReadOnce: opening an interface uses the list of devices that Resources has read, and
+// reads it again only if it has changed.
 func TestDevicesReadOnce(t *testing.T) {
 	w, err := uct.NewWorker()
 	if err != nil {
@@ -50,21 +50,21 @@ func TestDevicesReadOnce(t *testing.T) {
 			t.Errorf("%s has %v", device, ip)
 		}
 	}
-	must("lo", 1) // nobody has listed them
+	must("lo", 1) // no list was read before
 	if _, err := m.Resources(); err != nil || looks != 2 {
 		t.Fatalf("%v, looked %d times", err, looks)
 	}
 	must("lo", 0)
 	must("lo", 0)
 
-	// The device had another address then.
+	// The list has an address that the device no longer has.
 	now = []netdev{{name: "lo", index: 1, mtu: 1500, addr: netip.MustParseAddr("198.51.100.77")}}
 	m.Resources()
 	now = nil
 	must("lo", 1)
 	must("lo", 0)
 
-	// It has one that cannot be used, or is gone.
+	// The listed address cannot be used, or the device is gone.
 	now = []netdev{{name: "eth7", index: 1, mtu: 1500, addr: netip.MustParseAddr("198.51.100.77")}}
 	if _, err := open("eth7", 1); !errors.Is(err, ucs.ErrIO) {
 		t.Errorf("an address that is not there: %v", err)

@@ -2,11 +2,11 @@
 // target's progress executes and acknowledges. It uses the protocol of C UCX's tcp
 // transport (openucx/ucx src/uct/tcp); releases 1.13 and 1.22 do not differ on the wire.
 //
-// # Life of a byte
+// # Data path
 //
-// All tcp ifaces of one uct.Worker share a service. It owns what costs a system call or
-// memory: the readiness events, the list of hot connections, the list of dirty connections
-// and the buffers.
+// All tcp ifaces of one uct.Worker share a service. It owns the resources that cost system calls or
+// memory: the list of hot connections, the list of dirty connections (those with output,
+// completions or pending requests to process) and the buffers.
 //
 // Sending (tx.go, am.go, rma.go): a message on an idle connection is framed in a scratch
 // buffer and written at once. Further messages of the same progress round are collected in
@@ -28,19 +28,19 @@
 // An endpoint is what the application holds; a conn is one socket. Endpoints and conns are
 // separate because their pairing changes. A peer may connect first: its connection then waits
 // in the iface's match table until an endpoint that is made later takes the connection over.
-// If both sides connect at the same time, one of the two sockets is closed (cm.go has the
+// If both sides connect at the same time, one of the two sockets is closed (connmanager.go has the
 // rules). A conn without an endpoint only receives.
 //
 // # Untrusted peers
 //
 // Any process that reaches the port can connect. Before anything is read, UCX_TCP_ALLOW and
-// IfaceParams.Accept decide (policy.go). A peer's claims about itself are accepted only as
-// far as the kernel confirms them (origin.go, claim.go). Memory that is registered with a scope
-// (uct.Scoper) is exposed to one peer only (scope.go). Connections without an endpoint of the
-// application are connections of guests (guests.go). Guests' connections are counted by remote
-// address, for the whole process. An address with too many loses the connections that were
-// silent for the longest time (evict.go). A quarter of the descriptors is not available to
-// guests (budget.go).
+// IfaceParams.Accept decide (policy.go). A peer's claims about itself are accepted only as far as
+// the kernel confirms them (origin.go). Memory that is registered with a scope
+// (uct.ScopedMemory) is exposed to one peer only (expose.go). A guest is a source of connections on
+// which the application has no endpoint (guests.go). Guests' connections are counted by remote
+// address, for the whole process. An address with too many loses the connections that were silent
+// for the longest time (evict.go). A quarter of the file descriptors is not available to guests
+// (budget.go).
 //
 // # Connection manager
 //
@@ -52,9 +52,9 @@
 // # TLS
 //
 // The transport "tls" is the same protocol inside TLS 1.3, for applications that give a
-// configuration (tls.go). A conn then has a layer between itself and its socket: stream.go
-// turns plain text into records, and pipe.go is the net.Conn that crypto/tls uses. Each
-// handshake runs in a goroutine, because crypto/tls cannot be suspended in the middle of a
-// handshake; the worker reads and writes the socket for that goroutine (handshake.go).
-// Nothing is sent from the caller's memory, and there are no puts.
+// configuration (tls.go). A conn then has a layer between itself and its socket: stream.go turns
+// plain text into records, and pipe.go is the net.Conn that crypto/tls uses. Each handshake runs in
+// a goroutine, because crypto/tls cannot be suspended in the middle of a handshake; the worker
+// reads and writes the socket for that goroutine (handshake.go). With TLS there are no zero-copy
+// messages and no puts.
 package tcp

@@ -23,8 +23,8 @@ import (
 type domain struct {
 	attr    uct.MDAttr
 	opts    mdOptions
-	tls     *tls.Config // of all connections; nil: they are not encrypted
-	secure  func(*conn) // begins the handshake of a connection with tls
+	tls     *tls.Config // configuration of all connections; nil: they are not encrypted
+	secure  func(*conn) // begins the TLS handshake of a connection; nil without TLS
 	exposed exposedTable
 	routes  func() netlink.Routes // the kernel's routes, recently read
 	devices deviceList
@@ -32,7 +32,7 @@ type domain struct {
 
 var (
 	_ uct.MemoryDomain = (*domain)(nil)
-	_ uct.Scoper       = (*domain)(nil)
+	_ uct.ScopedMemory = (*domain)(nil)
 )
 
 func newDomain(opts mdOptions) *domain {
@@ -69,10 +69,10 @@ func (m *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) 
 	return m.exposed.add(buf, access&uct.AccessRemotePut != 0, nil), nil
 }
 
-// Scope implements uct.Scoper.
+// Scope implements uct.ScopedMemory.
 func (m *domain) Scope(peer []uct.ReachableParams) uct.Scope { return newScope(peer) }
 
-// RegisterFor implements uct.Scoper.
+// RegisterFor implements uct.ScopedMemory.
 func (m *domain) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.MemHandle, error) {
 	if s == nil || m.attr.Flags&uct.MDFlagRegister == 0 {
 		return m.Register(buf, access)
@@ -84,7 +84,7 @@ func (m *domain) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.Me
 	return m.exposed.add(buf, access&uct.AccessRemotePut != 0, peer), nil
 }
 
-// Excludes implements uct.Scoper.
+// Excludes implements uct.ScopedMemory.
 func (m *domain) Excludes(s uct.Scope, src *uct.Source) bool {
 	peer, ok := s.(*scope)
 	c, here := src.Owner.(*conn)
@@ -108,7 +108,7 @@ func (m *domain) Deregister(h uct.MemHandle) error {
 // AppendKey implements uct.MemoryDomain: keys are empty.
 func (m *domain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) { return b, nil }
 
-// emptyKey stands for every key.
+// emptyKey is the result of unpacking any key: keys contain no data.
 var emptyKey uct.Rkey
 
 // UnpackRkey implements uct.MemoryDomain.
@@ -162,13 +162,13 @@ func (m *domain) Close() error {
 	m.exposed.mu.Lock()
 	defer m.exposed.mu.Unlock()
 	if n := m.exposed.live; n != 0 {
-		return fmt.Errorf("tcp: %d registrations are left: %w", n, ucs.ErrBusy)
+		return fmt.Errorf("tcp: closing a memory domain with %d registrations: %w", n, ucs.ErrBusy)
 	}
 	return nil
 }
 
-// recentRoutes returns a function that returns the kernel's routes. If the routes cannot be
-// read, only loopback is reachable; the first such failure is logged.
+// recentRoutes returns a function that returns the kernel's routes, as read recently. If the routes
+// cannot be read, only loopback is reachable; the first such failure is logged.
 func recentRoutes() func() netlink.Routes {
 	var recent netlink.Recent
 	var complained sync.Once
@@ -179,4 +179,38 @@ func recentRoutes() func() netlink.Routes {
 		}
 		return r
 	}
+}
+
+// componentName is the name of the component, of its memory domain and of its
+// transport.
+const componentName = "tcp"
+
+type component struct{}
+
+func init() { uct.Register(component{}) }
+
+// Name implements uct.Component.
+func (component) Name() string { return componentName }
+
+// Flags implements uct.Component.
+func (component) Flags() uct.ComponentFlags { return uct.ComponentFlagCM }
+
+// Transports implements uct.Component.
+func (component) Transports() []string { return []string{componentName} }
+
+// MemoryDomains implements uct.Component.
+func (component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
+	return []uct.MDResource{{Name: componentName}}, nil
+}
+
+// OpenMD implements uct.Component.
+func (component) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
+	if name != componentName {
+		return nil, fmt.Errorf("tcp: no memory domain %q: %w", name, ucs.ErrNoDevice)
+	}
+	opts, err := loadMDOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newDomain(opts), nil
 }

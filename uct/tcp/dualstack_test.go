@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestDualStack: a device connects from its second address to a peer that has only that family, and
-// nowhere else; it names that address where it is told to.
+// TestDualStack: a device connects from its second address only to a peer that has just that
+// address family, and lists that address only if UCX_TCP_AF_DUAL is set.
 func TestDualStack(t *testing.T) {
 	if !hasIPv6Loopback() {
 		t.Skip("lo has no IPv6 address")
@@ -47,7 +47,7 @@ func TestDualStack(t *testing.T) {
 		if ok != listed || err != nil {
 			t.Fatalf("listed %t: %v, %v", ok, at, err)
 		}
-		// Both ways, over one connection.
+		// An endpoint in each direction, over one connection.
 		out, err := h.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: to.DeviceAddr, IfaceAddr: to.IfaceAddr, UserData: h})
 		if err != nil {
 			t.Fatal(err)
@@ -72,8 +72,8 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-// TestDualStackAnswered: a peer that came to the second address and names another listener than
-// it comes from, is answered over its connection.
+// TestDualStackAnswered: a peer that connected to the second address, but claims a listener
+// elsewhere, is answered over its connection.
 func TestDualStackAnswered(t *testing.T) {
 	if !hasIPv6Loopback() {
 		t.Skip("lo has no IPv6 address")
@@ -84,12 +84,12 @@ func TestDualStackAnswered(t *testing.T) {
 	}
 	second := h.iface.others[netip.IPv6Loopback()]
 	at := &host{t: t, w: h.w, md: h.md, iface: second}
-	l := addr("[::2]:7777") // nobody's
+	l := addr("[::2]:7777") // no such listener
 	p := dial(t, at)
 	p.send(flight(l, 3))
 	p.want(ack)
 	params := uct.EndpointParams{DeviceAddr: peerDeviceAddr(netip.MustParseAddr("::2")), IfaceAddr: []byte{7777 >> 8, 7777 & 0xFF}, UserData: l, Over: &second.conns.src}
-	if !h.iface.CanReturn(params.Over, uct.ReachableParams{DeviceAddr: params.DeviceAddr, IfaceAddr: params.IfaceAddr}) {
+	if !h.iface.CanSendOver(params.Over, uct.ReachableParams{DeviceAddr: params.DeviceAddr, IfaceAddr: params.IfaceAddr}) {
 		t.Fatal("the connection cannot be answered over")
 	}
 	ue, err := h.iface.NewEndpoint(params)

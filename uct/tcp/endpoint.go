@@ -10,26 +10,27 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// endpoint is what the application sends through; its conn is the socket. It belongs to the
-// worker's goroutine.
+// endpoint is what the application sends through. It sends on a conn, which is one socket. It
+// belongs to the worker's goroutine.
 type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
+	uct.BasicNetworkEndpoint
 
 	iface *iface
 	conn  *conn // nil between attempts to connect; closed after a failure
-	stale *conn // the peer's connection that lost to conn, until conn is established (cm.go)
+	stale *conn // the peer's unused connection, until conn is established (connmanager.go)
 
 	peer     sockaddr
-	sn       uint64 // connection sequence number, or the peer's endpoint key
-	numbers  *numbers
-	key      uint64 // this endpoint's own key
-	toEP     bool
-	attempts int
-	timer    *event.Timer // starts the next attempt
+	sn       uint64       // connection sequence number, or the peer's endpoint key
+	numbers  *numbers     // endpoint numbers toward peer
+	key      uint64       // this endpoint's own key
+	toEP     bool         // connected by key (expose.go)
+	attempts int          // attempts to connect so far
+	timer    *event.Timer // starts the next attempt to connect
 
-	forPeer bool // a peer made it necessary, not the application
-	returns bool // it sends only on one connection that the peer made (return.go)
+	forPeer     bool // made on behalf of a peer, not for the application
+	answersOnly bool // it sends only on the one connection that the peer made (connect.go)
 
 	pending uct.PendingQueue
 	checks  opQueue // Check calls that wait for the connection
@@ -43,13 +44,10 @@ var _ interface {
 	uct.Endpoint
 	uct.RMA
 	uct.Paired
-	uct.Located
-	uct.Checker
-	uct.Claimer
-	uct.SourceHolder
+	uct.NetworkEndpoint
 } = (*endpoint)(nil)
 
-// Source implements uct.SourceHolder.
+// Source implements uct.NetworkEndpoint.
 func (e *endpoint) Source() *uct.Source {
 	if e.conn == nil || e.err != nil || e.closed {
 		return nil
@@ -108,7 +106,8 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return ep, nil
 }
 
-// ready returns the connection when an operation may be started now.
+// ready returns the endpoint's connection if an operation may be started now, and the error of
+// notReady otherwise. Control frames that are owed to the peer are queued first.
 func (ep *endpoint) ready() (*conn, error) {
 	c := ep.conn
 	if c == nil || c.state != stateConnected || c.zc.left != 0 || ep.err != nil || ep.pending.Blocks() {
@@ -134,7 +133,7 @@ func (ep *endpoint) notReady() error {
 	return ucs.ErrNoResource
 }
 
-// Claim implements uct.Claimer.
+// Claim implements uct.NetworkEndpoint.
 func (ep *endpoint) Claim() {
 	ep.forPeer = false
 	if c := ep.conn; c != nil {
@@ -158,10 +157,10 @@ func (ep *endpoint) PendingAdd(p *uct.Pending) error {
 // PendingPurge implements uct.Endpoint.
 func (ep *endpoint) PendingPurge(fn func(*uct.Pending)) { ep.pending.Purge(fn) }
 
-// Fence implements uct.Endpoint. The stream is ordered.
+// Fence implements uct.Endpoint. It has nothing to do, because the stream is ordered.
 func (ep *endpoint) Fence() error { return ep.err }
 
-// Close implements uct.Endpoint. A connection on which the peer sends stays open for that; a
+// Close implements uct.Endpoint. A connection on which the peer sends stays open for receiving. A
 // FIN event tells the peer that this side will send nothing more.
 func (ep *endpoint) Close() {
 	if ep.closed {
@@ -202,7 +201,7 @@ func (c *conn) isUp() bool {
 	return c.state == stateConnected || c.state == stateWaitingAck && !c.outgoing
 }
 
-// halfClose detaches the connection from the endpoint and leaves it to the peer.
+// halfClose detaches the connection from the endpoint. From then on this side only receives on it.
 func (ep *endpoint) halfClose() {
 	c := ep.conn
 	if ep.stale != nil {
@@ -211,12 +210,12 @@ func (ep *endpoint) halfClose() {
 	}
 	c.iface.unmatchEndpoint(ep)
 	c.ep = nil
-	if c.visit.guest == nil {
+	if c.guestEntry.guest == nil {
 		c.iface.svc.enroll(c)
 	}
 	// The answer to this side's request may still come; it is then ignored.
 	c.state = stateConnected
-	c.iface.matchConn(c, ep.returns)
+	c.iface.matchConn(c, ep.answersOnly)
 	c.owe(owedFin)
 	if c.pay() && !c.blocked {
 		c.write()

@@ -13,9 +13,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestErrorText: the text of an error names the connection and what has happened to it, and
-// the error matches its status as well as its cause. Which statuses the causes tell is tested
-// in package statuserr.
+// TestErrorText: the text of an error names the connection and what happened to it, and the error
+// matches both its status and its cause. Package statuserr tests which cause has which status.
 func TestErrorText(t *testing.T) {
 	at := netip.MustParseAddrPort("127.0.0.1:1")
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// loaded is an endpoint with operations of every kind under way.
+// loaded is an endpoint with operations of every kind in progress.
 type loaded struct {
 	h     *host
 	ep    *endpoint
@@ -20,7 +20,7 @@ type loaded struct {
 	dones map[string]*done
 	queue *queued
 
-	other *endpoint // has nothing to do with it
+	other *endpoint // endpoint to another peer
 	q     *rawPeer
 }
 
@@ -64,8 +64,8 @@ func load(t *testing.T) *loaded {
 	return l
 }
 
-// check expects every operation to have ended once, with an error of a kind. The
-// short message was written, so it may have ended well.
+// check expects every operation to have completed once, with an error. The short message was
+// written, so it may have succeeded.
 func (l *loaded) check(t *testing.T, want error) {
 	t.Helper()
 	for what, d := range l.dones {
@@ -80,7 +80,7 @@ func (l *loaded) check(t *testing.T, want error) {
 	}
 }
 
-// operations are all calls that a broken endpoint must refuse.
+// operations are all calls that a failed endpoint must refuse.
 func operations(ep *endpoint) map[string]func() error {
 	return map[string]func() error{
 		"short":     func() error { return ep.AMShort(1, 0, nil, 0, nil) },
@@ -96,7 +96,8 @@ func operations(ep *endpoint) map[string]func() error {
 	}
 }
 
-// A peer that goes away ends what is under way, then the owner is told, once.
+// TestPeerFailure: when a peer disconnects, all operations complete, and the failure is reported
+// once.
 func TestPeerFailure(t *testing.T) {
 	for _, how := range []string{"end", "reset"} {
 		t.Run(how, func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestPeerFailure(t *testing.T) {
 			if how == "reset" {
 				l.p.reset()
 			} else {
-				l.p.close() // unread bytes make it a reset all the same
+				l.p.close() // unread bytes cause a reset here, too
 			}
 			until(t, "failure", func() bool { return len(l.h.errs) > 0 }, l.h)
 			for range 10 {
@@ -122,7 +123,7 @@ func TestPeerFailure(t *testing.T) {
 			}
 			l.ep.Close()
 			l.ep.Close()
-			// Others do not notice.
+			// Other endpoints are unaffected.
 			if err := l.other.AMShort(1, 0, nil, 0, nil); err != nil {
 				t.Error(err)
 			}
@@ -131,7 +132,7 @@ func TestPeerFailure(t *testing.T) {
 	}
 }
 
-// The end of the stream, without any output of ours.
+// TestPeerCloses: the stream ends without any output of this side.
 func TestPeerCloses(t *testing.T) {
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
@@ -142,8 +143,8 @@ func TestPeerCloses(t *testing.T) {
 	}
 }
 
-// A peer that closes its direction after saying so may still receive; one that
-// is gone is found out.
+// TestHalfClose: a peer that announces its end and closes its direction may still receive. A peer
+// that is gone is detected.
 func TestHalfClose(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		h := newHost(t, "")
@@ -170,7 +171,7 @@ func TestHalfClose(t *testing.T) {
 			t.Errorf("send toward a peer that only receives: %v", err)
 		}
 		p.recv(hdrLen + 8)
-		// Only something sent finds out that it is gone now.
+		// Only output detects now that the peer is gone.
 		p.close()
 		ep.AMShort(1, 0, nil, 0, nil)
 		until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
@@ -199,8 +200,8 @@ func TestCancel(t *testing.T) {
 	exact(t, l.h, 1)
 }
 
-// A cancelled endpoint whose stream is whole keeps receiving until it is closed,
-// and its peer's end does not make it spin.
+// TestCancelIdle: a canceled endpoint without partly written output receives until it is closed.
+// The end of the peer's stream must not make it spin.
 func TestCancelIdle(t *testing.T) {
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
@@ -226,7 +227,7 @@ func TestCloseUnderWay(t *testing.T) {
 		}
 	}
 	exact(t, l.h, 1)
-	// What was accepted whole still reaches the peer.
+	// Output that was completely accepted still reaches the peer.
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
 	ep.AMShort(1, 0, nil, 0, nil)
@@ -236,7 +237,7 @@ func TestCloseUnderWay(t *testing.T) {
 	p.wantClosed()
 }
 
-// closer closes something when an operation ends.
+// closer closes an object when an operation completes.
 type closer struct {
 	comp uct.Completion
 	fn   func()
@@ -250,7 +251,7 @@ func newCloser(fn func()) *uct.Completion {
 	return &c.comp
 }
 
-// Endpoints and ifaces may be closed from anywhere.
+// TestCloseInCallbacks: endpoints and ifaces may be closed inside any callback.
 func TestCloseInCallbacks(t *testing.T) {
 	t.Run("endpoint in a completion", func(t *testing.T) {
 		h := newHost(t, "")
@@ -286,7 +287,7 @@ func TestCloseInCallbacks(t *testing.T) {
 		if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs[:ifaceAddrLen], theirs); err != nil {
 			t.Fatal(err)
 		}
-		// The kernel connects before we look, and the first flight fails.
+		// The kernel connects before this side progresses, and the first write fails.
 		fds := []unix.PollFd{{Fd: ep.conn.fd, Events: unix.POLLOUT}}
 		if n, err := unix.Poll(fds, 1000); n != 1 || err != nil {
 			t.Fatal(n, err)
@@ -372,7 +373,7 @@ func TestCloseInCallbacks(t *testing.T) {
 	})
 }
 
-// Failures without OnError go to the log.
+// TestUnhandledFailure: failures without OnError are logged.
 func TestUnhandledFailure(t *testing.T) {
 	h := newHost(t, "")
 	_, p := outgoing(t, h)
@@ -391,7 +392,7 @@ func TestUnknownMessage(t *testing.T) {
 	if b.got[0] != (message{4, "c"}) {
 		t.Errorf("%v", b.got)
 	}
-	// A handler that refuses a message refuses its sender.
+	// A handler that refuses a message ends its sender's connection.
 	b.iface.SetAMHandler(5, func(*uct.Source, []byte, *uct.AMDesc) error { return ucs.ErrInvalidParam })
 	ep.AMBcopy(5, text("mad"), 0, nil)
 	until(t, "failure", func() bool { return len(a.errs) == 1 }, a, b)
@@ -415,8 +416,8 @@ func TestNoDescriptorsLeak(t *testing.T) {
 	}
 }
 
-// TestEndSource: who is told that nothing will come back finds his endpoint ended, and what
-// he has sent before arrives. A connection that an endpoint sends on stays as it is.
+// TestEndSource: after EndSource the peer's endpoint fails, as it will get no replies, and what it
+// has sent before arrives. A connection that an endpoint here sends on is unaffected.
 func TestEndSource(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		h, other := newHost(t, ""), newHost(t, "")
@@ -429,7 +430,7 @@ func TestEndSource(t *testing.T) {
 		if err := ep.AMShort(1, 0, []byte("last"), 0, nil); err != nil {
 			t.Fatal(err)
 		}
-		other.w.Progress() // it has left
+		other.w.Progress() // the message is sent
 		c.EndSource()
 		if !answered {
 			until(t, "end of the endpoint", func() bool { return ep.err != nil }, other)

@@ -14,8 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// acceptedAs has a host accept a connection that has a certain descriptor, and returns
-// whether it stayed.
+// acceptedAs makes a host accept a connection with the given descriptor, and reports whether the
+// connection was kept.
 func acceptedAs(t *testing.T, h *host, fd int, from string) bool {
 	t.Helper()
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
@@ -35,8 +35,8 @@ func acceptedAs(t *testing.T, h *host, fd int, from string) bool {
 	return !p.gone()
 }
 
-// TestFileBounds: the first descriptor that peers do not get, and the first that they do
-// not get either while another worker makes room, are just these.
+// TestFileBounds checks the exact first descriptors that peers do not get, alone and while another
+// worker can make room.
 func TestFileBounds(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.few = 4 })
 	h, other := newHost(t, ""), newHost(t, "")
@@ -52,14 +52,14 @@ func TestFileBounds(t *testing.T) {
 		}
 	}
 	bounds("alone", first)
-	for sn := range uint64(20) { // the crowd is there
+	for sn := range uint64(20) { // the other worker has many connections
 		enter(t, other, "10.9.9.9", sn)
 	}
 	bounds("beside a worker", last)
 }
 
-// TestMoveBelow: a connection takes a free descriptor below the ceiling, and keeps its
-// own where there is none.
+// TestMoveBelow: a connection moves to a free descriptor below the ceiling, and keeps its own if
+// there is none.
 func TestMoveBelow(t *testing.T) {
 	h := newHost(t, "")
 	p := dialAs(t, h, "10.0.0.1")
@@ -70,7 +70,7 @@ func TestMoveBelow(t *testing.T) {
 			t.Fatalf("moved from %d to %d, the next is %d and was %d", had, c.fd, lowestFreeFD(t), free)
 		}
 	}
-	if err := c.watch(0); err != nil { // as when it is accepted
+	if err := c.watch(0); err != nil { // as after accepting
 		t.Fatal(err)
 	}
 	if c.moveBelow(free + 1); int(c.fd) != free || lowestFreeFD(t) != had {
@@ -81,9 +81,9 @@ func TestMoveBelow(t *testing.T) {
 	}
 }
 
-// TestYield: where the process has no descriptor left, the connection of an endpoint that the
-// application has closed makes room for another one of its, not for one that a peer asks
-// for. Those that peers have opened stay: somebody may get his answers there.
+// TestYield: without free descriptors, a connection left by a closed endpoint of the application
+// makes room for another endpoint of the application, but not for one that a peer asks for.
+// Connections made by peers stay, as a peer may wait for replies.
 func TestYield(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.few = 4 })
 	h, other := newHost(t, ""), newHost(t, "")
@@ -93,7 +93,7 @@ func TestYield(t *testing.T) {
 	}
 	ep := h.connect(other)
 	until(t, "connection", connected(ep), h, other)
-	until(t, "connection", connected(other.connect(h)), h, other) // sends on the same one
+	until(t, "connection", connected(other.connect(h)), h, other) // uses the same connection
 	if ep.Close(); h.conns() != 61 {
 		t.Fatalf("%d connections, one left over among them", h.conns())
 	}
@@ -111,8 +111,8 @@ func TestYield(t *testing.T) {
 	}
 }
 
-// TestScarceForNetwork: of a crowd of one network whose descriptors are used up a newcomer
-// gets in, be all the others heard of and he not.
+// TestScarceForNetwork: a network has used up the descriptors with active connections. A new,
+// silent connection of the same network is still accepted.
 func TestScarceForNetwork(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.few = 4 })
 	h := newHost(t, "")
@@ -144,9 +144,9 @@ func TestScarceForNetwork(t *testing.T) {
 	exact(t, h, n)
 }
 
-// TestAcceptPause: when the process, or the machine, has no descriptors, nobody looks at
-// the listener for a while: those who wait there would keep the worker busy. It goes on
-// afterwards, and nobody has to leave for want of what is the machine's.
+// TestAcceptPause: without descriptors in the process, or in the machine, the listener pauses;
+// otherwise waiting clients would keep the worker busy. It resumes later. No connection is closed
+// when the machine is what lacks them.
 func TestAcceptPause(t *testing.T) {
 	for _, cause := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
 		t.Run(unix.ErrnoName(cause.(unix.Errno)), func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestAcceptPause(t *testing.T) {
 				}
 			}
 			wantCalls, wantGone := 1, 0
-			if cause == unix.EMFILE { // room is made once
+			if cause == unix.EMFILE { // one connection is closed to make room
 				wantCalls, wantGone = 2, 1
 			}
 			if calls != wantCalls || gone != wantGone {

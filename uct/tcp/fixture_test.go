@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// host is a process in miniature: a worker with one iface, stepped by hand.
+// host is a process in miniature: a worker with one iface, progressed by the test.
 type host struct {
 	t      testing.TB
 	w      *uct.Worker
@@ -39,7 +39,7 @@ func newHost(t testing.TB, device string, vars ...string) *host {
 	return newHostOf(t, component{}, device, vars...)
 }
 
-// newHostOf is newHost with tcp inside of TLS, or not.
+// newHostOf is newHost for the given component: tcp, or tcp with TLS.
 func newHostOf(t testing.TB, comp uct.Component, device string, vars ...string) *host {
 	t.Helper()
 	if device == "" {
@@ -93,7 +93,7 @@ func (h *host) close() {
 	if err := h.iface.Close(); err != nil {
 		h.t.Error(err)
 	}
-	if s := h.iface.svc; s.guests.n() != 0 || len(s.guests.of)+len(s.guests.hoods) != 0 || s.half.head != nil || s.slow.head != nil {
+	if s := h.iface.svc; s.guests.n() != 0 || len(s.guests.of)+len(s.guests.networks) != 0 || s.half.head != nil || s.slow.head != nil {
 		h.t.Errorf("%d guests are left, slow ones %v, half-open ones %v", s.guests.n(), s.slow.head, s.half.head)
 	}
 	for size, p := range h.iface.svc.txPools {
@@ -117,7 +117,7 @@ func (h *host) close() {
 	}
 }
 
-// connect makes an endpoint toward o.
+// connect makes an endpoint to o.
 func (h *host) connect(o *host) *endpoint {
 	h.t.Helper()
 	ep, err := h.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: o.iface.DeviceAddress(), IfaceAddr: o.iface.Address()})
@@ -127,8 +127,7 @@ func (h *host) connect(o *host) *endpoint {
 	return ep.(*endpoint)
 }
 
-// until steps the hosts until cond holds. Packets on the way are waited for on
-// the workers' descriptors.
+// until progresses the hosts until cond holds, and waits at the workers' descriptors in between.
 func until(t testing.TB, what string, cond func() bool, hosts ...*host) {
 	t.Helper()
 	for idle := 0; idle < 1000; {
@@ -159,7 +158,7 @@ func wait(hosts []*host) {
 	unix.Poll(fds, 20)
 }
 
-// pair is two connected hosts with an endpoint on a.
+// pair returns two hosts and a connected endpoint from a to b.
 func pair(t testing.TB, vars ...string) (a, b *host, ep *endpoint) {
 	t.Helper()
 	a, b = newHost(t, "", vars...), newHost(t, "", vars...)
@@ -168,7 +167,7 @@ func pair(t testing.TB, vars ...string) (a, b *host, ep *endpoint) {
 	return a, b, ep
 }
 
-// done is a completion that remembers.
+// done is a completion that counts its calls.
 type done struct {
 	comp uct.Completion
 	n    int

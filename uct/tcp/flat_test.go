@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestFlat: clients that came and went leave nothing that grows.
+// TestFlat: clients that connected and left leave no state that grows with their number.
 func TestFlat(t *testing.T) {
 	needtest.Goroutines(t)
 	h := newHost(t, "")
@@ -49,7 +49,7 @@ func TestFlat(t *testing.T) {
 	}
 }
 
-// TestNumbers: numbers go on where somebody may count on them.
+// TestNumbers: the endpoint numbers of a listener continue where a peer may still rely on them.
 func TestNumbers(t *testing.T) {
 	var b numberBook
 	peer := func(k int) sockaddr { return addr(fmt.Sprintf("10.0.%d.%d:7", k>>8, k&255)) }
@@ -59,7 +59,7 @@ func TestNumbers(t *testing.T) {
 	again := b.hold(idle)
 	again.take()
 	b.drop(again)
-	b.drop(b.hold(peer(2))) // of which nothing was numbered
+	b.drop(b.hold(peer(2))) // gave out no number
 	if len(b.byPeer) != 2 || b.idle != 1 {
 		t.Fatalf("%d listeners, %d idle", len(b.byPeer), b.idle)
 	}
@@ -82,7 +82,7 @@ func TestNumbers(t *testing.T) {
 	if b.hold(idle).take() != 0 {
 		t.Error("the longest idle was not forgotten")
 	}
-	b.hold(peer(200)) // out of the middle
+	b.hold(peer(200)) // removes it from the idle list
 	if b.idle != maxIdleNumbers-1 {
 		t.Errorf("%d idle", b.idle)
 	}

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// FuzzFrames feeds a stream of bytes from a peer to the parser, cut in two. It
-// must neither panic nor write outside exposed memory, and an iface must survive
-// it.
+// FuzzFrames feeds the parser a stream of bytes from a peer, cut in two. The parser must neither
+// panic nor write outside exposed memory, and the iface must keep working.
 func FuzzFrames(f *testing.F) {
 	var everything []byte
 	for _, g := range goldenFrames {
@@ -32,7 +32,7 @@ func FuzzFrames(f *testing.F) {
 	window := area[100:200:200]
 	base := h.expose(window)
 	f.Add(append(append(flight(peer, 0), putReq(base+10, 5, 0)...), "12345"...), 60)
-	f.Fuzz(func(t *testing.T, stream []byte, cut int) {
+	fuzztest.Run(f, func(t *testing.T, stream []byte, cut int) {
 		if len(stream) > 1<<16 {
 			return
 		}
@@ -71,13 +71,13 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// FuzzAddresses gives addresses from strangers to everything that reads them.
+// FuzzAddresses passes addresses from untrusted peers to every function that parses them.
 func FuzzAddresses(f *testing.F) {
 	for _, s := range []string{devEth0, devEth0v6, devLo1131, devLo1220, devLoBare, ""} {
 		f.Add(ucttest.Unhex(f, s), []byte{1, 2})
 	}
 	h := newHost(f, "")
-	f.Fuzz(func(t *testing.T, dev, iface []byte) {
+	fuzztest.Run(f, func(t *testing.T, dev, iface []byte) {
 		d, peer, err := parsePeer(dev, iface)
 		if err == nil {
 			again, err := parseDeviceAddr(d.pack())

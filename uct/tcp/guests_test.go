@@ -16,14 +16,14 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// setLimits changes the bounds of hosts that are opened in the test.
+// setLimits changes the bounds of the hosts that the test opens.
 func setLimits(t testing.TB, change func(b *bounds)) {
 	old := limits
 	t.Cleanup(func() { limits = old })
 	change(&limits)
 }
 
-// dialAs is dial by somebody at an address that this machine need not have.
+// dialAs is dial from any address, which need not be one of this machine.
 func dialAs(t testing.TB, h *host, from string) *rawPeer {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -36,7 +36,7 @@ func dialAs(t testing.TB, h *host, from string) *rawPeer {
 	return p
 }
 
-// enter is dialAs that asks for something.
+// enter is dialAs with a connection request.
 func enter(t testing.TB, h *host, from string, sn uint64) *rawPeer {
 	t.Helper()
 	p := dialAs(t, h, from)
@@ -47,8 +47,8 @@ func enter(t testing.TB, h *host, from string, sn uint64) *rawPeer {
 	return p
 }
 
-// TestHog: somebody with very many connections that say nothing loses them, the
-// longest silent first, and nobody else does.
+// TestHog: of one source with very many silent connections the longest silent are closed;
+// connections of other sources stay.
 func TestHog(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.guests, b.few = 40, 4 })
 	h := newHost(t, "")
@@ -66,7 +66,7 @@ func TestHog(t *testing.T) {
 			until(t, "message", func() bool { return len(h.got) == 1 }, h)
 		}
 	}
-	for i := range 5 { // there is room for others
+	for i := range 5 { // other sources still connect
 		honest = append(honest, enter(t, h, fmt.Sprintf("10.1.0.%d", i+1), 0))
 	}
 	exact(t, h, 40)
@@ -83,7 +83,7 @@ func TestHog(t *testing.T) {
 	}
 	svc := h.iface.svc
 	h.close()
-	if len(svc.guests.of)+len(svc.guests.hoods) != 0 {
+	if len(svc.guests.of)+len(svc.guests.networks) != 0 {
 		t.Error("a host that is closed keeps its list of guests")
 	}
 	if n := ledger.Total(ledger.Conns) + ledger.Total(ledger.Files); n != 0 || len(ledger.Accounts()) != 0 {
@@ -91,8 +91,8 @@ func TestHog(t *testing.T) {
 	}
 }
 
-// TestGuestMaps: the lists of a crowd that has gone are given back, those of a few are not
-// made again for each.
+// TestGuestMaps: the maps of many sources are freed once they have left; those of a few are kept
+// and not made anew for each.
 func TestGuestMaps(t *testing.T) {
 	var l guestList
 	l.init()
@@ -110,7 +110,7 @@ func TestGuestMaps(t *testing.T) {
 		t.Errorf("%v is left of one guest", l.of)
 	}
 	come(fewGuests + 1)
-	if l.of != nil || l.hoods != nil {
+	if l.of != nil || l.networks != nil {
 		t.Error("the lists of a crowd are kept")
 	}
 	come(1)
@@ -119,7 +119,7 @@ func TestGuestMaps(t *testing.T) {
 	}
 }
 
-// TestGuestsOfSource: within one source those who are used stay.
+// TestGuestsOfSource: among the connections of one source, those in use stay.
 func TestGuestsOfSource(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.guestsOfSource = 4 })
 	h := newHost(t, "")
@@ -143,16 +143,16 @@ func TestGuestsOfSource(t *testing.T) {
 		}
 	}
 	wantGone(false, true, false, true, false, false)
-	// What was used long ago is as good as silent.
+	// A connection that was used long ago counts as silent.
 	p = append(p, enter(t, h, "10.0.0.1", 6), enter(t, h, "10.0.0.1", 7))
 	wantGone(true, true, false, true, true, false, false, false)
-	// Another one of the machine is not concerned.
+	// Other sources are unaffected.
 	if q := enter(t, h, "10.0.0.2", 0); q.gone() {
 		t.Error("another source is refused")
 	}
 }
 
-// openAs is a guest's connection within the machine, of a user.
+// openAs returns a local connection of a user, which has sent a request.
 func openAs(t *testing.T, h *host, uid int, sn uint64) *rawPeer {
 	t.Helper()
 	p := dialFrom(t, h, sockaddr{}, uid)
@@ -163,7 +163,7 @@ func openAs(t *testing.T, h *host, uid int, sn uint64) *rawPeer {
 	return p
 }
 
-// TestUsersAreSources: within the machine it is users who have too much.
+// TestUsersAreSources: connections within the machine are limited by user.
 func TestUsersAreSources(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.guestsOfSource = 10 })
 	h := newHost(t, "")
@@ -175,7 +175,7 @@ func TestUsersAreSources(t *testing.T) {
 		openAs(t, h, os.Getuid()+1, 10+sn)
 	}
 	exact(t, h, 13)
-	for range 6 { // the limit of one is not that of another
+	for range 6 { // the limit applies to each user
 		honest = append(honest, openAs(t, h, -1, uint64(100+len(honest))))
 	}
 	exact(t, h, 19)
@@ -193,8 +193,7 @@ func TestUsersAreSources(t *testing.T) {
 	}
 }
 
-// TestFewAreNotLookedUp: the kernel is not asked whose a connection is while there are
-// few.
+// TestFewAreNotLookedUp: the kernel is not asked for the users of connections while these are few.
 func TestFewAreNotLookedUp(t *testing.T) {
 	h := newHost(t, "")
 	for sn := range uint64(h.iface.bounds.few) {
@@ -213,8 +212,8 @@ func TestFewAreNotLookedUp(t *testing.T) {
 	}
 }
 
-// TestHalfOpenOfUsers: a user's connections that ask for nothing do not displace those
-// of another who has not asked yet.
+// TestHalfOpenOfUsers: connections of one user that send no request do not displace those of
+// another user that have not sent one yet.
 func TestHalfOpenOfUsers(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.halfOpen = 20 })
 	h := newHost(t, "")
@@ -229,8 +228,8 @@ func TestHalfOpenOfUsers(t *testing.T) {
 	}
 }
 
-// TestEndpointsStay: what the application has an endpoint on gives way to nobody;
-// what was opened for a peer does, until the application has it.
+// TestEndpointsStay: a connection with an endpoint of the application is never closed to make room.
+// One with an endpoint made for a peer can be, until the application claims it.
 func TestEndpointsStay(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.guestsOfSource = 2 })
 	h := newHost(t, "")
@@ -265,7 +264,7 @@ func TestEndpointsStay(t *testing.T) {
 	if !c.gone() || theirs.err == nil || len(h.errs) != 1 || ucs.StatusOf(theirs.err) == ucs.OK {
 		t.Errorf("of the peer's: gone %v, %v, failures %v", c.gone(), theirs.err, h.errs)
 	}
-	// Closed by us and used by the peer: it counts again.
+	// Closed by the application and still used by the peer, a connection counts again.
 	mine.Close()
 	a.want(fin)
 	if n := h.iface.svc.guests.n(); n != 3 {
@@ -273,8 +272,8 @@ func TestEndpointsStay(t *testing.T) {
 	}
 }
 
-// fewFiles lets the process open so many descriptors more, until the end of the test,
-// and returns how many it may have open then.
+// fewFiles limits the process to this many more descriptors until the end of the test, and returns
+// its new limit.
 func fewFiles(t *testing.T, more int) int {
 	t.Helper()
 	var was unix.Rlimit
@@ -303,7 +302,8 @@ func TestReserve(t *testing.T) {
 	if free := few - fileCeiling(); free < few/4 || free < minReserve {
 		t.Fatalf("%d of %d descriptors are for the application", free, few)
 	}
-	// Each takes two descriptors here, its own end and ours, until only its own.
+	// Each connection takes two descriptors in this process, one for each end, until only the
+	// peer's end gets one.
 	sn, n := uint64(0), 0
 	for ; lowestFreeFD(t) < fileCeiling(); sn++ {
 		if sn > uint64(few) {
@@ -340,8 +340,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestHalfOpenOfHog: connections that ask for nothing do not displace those of others
-// that have not asked yet.
+// TestHalfOpenOfHog: connections that send no request do not displace those of other sources that
+// have not sent one yet.
 func TestHalfOpenOfHog(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.halfOpen = 20 })
 	h := newHost(t, "")
@@ -361,8 +361,30 @@ func TestHalfOpenOfHog(t *testing.T) {
 	}
 }
 
-// TestHalfOpenOfSource: one source gets half of the places, and what has asked takes
-// none.
+// TestHalfOpenOfNeighbors: connections that have not asked yet, of neighbors that are less than half
+// of all, do not give way to those of many addresses elsewhere.
+func TestHalfOpenOfNeighbors(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.halfOpen, b.few = 20, 2 })
+	h := newHost(t, "")
+	old := dialAs(t, h, "10.1.0.1")
+	var honest []*rawPeer
+	for i := range 8 {
+		honest = append(honest, dialAs(t, h, fmt.Sprintf("10.0.0.%d", i+1)))
+	}
+	for i := range 12 {
+		dialAs(t, h, fmt.Sprintf("10.%d.0.1", i+2))
+	}
+	if n := h.iface.svc.half.n; n != 20 || !old.gone() {
+		t.Errorf("%d half-open connections, the oldest gone: %v", n, old.gone())
+	}
+	for i, p := range honest {
+		p.send(flight(addr("10.0.0.1:5"), uint64(i)))
+		p.want(ack)
+	}
+}
+
+// TestHalfOpenOfSource: one source gets half of the places for half-open connections. A connection
+// that has sent its request takes no place.
 func TestHalfOpenOfSource(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.halfOpen = 20 })
 	h := newHost(t, "")
@@ -384,8 +406,8 @@ func TestHalfOpenOfSource(t *testing.T) {
 	exact(t, h, 40)
 }
 
-// TestStalled: the beginning of a frame is kept for a while, and no longer where we
-// have no endpoint.
+// TestStalled: an incomplete frame is kept for a limited time, unless there is an endpoint on its
+// connection.
 func TestStalled(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.stall = 1 })
 	h := newHost(t, "")
@@ -407,12 +429,12 @@ func TestStalled(t *testing.T) {
 	until(t, "message", func() bool { return len(h.got) == 1 }, h)
 }
 
-// TestStallLooks: the time begins anew with whatever comes, and has no end where there
-// is an endpoint on the connection, the application's or one for the peer.
+// TestStallLooks: the time limit starts again with each part that arrives. There is none if the
+// connection has an endpoint, of the application or made for the peer.
 func TestStallLooks(t *testing.T) {
 	h := newHost(t, "")
 	slow := &h.iface.svc.slow
-	b := am(1, strings.Repeat("x", 8000)) // a part of it stays in the buffer that it was read into
+	b := am(1, strings.Repeat("x", 8000)) // a part of it stays in the buffer that was read
 	looks := func(p *rawPeer, n int) {
 		t.Helper()
 		for range n {
@@ -465,10 +487,10 @@ func TestStallLooks(t *testing.T) {
 	q.wantClosed()
 }
 
-// TestBeginnings: what one source makes us keep of frames is bounded; others are not
-// concerned.
+// TestBeginnings: the memory for incomplete frames of one source is bounded; other sources are
+// unaffected.
 func TestBeginnings(t *testing.T) {
-	setLimits(t, func(b *bounds) { b.beginnings = 1 << 20 })
+	setLimits(t, func(b *bounds) { b.partialBytes = 1 << 20 })
 	h := newHost(t, "")
 	half := am(1, strings.Repeat("x", 60000))[:40000]
 	honest := enter(t, h, "10.0.0.1", 0)
@@ -495,7 +517,7 @@ func TestBeginnings(t *testing.T) {
 	if !hog[0].gone() || hog[39].gone() || honest.gone() {
 		t.Errorf("gone: first %v, last %v, honest %v", hog[0].gone(), hog[39].gone(), honest.gone())
 	}
-	// Frames that became whole do not count.
+	// Frames that were completed do not count.
 	for n := range 100 {
 		honest.send(am(1, strings.Repeat("x", 60000))[40000:])
 		until(t, "message", func() bool { return len(h.got) == n+1 }, h)
@@ -506,8 +528,8 @@ func TestBeginnings(t *testing.T) {
 	}
 }
 
-// TestHalfClosedKeepsNothing: a peer that has said that it sends no more, and closed
-// in the middle of a frame, does not keep a buffer.
+// TestHalfClosedKeepsNothing: a peer that has announced its end, and closes its direction within a
+// frame, does not occupy a buffer.
 func TestHalfClosedKeepsNothing(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -522,8 +544,8 @@ func TestHalfClosedKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestManyAddresses: a stranger with a network of addresses, each of which has few
-// connections, does not keep the others out, and loses to them.
+// TestManyAddresses: an attacker with many addresses, each with few connections, does not keep
+// other peers out, and loses connections to them.
 func TestManyAddresses(t *testing.T) {
 	if !enoughFiles(1000) {
 		t.Skip("too few descriptors")
@@ -559,7 +581,7 @@ func TestManyAddresses(t *testing.T) {
 					until(t, "message", func() bool { return len(h.got) > n }, h)
 				}
 				var honest []*rawPeer
-				for i := range 10 { // a neighbourhood where each has more than a few
+				for i := range 10 { // an honest network, several from each address
 					for range 2 {
 						p := enter(fmt.Sprintf("[2001:db8:1:%x::1]", i))
 						speak(p)
@@ -601,8 +623,8 @@ func TestManyAddresses(t *testing.T) {
 	}
 }
 
-// TestCrowdElsewhere: a crowd that one worker has gives way to newcomers of another, in
-// number and in descriptors.
+// TestCrowdElsewhere: the many connections of one worker make room for new ones of another worker,
+// both in number and in descriptors.
 func TestCrowdElsewhere(t *testing.T) {
 	for _, files := range []bool{false, true} {
 		t.Run(fmt.Sprintf("files %v", files), func(t *testing.T) {
@@ -644,7 +666,7 @@ func TestCrowdElsewhere(t *testing.T) {
 			if total := ledger.Total(ledger.Conns); !files && total > 60 {
 				t.Errorf("%d connections", total)
 			}
-			// A worker that does not come to it is not waited for: there is an end.
+			// The number stays bounded even if the other worker does not progress.
 			if !files {
 				for i := range 40 {
 					enter(t, b, fmt.Sprintf("10.2.0.%d", i+1), 0)
@@ -657,15 +679,15 @@ func TestCrowdElsewhere(t *testing.T) {
 	}
 }
 
-// TestProgressBeforeStalled: of the beginnings of frames those go first that bring
-// nothing more, of the user who has too many, and none that we do not read ourselves.
+// TestProgressBeforeStalled: of the incomplete frames of the user with too many, those without
+// progress are dropped first.
 func TestProgressBeforeStalled(t *testing.T) {
-	setLimits(t, func(b *bounds) { b.beginnings = 1 << 20 })
+	setLimits(t, func(b *bounds) { b.partialBytes = 1 << 20 })
 	h := newHost(t, "")
 	frame := am(1, strings.Repeat("x", 60000))
 	honest := openAs(t, h, -1, 0)
 	honest.send(frame[:40000])
-	mover := openAs(t, h, os.Getuid()+1, 1) // of the user who has too many
+	mover := openAs(t, h, os.Getuid()+1, 1) // a frame that progresses, of the user with too many
 	mover.send(frame[:40000])
 	held := func() (most int) {
 		for _, g := range h.iface.svc.guests.of {
@@ -696,15 +718,15 @@ func TestProgressBeforeStalled(t *testing.T) {
 	until(t, "messages", func() bool { return len(h.got) == 2 }, h)
 }
 
-// TestPausedIsNotStalled: what waits because we do not read is not charged to the peer,
-// until we do.
+// TestPausedIsNotStalled: data that waits because the connection is paused is not charged to the
+// peer until it is resumed.
 func TestPausedIsNotStalled(t *testing.T) {
-	setLimits(t, func(b *bounds) { b.beginnings, b.stall = 100_000, 1 })
+	setLimits(t, func(b *bounds) { b.partialBytes, b.stall = 100_000, 1 })
 	h := newHost(t, "")
 	var paused []*uct.Source
 	h.iface.SetAMHandler(2, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
 		paused = append(paused, s)
-		s.Owner.(uct.SourcePauser).PauseSource()
+		s.Owner.(uct.Connection).PauseSource()
 		return nil
 	})
 	var p []*rawPeer
@@ -725,15 +747,15 @@ func TestPausedIsNotStalled(t *testing.T) {
 			t.Errorf("%d bytes are charged", g.held)
 		}
 	}
-	h.iface.bounds.beginnings = 1 << 20
+	h.iface.bounds.partialBytes = 1 << 20
 	for _, s := range paused {
-		s.Owner.(uct.SourcePauser).ResumeSource()
+		s.Owner.(uct.Connection).ResumeSource()
 	}
 	until(t, "messages", func() bool { return len(h.got) == 8 }, h)
 }
 
-// TestReserveTaken: who leaves may have a descriptor that is none of his any more, when
-// the process may open fewer than before. A newcomer takes his place all the same.
+// TestReserveTaken: if the process may open fewer descriptors than before, a connection closed to
+// make room may free only a descriptor above the ceiling. A new connection still takes its place.
 func TestReserveTaken(t *testing.T) {
 	h := newHost(t, "")
 	var below []int
@@ -766,8 +788,8 @@ func TestReserveTaken(t *testing.T) {
 	exact(t, h, 40)
 }
 
-// TestTalkativeNetwork: that a crowd from one network speaks does not put it before those
-// who are silent.
+// TestTalkativeNetwork: many active connections of one network do not displace silent ones of other
+// networks.
 func TestTalkativeNetwork(t *testing.T) {
 	if !enoughFiles(1000) {
 		t.Skip("too few descriptors")
@@ -797,15 +819,15 @@ func TestTalkativeNetwork(t *testing.T) {
 	exact(t, h, 100)
 }
 
-// TestEnlistOnce: a worker with many guests is put on the list of those that others can
-// ask once, not for each connection that it accepts.
+// TestEnlistOnce: a worker with many connections registers once as one that can make room for other
+// workers, not at each accepted connection.
 func TestEnlistOnce(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.few = 4 })
 	h := newHost(t, "")
 	listed := func() bool {
-		fellows.Lock()
-		defer fellows.Unlock()
-		_, ok := fellows.services[h.iface.svc]
+		siblings.Lock()
+		defer siblings.Unlock()
+		_, ok := siblings.services[h.iface.svc]
 		return ok
 	}
 	for sn := range uint64(4) {
@@ -818,9 +840,9 @@ func TestEnlistOnce(t *testing.T) {
 	if !listed() {
 		t.Fatal("nobody can ask it")
 	}
-	fellows.Lock()
-	delete(fellows.services, h.iface.svc) // to see whether it comes back
-	fellows.Unlock()
+	siblings.Lock()
+	delete(siblings.services, h.iface.svc) // to see whether it registers again
+	siblings.Unlock()
 	enter(t, h, "10.0.0.1", 5)
 	if listed() {
 		t.Error("listed once more")

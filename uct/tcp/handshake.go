@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,57 +20,57 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// handshake is a TLS handshake in progress. A handshake has a goroutine of its own, because
-// it takes a millisecond of computing, calls functions of the application's configuration,
-// and cannot be suspended in the middle by crypto/tls. The worker keeps the socket: it feeds
-// the goroutine with what has arrived and writes the goroutine's output. So a handshake that
-// waits for its peer costs no thread, and a connection can be closed without waiting for the
-// goroutine; only the iface's Close waits.
+// handshake is a TLS handshake in progress. A handshake has a goroutine of its own, because it
+// takes a millisecond of computing, calls functions of the application's configuration, and cannot
+// be suspended in the middle by crypto/tls. The worker keeps the socket: it passes received bytes
+// to the goroutine and writes the goroutine's output. So a handshake that waits for its peer costs
+// no thread, and a connection can be closed without waiting for the goroutine; only the iface's
+// Close waits.
 //
-// The time for a handshake is the time that a peer has for its request (bounds.handshake).
-// Accepted connections are in the halfOpenList, which drops the oldest when there are too
-// many. An endpoint of this worker fails if its peer takes longer; time in which this side
-// was busy does not count there. A stopped peer is taken for gone here, unlike without TLS,
-// where nothing waits for a stopped peer.
+// The time for a handshake is the time that a peer has for its request (bounds.handshake). Accepted
+// connections are in the halfOpenList, which drops the oldest when there are too many. An endpoint
+// of this worker fails if its peer takes longer; time in which this side was busy does not count
+// there. A stopped peer counts as gone here, unlike without TLS, where nothing waits for a stopped
+// peer.
 type handshake struct {
 	s *stream
 
 	end context.CancelFunc // cancels the context that the application's callbacks get
 
-	mu   sync.Mutex
-	fed  sync.Cond // in or cut has changed
-	in   []byte    // received, not yet read
-	full bool      // nothing more is received until in has been read
-	out  []byte    // written by crypto/tls, not yet taken by the worker
-	cut  error     // why nothing more will be received; nil: more may come
-	idle bool      // the goroutine waits for in
-	over bool      // the goroutine is done
-	err  error     // why the handshake failed; nil: it succeeded
-	news bulletin
+	mu           sync.Mutex
+	fed          sync.Cond    // signals that in or cut has changed
+	in           []byte       // received bytes that the goroutine has not read yet
+	full         bool         // nothing more is received until in has been read
+	out          []byte       // bytes written by crypto/tls, not yet taken by the worker
+	inErr        error        // why nothing more will be received; nil: more may come
+	idle         bool         // the goroutine waits for in
+	over         bool         // the goroutine is done
+	err          error        // why the handshake failed; nil: it succeeded
+	notification notification // wakes the worker
 
-	refused bool // the handshake failed, and the peer is being sent the rest of the output
+	refused bool // the handshake failed, and the rest of the output is being sent
 
 	limit *event.Timer // ends the handshake of an outgoing connection
 	looks int          // periods of limit at whose end the handshake was waiting for the peer
 }
 
-// feedMost bounds what is received for a handshake and not yet read by it, in bytes: at
-// feedMost the worker stops receiving.
+// feedMost bounds the bytes that are received for a handshake and not yet read by it. At feedMost
+// the worker stops receiving.
 const feedMost = 64 << 10
 
-// crypto bounds the handshakes that compute at one time, so that unknown peers that begin
-// many handshakes do not take the CPUs from established connections. A handshake that waits
-// for its peer is not counted.
+// crypto is a semaphore for the handshakes that compute at one time, so that untrusted peers that
+// begin many handshakes do not take the CPUs from established connections. A handshake that waits
+// for its peer holds no slot.
 var crypto = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
 
-// secure begins the handshake of a connection whose socket is connected.
+// secure begins the TLS handshake of a connection whose socket is connected.
 func secure(c *conn) {
 	i := c.iface
 	ctx, end := context.WithCancel(context.Background())
 	s := &stream{c: c}
 	h := &handshake{s: s, end: end}
 	h.fed.L = &h.mu
-	h.news.heard = h.heard
+	h.notification.callback = h.onNotification
 	s.events, s.abandon = h.handle, h.abandon
 	s.pipe = &pipe{below: h, end: h.cutOff, local: i.addr.addrPort(), remote: c.from.addr}
 	if c.outgoing {
@@ -93,7 +94,7 @@ func secure(c *conn) {
 	}()
 }
 
-// run is the body of the goroutine.
+// run is the body of the handshake's goroutine.
 func (h *handshake) run(ctx context.Context) {
 	defer h.end()
 	crypto <- struct{}{}
@@ -106,18 +107,19 @@ func (h *handshake) run(ctx context.Context) {
 		h.mu.Lock()
 		h.over, h.err = true, err
 		h.mu.Unlock()
-		h.s.c.iface.svc.news.tell(&h.news)
+		h.s.c.iface.svc.notifier.notify(&h.notification)
 	}()
 	err = h.s.tls.HandshakeContext(ctx)
 }
 
 // errEnded is the error of a handshake in which a function of the application ended the
 // goroutine (runtime.Goexit).
-var errEnded = errors.New("tls: a function of the configuration has ended the handshake's goroutine")
+var errEnded = errors.New("tls: a function of the configuration called runtime.Goexit in the handshake")
 
-// late is called by the timer limit of an outgoing connection. It ends the connection when it
-// has found the handshake waiting for the peer stallLooks times. One check would not do: a
-// worker that was not progressed for all that time has yet to read what the peer sent.
+// late is called when the timer in the field limit expires, on an outgoing connection. It ends the
+// connection when it has found the handshake waiting for the peer stallLooks times. One check would
+// not do: if the application made no progress for all that time, the worker has yet to read what
+// the peer sent.
 func (h *handshake) late() {
 	c := h.s.c
 	if c.state == stateClosed || h.s.events == nil {
@@ -136,8 +138,8 @@ func (h *handshake) period() time.Duration {
 	return max(h.s.c.iface.bounds.handshake/stallLooks, 1)
 }
 
-// waits reports whether the handshake waits for the peer: the goroutine neither computes nor
-// waits for its place in crypto, and the worker has nothing to do for it.
+// waits reports whether the handshake waits for the peer: the goroutine neither computes nor waits
+// for a slot in crypto, and the worker has nothing to do for it.
 func (h *handshake) waits() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,8 +149,8 @@ func (h *handshake) waits() bool {
 	return h.idle && !h.readable()
 }
 
-// take implements readWriter: it waits for bytes of the peer. The goroutine gives up its
-// place in crypto while it waits.
+// take implements readWriter: it waits for bytes of the peer. The goroutine gives up its slot in
+// crypto while it waits.
 func (h *handshake) take(p []byte) (int, error) {
 	h.mu.Lock()
 	if !h.readable() {
@@ -164,20 +166,20 @@ func (h *handshake) take(p []byte) (int, error) {
 	}
 	defer h.mu.Unlock()
 	n := h.s.part(p, h.in)
-	if n == 0 && h.cut != nil {
-		return 0, h.cut
+	if n == 0 && h.inErr != nil {
+		return 0, h.inErr
 	}
 	h.in = h.in[n:]
 	if len(h.in) == 0 && h.full {
 		h.full = false
-		h.s.c.iface.svc.news.tell(&h.news)
+		h.s.c.iface.svc.notifier.notify(&h.notification)
 	}
 	return n, nil
 }
 
 // readable reports whether take has something to return.
 func (h *handshake) readable() bool {
-	return h.cut != nil || len(h.in) > 0 && (h.s.record > 0 || len(h.in) >= recordHdr)
+	return h.inErr != nil || len(h.in) > 0 && (h.s.record > 0 || len(h.in) >= recordHdr)
 }
 
 // put implements readWriter: it queues p for the peer, and wakes the worker.
@@ -185,7 +187,7 @@ func (h *handshake) put(p []byte) {
 	h.mu.Lock()
 	h.out = append(h.out, p...)
 	h.mu.Unlock()
-	h.s.c.iface.svc.news.tell(&h.news)
+	h.s.c.iface.svc.notifier.notify(&h.notification)
 }
 
 var errAbandoned = errors.New("tls: the connection was closed in the handshake")
@@ -196,24 +198,25 @@ func (h *handshake) stopLimit() {
 	}
 }
 
-// abandon makes the goroutine end. Its result is ignored.
+// abandon makes the goroutine end. The worker calls it, and ignores the result of the handshake.
 func (h *handshake) abandon() {
 	h.stopLimit()
 	h.cutOff()
 }
 
-// cutOff is abandon for goroutines other than the worker's. The handshake then fails, which
+// cutOff does what abandon does, but any goroutine may call it. The handshake then fails, which
 // ends the connection unless something else has ended it.
 func (h *handshake) cutOff() {
 	h.mu.Lock()
-	h.in, h.cut = nil, errAbandoned
+	h.in, h.inErr = nil, errAbandoned
 	h.fed.Signal()
 	h.mu.Unlock()
 	h.end()
 }
 
-// heard is called by the worker when the goroutine has something for the worker.
-func (h *handshake) heard() {
+// onNotification is called on the worker's goroutine when the handshake's goroutine has output, can take
+// more input or is done.
+func (h *handshake) onNotification() {
 	if h.s.events != nil && h.s.c.state != stateClosed {
 		h.pump()
 	}
@@ -255,11 +258,11 @@ func (h *handshake) feed() {
 		h.in = append(h.in, b.data[:n]...)
 		h.full = len(h.in) >= feedMost
 	case errno == 0:
-		h.cut = io.EOF
+		h.inErr = io.EOF
 	default:
-		h.cut = errno
+		h.inErr = errno
 	}
-	pause := h.full || h.cut != nil
+	pause := h.full || h.inErr != nil
 	h.fed.Signal()
 	h.mu.Unlock()
 	if pause {
@@ -290,8 +293,8 @@ func (h *handshake) pump() {
 		}
 	}
 	h.mu.Lock()
-	resume := !h.full && h.cut == nil && !h.over
-	done := h.over && (len(h.out) == 0 || h.cut != nil)
+	resume := !h.full && h.inErr == nil && !h.over
+	done := h.over && (len(h.out) == 0 || h.inErr != nil)
 	h.mu.Unlock()
 	switch {
 	case done:
@@ -304,7 +307,7 @@ func (h *handshake) pump() {
 }
 
 // flush writes the output of the stream and reports whether all of it was written. The
-// goroutine gets a write error when it reads next (cut).
+// goroutine gets a write error when it reads next (inErr).
 func (h *handshake) flush() bool {
 	c := h.s.c
 	switch errno := h.s.push(); errno {
@@ -318,8 +321,8 @@ func (h *handshake) flush() bool {
 	default:
 		h.s.dropOut()
 		h.mu.Lock()
-		if h.cut == nil {
-			h.cut = errno
+		if h.inErr == nil {
+			h.inErr = errno
 		}
 		h.out = nil
 		h.fed.Signal()
@@ -328,8 +331,7 @@ func (h *handshake) flush() bool {
 	return false
 }
 
-// done continues with the connection after the handshake. The goroutine touches nothing any
-// more.
+// done continues with the connection after the handshake. The goroutine does not access h any more.
 func (h *handshake) done() {
 	s, c := h.s, h.s.c
 	state := s.tls.ConnectionState()
@@ -344,7 +346,7 @@ func (h *handshake) done() {
 	h.stopLimit()
 	s.events, s.abandon, s.after = nil, nil, &state
 	if i := c.iface; !c.outgoing && i.accept != nil && !i.accept(c.SourceInfo()) {
-		i.unwanted(c.visit.guest.account, c.from.addr)
+		i.unwanted(c.guestEntry.guest.account, c.from.addr)
 		c.close()
 		return
 	}
@@ -372,28 +374,28 @@ func (h *handshake) failed(err error) {
 	if p, ok := err.(*HandshakePanic); ok {
 		c.logPanic(p)
 	}
-	cut := h.cut != nil && (errors.Is(err, h.cut) || errors.Is(err, io.ErrUnexpectedEOF))
+	cut := h.inErr != nil && (errors.Is(err, h.inErr) || errors.Is(err, io.ErrUnexpectedEOF))
 	if c.outgoing {
 		switch {
 		case !cut:
 			c.lost("handshake", &tlsError{err})
-		case h.cut == io.EOF:
+		case h.inErr == io.EOF:
 			c.lost("handshake", nil)
 		default:
-			c.lost("handshake", h.cut)
+			c.lost("handshake", h.inErr)
 		}
 		return
 	}
 	if cut {
-		c.close() // the peer left, which may have any reason
+		c.close() // the peer has closed the connection, for an unknown reason
 		return
 	}
 	c.iface.refusals++
-	if c.visit.guest.account.Refuse(ledger.Handshake) {
-		c.iface.svc.w.Log().Warn("TLS handshake failed; there may be more, which are not logged",
+	if c.guestEntry.guest.account.Refuse(ledger.Handshake) {
+		c.iface.svc.w.Log().Warn("TLS handshake failed (further ones may not be logged)",
 			zap.Stringer("listener", c.iface.addr), zap.Stringer("peer", c.from.addr), zap.Error(err))
 	}
-	if h.cut != nil {
+	if h.inErr != nil {
 		c.close()
 		return
 	}
@@ -401,10 +403,10 @@ func (h *handshake) failed(err error) {
 	h.tellRefused()
 }
 
-// tellRefused sends the peer of a failed handshake the rest of the output, such as the alert
-// with the reason. The socket is only shut down for writing: closing it with unread input
-// would take the alert away from the peer. The connection ends when the peer has closed it,
-// or when its time is over.
+// tellRefused sends the peer of a failed handshake the rest of the output, such as the alert with
+// the reason. The socket is only shut down for writing: closing it with unread input would send a
+// reset, and the peer could lose the alert. The connection ends when the peer has closed it, or
+// when its time is over.
 func (h *handshake) tellRefused() {
 	c := h.s.c
 	if c.blocked {
@@ -420,5 +422,140 @@ func (h *handshake) tellRefused() {
 		c.block()
 	default:
 		c.close()
+	}
+}
+
+// halfOpen is a connection's entry in the list of connections whose request has not arrived.
+type halfOpen struct {
+	prev, next *conn
+	deadline   time.Duration // by the clock of the worker
+	listed     bool
+}
+
+// halfOpenList holds the connections of a worker whose request has not arrived, the oldest
+// first. Each connection has a deadline. When there are too many connections, the oldest of the
+// source or network with the most is closed.
+type halfOpenList struct {
+	head, tail *conn
+	n          int
+	timer      *event.Timer
+	armed      bool // timer runs
+}
+
+// waitForRequest adds a guest's connection to the list, and closes one if there are too many.
+func (s *service) waitForRequest(c *conn) {
+	l, h, b := &s.half, &c.half, &c.iface.bounds
+	h.deadline, h.listed = s.w.Now()+b.handshake, true
+	h.prev = l.tail
+	if l.tail != nil {
+		l.tail.half.next = c
+	} else {
+		l.head = c
+	}
+	l.tail = c
+	l.n++
+	g := c.guestEntry.guest
+	g.addHalfOpen(1)
+	if g.half > b.halfOpen/2 {
+		l.dropOldest(g, nil)
+	} else if l.n > b.halfOpen {
+		s.evictHalfOpen(0, b.few)
+	}
+	s.timeHalfOpen()
+}
+
+// endHalfOpen removes c from the list, if it is listed.
+func (s *service) endHalfOpen(c *conn) {
+	h := &c.half
+	if !h.listed {
+		return
+	}
+	l := &s.half
+	if h.prev != nil {
+		h.prev.half.next = h.next
+	} else {
+		l.head = h.next
+	}
+	if h.next != nil {
+		h.next.half.prev = h.prev
+	} else {
+		l.tail = h.prev
+	}
+	*h = halfOpen{}
+	l.n--
+	c.guestEntry.guest.addHalfOpen(-1)
+}
+
+// evictHalfOpen closes the oldest listed connection of the source or network that has the most
+// listed connections, by the weights of ledger.NetWeight. Only sources and networks whose count
+// exceeds the parameter many are considered. evictHalfOpen reports whether there was one.
+func (s *service) evictHalfOpen(many, few int) bool {
+	var most *guest
+	var where *guestNetwork
+	weight := 0
+	for c := s.half.head; c != nil; c = c.half.next {
+		g := c.guestEntry.guest
+		if g.half > many && g.half > weight {
+			most, where, weight = g, nil, g.half
+		}
+		for level, h := range g.networks {
+			if w := ledger.NetWeight(h.half, s.half.n, level, few); h.half > many && w > weight {
+				most, where, weight = nil, h, w
+			}
+		}
+	}
+	return weight > 0 && s.half.dropOldest(most, where)
+}
+
+// dropOldest closes the oldest listed connection of guest g, or of a guest in network h if h is not
+// nil. It reports whether there was one.
+func (l *halfOpenList) dropOldest(g *guest, h *guestNetwork) bool {
+	for c := l.head; c != nil; c = c.half.next {
+		if v := c.guestEntry.guest; v == g || h != nil && slices.Contains(v.networks, h) {
+			c.dropHalfOpen(ledger.Connections)
+			return true
+		}
+	}
+	return false
+}
+
+func (c *conn) dropHalfOpen(r ledger.Reason) {
+	if a := c.guestEntry.guest.account; a.Refuse(r) {
+		c.iface.svc.w.Log().Diag("closing a connection that has sent no request", zap.Stringer("source", a.Source()), zap.Stringer("reason", r))
+	}
+	c.close()
+}
+
+// timeHalfOpen sets the timer to the first deadline. If the timer runs already, it need not be set,
+// because the first deadline cannot become earlier.
+func (s *service) timeHalfOpen() {
+	l := &s.half
+	if l.head == nil || l.armed {
+		return
+	}
+	l.armed = true
+	d := l.head.half.deadline - s.w.Now()
+	if l.timer == nil {
+		l.timer, _ = s.w.Timers().After(d, s.expireHalfOpen)
+		return
+	}
+	l.timer.Reset(d)
+}
+
+// expireHalfOpen closes the connections whose deadline has passed.
+func (s *service) expireHalfOpen() {
+	l := &s.half
+	l.armed = false
+	now := s.w.Now()
+	for l.head != nil && l.head.half.deadline <= now {
+		l.head.dropHalfOpen(ledger.Silence)
+	}
+	s.timeHalfOpen()
+}
+
+// stop stops the timer.
+func (l *halfOpenList) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// What a stranger, or a peer gone mad, may send. Each ends its connection and
-// nothing else.
+// TestHostile: each protocol violation of an incoming connection ends that connection, and nothing
+// else.
 func TestHostile(t *testing.T) {
 	peer := addr("127.0.0.1:5")
 	hello := flight(peer, 0)
@@ -70,7 +70,7 @@ func TestHostile(t *testing.T) {
 			p := dial(t, h)
 			for i, b := range c.sent {
 				p.send(b)
-				// The first flight is answered, unless it is the attack.
+				// The connection request is answered, unless it is the violation.
 				if i == 0 && len(c.sent) > 1 && len(b) == len(hello) {
 					p.want(ack)
 				}
@@ -86,7 +86,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// The same toward an endpoint of ours ends it with an error.
+// TestHostileAnswer: the same violations at a connection of this side fail its endpoint.
 func TestHostileAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -115,7 +115,7 @@ func TestHostileAnswer(t *testing.T) {
 	}
 }
 
-// Acknowledgements of puts that were never made complete nothing.
+// TestFalseAcknowledgement: acknowledgements of puts that were never made complete nothing.
 func TestFalseAcknowledgement(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -142,8 +142,8 @@ func TestFalseAcknowledgement(t *testing.T) {
 	p.wantSilence()
 }
 
-// A put is not over before its bytes are written, whatever the peer says: its
-// memory would be the caller's again while it is still being sent.
+// TestEarlyAcknowledgement: a put does not complete before its bytes are written, even if the peer
+// has acknowledged it. Otherwise the caller could reuse memory that is still being sent.
 func TestEarlyAcknowledgement(t *testing.T) {
 	h := newHost(t, "", "SNDBUF=16k")
 	ep, p := narrow(t, h)
@@ -153,7 +153,7 @@ func TestEarlyAcknowledgement(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.send(appendPutAck(nil, 0))
-	for h.w.Progress() > 0 { // the sockets still take some
+	for h.w.Progress() > 0 { // the sockets still accept some
 	}
 	if d.n != 0 {
 		t.Fatal("complete before it was written")
@@ -163,7 +163,7 @@ func TestEarlyAcknowledgement(t *testing.T) {
 	until(t, "completion", func() bool { return d.n == 1 }, h)
 }
 
-// The largest message is accepted, and each length around the edges.
+// TestLargestMessage: the largest message is accepted, and lengths around the bounds work.
 func TestLargestMessage(t *testing.T) {
 	for _, c := range []struct {
 		set   string
@@ -188,7 +188,7 @@ func TestLargestMessage(t *testing.T) {
 	}
 }
 
-// A frame may be cut anywhere.
+// TestAnyCut: frames may arrive in any pieces.
 func TestAnyCut(t *testing.T) {
 	target := make([]byte, 300)
 	h := newHost(t, "")
@@ -224,7 +224,7 @@ func TestAnyCut(t *testing.T) {
 		}
 		got := p.recv(len(ack) + hdrLen + putAckLen)
 		last := got[len(got)-putAckLen:]
-		if le.Uint32(last) == 0 { // not coalesced
+		if le.Uint32(last) == 0 { // acknowledgements not combined
 			last = p.recv(hdrLen + putAckLen)
 		}
 		if le.Uint32(last[len(last)-putAckLen:]) != 1 {
@@ -235,10 +235,10 @@ func TestAnyCut(t *testing.T) {
 	}
 }
 
-// A thousand connections that ask for nothing do not stop service. The oldest
-// go, the youngest are still welcome.
+// TestHalfOpen: a thousand connections that send no request do not stop the service. The oldest are
+// closed, the newest are still accepted.
 func TestHalfOpen(t *testing.T) {
-	n, kept := 1000, limits.halfOpen/2 // all are of one source
+	n, kept := 1000, limits.halfOpen/2 // all have one source
 	if !enoughFiles(n + kept + 100) {
 		old := limits
 		limits.halfOpen = 40
@@ -284,8 +284,8 @@ func TestHandshakeTimeLimit(t *testing.T) {
 	exact(t, h, 0)
 }
 
-// A connection with the identity of another is dropped while that one lives, and
-// takes its place when it is dead.
+// TestDuplicateIdentity: a connection with the listener and number of another is closed while that
+// one lives, and replaces it once it has broken.
 func TestDuplicateIdentity(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, true)
@@ -297,7 +297,7 @@ func TestDuplicateIdentity(t *testing.T) {
 	second.wantClosed()
 	first.send(am(1, "x"))
 	until(t, "message", func() bool { return len(h.got) == 1 }, h)
-	// Lost, and not noticed yet when the peer comes back.
+	// The first is lost, which is not detected before the peer connects again.
 	third := dial(t, h)
 	third.send(magicBytes)
 	third.wantSilence()
@@ -307,7 +307,7 @@ func TestDuplicateIdentity(t *testing.T) {
 	exact(t, h, 1)
 }
 
-// Without descriptors, accepting pauses and goes on later.
+// TestNoDescriptors: without descriptors, accepting pauses and resumes later.
 func TestNoDescriptors(t *testing.T) {
 	old := limits
 	limits.acceptPause = 1
@@ -322,7 +322,7 @@ func TestNoDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	few := was
-	few.Cur = uint64(lowestFreeFD(t)) // all below are in use
+	few.Cur = uint64(lowestFreeFD(t)) // all lower ones are in use
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestNoDescriptors(t *testing.T) {
 		h.w.Progress()
 	}
 	n := h.conns()
-	// A connection that stands is served meanwhile.
+	// An established connection is served meanwhile.
 	good.send(am(1, "x"))
 	until(t, "message", func() bool { return len(h.got) == 1 }, h)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
@@ -343,7 +343,7 @@ func TestNoDescriptors(t *testing.T) {
 	late.want(ack)
 }
 
-// lowestFreeFD is the number the next descriptor will have.
+// lowestFreeFD returns the number that the next descriptor will have.
 func lowestFreeFD(t *testing.T) int {
 	fd, err := unix.Dup(0)
 	if err != nil {

@@ -12,12 +12,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // iface is one device opened on one worker, with its own listening socket. It belongs to the
 // worker's goroutine.
 type iface struct {
+	uct.BasicNetworkIface
+
 	md     *domain
 	svc    *service
 	opts   options
@@ -26,10 +28,10 @@ type iface struct {
 
 	dev       deviceAddr
 	devAddr   []byte
-	addr      sockaddr // of the listener
+	addr      sockaddr // address of the listener
 	ifaceAddr []byte
-	index     int                              // of the device
-	first     *iface                           // the iface of the device; nil: this one (multihomed.go)
+	index     int                              // index of the device
+	mainIface *iface                           // main iface of the device; nil: this one
 	others    map[netip.Addr]*iface            // ifaces for other addresses of the device
 	second    netip.Addr                       // an address of the device of the other family; invalid: none
 	at        func(netip.Addr) (*iface, error) // openAt, which endpoints call through this field
@@ -42,10 +44,10 @@ type iface struct {
 	match    matchTable
 	keys     map[uint64]*endpoint // endpoints that wait for ConnectToEP
 
-	conns      *conn
+	conns      *conn // head of the list of connections
 	endpoints  map[*endpoint]struct{}
 	handshakes sync.WaitGroup
-	refusals   int           // handshakes that failed
+	refusals   int           // TLS handshakes that failed
 	maxFrame   int           // largest frame built in a buffer, in bytes
 	maxRxFrame int           // largest frame accepted, in bytes
 	maxLarge   int           // receive buffers in use before partial frames move to smaller ones
@@ -57,7 +59,10 @@ type iface struct {
 	closed     bool
 }
 
-var _ uct.Iface = (*iface)(nil)
+var _ interface {
+	uct.Iface
+	uct.NetworkIface
+} = (*iface)(nil)
 
 // Smallest sizes of buffers, in bytes: room for a batch of small messages, and for one read. Larger
 // settings make buffers larger, so that a largest frame fits.
@@ -66,8 +71,8 @@ const (
 	rxBufferSize = 128 << 10
 )
 
-// minRxSeg is the length of message that every peer may send, whatever this side's settings are
-// (RX_SEG_SIZE's default in both C releases).
+// minRxSeg is the length in bytes of a message that every peer may send, whatever this side's
+// settings are (RX_SEG_SIZE's default in both C releases).
 const minRxSeg = 64 << 10
 
 func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev) (uct.Iface, error) {
@@ -91,7 +96,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	}
 	if m.tls != nil {
 		i.opts = o.sealed()
-		if err := svc.openNews(); err != nil {
+		if err := svc.openNotifier(); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +130,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	return i, nil
 }
 
-// describe returns the attributes (uct_tcp_iface_query).
+// describe returns the attributes of the iface, on device d (uct_tcp_iface_query).
 func (i *iface) describe(d *netdev) uct.IfaceAttr {
 	o := &i.opts
 	a := uct.IfaceAttr{
@@ -232,7 +237,7 @@ func (i *iface) removeEndpoint(ep *endpoint) {
 		i.match.numbers.drop(ep.numbers)
 		ep.numbers = nil
 	}
-	if ep.returns {
+	if ep.answersOnly {
 		i.returned(ep)
 	}
 }

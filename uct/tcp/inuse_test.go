@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestInUse: memory is in use from the announcement of a put to its last byte, or to
-// the end of its connection.
+// TestInUse: memory is in use from the announcement of a put until its last byte, or until the end
+// of its connection.
 func TestInUse(t *testing.T) {
 	h := newHost(t, "")
 	target := make([]byte, 1000)
@@ -18,7 +18,7 @@ func TestInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := h.md.(uct.UseReporter)
+	d := h.md.(uct.ScopedMemory)
 	used := func() bool { return d.InUse(mem) }
 	p := dial(t, h)
 	p.send(flight(addr("127.0.0.1:5"), 0))
@@ -43,8 +43,8 @@ func TestInUse(t *testing.T) {
 	p.close()
 	until(t, "the end of the connection", func() bool { return !used() }, h)
 
-	// The memory is registered twice, and the registration that the put began with ends
-	// in the middle: the other is in use from then on.
+	// The memory is registered twice. The registration that the put began with is removed during
+	// the put; from then on the other one is in use.
 	second, err := h.md.Register(target, uct.AccessRemotePut)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestInUse(t *testing.T) {
 		t.Error("in use behind a put that went elsewhere")
 	}
 
-	// A registration that ends in the middle of a put leaves no trace in the next.
+	// A registration that is removed during a put does not make a new one in use.
 	q = dial(t, h)
 	q.send(flight(addr("127.0.0.1:7"), 0))
 	q.want(ack)

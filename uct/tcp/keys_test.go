@@ -15,7 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// bare makes an endpoint to be connected by key, and its address.
+// bare returns an endpoint that is to be connected by key, and its address.
 func (h *host) bare() (*endpoint, []byte) {
 	h.t.Helper()
 	e, err := h.iface.NewEndpoint(uct.EndpointParams{})
@@ -72,7 +72,7 @@ func TestConnectToEP(t *testing.T) {
 			if len(a.iface.keys)+len(b.iface.keys) != 0 {
 				t.Error("keys of connected endpoints are kept")
 			}
-			// Whoever closes first ends it for both.
+			// Closing either endpoint ends the connection of both.
 			ab.Close()
 			until(t, "failure", func() bool { return len(b.errs) == 1 }, a, b)
 			if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr[:ifaceAddrLen], abAddr); !errors.Is(err, ucs.ErrConnectionReset) {
@@ -82,10 +82,10 @@ func TestConnectToEP(t *testing.T) {
 	}
 }
 
-// Two endpoints of one iface that are connected with each other: one connection carries
-// both directions, and both ends publish the same address, before and after it stands. The
-// second one learns the address that the first one has once it is connected, as the answer of
-// a connection manager carries it.
+// TestConnectToEPOfOwnIface connects two endpoints of one iface with each other: one connection
+// carries both directions, and both endpoints publish the same address before and after it is
+// established. The second endpoint learns the address that the first has once it is connected, as
+// the answer of a connection manager carries it.
 func TestConnectToEPOfOwnIface(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late %t", late), func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestConnectToEPOfOwnIface(t *testing.T) {
 			same := func() {
 				t.Helper()
 				now, err := client.Address()
-				if err != nil || !bytes.Equal(now, serverAddr) || !client.LeadsTo(dev, at, serverAddr) || !server.LeadsTo(dev, at, now) {
+				if err != nil || !bytes.Equal(now, serverAddr) || !client.IsConnectedTo(dev, at, serverAddr) || !server.IsConnectedTo(dev, at, now) {
 					t.Errorf("addresses %x and %x, %v", now, serverAddr, err)
 				}
 			}
@@ -136,8 +136,8 @@ func TestConnectToEPOfOwnIface(t *testing.T) {
 	}
 }
 
-// The bytes of C UCX: the request carries the peer's key, nothing is answered,
-// and messages may follow at once.
+// TestKeyBytes compares with the bytes of C UCX: the request carries the peer's key, there is no
+// answer, and messages may follow at once.
 func TestKeyBytes(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -166,7 +166,7 @@ func TestKeyBytes(t *testing.T) {
 		t.Error(err)
 	}
 	q.want(short(0))
-	// The key is used up, and neither ACK nor FIN belongs here.
+	// The key is used up; neither ACK nor FIN is valid on this connection.
 	r := dial(t, h)
 	r.send(magicBytes, appendRequest(nil, request{flags: reqToEP, id: key, from: addr("127.0.0.1:5")}))
 	r.wantClosed()
@@ -175,8 +175,8 @@ func TestKeyBytes(t *testing.T) {
 	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
 }
 
-// A stranger who knows how keys come about, or has seen some, does not know the
-// next one; and an endpoint that nobody has connected holds up no flush.
+// TestKeysAreNotGuessed: keys cannot be predicted from earlier ones. An unconnected endpoint does
+// not delay a flush.
 func TestKeysAreNotGuessed(t *testing.T) {
 	h := newHost(t, "")
 	seen := make(map[uint64]bool)
@@ -208,7 +208,7 @@ func TestBadEndpointAddress(t *testing.T) {
 	for _, c := range []struct{ dev, iface, ep []byte }{
 		{dev, iface, nil}, {dev, iface, good[:9]}, {dev, iface, append(good[:10:10], 0)}, {nil, iface, good}, {dev[:5], iface, good},
 		{ucttest.Unhex(t, devEth0v6), iface, good},
-		{dev, iface[:1], good}, {dev, []byte{iface[0], iface[1] + 1}, good}, // somebody else's listener
+		{dev, iface[:1], good}, {dev, []byte{iface[0], iface[1] + 1}, good}, // another listener
 	} {
 		if err := ep.ConnectToEP(c.dev, c.iface, c.ep); err == nil {
 			t.Errorf("accepted %x %x %x", c.dev, c.iface, c.ep)
@@ -227,7 +227,7 @@ func TestBadEndpointAddress(t *testing.T) {
 	}
 }
 
-// Closing the losing side's listener before it is asked is a refusal like any.
+// TestKeyRefused: a connection by key to a closed listener fails as any refused connection.
 func TestKeyRefused(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)

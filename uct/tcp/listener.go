@@ -17,6 +17,7 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
@@ -28,7 +29,7 @@ type listener struct {
 	iface *iface
 	fd    int
 	open  bool
-	timer *event.Timer // ends a pause
+	timer *event.Timer // ends a pause of accepting
 
 	accept func(fd, flags int) (int, syscall.Sockaddr, error)
 }
@@ -74,7 +75,8 @@ func (i *iface) listenError(err error) error {
 	return fmt.Errorf("tcp: listen on %v: %w", i.dev.ip, statuserr.New(sys.WithLimit(err), status))
 }
 
-// bindListener makes a listening socket on a port of the configured range, from a random one on.
+// bindListener makes a listening socket on a free port of the configured range, starting the search
+// at a random port.
 func (i *iface) bindListener() (fd int, port uint16, err error) {
 	ports := i.opts.ports
 	first, count := ports.First, ports.Last-ports.First+1
@@ -117,7 +119,7 @@ func (i *iface) bindTo(port uint16) (int, error) {
 func (l *listener) HandleEvent(event.Events) {
 	s, few := l.iface.svc, l.iface.bounds.few
 	s.ceiling = fileCeiling()
-	made := false // whether a connection was evicted for the next accept
+	made := false // a connection was evicted for the next accept
 	for range acceptBatch {
 		fd, sa, err := l.accept(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
@@ -151,7 +153,7 @@ func (l *listener) HandleEvent(event.Events) {
 // pause stops accepting for acceptPause. The connection that cannot be accepted keeps the socket
 // ready, and would keep the worker busy.
 func (l *listener) pause(cause error) {
-	l.iface.svc.w.Log().Diag("cannot accept connections for now", zap.Stringer("listener", l.iface.addr), zap.Error(sys.WithLimit(cause)))
+	l.iface.svc.w.Log().Diag("cannot accept connections, will retry", zap.Stringer("listener", l.iface.addr), zap.Error(sys.WithLimit(cause)))
 	l.iface.svc.w.Events().Modify(l.fd, 0)
 	l.timer.Reset(l.iface.bounds.acceptPause)
 }
@@ -186,7 +188,7 @@ func (i *iface) accepted(fd int, from netip.AddrPort) {
 	c.from.addr = from
 	i.svc.enroll(c)
 	if i.accept != nil && !i.accept(c.SourceInfo()) {
-		i.unwanted(c.visit.guest.account, from)
+		i.unwanted(c.guestEntry.guest.account, from)
 		c.close()
 		return
 	}
@@ -206,5 +208,29 @@ func (i *iface) accepted(fd int, from netip.AddrPort) {
 	c.read()
 	if c.state == stateMagic || c.state == stateAccepting {
 		i.svc.waitForRequest(c)
+	}
+}
+
+// InUse implements uct.ScopedMemory: it reports whether only a part of a peer's put has arrived in
+// the memory.
+func (m *domain) InUse(h uct.MemHandle) bool {
+	r, ok := h.(*region)
+	return ok && r.arriving.Load() > 0
+}
+
+// hold counts the put in region.arriving if a part of its payload has not arrived. drop ends that,
+// because the payload is complete, continues in another region or will not arrive. Most puts arrive
+// together with their announcement and are not counted.
+func (p *putRecv) hold() {
+	if p.left > 0 && !p.held {
+		p.region.arriving.Add(1)
+		p.held = true
+	}
+}
+
+func (p *putRecv) drop() {
+	if p.held {
+		p.region.arriving.Add(-1)
+		p.held = false
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A machine counts as gone when it has been silent for long enough and the
-// kernel has repeated itself in vain. Nothing else counts.
+// TestAliveVerdict: a peer counts as gone only if it has been silent for long enough and the kernel
+// has retransmitted in vain.
 func TestAliveVerdict(t *testing.T) {
 	const limit = 20 * time.Second
 	type look struct {
@@ -67,7 +67,7 @@ func TestAliveVerdict(t *testing.T) {
 	}
 }
 
-// A peer that does not read is alive, however long. Its kernel answers.
+// TestStoppedPeer: a peer that never reads stays connected, as its kernel answers.
 func TestStoppedPeer(t *testing.T) {
 	h := newHost(t, "", "SNDBUF=16k", "KEEPIDLE=1s", "KEEPINTVL=1s", "KEEPCNT=1")
 	h.iface.silence = 80 * time.Millisecond
@@ -92,14 +92,14 @@ func TestStoppedPeer(t *testing.T) {
 	p.want(want)
 	until(t, "room to send", func() bool { return ep.AMShort(1, 0, nil, 0, nil) != ucs.ErrNoResource }, h)
 	p.want(short(0))
-	// With nothing under way nobody looks.
+	// With no unacknowledged output the timer is off.
 	until(t, "rest", func() bool { return len(watch.list) == 0 && !watch.armed }, h)
 	if ep.conn.alive.place != 0 {
 		t.Error("the connection thinks it is looked at")
 	}
 }
 
-// Keepalive off means that silence is no reason.
+// TestNoKeepalive: with keepalive off, silence does not fail an endpoint.
 func TestNoKeepalive(t *testing.T) {
 	for _, v := range []string{"KEEPIDLE=inf", "KEEPINTVL=inf", "KEEPCNT=inf"} {
 		h := newHost(t, "", v)

@@ -12,7 +12,7 @@ import (
 )
 
 // Worker addresses contain one address of a device, of the family that UCX_TCP_AF_PRIO prefers
-// (uct_tcp_iface); dualstack.go has the exception. The device may have more addresses, of either
+// (uct_tcp_iface); multihomed.go has the exception. The device may have more addresses, of either
 // family. A connection manager can connect to any of them. The peer then knows the device by the
 // address to which its connection manager has connected, and connects its endpoints with those of
 // this side there. Such an endpoint of this side belongs to a separate interface for that address,
@@ -32,9 +32,9 @@ func (i *iface) openAt(local netip.Addr) (*iface, error) {
 	if err := i.makeOtherRoom(); err != nil {
 		return nil, err
 	}
-	o := i.twin(local)
+	o := i.clone(local)
 	if err := o.listen(i.attr.Resource.Device); err != nil {
-		return nil, fmt.Errorf("%w: at another address of %s, at which a connection has arrived", err, i.attr.Resource.Device)
+		return nil, fmt.Errorf("%w: listening at the address of %s at which a connection has arrived", err, i.attr.Resource.Device)
 	}
 	o.publish()
 	o.attr = i.attr
@@ -73,8 +73,8 @@ func (i *iface) makeOtherRoom() error {
 	return fmt.Errorf("tcp: endpoints use %d other addresses of %s, which is the limit: %w", maxOthers, i.attr.Resource.Device, ucs.ErrNoResource)
 }
 
-// twin returns an interface like i at another address, without listener.
-func (i *iface) twin(local netip.Addr) *iface {
+// clone returns an interface like i at another address, without listener.
+func (i *iface) clone(local netip.Addr) *iface {
 	return &iface{
 		md: i.md, svc: i.svc, opts: i.opts, bounds: i.bounds,
 		dev: localDeviceAddr(local), addr: makeSockaddr(local, 0), index: i.index,
@@ -82,7 +82,7 @@ func (i *iface) twin(local netip.Addr) *iface {
 		match: newMatchTable(), keys: make(map[uint64]*endpoint), endpoints: make(map[*endpoint]struct{}),
 		maxFrame: i.maxFrame, maxRxFrame: i.maxRxFrame, maxLarge: i.maxLarge, silence: i.silence,
 		txPool: i.txPool, rxPool: i.rxPool,
-		first: i,
+		mainIface: i,
 	}
 }
 
@@ -92,10 +92,49 @@ func (i *iface) publish() {
 	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
 }
 
-var _ uct.Multihomed = (*endpoint)(nil)
-
-// InterfaceAddr implements uct.Multihomed.
+// InterfaceAddr implements uct.NetworkEndpoint.
 func (ep *endpoint) InterfaceAddr() (p uct.ReachableParams, other bool) {
 	i := ep.iface
-	return uct.ReachableParams{DeviceAddr: i.devAddr, IfaceAddr: i.ifaceAddr}, i.first != nil
+	return uct.ReachableParams{DeviceAddr: i.devAddr, IfaceAddr: i.ifaceAddr}, i.mainIface != nil
+}
+
+// Devices with addresses of both families. In C UCX a device has one address family, and
+// workers reach each other only if their families are the same. In this library a device that
+// has addresses of both families in UCX_TCP_AF_PRIO also connects to peers that the first
+// family does not reach. Those connections are made from a separate iface at the second
+// address (multihomed.go), and their requests name that iface's listener.
+//
+// Worker addresses contain the second address only with UCX_TCP_AF_DUAL. A C UCX peer that has
+// the first family skips the second address, but regards it as another device. So a C UCX peer
+// that has a device of the second family alone beside other devices opens one more lane to the
+// second address, which it would not do toward another C UCX peer. The second address takes 41
+// bytes of each worker address.
+
+// SecondReachable implements uct.NetworkIface.
+func (i *iface) SecondReachable(p uct.ReachableParams) error {
+	if !i.second.IsValid() {
+		return errNoSecond
+	}
+	d := localDeviceAddr(i.second)
+	return i.reachableFrom(&d, p)
+}
+
+// errNoSecond is preallocated, because lane selection calls SecondReachable often.
+var errNoSecond = &secondError{}
+
+type secondError struct{}
+
+func (*secondError) Error() string { return "tcp: the device has no address of a second family" }
+func (*secondError) Unwrap() error { return ucs.ErrUnreachable }
+
+// SecondAddress implements uct.NetworkIface.
+func (i *iface) SecondAddress() (p uct.ReachableParams, ok bool, err error) {
+	if !i.md.opts.dual || !i.second.IsValid() {
+		return p, false, nil
+	}
+	o, err := i.at(i.second)
+	if err != nil {
+		return p, false, err
+	}
+	return uct.ReachableParams{DeviceAddr: o.devAddr, IfaceAddr: o.ifaceAddr}, true, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestMultihomed: endpoints at another address of the device than the interface's are
-// connected there, share what the interface has, and end with it.
+// TestMultihomed: endpoints at another address of the device than the interface's connect from that
+// address, share the interface's handlers and failures, and end with it.
 func TestMultihomed(t *testing.T) {
 	if !hasIPv6Loopback() {
 		t.Skip("lo has no IPv6 address")
@@ -45,7 +45,7 @@ func TestMultihomed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A connection manager knows the plain form of the address.
+		// A connection manager passes the plain form of the address.
 		if err := from.ConnectToEP(peerDeviceAddr(six), nil, end); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestMultihomed(t *testing.T) {
 	link(ba, ab)
 	link(ab, ba)
 	until(t, "connect", connected(ab, ba), a, b)
-	// Handlers that are set later are theirs, too.
+	// Handlers that are set later apply to these endpoints, too.
 	var got []string
 	a.iface.SetAMHandler(1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		got = append(got, string(data))
@@ -63,7 +63,7 @@ func TestMultihomed(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "message", func() bool { return len(got) == 1 }, a, b)
-	if end, err := ba.Address(); err != nil || !ab.LeadsTo(peerDeviceAddr(six), end[:ifaceAddrLen], end) || ab.LeadsTo(b.iface.DeviceAddress(), end[:ifaceAddrLen], end) {
+	if end, err := ba.Address(); err != nil || !ab.IsConnectedTo(peerDeviceAddr(six), end[:ifaceAddrLen], end) || ab.IsConnectedTo(b.iface.DeviceAddress(), end[:ifaceAddrLen], end) {
 		t.Errorf("%x, %v: not where it leads to", end, err)
 	}
 	b.close()

@@ -4,11 +4,17 @@ package tcp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +22,7 @@ import (
 	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -180,4 +187,202 @@ func cstring(b []byte) string {
 		}
 	}
 	return string(b)
+}
+
+// deviceList caches the usable devices as of the last call of the method look, usually the one that
+// listed the domain's resources. The kernel only lists all devices at once, so opening an iface
+// uses the cache, and reads the devices again only if its device has changed.
+type deviceList struct {
+	read func() ([]netdev, error)
+
+	mu   sync.Mutex
+	devs []netdev // the usable devices; guarded by mu
+}
+
+// look reads the devices from the kernel, and caches them.
+func (l *deviceList) look() ([]netdev, error) {
+	devs, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.devs = devs
+	return devs, nil
+}
+
+// with calls the function use with the cached device of the given name. If there is none, or use
+// fails because the device has changed, it reads the devices from the kernel and calls use with the
+// device as it is now.
+func (l *deviceList) with(name string, use func(netdev) error) error {
+	l.mu.Lock()
+	devs := l.devs
+	l.mu.Unlock()
+	if d, ok := deviceOf(devs, name); ok {
+		if err := use(d); !changed(err) {
+			return err
+		}
+	}
+	devs, err := l.look()
+	if err != nil {
+		return err
+	}
+	d, ok := deviceOf(devs, name)
+	if !ok {
+		return fmt.Errorf("tcp: no usable device %q: %w", name, ucs.ErrNoDevice)
+	}
+	return use(d)
+}
+
+// changed reports whether err says that the device is gone, is not running or does not have
+// its address any more.
+func changed(err error) bool {
+	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENODEV)
+}
+
+func deviceOf(devs []netdev, name string) (netdev, bool) {
+	for _, d := range devs {
+		if d.name == name {
+			return d, true
+		}
+	}
+	return netdev{}, false
+}
+
+// fsRoot is the directory that contains sys and proc: / except in tests.
+type fsRoot string
+
+var sysfs = fsRoot("/")
+
+func (r fsRoot) path(elem ...string) string {
+	return filepath.Join(append([]string{string(r)}, elem...)...)
+}
+
+func (r fsRoot) dev(name string) string { return r.path("sys/class/net", name) }
+
+// defaultRoute reports whether a device has an IPv4 route with an empty mask
+// (uct_tcp_netif_is_default).
+func (r fsRoot) defaultRoute(name string) bool {
+	b, err := sys.ReadFile(r.path("proc/net/route"))
+	if err != nil {
+		return false
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 8 || f[0] != name {
+			continue
+		}
+		if mask, err := strconv.ParseUint(f[7], 16, 32); err == nil && mask == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pciDevice returns the sysfs directory of the PCI function below a network device, "" if there is
+// none (ucs_netif_get_lowest_device_path, ucs_topo_resolve_sysfs_path). The links of virtual
+// devices (VLAN, bond) to lower devices are followed.
+func (r fsRoot) pciDevice(name string) string {
+	path := r.dev(name)
+	for depth := 0; ; depth++ {
+		lower, _ := filepath.Glob(filepath.Join(path, "lower_*"))
+		if len(lower) == 0 {
+			break
+		}
+		if depth == maxLower-1 {
+			return "" // too many links: they may form a cycle
+		}
+		path = lower[0]
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	// …/0000:03:00.0/net/eth0, or …/0000:03:00.0/<sub-function>/net/eth0
+	pci := filepath.Dir(filepath.Dir(real))
+	for range 2 {
+		if _, err := os.Stat(filepath.Join(pci, "device")); err == nil {
+			return pci
+		}
+		pci = filepath.Dir(pci)
+	}
+	return ""
+}
+
+// pciBandwidth returns the bandwidth of the PCI link below a network device in bytes per second,
+// infinity if the bandwidth is not known.
+func (r fsRoot) pciBandwidth(name string) float64 {
+	dir := r.pciDevice(name)
+	if dir == "" {
+		return math.Inf(1)
+	}
+	return topo.PCIBandwidth(dir)
+}
+
+// strictReverseFilter reports whether the kernel drops packets that arrive on a device but whose
+// source would be reached through another device (rp_filter is 1).
+func (r fsRoot) strictReverseFilter(name string) bool {
+	b, err := sys.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
+	return err == nil && strings.TrimSpace(string(b)) == "1"
+}
+
+// maxLower bounds the devices that pciDevice follows from a virtual device to the lowest device.
+const maxLower = 8
+
+// Values that C UCX assumes if the kernel does not report them (uct_tcp_netif_caps).
+const (
+	unknownSpeed = 100 // Mbit/s
+	unknownMTU   = 1500
+
+	speedUnknown = ^uint32(0) // SPEED_UNKNOWN in linux/ethtool.h
+)
+
+// querySpeed reads the device's speed from the kernel; unknownSpeed if that fails.
+func (d *netdev) querySpeed() {
+	d.speed = unknownSpeed
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if speed, err := ethtoolSpeed(fd, d.name); err == nil && speed != 0 && speed != speedUnknown {
+		d.speed = speed
+	}
+}
+
+// cpuOverhead is the estimated CPU time of one message, in seconds (uct_tcp_iface_query).
+const cpuOverhead = 50e-6
+
+// perf returns the performance model of a device. UCP publishes these numbers in addresses, and both
+// sides choose lanes by them, so they must equal those of C UCX to the bit: the order of operations
+// is that of uct_tcp_netif_caps.
+func (d *netdev) perf(o *options) uct.Perf {
+	speed := float64(d.speed) * 1e6
+	network := speed / 8 * float64(d.mtu-40) / float64(d.mtu+linkHeader(d.arp))
+	bandwidth := min(network, o.maxBW)
+	if bandwidth > topo.SlowestPCI {
+		bandwidth = min(bandwidth, sysfs.pciBandwidth(d.name))
+	}
+	p := uct.Perf{
+		Overhead:        cpuOverhead,
+		SendOverhead:    cpuOverhead,
+		RecvOverhead:    cpuOverhead,
+		BandwidthShared: bandwidth,
+		Latency:         uct.Linear{C: 576.0/speed + 5.2e-6},
+	}
+	if o.prefer && !sysfs.defaultRoute(d.name) {
+		p.Priority = 1
+	}
+	return p
+}
+
+// linkHeader returns the number of bytes below IP that a packet takes on a link of the given type.
+func linkHeader(arp uint16) int {
+	switch arp {
+	case unix.ARPHRD_ETHER:
+		return 7 + 1 + 14 + 4 + 12 // preamble, delimiter, header, checksum, gap
+	case unix.ARPHRD_INFINIBAND:
+		return 8 + 40 + 12 + 8 + 4 + 20 + 4 + 2 + 2 // IPoIB
+	}
+	return 0
 }

@@ -61,7 +61,7 @@ func TestParseNetdevs(t *testing.T) {
 		address(4, netlinktest.IP(unix.IFA_ADDRESS, "169.254.1.1")),
 		address(6, netlinktest.IP(unix.IFA_ADDRESS, "10.0.0.2"), netlinktest.IP(unix.IFA_LOCAL, "10.0.0.1")),
 		address(8, netlinktest.IP(unix.IFA_ADDRESS, "10.8.8.8")),
-		address(7, netlinktest.IP(unix.IFA_ADDRESS, "10.9.9.9")), // of no link
+		address(7, netlinktest.IP(unix.IFA_ADDRESS, "10.9.9.9")), // of no known link
 		address(2, netlinktest.IP(unix.IFA_ADDRESS, "fe80::1")),
 		address(2, netlinktest.IP(unix.IFA_ADDRESS, "fd00::2")),
 		address(4, netlinktest.IP(unix.IFA_ADDRESS, "fe80::4")),
@@ -104,7 +104,7 @@ func TestParseNetdevs(t *testing.T) {
 	}
 }
 
-// fakeRoot makes a file tree for the length of a test.
+// fakeRoot replaces sysfs and procfs by a temporary file tree during the test.
 func fakeRoot(t *testing.T, files, symlinks map[string]string) {
 	t.Helper()
 	root := t.TempDir()
@@ -195,7 +195,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Abs(b) }
 func TestPCIGenerations(t *testing.T) {
 	for _, c := range []struct {
 		speed string
-		want  float64 // B/s of one lane, before what is lost
+		want  float64 // B/s of one lane, without encoding overhead
 	}{
 		{"2.5 GT/s PCIe", 2.5e9 / 8 * 0.8 * 1024 / 1136},
 		{"5.0 GT/s PCIe", 5e9 / 8 * 0.8 * 1024 / 1136},

@@ -24,8 +24,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Tests with network devices of their own run children of this test binary in
-// fresh network namespaces and speak with them in lines.
+// Tests that need network devices of their own run children of this test binary in new network
+// namespaces, and exchange lines of text with them.
 
 const childVar = "UCT_TCP_TEST_CHILD"
 
@@ -91,7 +91,7 @@ func (n *node) ip(args ...string) {
 	}
 }
 
-// do sends a command and returns the words of the answer.
+// do sends a command and returns the words of the reply.
 func (n *node) do(format string, args ...any) []string {
 	n.t.Helper()
 	fmt.Fprintf(n.in, format+"\n", args...)
@@ -121,19 +121,19 @@ func wire(a, b *node, name, addrA, addrB string) {
 	}
 }
 
-// child is the other side: it opens devices, connects and reports what happens.
+// child serves the commands of a node:
 //
 //	devices                     the usable devices
-//	open DEVICE NAME=VALUE...   opens one, answers with its addresses
-//	reopen DEVICE               waits until it is of no use and opens it once more: the error
+//	open DEVICE NAME=VALUE...   opens a device: its addresses
+//	reopen DEVICE               waits until the device is unusable and opens it again: the error
 //	connect DEV IFACE           makes an endpoint
 //	reach DEV IFACE             yes or no
 //	send N TEXT                 sends on an endpoint
 //	got                         waits for a message
-//	where                       how many connections lead elsewhere, and how many not
-//	dial FROM TO                connects by hand from an address: heard or refused
-//	newest                      who the newest connection is from, and whether that is here
-//	failed                      waits for a failure, answers with the endpoint
+//	where                       number of connections to other machines, and to this one
+//	dial FROM TO                connects a raw socket from an address: whether it is answered
+//	newest                      address of the newest connection's peer, and whether it is local
+//	failed                      waits for a failure: the endpoint
 func child() {
 	var h *host
 	var eps []*endpoint
@@ -227,7 +227,7 @@ func child() {
 				case what = <-answer:
 					fmt.Println(what)
 				default:
-					var mine []*host // it may be its own peer
+					var mine []*host // the peer may be this process
 					if h != nil {
 						h.w.Progress()
 						mine = append(mine, h)
@@ -253,13 +253,14 @@ func child() {
 	}
 }
 
-// dialBetween connects two addresses, the first with the name of a device as its zone if
-// it needs one, and asks for something. The connection stays, and is heard or refused.
+// dialBetween connects from one address to another and sends a connection request. A link-local
+// source has its device as its zone. The connection stays open; the result says whether it was
+// answered.
 func dialBetween(from, to string) string {
 	d := net.Dialer{Timeout: time.Minute, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	c, err := d.Dial("tcp", to)
 	if err == nil {
-		c.SetDeadline(time.Now().Add(time.Minute)) // for a test that hangs
+		c.SetDeadline(time.Now().Add(hangs))
 		_, err = c.Write(flight(addr("[2001:db8::5]:5"), 0))
 	}
 	if err == nil {
@@ -275,11 +276,11 @@ func dialBetween(from, to string) string {
 	return fmt.Sprint("error ", err)
 }
 
-// dialed are the connections of a child that nothing else refers to.
+// dialed are the connections of dialBetween, kept from being garbage collected.
 var dialed []net.Conn
 
-// listed waits for a device to be usable, or no longer: it takes the kernel a moment to
-// notice that a cable is in or out.
+// listed waits until a device is usable, or until it is not: the kernel takes a moment to detect
+// the carrier.
 func listed(name string, usable bool) bool {
 	for range 500 {
 		devs, err := netdevs(mdOptions{families: []bool{false}})
@@ -294,8 +295,8 @@ func listed(name string, usable bool) bool {
 	return false
 }
 
-// TestDeviceWithoutCarrier: a device that has been usable, and still has its address, is
-// not opened without a cable.
+// TestDeviceWithoutCarrier: a device that was usable, and still has its address, is not opened
+// while it has no carrier.
 func TestDeviceWithoutCarrier(t *testing.T) {
 	a, b := startNode(t), startNode(t)
 	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
@@ -306,8 +307,8 @@ func TestDeviceWithoutCarrier(t *testing.T) {
 	}
 }
 
-// Every usable device is a resource of its own, and messages take the one they
-// were sent on.
+// TestTwoDevices: every usable device is a resource, and messages use the device that they were
+// sent on.
 func TestTwoDevices(t *testing.T) {
 	a, b := startNode(t), startNode(t)
 	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
@@ -349,7 +350,7 @@ func TestTwoDevices(t *testing.T) {
 	}
 }
 
-// TestNoPorts: who has used up the ports is told so.
+// TestNoPorts: when all ports are in use, the error names the limit.
 func TestNoPorts(t *testing.T) {
 	n := startNode(t)
 	addr := n.do("open lo MAX_CONN_RETRIES=1")
@@ -368,8 +369,8 @@ func TestNoPorts(t *testing.T) {
 	}
 }
 
-// TestElsewhere: connections know whether they leave the machine, here the network
-// namespace.
+// TestElsewhere: a connection detects whether its peer is on another machine, which here is another
+// network namespace.
 func TestElsewhere(t *testing.T) {
 	a, b := startNode(t), startNode(t)
 	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
@@ -380,17 +381,17 @@ func TestElsewhere(t *testing.T) {
 	if n := b.do("where"); n[0] != "1" || n[1] != "0" {
 		t.Errorf("of the connections of the other machine lead elsewhere, and not: %v", n)
 	}
-	// To itself, by the address of the device: both ends are here.
+	// A connection to itself by the device's address: both ends are local.
 	a.do("connect %s %s", addrA[0], addrA[1])
 	if n := a.do("where"); n[0] != "1" || n[1] != "2" {
 		t.Errorf("of connections to another machine and to this one lead elsewhere, and not: %v", n)
 	}
 }
 
-// TestLinkLocal: an address that means something on one link only is that of the device
-// which it comes by: a peer there is elsewhere, though another device of this machine has
-// the same one, and is of the networks that are allowed all the same. Who connects to
-// this machine from its own is here.
+// TestLinkLocal: a link-local address is one together with the device that its connection arrives
+// on. A peer with such an address is on another machine even if another device of this machine has
+// the same address, and UCX_TCP_ALLOW applies to it. A connection from this machine's own address
+// on the device is local.
 func TestLinkLocal(t *testing.T) {
 	a, b := startNode(t), startNode(t)
 	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
@@ -434,8 +435,8 @@ func TestLinkLocal(t *testing.T) {
 	dials(b, "fe80::7%net0", listener("ALLOW=2001:db8::/32"), "refused")
 }
 
-// A peer that is unplugged is found by keepalive where nothing is under way, and
-// by unanswered output where something is, on both ends.
+// TestUnplugged: both sides detect a disconnected peer, by keepalive when they are idle, and by
+// unacknowledged output otherwise.
 func TestUnplugged(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {

@@ -12,8 +12,8 @@ import (
 type op struct {
 	next *op
 	comp *uct.Completion
-	end  uint64 // position in the stream after the operation's last byte
-	sn   uint32 // number of the put
+	end  uint64 // position in the output stream after the operation's last byte
+	sn   uint32 // number of the put whose acknowledgement completes the operation
 }
 
 // opQueue is a FIFO of ops.

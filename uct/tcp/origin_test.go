@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
-// TestAskedAgain: that the kernel could not be asked for want of descriptors is no
-// answer, and it is asked again, not at once.
+// TestAskedAgain: a query of the kernel that fails for lack of descriptors is no answer. It is
+// repeated, but not at once.
 func TestAskedAgain(t *testing.T) {
 	h := newHost(t, "")
 	p := dial(t, h)
@@ -33,7 +33,7 @@ func TestAskedAgain(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.otherEnd()
+	_, err := c.peerSocket()
 	who := c.findOwner()
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -41,14 +41,14 @@ func TestAskedAgain(t *testing.T) {
 	if !sockdiag.Transient(err) || who != ownerUnsure {
 		t.Fatalf("without descriptors: %v, %v", err, who)
 	}
-	if _, err := c.otherEnd(); err != errBusy {
+	if _, err := c.peerSocket(); err != errBusy {
 		t.Errorf("asked at once: %v", err)
 	}
-	if !c.from.placed || c.fits() {
+	if !c.from.placed || c.claimVerified() {
 		t.Error("a claim is believed that nobody could look into")
 	}
 	until(t, "the answer", func() bool {
-		_, err := c.otherEnd()
+		_, err := c.peerSocket()
 		return !sockdiag.Transient(err)
 	}, h)
 	if uid, sure := c.localUser(); !sure || c.from.err == nil && uid != unix.Getuid() {
@@ -56,8 +56,8 @@ func TestAskedAgain(t *testing.T) {
 	}
 }
 
-// TestOwnAddrsUnknown: an address of which it could not be found out whether it is ours
-// is not elsewhere.
+// TestOwnAddrsUnknown: if the machine's addresses cannot be read, a peer's address does not count
+// as that of another machine.
 func TestOwnAddrsUnknown(t *testing.T) {
 	h := newHost(t, "")
 	s := h.iface.svc
@@ -97,7 +97,7 @@ func TestOwnAddrsUnknown(t *testing.T) {
 	q.close()
 }
 
-// TestTornDump: a list of addresses that changed while it was read is not relied on.
+// TestTornDump: a list of addresses that changed while it was read is not used.
 func TestTornDump(t *testing.T) {
 	dump, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
@@ -112,7 +112,7 @@ func TestTornDump(t *testing.T) {
 	}
 }
 
-// TestZones: the same address on two links is two.
+// TestZones: one link-local address on two links counts as two addresses.
 func TestZones(t *testing.T) {
 	sa := &syscall.SockaddrInet6{Port: 5, ZoneId: 2, Addr: netip.MustParseAddr("fe80::1").As16()}
 	a := inet.AddrPort(sa)

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestLoopbackIsOne: all of 127.0.0.0/8 is the one address of lo.
+// TestLoopbackIsOne: all of 127.0.0.0/8 counts as the one address of lo.
 func TestLoopbackIsOne(t *testing.T) {
 	h := newHost(t, "")
 	for _, at := range []string{"127.0.0.5", "127.255.255.254", "::ffff:127.0.0.9"} {
@@ -26,13 +26,13 @@ func TestLoopbackIsOne(t *testing.T) {
 	}
 }
 
-// TestManyOthers: interfaces at other addresses that nobody uses give way to new ones, and
-// there are never more than the most.
+// TestManyOthers: unused interfaces at other addresses make room for new ones, and their number is
+// bounded.
 func TestManyOthers(t *testing.T) {
 	h := newHost(t, "")
 	i := h.iface
 	add := func(n int) *iface {
-		o := i.twin(netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", n)))
+		o := i.clone(netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", n)))
 		if i.others == nil {
 			i.others = make(map[netip.Addr]*iface)
 		}

@@ -13,13 +13,13 @@ import (
 // callback of the application gives the net.Conn. After the handshake the worker's goroutine calls
 // them.
 type pipe struct {
-	below         readWriter // the handshake, then the stream
+	below         readWriter // the handshake in progress, afterwards the stream
 	end           func()     // ends the handshake early; any goroutine may call it
 	local, remote netip.AddrPort
 }
 
-// readWriter supplies crypto/tls with input and takes its output. A write never fails and is never
-// partial.
+// readWriter supplies crypto/tls with received bytes (take) and accepts its output (put). put never
+// fails and accepts all of p.
 type readWriter interface {
 	take(p []byte) (int, error)
 	put(p []byte)

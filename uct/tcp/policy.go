@@ -31,12 +31,12 @@ func parseAllow(list []string) ([]netip.Prefix, error) {
 		if err != nil {
 			a, aerr := netip.ParseAddr(text)
 			if aerr != nil || a.Zone() != "" {
-				return nil, fmt.Errorf("tcp: UCX_TCP_ALLOW has %q, expected networks like 10.1.0.0/16, addresses, or %s: %w", text, allowAll, ucs.ErrInvalidParam)
+				return nil, fmt.Errorf("tcp: UCX_TCP_ALLOW contains %q, expected networks like 10.1.0.0/16, addresses, or %s: %w", text, allowAll, ucs.ErrInvalidParam)
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
 		if p != p.Masked() {
-			return nil, fmt.Errorf("tcp: UCX_TCP_ALLOW has %v, which has more bits than its mask; the network is %v: %w", p, p.Masked(), ucs.ErrInvalidParam)
+			return nil, fmt.Errorf("tcp: UCX_TCP_ALLOW contains %v, which has bits beyond its mask; the network is %v: %w", p, p.Masked(), ucs.ErrInvalidParam)
 		}
 		nets = append(nets, p)
 	}
@@ -61,6 +61,6 @@ func (o *options) allows(from netip.Addr) bool {
 // such connections at most once a minute.
 func (i *iface) unwanted(a *ledger.Account, from netip.AddrPort) {
 	if a.Refuse(ledger.Policy) {
-		i.svc.w.Log().Warn("refusing a connection: not allowed here", zap.Stringer("from", from), zap.Stringer("listener", i.addr))
+		i.svc.w.Log().Warn("refusing a connection: source address not in UCX_TCP_ALLOW", zap.Stringer("from", from), zap.Stringer("listener", i.addr))
 	}
 }

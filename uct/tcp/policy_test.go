@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestAllow: who is not of the networks that are allowed is not heard.
+// TestAllow: connections from networks outside UCX_TCP_ALLOW are closed unread.
 func TestAllow(t *testing.T) {
 	h := newHost(t, "", "ALLOW=127.0.0.2/31,10.0.0.0/8,2001:db8::1")
 	before := ledger.Refusals(ledger.Policy)
@@ -54,7 +54,7 @@ func TestAllowSettings(t *testing.T) {
 	}
 }
 
-// TestAccept: the user decides by what the kernel says, before a byte is read.
+// TestAccept: the application decides, by what the kernel reports, before a byte is read.
 func TestAccept(t *testing.T) {
 	h := newHost(t, "")
 	var asked []uct.SourceInfo
@@ -66,7 +66,7 @@ func TestAccept(t *testing.T) {
 	}
 	p := dial(t, h)
 	from := localAddr(t, p.fd)
-	unix.Write(p.fd, append(flight(addr("127.0.0.1:5"), 0), am(1, "not heard")...)) // may meet the end
+	unix.Write(p.fd, append(flight(addr("127.0.0.1:5"), 0), am(1, "not heard")...)) // it may be closed
 	until(t, "the end", func() bool { return p.gone() }, h)
 	if len(asked) != 1 || asked[0].Addr != from || !asked[0].Local ||
 		asked[0].User.Known && asked[0].User.UID != os.Getuid() || len(h.got) != 0 {

@@ -20,7 +20,7 @@ type pool struct {
 	size int
 	free *buffer
 	idle int // buffers in free
-	used int // buffers taken
+	used int // buffers taken and not returned
 }
 
 // maxIdleBytes is the memory in bytes that a pool keeps in its free list.
@@ -57,8 +57,9 @@ func (p *pool) put(b *buffer) {
 	p.idle++
 }
 
-// Sizes of pieces, in bytes: powers of two from smallPiece on. Pieces larger than bigPiece occur
-// only with large segments (RX_SEG_SIZE) and are not kept in a free list.
+// Sizes in bytes of pieces, the buffers that hold the received part of an incomplete frame: powers
+// of two from smallPiece on. Pieces larger than bigPiece occur only with large segments
+// (RX_SEG_SIZE) and are not kept in a free list.
 const (
 	smallPiece = 512
 	bigPiece   = 64 << 10
@@ -77,7 +78,7 @@ func (p *piecePools) init() {
 }
 
 // get returns a buffer of the smallest size that holds n bytes, or nil if that size is not smaller
-// than most.
+// than the parameter most.
 func (p *piecePools) get(n, most int) *buffer {
 	if k := pieceSize(n); k < pieceSizes && p[k].size < most {
 		return p[k].get()
@@ -85,7 +86,7 @@ func (p *piecePools) get(n, most int) *buffer {
 	return nil
 }
 
-// put returns a buffer of get to its pool.
+// put returns a buffer that get has returned to its pool.
 func (p *piecePools) put(b *buffer) {
 	pool := &p[pieceSize(len(b.data))]
 	if pool.size > bigPiece {

@@ -10,8 +10,9 @@ import (
 
 // Tuning of the progress loop.
 const (
-	// maxHot is the largest number of connections that are read without asking epoll.
-	// Two communicating peers have one connection, or two if each side opened one.
+	// maxHot is the largest number of hot connections, which are read in each round without
+	// polling epoll. Two communicating peers have one connection, or two if each side opened
+	// one.
 	maxHot = 2
 
 	// hotRounds is the number of empty reads in a row after which a connection is
@@ -22,17 +23,13 @@ const (
 	// are hot connections, so that the other connections are served too.
 	pollEvery = 4
 
-	// crowdEvents is the number of events during which no connection becomes hot,
-	// after more than maxHot connections were active at once: then one epoll_wait
-	// is cheaper than a read of each.
-	crowdEvents = 256
+	// groupCheckEvents is the number of events during which no connection becomes hot, after more
+	// than maxHot connections were active at once. One epoll_wait is then cheaper than a read
+	// of each connection.
+	groupCheckEvents = 256
 )
 
-var _ interface {
-	uct.Service
-	uct.Armer
-	uct.Pusher
-} = (*service)(nil)
+var _ uct.Service = (*service)(nil)
 
 // Progress writes the output collected since the last round, receives, and writes the output of
 // the handlers.
@@ -153,9 +150,9 @@ func (c *conn) settle() int {
 	return n
 }
 
-// Arm implements uct.Armer: it writes the collected output, and returns ErrBusy if there is work
-// left that the event set will not report.
-func (s *service) Arm() error {
+// Arm implements uct.Progressor: it writes the collected output, and returns ErrBusy if there is
+// work left that the event set will not report.
+func (s *service) Arm(uct.EventFlags) error {
 	busy := false
 	for _, c := range s.dirty {
 		if c.state == stateClosed {
@@ -172,7 +169,7 @@ func (s *service) Arm() error {
 	return nil
 }
 
-// Push implements uct.Pusher.
+// Push implements uct.Service.
 func (s *service) Push() {
 	for _, c := range s.dirty {
 		if c.state != stateClosed {
@@ -195,6 +192,6 @@ func (s *service) Close() error {
 	s.half.stop()
 	s.slow.stop()
 	s.diag.Close()
-	s.news.close(s.w.Events())
+	s.notifier.close(s.w.Events())
 	return nil
 }

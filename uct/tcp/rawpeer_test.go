@@ -16,8 +16,7 @@ import (
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
-// rawPeer is one socket that speaks, or breaks, the protocol by hand toward a
-// host.
+// rawPeer is a plain socket with which a test follows or violates the protocol toward a host.
 type rawPeer struct {
 	t  testing.TB
 	h  *host
@@ -27,7 +26,7 @@ type rawPeer struct {
 // dial connects to a host's listener.
 func dial(t testing.TB, h *host) *rawPeer { return dialFrom(t, h, sockaddr{}, -1) }
 
-// dialFrom is dial from an address, as a user.
+// dialFrom is dial from an address and by a user.
 func dialFrom(t testing.TB, h *host, from sockaddr, uid int) *rawPeer {
 	t.Helper()
 	fd, err := unix.Socket(h.iface.addr.family(), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -39,7 +38,7 @@ func dialFrom(t testing.TB, h *host, from sockaddr, uid int) *rawPeer {
 			t.Fatal(err)
 		}
 	}
-	if uid >= 0 { // what the kernel tells of a socket is who owns its file
+	if uid >= 0 { // the kernel reports the owner of a socket's file
 		if err := unix.Fchown(fd, uid, -1); err != nil {
 			needtest.Right(t, "root, to make sockets of other users")
 		}
@@ -65,7 +64,7 @@ func (p *rawPeer) close() {
 	}
 }
 
-// send writes bytes to the host, which is stepped while they do not fit.
+// send writes bytes to the host, which progresses while they do not fit.
 func (p *rawPeer) send(parts ...[]byte) {
 	p.t.Helper()
 	b := bytes.Join(parts, nil)
@@ -146,7 +145,7 @@ func (p *rawPeer) reset() {
 	p.close()
 }
 
-// rawListener stands for a peer's iface.
+// rawListener takes the place of a peer's iface.
 type rawListener struct {
 	t    testing.TB
 	fd   int
@@ -202,7 +201,7 @@ func (l *rawListener) accept(h *host) *rawPeer {
 	return newRawPeer(l.t, h, fd)
 }
 
-// endpoint makes an endpoint of h toward the raw listener.
+// endpoint makes an endpoint of h to the raw listener.
 func (l *rawListener) endpoint(h *host) *endpoint {
 	l.t.Helper()
 	b := []byte{byte(l.addr.port >> 8), byte(l.addr.port)}
@@ -213,7 +212,7 @@ func (l *rawListener) endpoint(h *host) *endpoint {
 	return ep.(*endpoint)
 }
 
-// flight is what a connecting peer with this listener sends first.
+// flight returns what a connecting peer with this listener sends first.
 func flight(from sockaddr, sn uint64) []byte {
 	return append(appendMagic(nil), req(from, sn)...)
 }
@@ -236,7 +235,7 @@ var (
 	fin    = appendEvent(nil, eventFin)
 )
 
-// localAddr is a socket's own address.
+// localAddr returns a socket's own address.
 func localAddr(t testing.TB, fd int) netip.AddrPort {
 	t.Helper()
 	sa, err := syscall.Getsockname(fd)

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// asksFrom is a connection that claims a listener and does not come from there, with
-// the parameters of an endpoint that answers over it.
+// asksFrom returns a connection that claims a listener but comes from another address, and the
+// parameters of an endpoint that replies over the connection.
 func asksFrom(t *testing.T, h *host, l *rawListener, sn uint64) (*rawPeer, uct.EndpointParams) {
 	t.Helper()
 	p := dialFrom(t, h, addr("127.0.0.2:0"), -1)
@@ -21,9 +21,9 @@ func asksFrom(t *testing.T, h *host, l *rawListener, sn uint64) (*rawPeer, uct.E
 	}
 }
 
-// TestReturn: who is only answered is answered over his own connection, whosever
-// listener he claims. Nothing is connected there, also when his connection ends, and
-// the owner of the listener is not taken for him.
+// TestReturn: an endpoint that only replies uses the peer's connection, whichever listener the peer
+// claims. It never connects to that listener, even when the peer's connection ends, and the
+// listener's owner is not taken for the peer.
 func TestReturn(t *testing.T) {
 	for _, first := range []string{"answer", "endpoint"} {
 		for _, smaller := range []bool{false, true} {
@@ -31,15 +31,15 @@ func TestReturn(t *testing.T) {
 			l := listenRaw(t, h, smaller)
 			p, params := asksFrom(t, h, l, 0)
 			at := uct.ReachableParams{DeviceAddr: params.DeviceAddr, IfaceAddr: params.IfaceAddr}
-			if !h.iface.CanReturn(params.Over, at) {
+			if !h.iface.CanSendOver(params.Over, at) {
 				t.Fatal("the connection cannot be answered over")
 			}
-			if h.iface.CanReturn(params.Over, uct.ReachableParams{DeviceAddr: at.DeviceAddr, IfaceAddr: []byte{0, 5}}) {
+			if h.iface.CanSendOver(params.Over, uct.ReachableParams{DeviceAddr: at.DeviceAddr, IfaceAddr: []byte{0, 5}}) {
 				t.Error("an address that was not claimed can be answered")
 			}
-			if first == "endpoint" { // that may turn out to be the other end
+			if first == "endpoint" { // the peer may be the endpoint's peer
 				l.endpoint(h)
-				if h.iface.CanReturn(params.Over, at) {
+				if h.iface.CanSendOver(params.Over, at) {
 					t.Error("the number is taken")
 				}
 				if _, err := h.iface.NewEndpoint(params); err == nil {
@@ -57,7 +57,7 @@ func TestReturn(t *testing.T) {
 			until(t, "connect", connected(ep), h)
 			ep.AMShort(1, 7, []byte("hi"), 0, nil)
 			p.want(am(1, "\x07\x00\x00\x00\x00\x00\x00\x00hi"))
-			if h.iface.CanReturn(params.Over, at) {
+			if h.iface.CanSendOver(params.Over, at) {
 				t.Error("a connection is answered over twice")
 			}
 
@@ -65,7 +65,7 @@ func TestReturn(t *testing.T) {
 			exposed := h.exposeTo(buf, l)
 			mine := l.endpoint(h)
 			own := l.accept(h)
-			own.want(flight(h.iface.addr, 1)) // not the number of the other one
+			own.want(flight(h.iface.addr, 1)) // the other endpoint has number 0
 			own.send(ack)
 			until(t, "connect", connected(mine), h)
 
@@ -87,8 +87,8 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// TestReturnEnds: an endpoint that only answers connects nowhere when its connection
-// is lost, stands or not, and leaves it to the peer when it is closed.
+// TestReturnEnds: an endpoint that only replies does not reconnect when its connection is lost,
+// established or not. Closing the endpoint leaves the connection to the peer.
 func TestReturnEnds(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		h := newHost(t, "")
@@ -125,7 +125,7 @@ func TestReturnEnds(t *testing.T) {
 	p.send(am(1, "still heard"))
 	until(t, "a message", func() bool { return len(h.got) == 1 }, h)
 	ep := l.endpoint(h)
-	own := l.accept(h) // not the stranger's connection
+	own := l.accept(h) // not the attacker's connection
 	own.want(flight(h.iface.addr, 0))
 	own.send(ackReq)
 	until(t, "connect", connected(ep), h)

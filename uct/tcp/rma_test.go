@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// expose registers memory of a host for the length of a test.
+// expose registers memory of a host until the end of the test.
 func (h *host) expose(buf []byte) (addr uint64) {
 	h.t.Helper()
 	mem, err := h.md.Register(buf, uct.AccessRemotePut)
@@ -51,7 +51,7 @@ func TestPutSizes(t *testing.T) {
 	}
 }
 
-// Puts and messages of one endpoint stay in order.
+// TestPutOrder: puts and messages of one endpoint stay in order.
 func TestPutOrder(t *testing.T) {
 	a, b, ep := pair(t)
 	target := make([]byte, 300000)
@@ -75,7 +75,7 @@ func TestPutOrder(t *testing.T) {
 			err := ep.AMShort(1, 0, nil, 0, nil)
 			return err == nil || err == ucs.InProgress
 		}, a, b)
-		// The memory must not change under the peer's hands.
+		// The memory must not change before it was sent.
 		until(t, "flush", func() bool { return ep.Flush(uct.FlushRemote, &d.comp) == ucs.InProgress }, a, b)
 		until(t, "flush", func() bool { return d.n == int(i) }, a, b)
 		d.comp.Count = 1
@@ -85,8 +85,7 @@ func TestPutOrder(t *testing.T) {
 	}
 }
 
-// Acknowledgements count all puts up to theirs, around the end of the numbers
-// too.
+// TestPutNumbers: an acknowledgement completes all puts up to its number, also when numbers wrap.
 func TestPutNumbers(t *testing.T) {
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
@@ -122,7 +121,7 @@ func TestPutNumbers(t *testing.T) {
 	}
 }
 
-// Memory that is deregistered while a put is under way is not touched any more.
+// TestDeregisterUnderPut: memory that is deregistered during a put is not written any more.
 func TestDeregisterUnderPut(t *testing.T) {
 	h := newHost(t, "")
 	target := make([]byte, 1000)
@@ -138,7 +137,7 @@ func TestDeregisterUnderPut(t *testing.T) {
 	if err := h.md.Deregister(mem); err != nil {
 		t.Fatal(err)
 	}
-	// The same memory again: a put of the past has no right to it.
+	// The same memory registered again: the earlier put must not write to it.
 	again := h.expose(target)
 	p.send(bytes.Repeat([]byte{1}, 600))
 	p.wantClosed()
@@ -152,8 +151,8 @@ func TestDeregisterUnderPut(t *testing.T) {
 	other.want(appendPutAck(nil, 0))
 }
 
-// A put goes on when one of two registrations it lies in ends: the receives of
-// two peers may share a buffer, or be parts of memory exposed for longer.
+// TestDeregisterOther: a put to memory with two registrations continues when one of them ends.
+// Receives from two peers may share a buffer, or be parts of memory that is exposed for longer.
 func TestDeregisterOther(t *testing.T) {
 	h := newHost(t, "")
 	target := make([]byte, 1000)
@@ -211,14 +210,15 @@ func TestPutDisabled(t *testing.T) {
 	if err := ep.PutZcopy(nil, 0, nil, nil); err != ucs.ErrUnsupported {
 		t.Errorf("put: %v", err)
 	}
-	// Flushing still works: everybody answers an empty put.
+	// Flushing still works: every peer acknowledges an empty put.
 	ep.AMShort(1, 0, nil, 0, nil)
 	d := newDone()
 	ep.Flush(uct.FlushRemote, &d.comp)
 	until(t, "flush", func() bool { return d.n == 1 }, a, b)
 }
 
-// The table finds a region that holds all bytes, however regions lie.
+// TestExposedTable: the table finds a region that contains all requested bytes, however regions
+// overlap.
 func TestExposedTable(t *testing.T) {
 	all := make([]byte, 1000)
 	base := addressOf(all)
@@ -256,7 +256,8 @@ func TestExposedTable(t *testing.T) {
 	}
 }
 
-// Registering does not disturb puts that are under way, on any goroutine.
+// TestRegisterWhileReceiving: registering memory on any goroutine does not disturb puts in
+// progress.
 func TestRegisterWhileReceiving(t *testing.T) {
 	a, b, ep := pair(t)
 	target := make([]byte, 1<<16)
@@ -298,8 +299,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A domain that is dropped with registrations left must not end the program, as
-// a forgotten pin does.
+// TestForgottenRegistration: a domain that is garbage collected with registrations left must not
+// end the program, as a leaked runtime.Pinner does.
 func TestForgottenRegistration(t *testing.T) {
 	unpinned := make(chan bool)
 	func() {

@@ -12,10 +12,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// exposeTo registers memory of a host for one listener only.
+// exposeTo registers memory of a host for the peer with one listener.
 func (h *host) exposeTo(buf []byte, l *rawListener) (at uint64) {
 	h.t.Helper()
-	m := h.md.(uct.Scoper)
+	m := h.md.(uct.ScopedMemory)
 	s := m.Scope([]uct.ReachableParams{{DeviceAddr: []byte{1, 2, 3}}, {
 		DeviceAddr: h.iface.DeviceAddress(), IfaceAddr: []byte{byte(l.addr.port >> 8), byte(l.addr.port)}}})
 	mem, err := m.RegisterFor(buf, uct.AccessRemotePut, s)
@@ -30,8 +30,8 @@ func (h *host) exposeTo(buf []byte, l *rawListener) (at uint64) {
 	return addressOf(buf)
 }
 
-// TestScopeRefuses: memory that is exposed to one peer is written by no other, who
-// loses his connection for trying.
+// TestScopeRefuses: memory that is exposed to one peer cannot be written by another peer, whose
+// connection is closed for the attempt.
 func TestScopeRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -62,7 +62,7 @@ func TestScopeRefuses(t *testing.T) {
 	}
 }
 
-// TestScopeAdmits: the peer itself writes, over whichever connection.
+// TestScopeAdmits: the peer itself can write, over any of its connections.
 func TestScopeAdmits(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, true)
@@ -107,8 +107,7 @@ func TestScopeAdmits(t *testing.T) {
 	})
 }
 
-// TestScopeExcludes: before the peer is told where it may write, it can be seen that
-// it would be refused.
+// TestScopeExcludes checks that Excludes tells in advance whether a peer's puts would be refused.
 func TestScopeExcludes(t *testing.T) {
 	claim := func(from, listener sockaddr) func(h *host, l *rawListener) *rawPeer {
 		return func(h *host, l *rawListener) *rawPeer {
@@ -141,7 +140,7 @@ func TestScopeExcludes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t, "")
 			l := listenRaw(t, h, true)
-			m := h.md.(uct.Scoper)
+			m := h.md.(uct.ScopedMemory)
 			s := m.Scope([]uct.ReachableParams{{DeviceAddr: h.iface.DeviceAddress(), IfaceAddr: []byte{byte(l.addr.port >> 8), byte(l.addr.port)}}})
 			var by *uct.Source
 			h.iface.SetAMHandler(9, func(src *uct.Source, _ []byte, _ *uct.AMDesc) error {
@@ -153,7 +152,7 @@ func TestScopeExcludes(t *testing.T) {
 			if got := m.Excludes(s, by); got != c.want {
 				t.Errorf("excluded: %v", got)
 			}
-			other := newHost(t, "").md.(uct.Scoper)
+			other := newHost(t, "").md.(uct.ScopedMemory)
 			if m.Excludes(s, new(uct.Source)) || m.Excludes("somebody", by) || other.Excludes(s, by) {
 				t.Error("something is said of another transport or domain")
 			}
@@ -161,11 +160,11 @@ func TestScopeExcludes(t *testing.T) {
 	}
 }
 
-// TestScopes: what a scope is made of, and that registering for one is as cheap as
-// for all.
+// TestScopes checks how a scope is built, and that registering for a scope costs as little as
+// registering for all peers.
 func TestScopes(t *testing.T) {
 	h := newHost(t, "")
-	m := h.md.(uct.Scoper)
+	m := h.md.(uct.ScopedMemory)
 	if _, err := m.RegisterFor(make([]byte, 1), uct.AccessRemotePut, "somebody"); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("scope of another domain: %v", err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/internal/certtest"
 )
 
-// largeFrames lets many connections of one source, on which the application has no endpoint,
-// bring frames of so many bytes in parts, in turn, and expects all of them.
+// largeFrames lets several connections of one source, to which the application has no endpoint,
+// each send a frame of the given length in parts, alternately, and expects all frames.
 func largeFrames(t *testing.T, connections, length, parts int, vars ...string) {
 	t.Helper()
 	if !enoughFiles(2*connections + 100) {
@@ -66,7 +66,7 @@ func largeFrames(t *testing.T, connections, length, parts int, vars ...string) {
 	}
 }
 
-// sendWhile sends what may be more than the kernel keeps, while a host reads.
+// sendWhile sends more than the kernel may buffer, while the host reads.
 func (p *rawPeer) sendWhile(h *host, b []byte) {
 	p.t.Helper()
 	for len(b) > 0 {
@@ -80,8 +80,8 @@ func (p *rawPeer) sendWhile(h *host, b []byte) {
 	}
 }
 
-// TestLargeSegments: the settings make segments large, and nobody who sends one is taken for a
-// peer that sends beginnings only.
+// TestLargeSegments: with large segments configured, a peer that sends large frames is not taken
+// for one that sends only incomplete frames.
 func TestLargeSegments(t *testing.T) {
 	for _, c := range []struct {
 		connections, length, parts int
@@ -100,22 +100,23 @@ func TestLargeSegments(t *testing.T) {
 	}
 }
 
-// TestBeginningsFollowSettings: the bound grows with the segments, and stays one.
+// TestBeginningsFollowSettings: the bound of memory for incomplete frames grows with the segment
+// size, up to a maximum.
 func TestBeginningsFollowSettings(t *testing.T) {
-	b := bounds{beginnings: 16 << 20}
+	b := bounds{partialBytes: 16 << 20}
 	for _, c := range []struct{ seg, want int }{
 		{0, 16 << 20}, {8 << 10, 16 << 20}, {64 << 10, 16 << 20}, {1 << 20, 256 << 20}, {4 << 20, 1 << 30}, {16 << 20, 1 << 30},
 	} {
-		if got := b.forFrames(c.seg).beginnings; got != c.want {
+		if got := b.forFrames(c.seg).partialBytes; got != c.want {
 			t.Errorf("segments of %d bytes: %d bytes of beginnings, want %d", c.seg, got, c.want)
 		}
 	}
-	if got := b.forFrames(maxSeg).beginnings; got < maxSeg {
+	if got := b.forFrames(maxSeg).partialBytes; got < maxSeg {
 		t.Errorf("a largest segment does not fit into %d bytes", got)
 	}
 }
 
-// TestLargeSegmentsTLS: so inside of TLS, where frames and records wait for their rest.
+// TestLargeSegmentsTLS is the same with TLS, where frames and records can both be incomplete.
 func TestLargeSegmentsTLS(t *testing.T) {
 	ca := certtest.New()
 	h := tlsHost(t, ca.Mutual("bob"), "RX_SEG_SIZE=16m")

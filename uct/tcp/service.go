@@ -3,10 +3,18 @@
 package tcp
 
 import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/ucx-go/ucx/internal/sockdiag"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // service is the state that the tcp ifaces of one worker share. It belongs to the worker's
@@ -14,36 +22,36 @@ import (
 type service struct {
 	w *uct.Worker
 
-	hot     []*conn // connections that are read in each round, without asking epoll
-	rounds  int     // rounds since the event set was last polled
-	crowded int     // number of events until a connection may become hot again
+	hot             []*conn // connections that are read in each round, without asking epoll
+	rounds          int     // rounds since the event set was last polled
+	untilGroupCheck int     // number of events until a connection may become hot again
 
 	dirty    []*conn // connections with output, completions or pending requests to process
-	spare    []*conn // a second array, swapped with that of dirty
+	spare    []*conn // second array for dirty: settle swaps the two
 	failures kit.Failures
 
-	watch liveness
-	own   ownAddrs
-	diag  sockdiag.Asker
-	asks  retries
-	heard heard
-	news  news // notifications of handshakes and of other workers
+	watch          liveness // checks for lost peers
+	own            ownAddrs
+	diag           sockdiag.Asker
+	asks           retries // delay of kernel queries after a failure
+	listenerAnswer listenerAnswer
+	notifier       notifier // notifications of handshakes and of other workers
 
-	bounds   bounds
-	guests   guestList // sources of connections that the application did not ask for
-	half     halfOpenList
-	slow     slowList
-	crowd    crowd
-	call     bulletin    // another worker asks this one to evict connections of the crowd
-	enlisted bool        // other workers can ask this one
-	forOwn   func() bool // makes room for an endpoint of the application (yield, called through this field)
-	ceiling  int         // the first descriptor that is not for guests, as of the last accept event
+	bounds         bounds
+	guests         guestList // sources of connections that the application did not ask for
+	half           halfOpenList
+	slow           slowList
+	largestGroup   largestGroup
+	reclaimRequest notification // another worker's request to evict connections of the crowd
+	enlisted       bool         // other workers can ask this one to evict connections
+	forOwn         func() bool  // makes room for an endpoint of the application (yield, called through this field)
+	ceiling        int          // the first descriptor that is not for guests, as of the last accept event
 
-	txPools map[int]*pool // by size
+	txPools map[int]*pool // by size of the buffers, in bytes
 	rxPools map[int]*pool
-	pieces  piecePools // buffers for the beginnings of frames
+	pieces  piecePools // buffers for the received parts of incomplete frames
 	ops     opPool
-	vec     sys.IOVecs // used within one system call
+	vec     sys.IOVecs // reused by each vectored system call
 }
 
 // openService returns the service of a worker, and makes it if there is none.
@@ -68,11 +76,12 @@ func openService(w *uct.Worker) (*service, error) {
 	return s.(*service), nil
 }
 
-// warm notes that epoll reported c as readable. c may become hot.
+// warm is called when epoll has reported c as readable. It makes c hot, unless too many connections
+// are active.
 func (s *service) warm(c *conn) {
 	switch {
-	case c.hot || s.crowded > 0:
-		s.crowded = max(s.crowded-1, 0)
+	case c.hot || s.untilGroupCheck > 0:
+		s.untilGroupCheck = max(s.untilGroupCheck-1, 0)
 	case len(s.hot) < maxHot:
 		c.hot, c.quiet = true, 0
 		s.hot = append(s.hot, c)
@@ -82,7 +91,7 @@ func (s *service) warm(c *conn) {
 		}
 		clear(s.hot)
 		s.hot = s.hot[:0]
-		s.crowded = crowdEvents
+		s.untilGroupCheck = groupCheckEvents
 	}
 }
 
@@ -92,5 +101,77 @@ func (s *service) markDirty(c *conn) {
 	if !c.dirty {
 		c.dirty = true
 		s.dirty = append(s.dirty, c)
+	}
+}
+
+// notifier is a queue of notifications from other goroutines to a worker. A descriptor in the event set
+// wakes the worker.
+type notifier struct {
+	mu   sync.Mutex
+	list []*notification // guarded by mu
+	fd   int             // guarded by mu; an eventfd, 0: none
+}
+
+// notification is one kind of notification to a worker. It is queued at most once at a time.
+type notification struct {
+	callback func() // handles the notification; called on the worker's goroutine
+	queued   bool   // the notification is queued; guarded by notifier.mu
+}
+
+// openNotifier makes the service ready to receive notifications.
+func (s *service) openNotifier() error {
+	if s.notifier.fd > 0 {
+		return nil
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err == nil {
+		if err = s.w.Events().Add(fd, event.Read, &s.notifier); err != nil {
+			unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("tls: eventfd: %w", statuserr.New(sys.WithLimit(err), ucs.ErrIO))
+	}
+	s.notifier.fd = fd
+	return nil
+}
+
+// notify queues the notification b for the worker and wakes the worker. Any goroutine may call notify.
+func (n *notifier) notify(b *notification) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if b.queued {
+		return
+	}
+	b.queued = true
+	n.list = append(n.list, b)
+	if len(n.list) == 1 {
+		one := [8]byte{1}
+		unix.Write(n.fd, one[:])
+	}
+}
+
+// HandleEvent handles the queued notifications.
+func (n *notifier) HandleEvent(event.Events) {
+	var count [8]byte
+	n.mu.Lock()
+	unix.Read(n.fd, count[:])
+	list := n.list
+	n.list = nil
+	for _, b := range list {
+		b.queued = false
+	}
+	n.mu.Unlock()
+	for _, b := range list {
+		b.callback()
+	}
+}
+
+// close releases the descriptor. notify must not be called any more.
+func (n *notifier) close(set *event.Set) {
+	if n.fd > 0 {
+		set.Remove(n.fd)
+		unix.Close(n.fd)
+		n.fd = 0
 	}
 }

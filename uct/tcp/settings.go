@@ -30,9 +30,9 @@ type domainSettings struct {
 type settings struct {
 	Common        commonSettings   `prefix:""`
 	TxSegSize     config.Bytes     `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
-	RxSegSize     config.Bytes     `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
+	RxSegSize     config.Bytes     `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory. The largest message that is accepted is this or 64K, whichever is more."`
 	MaxIOV        config.Count     `ucx:"MAX_IOV" default:"6" doc:"Largest number of memory pieces in one zero-copy operation; 0 turns zero-copy off."`
-	SendvThresh   config.Bytes     `ucx:"SENDV_THRESH" default:"2K" doc:"Short messages with more data than this are written from the user's memory when nothing waits before them."`
+	SendvThresh   config.Bytes     `ucx:"SENDV_THRESH" default:"2K" doc:"Short messages with more data than this are written from the user's memory if the send queue is empty."`
 	PreferDefault bool             `ucx:"PREFER_DEFAULT" default:"y" doc:"Give the device of the default route a different priority from other devices."`
 	PutEnable     bool             `ucx:"PUT_ENABLE" default:"y" doc:"Enable writing to remote memory."`
 	MaxPoll       int              `ucx:"MAX_POLL" default:"16" doc:"Number of further reads from a socket that has more data than a buffer holds; -1 means until it is empty."`
@@ -40,10 +40,10 @@ type settings struct {
 	NoDelay       bool             `ucx:"NODELAY" default:"y" doc:"Send small segments at once (TCP_NODELAY)."`
 	SndBuf        config.Bytes     `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
 	RcvBuf        config.Bytes     `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
-	SynCnt        config.Count     `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
-	UserTimeout   config.Time      `ucx:"USER_TIMEOUT" default:"auto" doc:"Time for which sent data may stay unacknowledged before the kernel gives up, even if the peer is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
+	SynCnt        config.Count     `ucx:"SYN_CNT" default:"auto" doc:"Number of SYN retransmissions, at most 127; auto uses the system's default."`
+	UserTimeout   config.Time      `ucx:"USER_TIMEOUT" default:"auto" doc:"Time for which sent data may stay unacknowledged before the kernel closes the connection, even if the peer is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
 	PortRange     config.Range     `ucx:"PORT_RANGE" default:"0" doc:"Ports to listen on; 0 means any."`
-	MaxBW         config.Bandwidth `ucx:"MAX_BW" default:"2200MBs" doc:"Bandwidth that the protocol stack can reach at most; auto means no such limit."`
+	MaxBW         config.Bandwidth `ucx:"MAX_BW" default:"2200MBs" doc:"Largest bandwidth of the protocol stack to assume; auto means no such limit."`
 	KeepIdle      config.Time      `ucx:"KEEPIDLE" default:"10s" doc:"Time without traffic after which keepalive probes are sent; inf turns keepalive off."`
 	KeepCnt       config.Count     `ucx:"KEEPCNT" default:"auto" doc:"Number of unanswered keepalive probes after which a peer is lost; inf turns keepalive off."`
 	KeepIntvl     config.Time      `ucx:"KEEPINTVL" default:"2s" doc:"Time between keepalive probes; inf turns keepalive off."`
@@ -55,7 +55,7 @@ type settings struct {
 // (uct_iface_config_table).
 type commonSettings struct {
 	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over tcp without an error handler."`
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which tcp is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Expected maximum number of endpoints (scaling hint, not a limit). If the program or UCX_NUM_EPS expects more, tcp is used only to peers that no other transport with a sufficient number reaches."`
 }
 
 // domainSection names the settings of the memory domain.
@@ -118,7 +118,7 @@ type options struct {
 	txSeg, rxSeg int
 	maxIOV       int // largest number of entries in a zero-copy operation of the caller
 	maxHdr       int // largest header of a zero-copy message, in bytes
-	sendv        int
+	sendv        int // payload length above which a short message is not copied, in bytes
 	maxNumEPs    int
 	prefer       bool
 	putEnable    bool
@@ -201,13 +201,13 @@ const (
 	// maxSeg limits the size of receive buffers, each of which has room for a largest frame.
 	maxSeg = 1 << 30
 
-	// maxSynCnt is the kernel's (MAX_TCP_SYNCNT in include/net/tcp.h).
+	// maxSynCnt is the kernel's limit (MAX_TCP_SYNCNT in include/net/tcp.h).
 	maxSynCnt = 127
 )
 
-// The limit of a zero-copy header is the room that C UCX has left in its transmit buffer after a
-// context and the list of entries (uct_tcp_iface_t class init). It is part of the published
-// attributes.
+// Sizes from which the largest header of a zero-copy message is computed: the room that C UCX has
+// left in its transmit buffer after a context and the list of entries (uct_tcp_iface_t class init).
+// It is part of the published attributes.
 const (
 	zcopyContext = 32 // uct_tcp_ep_zcopy_tx_t
 	iovecSize    = 16 // struct iovec

@@ -27,7 +27,7 @@ func set(t *testing.T, vars ...string) *config.Set {
 	return cfg
 }
 
-// The limits that C UCX publishes with its defaults, and how settings change
+// TestLimits checks the limits that C UCX publishes with its defaults, and how settings change
 // them.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
@@ -72,8 +72,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The capabilities C UCX 1.22.0 reports, and the order of puts and messages, which
-// one stream has and C does not announce.
+// TestCapabilities checks the capabilities that C UCX 1.22.0 reports, and the order of puts and
+// messages, which a single stream keeps and C does not announce.
 func TestCapabilities(t *testing.T) {
 	h := newHost(t, "")
 	a := h.iface.Attr()
@@ -94,14 +94,14 @@ func TestCapabilities(t *testing.T) {
 
 func TestBadSettings(t *testing.T) {
 	for _, c := range []struct {
-		says string // with the value as it was given
+		says string // contains the value as it was set
 		vars []string
 	}{
 		{"TX_SEG_SIZE is 128K, expected 8 to UCX_TCP_RX_SEG_SIZE, 64K", []string{"TX_SEG_SIZE", "128k"}},
 		{"TX_SEG_SIZE is inf, ", []string{"TX_SEG_SIZE", "-1"}},
-		{"TX_SEG_SIZE is 4, ", []string{"TX_SEG_SIZE", "4"}},          // not even a header
-		{"TX_SEG_SIZE of 100 is too", []string{"TX_SEG_SIZE", "100"}}, // no room for six entries
-		{"MAX_IOV of 600", []string{"MAX_IOV", "600"}},                // likewise
+		{"TX_SEG_SIZE is 4, ", []string{"TX_SEG_SIZE", "4"}},          // less than a header
+		{"TX_SEG_SIZE of 100 is too", []string{"TX_SEG_SIZE", "100"}}, // too short for six entries
+		{"MAX_IOV of 600", []string{"MAX_IOV", "600"}},                // the same
 		{"MAX_IOV of inf", []string{"MAX_IOV", "inf"}},
 		{"MAX_CONN_RETRIES is 256, the limit is 255", []string{"MAX_CONN_RETRIES", "256"}},
 		{"MAX_CONN_RETRIES is ", []string{"MAX_CONN_RETRIES", "inf"}},
@@ -109,7 +109,7 @@ func TestBadSettings(t *testing.T) {
 		{"SYN_CNT is inf, ", []string{"SYN_CNT", "inf"}},
 		{"PORT_RANGE ends at 70000", []string{"PORT_RANGE", "1-70000"}},
 		{"TX_SEG_SIZE is 8K, expected 8 to UCX_TCP_RX_SEG_SIZE, 1K", []string{"RX_SEG_SIZE", "1k", "MAX_IOV", "1000"}},
-		{"RX_SEG_SIZE is inf, the limit is 1G", []string{"RX_SEG_SIZE", "inf"}}, // a stranger's first byte would take that much
+		{"RX_SEG_SIZE is inf, the limit is 1G", []string{"RX_SEG_SIZE", "inf"}}, // one byte of a peer would allocate that
 		{"RX_SEG_SIZE is 3G, ", []string{"RX_SEG_SIZE", "3g"}},
 	} {
 		_, err := loadOptions(set(t, c.vars...))
@@ -131,8 +131,8 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// Values that are more than the kernel takes, or that mean no limit, are as much
-// as there is.
+// TestLargestSettings: values beyond the kernel's limit, or that mean no limit, become the largest
+// possible value.
 func TestLargestSettings(t *testing.T) {
 	for _, v := range []string{
 		"USER_TIMEOUT=3000000s", "USER_TIMEOUT=5000000s", "USER_TIMEOUT=inf", "SYN_CNT=127", "KEEPCNT=1000", "KEEPIDLE=100000s",
@@ -175,7 +175,7 @@ func TestKeepaliveSettings(t *testing.T) {
 	}
 }
 
-// TestMaxBandwidth checks that the limit is read as all bandwidths are.
+// TestMaxBandwidth checks that the limit is parsed as other bandwidths are.
 func TestMaxBandwidth(t *testing.T) {
 	for value, want := range map[string]float64{"2200MBs": 2200 << 20, "8bps": 1, "auto": math.Inf(1), "5MB": -1} {
 		cfg := new(config.Set)
@@ -192,7 +192,7 @@ func TestMaxBandwidth(t *testing.T) {
 	}
 }
 
-// C UCX's names, each with a default that C UCX prints.
+// TestSettingNames checks names and defaults of settings against those of C UCX.
 func TestSettingNames(t *testing.T) {
 	cfg := new(config.Set)
 	for name, want := range map[string]string{
@@ -209,7 +209,7 @@ func TestSettingNames(t *testing.T) {
 	}
 }
 
-// MAX_POLL bounds how long one connection is read in a round.
+// TestMaxPoll checks that MAX_POLL bounds how much one round reads from a connection.
 func TestMaxPoll(t *testing.T) {
 	const messages = 8
 	for _, c := range []struct {

@@ -9,18 +9,18 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// TestLooksAreFew: who stands before the connections of a network that has to give way is
-// passed over once, not for each that leaves, in whichever of the lists; and of the
-// network the longest silent leaves, be there newcomers or not.
+// TestLooksAreFew: when connections of one network are closed to make room, connections of other
+// networks before them in a list are skipped once, not for each one that is closed. Of the network
+// the longest silent is closed, with or without new connections.
 func TestLooksAreFew(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		s := &service{}
 		s.guests.init()
 		i := &iface{svc: s, bounds: limits}
 		l := &s.guests
-		q := &l.mute
+		q := &l.neverActive
 		if heard {
-			q = &l.heard
+			q = &l.onceActive
 		}
 		add := func(ip netip.Addr) *conn {
 			c := &conn{iface: i}
@@ -61,7 +61,7 @@ func TestLooksAreFew(t *testing.T) {
 		}
 		crowd = crowd[many:]
 		for k, c := range crowd {
-			if k%10 == 0 { // others leave and come, too
+			if k%10 == 0 { // others leave and connect, too
 				s.leave(q.past)
 				add(netip.AddrFrom4([4]byte{12, byte(k), 0, 1}))
 			}
@@ -73,8 +73,8 @@ func TestLooksAreFew(t *testing.T) {
 		if steps > others+2*(many+len(crowd)) {
 			t.Errorf("heard %v: %d steps", heard, steps)
 		}
-		// What is passed over stays so, whoever else was asked for, as long as it is one
-		// network; for all it does not count.
+		// Skipped connections stay skipped for that network, even after a search among all
+		// networks, which ignores them.
 		first, second := add(netip.AddrFrom4([4]byte{66, 6, 8, 1})), add(netip.AddrFrom4([4]byte{66, 6, 8, 2}))
 		l.silentOf(net, nil)
 		q.past = first
@@ -89,7 +89,7 @@ func TestLooksAreFew(t *testing.T) {
 		s.leave(first)
 		s.leave(second)
 		last := add(netip.AddrFrom4([4]byte{66, 6, 7, 1}))
-		add(netip.AddrFrom4([4]byte{12, 0, 0, 2})) // others are behind it
+		add(netip.AddrFrom4([4]byte{12, 0, 0, 2})) // one of another network behind it
 		if l.silentOf(net, last) != nil || l.silentOf(net, nil) != last {
 			t.Error("a newcomer is passed over for good")
 		}

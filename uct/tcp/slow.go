@@ -8,36 +8,36 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// slowList holds the guests' connections that have sent only the beginning of a frame, ordered by
-// the time since they last sent something, the longest first. Each of them keeps a buffer, and the
-// rest of the frame may never arrive. A stopped peer is alive, so the time is limited only for
-// connections on which this side has no endpoint; the bytes that one source makes this worker
-// buffer are limited in any case.
+// slowList holds the guests' connections that are in the middle of a frame, ordered by the time
+// since they last sent something, the longest first. Each of them keeps a buffer, and the rest of
+// the frame may never arrive. A stopped peer is alive, so the time is limited only for connections
+// on which this side has no endpoint; the bytes that one source makes this worker buffer are
+// limited in any case.
 type slowList struct {
 	head, tail *conn
-	over       *conn // its source exceeds the limit of bytes; handled at the end of the read
+	over       *conn // its source exceeds the limit of bytes; handled after the read
 	timer      *event.Timer
-	armed      bool // timer runs
-	period     time.Duration
+	armed      bool          // timer runs
+	period     time.Duration // period of the timer
 }
 
-// slowness is a connection's place in the list.
-type slowness struct {
+// slowEntry is a connection's entry in slowList.
+type slowEntry struct {
 	prev, next *conn
-	bytes      int  // charged for the buffer; 0: not listed
-	looks      int8 // periods in which nothing arrived
+	bytes      int  // bytes charged to the source for the buffer; 0: not listed
+	looks      int8 // periods of the timer in which nothing arrived
 }
 
-// stallLooks is the number of periods into which the time is divided that the rest of a frame, or
-// the reply in a handshake, may take. Time in which the worker is not progressed counts as one
-// period, however long it is.
+// stallLooks is the number of periods into which the longest time for the rest of a frame, or for
+// the peer's reply in a handshake, is divided. Time in which the application makes no progress
+// counts as one period, however long it is.
 const stallLooks = 4
 
 // add lists a connection that keeps a buffer of the given number of bytes. moved says that some of
 // them have just arrived. A paused connection is not listed: its buffer remains because this side
 // does not read.
 func (l *slowList) add(c *conn, bytes int, moved bool) {
-	g := c.visit.guest
+	g := c.guestEntry.guest
 	if g == nil || c.paused {
 		l.remove(c)
 		return
@@ -60,18 +60,18 @@ func (l *slowList) add(c *conn, bytes int, moved bool) {
 		}
 	}
 	s.bytes = bytes
-	if g.held > c.iface.bounds.beginnings {
+	if g.held > c.iface.bounds.partialBytes {
 		l.over = c
 	}
 }
 
-// remove takes a connection off the list, because its frame is complete or of no use any more.
+// remove takes a connection off the list, because its frame is complete or is not needed any more.
 func (l *slowList) remove(c *conn) {
 	s := &c.slow
 	if s.bytes == 0 {
 		return
 	}
-	c.visit.guest.held -= s.bytes
+	c.guestEntry.guest.held -= s.bytes
 	if s.prev != nil {
 		s.prev.slow.next = s.next
 	} else {
@@ -82,7 +82,7 @@ func (l *slowList) remove(c *conn) {
 	} else {
 		l.tail = s.prev
 	}
-	*s = slowness{}
+	*s = slowEntry{}
 }
 
 func (l *slowList) stop() {

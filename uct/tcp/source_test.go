@@ -12,7 +12,8 @@ import (
 	machine "github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// TestSourceInfo: a connection knows who is at its other end, by the kernel.
+// TestSourceInfo: a connection reports its peer's address, user and process as the kernel knows
+// them.
 func TestSourceInfo(t *testing.T) {
 	for _, device := range []string{"lo"} {
 		h := newHost(t, device)
@@ -45,7 +46,7 @@ func TestSourceInfo(t *testing.T) {
 	}
 }
 
-// TestPause: a paused connection delivers nothing and loses nothing.
+// TestPause: a paused connection delivers nothing, and loses nothing.
 func TestPause(t *testing.T) {
 	h := newHost(t, "")
 	var src *uct.Source
@@ -53,7 +54,7 @@ func TestPause(t *testing.T) {
 	h.iface.SetAMHandler(1, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
 		src = s
 		if n++; n == 2 {
-			s.Owner.(uct.SourcePauser).PauseSource()
+			s.Owner.(uct.Connection).PauseSource()
 		}
 		return nil
 	})
@@ -76,7 +77,7 @@ func TestPause(t *testing.T) {
 	if err := armed(h); err != nil {
 		t.Errorf("a paused connection keeps the worker awake: %v", err)
 	}
-	src.Owner.(uct.SourcePauser).ResumeSource()
+	src.Owner.(uct.Connection).ResumeSource()
 	if err := armed(h); err != ucs.ErrBusy {
 		t.Errorf("what waits does not keep the worker awake: %v", err)
 	}
@@ -92,11 +93,11 @@ func TestPause(t *testing.T) {
 	exact(t, h, 0)
 }
 
-// TestPausedLost: a connection that breaks while nobody reads it is dropped.
+// TestPausedLost: a connection that breaks while it is paused is dropped.
 func TestPausedLost(t *testing.T) {
 	h := newHost(t, "")
 	h.iface.SetAMHandler(1, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
-		s.Owner.(uct.SourcePauser).PauseSource()
+		s.Owner.(uct.Connection).PauseSource()
 		return nil
 	})
 	p := dial(t, h)

@@ -20,25 +20,25 @@ import (
 // crypto/tls needs a net.Conn, which is pipe. After the handshake, Read of the pipe returns bytes
 // of a record only once the whole record has arrived, so that crypto/tls never buffers bytes for
 // which the event set reports nothing, and never blocks in the middle of a record. Write of the
-// pipe takes everything: crypto/tls treats a failed write as permanent, so a write cannot be
-// repeated later. Instead nothing is sealed while sealed bytes wait to be written.
+// pipe always accepts everything, because crypto/tls treats a failed write as permanent and cannot
+// repeat it later. Instead nothing is sealed while sealed bytes wait to be written.
 type stream struct {
 	c     *conn
 	pipe  *pipe
 	tls   *tls.Conn
-	after *tls.ConnectionState // the result of the handshake; nil before
+	after *tls.ConnectionState // the result of the handshake; nil before its end
 
-	// The handshake; nil after its end.
-	events  func(event.Events) // handles the socket's events instead of the connection
+	// Functions of the handshake in progress; nil after its end.
+	events  func(event.Events) // handles the events of the socket, instead of the connection
 	abandon func()             // ends the handshake
 
-	in     *buffer // received, not yet opened; nil if empty
+	in     *buffer // received, not yet decrypted; nil if empty
 	record int     // bytes left of the record that tls has begun to read
-	rest   bool    // tls may have more bytes of an opened record
+	rest   bool    // tls may have more bytes of a decrypted record
 
-	out     *buffer // sealed, not yet written; nil if empty
+	out     *buffer // sealed (encrypted), not yet written; nil if empty
 	sealed  int     // bytes of the connection's output that out contains
-	flooded bool    // out had no room for the replies that the peer made tls send
+	flooded bool    // out had no room for replies of tls to the peer's key updates
 }
 
 // Sizes of records, and of the work done in one call, in bytes.
@@ -47,7 +47,7 @@ const (
 	recordMost = 16384 + 256 // largest payload of a record (RFC 8446, section 5.2)
 
 	sealMost = 64 << 10 // largest output sealed in one call
-	sealRoom = 16 << 10 // for the bytes that sealing adds, and for records of tls itself
+	sealRoom = 16 << 10 // room for the bytes that sealing adds, and for records of tls itself
 	openMost = 64 << 10 // largest input received in one call
 )
 
@@ -60,7 +60,8 @@ func recordLen(b []byte) int {
 	return recordHdr + int(b[3])<<8 + int(b[4])
 }
 
-// ready reports whether tls has, or may read, something to open.
+// ready reports whether tls.Read may return data: tls has the rest of a decrypted record, or may
+// read a record.
 func (s *stream) ready() bool { return s.rest || s.in != nil && s.whole() }
 
 // whole reports whether s.in begins with a record that tls may read: a whole record, or one
@@ -97,8 +98,8 @@ func (s *stream) read() (done int, more bool) {
 	return s.drain() + 1, n == len(space)
 }
 
-// drain implements layer: it opens and handles all records that are there, since the event set
-// would not wake the worker for them.
+// drain implements layer: it decrypts and handles all records that have arrived, because the event
+// set would not wake the worker for them.
 func (s *stream) drain() (done int) {
 	c := s.c
 	for c.state < stateStale && !c.paused && s.ready() {
@@ -126,8 +127,8 @@ func (s *stream) drain() (done int) {
 	return done
 }
 
-// open reads opened bytes from tls. tls calls the application's session cache when the peer
-// sends tickets; a panic there becomes a HandshakePanic.
+// open reads decrypted bytes from tls into space. tls calls the application's session cache when
+// the peer sends tickets; a panic there becomes a HandshakePanic.
 func (s *stream) open(space []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -140,9 +141,9 @@ func (s *stream) open(space []byte) (n int, err error) {
 }
 
 // errFlooded ends a connection whose peer requests key updates without reading the replies.
-var errFlooded = errors.New("tls: the peer does not read the answers that it causes")
+var errFlooded = errors.New("tls: the peer requests key updates and does not read the replies")
 
-// failed handles the error that ended reading from tls.
+// failed ends the connection after an error from reading tls.
 func (s *stream) failed(err error) {
 	c := s.c
 	if err == io.EOF {
@@ -153,7 +154,7 @@ func (s *stream) failed(err error) {
 	c.lost("read", &tlsError{err})
 }
 
-// openIn returns the receive buffer with room for the largest call.
+// openIn returns the receive buffer, with room for the largest receive call.
 func (s *stream) openIn() *buffer {
 	i := s.c.iface
 	b := s.in
@@ -192,8 +193,8 @@ func (s *stream) closeIn(moved bool) {
 	i.rxPool.put(b)
 }
 
-// charge counts the bytes of the buffers that hold the beginnings of frames and records, as
-// conn.closeIn does.
+// charge charges the connection's source for the buffers that hold incomplete frames and records,
+// as conn.closeIn does.
 func (s *stream) charge(moved bool) {
 	held := 0
 	for _, b := range []*buffer{s.in, s.c.in} {
@@ -212,7 +213,7 @@ func (s *stream) charge(moved bool) {
 	}
 }
 
-// take implements readWriter: it copies received bytes of one record for tls.
+// take implements readWriter: it copies received bytes of one record to p.
 func (s *stream) take(p []byte) (int, error) {
 	if s.in == nil || s.record == 0 && !s.whole() {
 		return 0, errWouldBlock
@@ -226,8 +227,7 @@ func (s *stream) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// part copies received bytes for tls, up to the end of the current record, and returns their
-// number.
+// part copies received bytes to p, up to the end of the current record, and returns their number.
 func (s *stream) part(p, received []byte) int {
 	if s.record == 0 {
 		s.record = recordLen(received)
@@ -254,8 +254,8 @@ func (s *stream) put(p []byte) {
 	b.w += copy(b.data[b.w:], p)
 }
 
-// send implements layer: it seals the beginning of the connection's output, unless that is
-// sealed already, and writes it. Sealed output counts as written only when all of it is.
+// send implements layer: it seals the beginning of the connection's output, unless that is sealed
+// already, and writes it. Sealed output counts as written only when all of it is written.
 func (s *stream) send(output []byte) (n, want int, errno unix.Errno) {
 	if s.sealed == 0 {
 		k := min(len(output), sealMost)
@@ -316,8 +316,8 @@ func (s *stream) flush() bool {
 	return false
 }
 
-// close implements layer: it releases the stream's buffers. The goroutine of a handshake in
-// progress is told to end; close does not wait for it.
+// close implements layer: it releases the stream's buffers. It makes the goroutine of a handshake
+// in progress end, but does not wait for it.
 func (s *stream) close() {
 	if s.abandon != nil {
 		s.abandon()
@@ -334,8 +334,8 @@ func (s *stream) close() {
 	s.dropOut()
 }
 
-// tlsError is an error of TLS, not of the kernel: one end did not accept a handshake or a
-// record. The connection is not retried.
+// tlsError is an error of TLS, not of the kernel: one side did not accept a handshake or a record.
+// The connection is not retried.
 type tlsError struct{ err error }
 
 // Error implements error.

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A connection that was taken over breaks before the peer has answered: we
-// connect ourselves, as if it had never been.
+// TestTakeOverLost: a connection that an endpoint took over breaks before the peer has answered.
+// The endpoint makes a connection of its own.
 func TestTakeOverLost(t *testing.T) {
 	for _, how := range []string{"end", "reset", "at once"} {
 		t.Run(how, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestTakeOverLost(t *testing.T) {
 			case "reset":
 				ep = l.endpoint(h)
 				p.reset()
-			case "at once": // the request meets a broken connection
+			case "at once": // the request is written to a broken connection
 				p.reset()
 				ep = l.endpoint(h)
 			}
@@ -47,7 +47,7 @@ func TestTakeOverLost(t *testing.T) {
 	}
 }
 
-// The same when the peer is gone: the endpoint fails.
+// TestTakeOverGone is the same with a peer that has exited: the endpoint fails.
 func TestTakeOverGone(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, true)
@@ -64,8 +64,8 @@ func TestTakeOverGone(t *testing.T) {
 	exact(t, h, 0)
 }
 
-// A second connection of the peer that waits behind the one taken over goes with
-// the endpoint, also when that is closed before the peer has answered.
+// TestTakeOverClosed: a second connection of the peer, which waits behind the one taken over, is
+// closed with the endpoint, even if the peer has not answered yet.
 func TestTakeOverClosed(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -89,8 +89,8 @@ func TestTakeOverClosed(t *testing.T) {
 	}
 }
 
-// TestCancelTakenOver: canceling an endpoint that shares the peer's connection leaves that to the
-// peer, as closing it does, also while the peer has not heard that it is up.
+// TestCancelTakenOver: canceling an endpoint that shares the peer's connection leaves the
+// connection to the peer, as closing the endpoint does, even before the peer knows of the endpoint.
 func TestCancelTakenOver(t *testing.T) {
 	a, b, ep := pair(t)
 	back := b.connect(a)

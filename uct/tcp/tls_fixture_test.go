@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// tlsComponent makes a component of a configuration.
+// tlsComponent returns a component with a TLS configuration.
 func tlsComponent(t testing.TB, cfg *tls.Config) uct.Component {
 	t.Helper()
 	c, err := TLS(cfg)
@@ -19,7 +19,7 @@ func tlsComponent(t testing.TB, cfg *tls.Config) uct.Component {
 	return c
 }
 
-// tlsHost is newHost inside of TLS.
+// tlsHost is newHost with TLS.
 func tlsHost(t testing.TB, cfg *tls.Config, vars ...string) *host {
 	t.Helper()
 	return newHostOf(t, tlsComponent(t, cfg), "", vars...)

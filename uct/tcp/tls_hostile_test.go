@@ -24,14 +24,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// handshakeRecord frames what shall look like a handshake message.
+// handshakeRecord puts a payload into a record of the type of handshake messages.
 func handshakeRecord(payload string) []byte {
 	n := len(payload)
 	return append([]byte{22, 3, 1, byte(n >> 8), byte(n)}, payload...)
 }
 
-// TestTLSStrangers: what a stranger may send instead of a handshake ends its
-// connection and nothing else.
+// TestTLSStrangers: invalid bytes instead of a handshake end their connection, and nothing else.
 func TestTLSStrangers(t *testing.T) {
 	ucttest.NoLeaks(t)
 	ca := certtest.New()
@@ -94,8 +93,8 @@ func TestTLSStrangers(t *testing.T) {
 	h.close()
 }
 
-// TestTLSSlow: who takes too long for the handshake, or too many, has to go; peers
-// in their right mind get in all the time.
+// TestTLSSlow: peers that are too slow in the handshake, or too many, are disconnected. Other peers
+// can always connect.
 func TestTLSSlow(t *testing.T) {
 	ucttest.NoLeaks(t)
 	ca := certtest.New()
@@ -126,14 +125,14 @@ func TestTLSSlow(t *testing.T) {
 	if n := h.iface.svc.half.n; n > 8 {
 		t.Errorf("%d connections in their handshake", n)
 	}
-	h.close() // with handshakes under way
+	h.close() // with handshakes in progress
 	a.close()
 	for _, p := range crowd {
 		p.close()
 	}
 }
 
-// helloOf is the first flight of a client.
+// helloOf returns the first flight of a client.
 func helloOf(t *testing.T, cfg *tls.Config) []byte {
 	t.Helper()
 	cfg.ServerName = "127.0.0.1"
@@ -149,8 +148,8 @@ func helloOf(t *testing.T, cfg *tls.Config) []byte {
 	return b[:n]
 }
 
-// TestTLSLost: peers that are gone in the middle of a handshake leave nothing, and
-// their end is no refusal.
+// TestTLSLost: peers that disconnect during a handshake leave nothing behind, and do not count as
+// refused.
 func TestTLSLost(t *testing.T) {
 	ucttest.NoLeaks(t)
 	ca := certtest.New()
@@ -173,7 +172,7 @@ func TestTLSLost(t *testing.T) {
 		t.Errorf("%d refusals", h.iface.refusals)
 	}
 
-	// A server that is gone is tried again, as without TLS.
+	// An endpoint whose server disconnects tries again, as without TLS.
 	l := listenRaw(t, h, false)
 	ep := l.endpoint(h)
 	for range 3 {
@@ -187,8 +186,7 @@ func TestTLSLost(t *testing.T) {
 	h.close()
 }
 
-// TestTLSChopped: it does not matter in what pieces bytes arrive, in the handshake
-// and after it.
+// TestTLSChopped: bytes may arrive in pieces of any size, during the handshake and after it.
 func TestTLSChopped(t *testing.T) {
 	ca := certtest.New()
 	for seed := range uint64(8) {
@@ -222,8 +220,8 @@ func TestTLSChopped(t *testing.T) {
 	}
 }
 
-// TestTLSTampered: a bit that is changed on the way ends the connection, in the
-// handshake or after it, and nothing wrong is delivered.
+// TestTLSTampered: a bit changed in transit ends the connection, during the handshake or after it,
+// and no wrong data is delivered.
 func TestTLSTampered(t *testing.T) {
 	ca := certtest.New()
 	const seeds = 60
@@ -239,7 +237,7 @@ func TestTLSTampered(t *testing.T) {
 		way := rnd.IntN(2)
 		m.flip[way] = rnd.IntN([]int{3000, 1200}[way])
 		var sent uint64
-		rounds := 0 // after it; of a record that became longer the rest may never come
+		rounds := 0 // since the change; the rest of a record with a larger length may never come
 		m.until("the end", func() bool {
 			if m.ep.AMShort(1, sent, ucttest.Pattern(100, sent), 0, nil) != ucs.ErrNoResource {
 				sent++
@@ -262,18 +260,18 @@ func TestTLSTampered(t *testing.T) {
 	}
 }
 
-// middle stands between an endpoint of one host and the listener of another.
+// middle forwards between an endpoint of one host and the listener of another.
 type middle struct {
 	t     testing.TB
 	hosts [2]*host
 	ep    *endpoint
-	ends  [2]*rawPeer // toward the hosts
+	ends  [2]*rawPeer // connections to the hosts
 	piece func() int  // bytes forwarded at once
-	flip  [2]int      // the byte from that host in which a bit is changed, less than 0: none
+	flip  [2]int      // position of a byte from that host to change; negative: none
 	held  [2][]byte   // not yet forwarded
 }
 
-// between makes an endpoint of a that leads to b through the middle.
+// between makes an endpoint of a that connects to b through the middle.
 func between(t testing.TB, a, b *host) *middle {
 	t.Helper()
 	m := &middle{t: t, hosts: [2]*host{a, b}, piece: func() int { return 1 << 20 }, flip: [2]int{-1, -1}}
@@ -289,7 +287,7 @@ func (m *middle) close() {
 	m.ends[1].close()
 }
 
-// forward moves some bytes each way, and ends.
+// forward moves some bytes in each direction, and forwards an end.
 func (m *middle) forward() {
 	for k, from := range m.ends {
 		to := m.ends[1-k]
@@ -310,7 +308,7 @@ func (m *middle) forward() {
 				if *f < n {
 					b[*f] ^= 0x10
 				}
-				*f -= n // less than 0 once it is done
+				*f -= n // negative once it was changed
 			}
 			m.held[k] = b[:n]
 		}
@@ -323,7 +321,7 @@ func (m *middle) forward() {
 	}
 }
 
-// until forwards and steps both hosts until cond holds.
+// until forwards and progresses both hosts until cond holds.
 func (m *middle) until(what string, cond func() bool) {
 	m.t.Helper()
 	for range 1 << 20 {
@@ -356,13 +354,13 @@ func (m *middle) wait() {
 	unix.Poll(fds, 20)
 }
 
-// left waits until a host has so many connections.
+// left waits until a host has this many connections.
 func left(t *testing.T, h *host, want int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d connections are left", want), func() bool { return h.conns() == want }, h)
 }
 
-// untilClosed reads up to the end of what the host has to say, and closes.
+// untilClosed reads until the host closes the connection, and closes it.
 func (p *rawPeer) untilClosed() {
 	p.t.Helper()
 	until(p.t, "the connection to be closed", func() bool {
@@ -373,8 +371,8 @@ func (p *rawPeer) untilClosed() {
 	p.close()
 }
 
-// TestTLSNoAnswer: a peer that takes a connection of ours and does not end the handshake
-// is not waited for for ever.
+// TestTLSNoAnswer: an endpoint does not wait for ever for a peer that accepts the connection and
+// never completes the handshake.
 func TestTLSNoAnswer(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := tlsHost(t, certtest.New().Mutual("alice"))
@@ -391,13 +389,13 @@ func TestTLSNoAnswer(t *testing.T) {
 	h.close()
 }
 
-// handshakeOf is the handshake of an endpoint's connection.
+// handshakeOf returns the handshake of an endpoint's connection.
 func handshakeOf(ep *endpoint) *handshake {
 	return ep.conn.tls.(*stream).pipe.below.(*handshake)
 }
 
-// TestTLSBusySelf: a worker that is not progressed for longer than a handshake may take
-// does not blame the peer, who has answered long ago.
+// TestTLSBusySelf: a worker that was not progressed for longer than the limit of a handshake does
+// not fail a peer that has answered in time.
 func TestTLSBusySelf(t *testing.T) {
 	ca := certtest.New()
 	a, b := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
@@ -409,16 +407,16 @@ func TestTLSBusySelf(t *testing.T) {
 		var one [1]byte
 		n, _, _ := unix.Recvfrom(int(ep.conn.fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		if n != 1 {
-			h.heard() // what a has to say, and nothing else
+			h.onNotification() // send what a has to send, and nothing else
 		}
 		return n == 1
 	}, b)
-	h.late() // all that the timer tells after an hour
+	h.late() // the timer expires after an hour
 	until(t, "connect", connected(ep), a, b)
 }
 
-// TestTLSOwnTime: what our own side takes for a handshake, and the wait until it may
-// compute, is not the peer's.
+// TestTLSOwnTime: the time that this side computes in a handshake, or waits until it may compute,
+// does not count against the peer.
 func TestTLSOwnTime(t *testing.T) {
 	ca := certtest.New()
 	computes, goOn := make(chan struct{}), make(chan struct{})
@@ -470,8 +468,8 @@ func TestTLSOwnTime(t *testing.T) {
 	until(t, "connect", connected(ep), a, b)
 }
 
-// TestTLSTimersAreTheWorkers: crypto/tls, which closes what it talks to on a goroutine of
-// its own, does not touch the worker's timers.
+// TestTLSTimersAreTheWorkers: crypto/tls closes its connection on a goroutine of its own, which
+// must not touch the worker's timers.
 func TestTLSTimersAreTheWorkers(t *testing.T) {
 	ca := certtest.New()
 	a, b := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
@@ -484,8 +482,8 @@ func TestTLSTimersAreTheWorkers(t *testing.T) {
 	}
 }
 
-// TestTLSPanic: a function of the configuration that panics, or ends its goroutine, fails
-// one handshake, of this side with the value, and nothing else.
+// TestTLSPanic: a function of the configuration that panics, or ends its goroutine, fails one
+// handshake and nothing else. On its own side the error has the value of the panic.
 func TestTLSPanic(t *testing.T) {
 	errOurs := errors.New("ours")
 	for _, how := range []string{"panic", "error", "goexit"} {
@@ -540,13 +538,14 @@ func TestTLSPanic(t *testing.T) {
 	}
 }
 
-// panickingCache is a cache of sessions that cannot be relied on.
+// panickingCache is a cache of sessions whose methods panic.
 type panickingCache struct{}
 
 func (panickingCache) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
 func (panickingCache) Put(_ string, s *tls.ClientSessionState)    { panic("no room") }
 
-// TestTLSPanicLater: a session comes after the handshake, on the worker's goroutine.
+// TestTLSPanicLater is the same for the session cache, which is called after the handshake, on the
+// worker's goroutine.
 func TestTLSPanicLater(t *testing.T) {
 	ucttest.NoLeaks(t)
 	ca := certtest.New()

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// pausing is a host inside of TLS that stops reading a connection with each message that
-// comes, and a peer that is connected to it.
+// pausing is a host with TLS whose handler pauses the connection at each message, and a connected
+// peer.
 type pausing struct {
 	*host
 	peer *tlsPeer
@@ -26,7 +26,7 @@ func newPausing(t *testing.T) *pausing {
 	h := &pausing{host: tlsHost(t, ca.Mutual("bob"))}
 	h.iface.SetAMHandler(1, func(s *uct.Source, data []byte, _ *uct.AMDesc) error {
 		h.got, h.src = append(h.got, string(data)), s
-		s.Owner.(uct.SourcePauser).PauseSource()
+		s.Owner.(uct.Connection).PauseSource()
 		return nil
 	})
 	cfg := ca.Mutual("alice")
@@ -37,10 +37,10 @@ func newPausing(t *testing.T) *pausing {
 	return h
 }
 
-// TestTLSPause: what a paused connection has received and opened is delivered when it is
-// resumed, and not before, wherever it waits: behind a message in its record, in a record
-// that is half read, or in records that nobody has opened. Nobody waits for an event that
-// does not come, and it counts as nobody's beginning of a frame.
+// TestTLSPause: data that a paused connection has received is delivered after it is resumed, not
+// before, whether it is behind a message in the same record, in a partly read record, or in records
+// not yet decrypted. Meanwhile the worker can sleep, and the data is not charged to the peer as an
+// incomplete frame.
 func TestTLSPause(t *testing.T) {
 	h := newPausing(t)
 	h.peer.send(am(1, "x"), am(1, "y"), am(1, "z")) // one record
@@ -51,7 +51,7 @@ func TestTLSPause(t *testing.T) {
 		frames, want = append(frames, am(1, m)), append(want, m)
 	}
 	for k := range want {
-		if k == 3 { // all before have come
+		if k == 3 { // all before it were delivered
 			h.peer.send(frames...)
 		}
 		until(t, "a message", func() bool { return len(h.got) > k }, h.host)
@@ -70,7 +70,7 @@ func TestTLSPause(t *testing.T) {
 				t.Fatalf("%d bytes are charged while nobody reads", g.held)
 			}
 		}
-		h.src.Owner.(uct.SourcePauser).ResumeSource()
+		h.src.Owner.(uct.Connection).ResumeSource()
 		if err := armed(h.host); err != ucs.ErrBusy {
 			t.Fatalf("what may wait does not keep the worker awake: %v", err)
 		}
@@ -84,9 +84,9 @@ func TestTLSPause(t *testing.T) {
 	exact(t, h.host, 0)
 }
 
-// TestTLSPausedEnds: a connection with opened data that nobody has read ends, by the peer
-// in good order once it was read, by the peer's reset or by ourselves at once, and gives
-// back what it had.
+// TestTLSPausedEnds ends a paused connection that has decrypted, undelivered data. If the peer
+// closes it, the data is delivered first; after a reset, or if this side drops or closes it, the
+// connection ends at once. Its buffers are returned.
 func TestTLSPausedEnds(t *testing.T) {
 	for _, how := range []string{"closed by the peer", "reset by the peer", "dropped", "host closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -103,11 +103,11 @@ func TestTLSPausedEnds(t *testing.T) {
 				}
 				exact(t, h.host, 1)
 				for range 2 {
-					h.src.Owner.(uct.SourcePauser).ResumeSource()
+					h.src.Owner.(uct.Connection).ResumeSource()
 					messages++
 					until(t, "the next message", func() bool { return len(h.got) == messages }, h.host)
 				}
-				h.src.Owner.(uct.SourcePauser).ResumeSource()
+				h.src.Owner.(uct.Connection).ResumeSource()
 			case "reset by the peer":
 				h.peer.tc.NetConn().(interface{ SetLinger(int) error }).SetLinger(0)
 				h.peer.tc.NetConn().Close()
@@ -118,7 +118,7 @@ func TestTLSPausedEnds(t *testing.T) {
 			}
 			if how != "host closed" {
 				until(t, "the end", func() bool { return h.conns() == 0 }, h.host)
-				h.close() // looks for buffers that are left
+				h.close() // checks for buffers that are still in use
 			}
 			if len(h.got) != messages {
 				t.Errorf("%d messages, want %d", len(h.got), messages)

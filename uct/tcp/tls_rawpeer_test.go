@@ -14,15 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tlsPeer is a client that breaks the rules inside of TLS. The host is stepped while
-// it waits.
+// hangs is the time after which a test counts as hanging. With the race detector, a busy machine
+// takes more than a minute for some steps.
+const hangs = 10 * time.Minute
+
+// tlsPeer is a client that violates the protocol within TLS. The host progresses while the client
+// waits.
 type tlsPeer struct {
 	t  testing.TB
 	h  *host
 	tc *tls.Conn
 }
 
-// dialTLS connects to a host's listener and ends the handshake.
+// dialTLS connects to a host's listener and completes the handshake.
 func dialTLS(t testing.TB, h *host, cfg *tls.Config) *tlsPeer {
 	t.Helper()
 	p := &tlsPeer{t: t, h: h}
@@ -45,9 +49,9 @@ func startTLS(t testing.TB, h *host, cfg *tls.Config) *tls.Conn {
 	return overTLS(t, c, cfg)
 }
 
-// overTLS is the client's side of a connection.
+// overTLS returns the client's side of a TLS connection.
 func overTLS(t testing.TB, c net.Conn, cfg *tls.Config) *tls.Conn {
-	c.SetDeadline(time.Now().Add(time.Minute)) // for a test that hangs
+	c.SetDeadline(time.Now().Add(hangs))
 	t.Cleanup(func() { c.Close() })
 	cfg = cfg.Clone()
 	if cfg.ServerName == "" {
@@ -56,9 +60,9 @@ func overTLS(t testing.TB, c net.Conn, cfg *tls.Config) *tls.Conn {
 	return tls.Client(c, cfg)
 }
 
-// deafTLS is dialTLS by a client whose end takes little that it does not read. It is
-// connected by a pair of local sockets: a TCP that has no room left may drop what is
-// acknowledged with what it cannot take, and then nothing moves in either direction.
+// deafTLS is dialTLS by a client with small buffers, whose host blocks soon when the client does
+// not read. It uses a pair of local sockets: a TCP without buffer space may drop segments together
+// with the acknowledgements in them, and then neither direction progresses.
 func deafTLS(t testing.TB, h *host, cfg *tls.Config) *tlsPeer {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -83,7 +87,7 @@ func deafTLS(t testing.TB, h *host, cfg *tls.Config) *tlsPeer {
 	return p
 }
 
-// meanwhile steps the host while fn runs.
+// meanwhile progresses the host while fn runs.
 func (p *tlsPeer) meanwhile(fn func()) {
 	p.t.Helper()
 	done := make(chan struct{})
@@ -128,7 +132,7 @@ func (p *tlsPeer) want(want []byte) {
 	}
 }
 
-// wantClosed expects the end of the connection without another byte inside.
+// wantClosed expects the end of the connection without another byte of payload.
 func (p *tlsPeer) wantClosed() {
 	p.t.Helper()
 	var n int
@@ -139,7 +143,7 @@ func (p *tlsPeer) wantClosed() {
 	}
 }
 
-// wantSilence expects nothing in a few rounds.
+// wantSilence expects no payload in a few rounds.
 func (p *tlsPeer) wantSilence() {
 	p.t.Helper()
 	for range 20 {

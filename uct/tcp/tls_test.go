@@ -49,8 +49,7 @@ func TestTLSConfig(t *testing.T) {
 	}
 }
 
-// TestTLSIdentity: both ends know whom they speak to, by certificate, also when a
-// session is resumed.
+// TestTLSIdentity: both sides know each other's certificate, also when a session is resumed.
 func TestTLSIdentity(t *testing.T) {
 	ca := certtest.New()
 	alice := ca.Mutual("alice")
@@ -84,11 +83,11 @@ func TestTLSIdentity(t *testing.T) {
 	}
 }
 
-// infoOf is what a source's owner knows of its peer.
-func infoOf(src *uct.Source) uct.SourceInfo { return src.Owner.(uct.SourceLocator).SourceInfo() }
+// infoOf returns what a source's owner knows about the peer.
+func infoOf(src *uct.Source) uct.SourceInfo { return src.Owner.(uct.Connection).SourceInfo() }
 
-// TestTLSRefused: who does not prove what the other side wants gets no message
-// through, and the endpoint fails at once with the reason.
+// TestTLSRefused: a peer without the required proof gets no message through, and the endpoint fails
+// at once with the reason.
 func TestTLSRefused(t *testing.T) {
 	ca, other := certtest.New(), certtest.New()
 	for _, c := range []struct {
@@ -146,12 +145,12 @@ func TestTLSRefused(t *testing.T) {
 	}
 }
 
-// TestTLSTrust: an endpoint does not send on a connection that somebody else has
-// made, whatever listener and number it claims.
+// TestTLSTrust: an endpoint never sends on a connection that another peer has made, whichever
+// listener and number that peer claims.
 func TestTLSTrust(t *testing.T) {
 	ca := certtest.New()
 	cfg := ca.Mutual("good")
-	cfg.ClientAuth = tls.NoClientCert // anybody may connect
+	cfg.ClientAuth = tls.NoClientCert // any client may connect
 	h, good := tlsHost(t, cfg), tlsHost(t, ca.Mutual("good"))
 	p := dialTLS(t, h, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpn}})
 	p.send(flight(good.iface.addr, 0))
@@ -169,7 +168,7 @@ func TestTLSTrust(t *testing.T) {
 	}
 }
 
-// TestTLSMemory: nothing is exposed to puts.
+// TestTLSMemory checks that puts are refused within TLS.
 func TestTLSMemory(t *testing.T) {
 	ca := certtest.New()
 	h := tlsHost(t, ca.Mutual("good"))
@@ -185,7 +184,7 @@ func TestTLSMemory(t *testing.T) {
 	p.wantClosed()
 }
 
-// TestTLSNames: with one name for all peers their addresses do not matter.
+// TestTLSNames: with one name for all peers, their addresses do not matter.
 func TestTLSNames(t *testing.T) {
 	ca := certtest.New()
 	cfg := ca.Mutual("cluster")
@@ -198,8 +197,8 @@ func TestTLSNames(t *testing.T) {
 	until(t, "connect", connected(a.connect(b)), a, b)
 }
 
-// TestTLSAccept: the application is asked before a byte is read, and again when it
-// can see the certificate.
+// TestTLSAccept: the application is asked before a byte is read, and again once the certificate is
+// known.
 func TestTLSAccept(t *testing.T) {
 	ca := certtest.New()
 	h := tlsHost(t, ca.Mutual("bob"))

@@ -18,8 +18,8 @@ import (
 	"github.com/ucx-go/ucx/internal/certtest"
 )
 
-// updater seals the records of a client after its handshake by itself: crypto/tls
-// answers new keys and never asks for them.
+// updater encrypts the records of a client itself after the handshake: crypto/tls answers key
+// updates and never requests them.
 type updater struct {
 	t      testing.TB
 	secret []byte
@@ -28,7 +28,7 @@ type updater struct {
 	seq    uint64
 }
 
-// newUpdater takes the client's secret out of what crypto/tls has logged.
+// newUpdater reads the client's secret from the key log of crypto/tls.
 func newUpdater(t testing.TB, p *tlsPeer, log string) *updater {
 	t.Helper()
 	if s := p.tc.ConnectionState().CipherSuite; s != tls.TLS_AES_128_GCM_SHA256 {
@@ -73,7 +73,7 @@ func (u *updater) use(secret []byte) {
 	u.iv = u.expand("iv", 12)
 }
 
-// record seals a payload.
+// record encrypts a payload.
 func (u *updater) record(kind byte, payload []byte) []byte {
 	nonce := bytes.Clone(u.iv)
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^u.seq)
@@ -83,14 +83,14 @@ func (u *updater) record(kind byte, payload []byte) []byte {
 	return u.aead.Seal(hdr, nonce, append(bytes.Clone(payload), kind), hdr)
 }
 
-// update asks for new keys and has them itself from then on.
+// update requests new keys and uses its own from then on.
 func (u *updater) update() []byte {
 	b := u.record(22, []byte{24, 0, 0, 1, 1})
 	u.use(u.expand("traffic upd", 32))
 	return b
 }
 
-// TestTLSKeyUpdate: keys are changed when the peer wants it.
+// TestTLSKeyUpdate: keys are updated when the peer requests it.
 func TestTLSKeyUpdate(t *testing.T) {
 	h, p, u := updating(t, dialTLS)
 	for range 3 {
@@ -98,7 +98,7 @@ func TestTLSKeyUpdate(t *testing.T) {
 	}
 	p.sendRaw(u.record(23, flight(addr("127.0.0.1:5"), 0)))
 	p.want(ack)
-	// One that comes in pieces, each in a record of its own.
+	// A request in pieces, each in a record of its own.
 	p.sendRaw(u.record(22, []byte{24, 0}))
 	b := u.record(22, []byte{0, 1, 1})
 	u.use(u.expand("traffic upd", 32))
@@ -110,8 +110,8 @@ func TestTLSKeyUpdate(t *testing.T) {
 	}
 }
 
-// TestTLSUpdateFlood: a peer that wants new keys all the time and does not read that
-// it has them is dropped before the answers take memory.
+// TestTLSUpdateFlood: a peer that keeps requesting key updates and does not read the answers is
+// disconnected before the answers use up memory.
 func TestTLSUpdateFlood(t *testing.T) {
 	h, p, u := updating(t, deafTLS)
 	p.sendRaw(u.record(23, flight(addr("127.0.0.1:5"), 0)))
@@ -130,7 +130,7 @@ func TestTLSUpdateFlood(t *testing.T) {
 	left(t, h, 0)
 }
 
-// updating is a host and a client that seals its records itself.
+// updating returns a host and a client that encrypts its records itself.
 func updating(t *testing.T, dial func(testing.TB, *host, *tls.Config) *tlsPeer) (*host, *tlsPeer, *updater) {
 	t.Helper()
 	ca := certtest.New()

@@ -15,13 +15,13 @@ type owed uint8
 
 const (
 	owedAck    owed = 1 << iota // reply to a request
-	owedAckReq                  // the same, together with a request of this side
-	owedReq                     // a request on a connection taken over
+	owedAckReq                  // reply to a request, together with a request of this side
+	owedReq                     // request on a connection that an endpoint has taken over
 	owedPutAck                  // acknowledgement of puts, coalesced
-	owedFin                     // nothing will be sent any more
+	owedFin                     // notice that this side will send nothing any more
 )
 
-// owe notes a control frame, which is sent with the next write.
+// owe marks control frames as owed. They are sent with the next write.
 func (c *conn) owe(o owed) {
 	c.owed |= o
 	c.iface.svc.markDirty(c)
@@ -55,9 +55,9 @@ func (c *conn) pay() bool {
 	return c.written != c.accepted
 }
 
-// room returns the output so far, with capacity for n more bytes. The caller appends to it and
-// then reports the number of bytes to queued. room returns nil if the output is full and the kernel
-// does not take it.
+// room returns the output so far, with capacity for n more bytes. The caller appends to it and then
+// calls the method queued with the number of bytes. room returns nil if the output is full and the
+// kernel does not take it.
 func (c *conn) room(n int) []byte {
 	b := c.out
 	if b != nil && len(b.data)-b.w < n {
@@ -89,7 +89,7 @@ func (c *conn) unqueue(n int) {
 	}
 }
 
-// acceptsMore reports whether an operation of any size would be accepted now.
+// acceptsMore reports whether the connection would accept an operation of any size now.
 func (c *conn) acceptsMore() bool {
 	if c.state != stateConnected || c.zc.left != 0 {
 		return false
@@ -191,4 +191,55 @@ func (c *conn) block() {
 	if err := c.watch(c.watched | event.Write); err != nil {
 		c.lost("write", err)
 	}
+}
+
+// queue is a doubly linked list of connections. The function links returns a connection's links in
+// this queue.
+type queue struct {
+	head, tail *conn
+	n          int
+	links      func(*conn) *links
+	past       *conn // connections up to this one are skipped by guestList.look; nil: none
+}
+
+// links has a connection's neighbors in a queue.
+type links struct{ prev, next *conn }
+
+func (q *queue) append(c *conn) {
+	l := q.links(c)
+	l.prev, l.next = q.tail, nil
+	if q.tail != nil {
+		q.links(q.tail).next = c
+	} else {
+		q.head = c
+	}
+	q.tail = c
+	q.n++
+}
+
+// after returns the connection behind c, the first one if c is nil.
+func (q *queue) after(c *conn) *conn {
+	if c == nil {
+		return q.head
+	}
+	return q.links(c).next
+}
+
+func (q *queue) remove(c *conn) {
+	l := q.links(c)
+	if q.past == c {
+		q.past = l.prev
+	}
+	if l.prev != nil {
+		q.links(l.prev).next = l.next
+	} else {
+		q.head = l.next
+	}
+	if l.next != nil {
+		q.links(l.next).prev = l.prev
+	} else {
+		q.tail = l.prev
+	}
+	*l = links{}
+	q.n--
 }

@@ -42,7 +42,7 @@ func narrow(t testing.TB, h *host) (*endpoint, *rawPeer) {
 	return l.connect(h)
 }
 
-// pendingBytes reads what the host has sent so far, without stepping it.
+// pendingBytes reads what the host has sent so far, without progressing the host.
 func (p *rawPeer) pendingBytes() []byte {
 	b := make([]byte, 1<<20)
 	n, err := unix.Read(p.fd, b)
@@ -54,8 +54,8 @@ func (p *rawPeer) pendingBytes() []byte {
 
 func short(n int) []byte { return am(1, strings.Repeat("\x00", 8)+strings.Repeat("s", n)) }
 
-// The first send on an idle connection leaves at once; the next of the same
-// round wait for its end and are not reported as done before.
+// TestBatching: the first send on an idle connection is written at once. Later sends of the same
+// round are written at its end, and do not complete before.
 func TestBatching(t *testing.T) {
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
@@ -82,14 +82,14 @@ func TestBatching(t *testing.T) {
 	if first.n != 0 || second.n != 1 || third.n != 1 {
 		t.Errorf("completions: %d, %d, %d", first.n, second.n, third.n)
 	}
-	// A lone send of the next round leaves at once again.
+	// A single send of the next round is written at once again.
 	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
 		t.Errorf("send in the next round: %v", err)
 	}
 }
 
-// What ends a batch: Flush, Arm, a zero-copy message, SendNow, a full buffer,
-// and progress; and what handlers send leaves in the same round.
+// TestBatchEnds: a batch is written by Flush, Arm, a zero-copy message, SendNow, a full buffer and
+// progress. What handlers send is written in the same round.
 func TestBatchEnds(t *testing.T) {
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
@@ -160,7 +160,7 @@ func TestBatchEnds(t *testing.T) {
 	p.want(ack, both)
 }
 
-// Short messages with much data are sent from the caller's memory.
+// TestLongShort: short messages with much data are sent from the caller's memory.
 func TestLongShort(t *testing.T) {
 	for _, thresh := range []string{"SENDV_THRESH=2k", "SENDV_THRESH=inf", "SENDV_THRESH=0"} {
 		h := newHost(t, "", thresh)
@@ -175,8 +175,7 @@ func TestLongShort(t *testing.T) {
 	}
 }
 
-// block fills the connection until nothing is accepted any more and returns what
-// was sent.
+// block sends until the connection accepts nothing more, and returns what was sent.
 func block(t *testing.T, ep *endpoint) (sent []byte, dones []*done) {
 	t.Helper()
 	data := strings.Repeat("f", 8192)
@@ -197,7 +196,7 @@ func block(t *testing.T, ep *endpoint) (sent []byte, dones []*done) {
 	}
 }
 
-// A peer that does not read: everything waits in order and arrives whole.
+// TestBlocked: the peer does not read. All output waits in order and arrives whole.
 func TestBlocked(t *testing.T) {
 	h := newHost(t, "", "SNDBUF=16k")
 	ep, p := narrow(t, h)
@@ -217,14 +216,14 @@ func TestBlocked(t *testing.T) {
 	for i := range 3 {
 		q.add(t, string(rune('a'+i)))
 	}
-	// Nothing overtakes those that wait.
+	// No send overtakes the waiting requests.
 	if err := ep.AMShort(1, 0, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Errorf("send behind the queue: %v", err)
 	}
 	if err := ep.Check(nil); err != nil {
 		t.Errorf("check of a busy connection: %v", err)
 	}
-	for h.w.Progress() > 0 { // the sockets still take some
+	for h.w.Progress() > 0 { // the sockets still accept some
 	}
 	if h.w.Arm() != nil {
 		t.Error("a blocked connection keeps the worker from sleeping")
@@ -277,8 +276,8 @@ func (p *pendingText) Dispatch(*uct.Pending) error {
 	return err
 }
 
-// A zero-copy message that is partly written goes on from the caller's memory,
-// and what follows stays behind it.
+// TestPartialZcopy: a zero-copy message that was partly written continues from the caller's memory,
+// and later output stays behind it.
 func TestPartialZcopy(t *testing.T) {
 	h := newHost(t, "", "SNDBUF=16k", "RX_SEG_SIZE=4m")
 	ep, p := outgoing(t, h)
@@ -296,7 +295,7 @@ func TestPartialZcopy(t *testing.T) {
 	if err := ep.AMShort(1, 0, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Errorf("send behind a message that is under way: %v", err)
 	}
-	// Control frames wait for their turn.
+	// Control frames wait behind it.
 	p.send(req(ep.peer, 0), putReq(0, 0, 0))
 	h.w.Progress()
 	p.want(am(3, "head"+all.String()), ack, appendPutAck(nil, 0))
@@ -306,8 +305,8 @@ func TestPartialZcopy(t *testing.T) {
 	}
 }
 
-// A write stops after some calls even if the kernel would take more. No event
-// tells when to go on, so the worker must not sleep.
+// TestBoundedWrite: a round writes a bounded number of times even if the kernel would accept more.
+// No event follows, so the worker must not sleep.
 func TestBoundedWrite(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -335,13 +334,13 @@ func TestBoundedWrite(t *testing.T) {
 	p.recv(hdrLen + putReqLen + len(data))
 }
 
-// Everything that can be owed at once fits into what is kept free for it.
+// TestOwedAtOnce: all control frames that can be due at once fit into the space reserved for them.
 func TestOwedAtOnce(t *testing.T) {
 	h := newHost(t, "", "TX_SEG_SIZE=60k")
 	ep, p := outgoing(t, h)
 	c := ep.conn
 	ep.AMShort(1, 0, nil, 0, nil)
-	// The end of a buffer.
+	// Fill the buffer to its end.
 	big := strings.Repeat("b", len(c.room(0))+txBufferSize-60)
 	b := c.room(len(big))
 	n := copy(b[len(b):cap(b)], big)
@@ -355,8 +354,8 @@ func TestOwedAtOnce(t *testing.T) {
 	c.iface.addr.v6 = false
 }
 
-// Making room for what the peer is owed may find the connection broken: the send
-// that wanted to follow is refused.
+// TestBrokenByDebt: writing due control frames to make room may detect that the connection is
+// broken. The send that needed the room then returns that failure.
 func TestBrokenByDebt(t *testing.T) {
 	h := newHost(t, "")
 	ep, p := outgoing(t, h)
@@ -387,8 +386,8 @@ func TestBrokenByDebt(t *testing.T) {
 	}
 }
 
-// A SendNow that is refused may wait for its turn: sending is not possible for it
-// while the kernel takes nothing, whatever room our buffer has.
+// TestPendingSendNow: a refused SendNow can be added as a pending request: it cannot be sent while
+// the kernel accepts nothing, even if the buffer has room.
 func TestPendingSendNow(t *testing.T) {
 	for name, send := range map[string]func(*endpoint) error{
 		"short": func(ep *endpoint) error { return ep.AMShort(1, 0, make([]byte, 2000), uct.SendNow, nil) },
@@ -404,7 +403,7 @@ func TestPendingSendNow(t *testing.T) {
 			var err error
 			for ; sent < 10000 && err == nil; sent++ {
 				if err = send(ep); err == ucs.InProgress {
-					h.w.Progress() // the beginning is with the kernel
+					h.w.Progress() // the kernel has a part of it
 					err = nil
 				}
 			}

@@ -29,7 +29,7 @@ const (
 	idKeepalive = 35 // UCT_TCP_EP_KEEPALIVE_AM_ID
 )
 
-// Payload lengths of the fixed frames.
+// Payload lengths of frames, in bytes; the payload of a connection request has a variable part.
 const (
 	putReqLen = 20 // uct_tcp_ep_put_req_hdr_t
 	putAckLen = 4  // uct_tcp_ep_put_ack_hdr_t
@@ -52,8 +52,8 @@ const (
 // receiver (UCT_TCP_CM_CONN_REQ_PKT_FLAG_CONNECT_TO_EP).
 const reqToEP = 1 << 0
 
-// maxControl is the largest number of control bytes that is queued at once: one frame of each
-// kind that can be owed, or the first flight.
+// maxControl is the largest number of control bytes that is queued at once: one frame of each kind
+// that can be owed, or the magic number and a request.
 const maxControl = magicLen +
 	hdrLen + reqLen + sockaddrLen6 +
 	3*(hdrLen+eventLen) +
@@ -61,7 +61,7 @@ const maxControl = magicLen +
 
 var le = binary.LittleEndian
 
-// request is a connection request.
+// request is a parsed connection request (REQ).
 type request struct {
 	flags uint8
 	id    uint64   // connection sequence number, or the receiver's endpoint key

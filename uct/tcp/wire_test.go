@@ -115,7 +115,7 @@ func TestParseRequestRefuses(t *testing.T) {
 	if _, err := parseRequest(bad); err == nil {
 		t.Error("accepted family 1")
 	}
-	// A key of C UCX compares raw bytes, we only compare what has a meaning.
+	// C UCX compares all bytes of a key; this library compares only those with a meaning.
 	odd := bytes.Clone(good)
 	odd[len(odd)-1] = 7
 	if r, err := parseRequest(odd); err != nil || r.from != addr("10.0.0.1:5") {

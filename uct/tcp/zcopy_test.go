@@ -10,12 +10,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestKeepMemory: what is left of a message without copies, of which the kernel has taken a
-// part, may be written over, and arrives as it was. Its completion comes when it would have.
-func TestKeepMemory(t *testing.T) {
+// TestCopyUnsent: after CopyUnsent, the memory of a partly written zero-copy message may be
+// overwritten, and the message arrives unchanged. Its completion comes no earlier than without the
+// copy.
+func TestCopyUnsent(t *testing.T) {
 	h := newHost(t, "", "SNDBUF=16k")
 	ep, p := narrow(t, h)
-	ep.KeepMemory() // of nothing
+	ep.CopyUnsent() // with nothing to copy
 	var want []byte
 	var d *done
 	first, second := bytes.Repeat([]byte("1"), 3000), bytes.Repeat([]byte("2"), 5000)
@@ -29,10 +30,10 @@ func TestKeepMemory(t *testing.T) {
 		if err != nil {
 			break
 		}
-		h.w.Progress() // each leaves by itself
+		h.w.Progress() // each is written by itself
 	}
-	for range 2 { // the second time there is nothing left
-		ep.KeepMemory()
+	for range 2 { // the second time there is nothing to copy
+		ep.CopyUnsent()
 	}
 	clear(first)
 	clear(second)

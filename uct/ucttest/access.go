@@ -7,14 +7,14 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// accessKind is one way of reading or writing a peer's memory.
+// accessKind is one operation that reads or writes a peer's memory.
 type accessKind struct {
 	name   string
 	flag   uct.IfaceFlags
 	want   uct.Access // permission the peer must give
 	limits func(a *uct.IfaceAttr) (lo, hi int)
-	// start starts the access of buf to addr. For reads, buf is complete when
-	// the operation is over.
+	// start starts the access of buf to addr. For reads, buf is complete when the operation has
+	// ended.
 	start func(r *remoteAccess, buf []byte, addr uint64, c *uct.Completion) error
 }
 
@@ -65,7 +65,7 @@ var getKinds = []accessKind{
 	},
 }
 
-// accessKinds returns those of list that an iface has.
+// accessKinds returns the kinds in list that an iface supports.
 func accessKinds(a *uct.IfaceAttr, list []accessKind) []accessKind {
 	var have []accessKind
 	for _, k := range list {
@@ -88,16 +88,16 @@ func (u *copyOut) Unpack(src []byte) {
 	u.n = copy(u.dst, src)
 }
 
-// remoteAccess is an endpoint from a to b with memory of b.
+// remoteAccess is an endpoint from a to b with exposed memory of b.
 type remoteAccess struct {
 	t        *testing.T
 	a, b     *Host
 	ep       uct.Endpoint
-	rma      uct.RMA    // nil where it has none
-	atomic   uct.Atomic // likewise
+	rma      uct.RMA    // nil if the endpoint does not implement it
+	atomic   uct.Atomic // nil if the endpoint does not implement it
 	mem      *Memory
 	key      *uct.Rkey
-	unpacker *copyOut // of the last get bcopy
+	unpacker *copyOut // unpacker of the last GetBcopy
 }
 
 // newRemoteAccess connects two hosts and exposes buf on the second.
@@ -113,7 +113,7 @@ func newRemoteAccess(t *testing.T, f *Fixture, buf []byte, access uct.Access) *r
 	return r
 }
 
-// iov makes a list of at most three entries, or fewer when the limit is lower.
+// iov makes a list of at most three entries, or of limit entries if that is less.
 func (r *remoteAccess) iov(buf []byte, limit int) []uct.IOV {
 	if len(buf) == 0 {
 		return nil
@@ -125,8 +125,8 @@ func (r *remoteAccess) iov(buf []byte, limit int) []uct.IOV {
 	return list
 }
 
-// do runs an access to its end, as far as a flush can tell, and returns its
-// error or that of the endpoint.
+// do runs an access and a flush to their end and returns the first error, including an error of
+// the endpoint.
 func (r *remoteAccess) do(k *accessKind, buf []byte, addr uint64) error {
 	r.t.Helper()
 	return r.finish(func(c *uct.Completion) error { return k.start(r, buf, addr, c) })
@@ -159,7 +159,7 @@ func (r *remoteAccess) finish(op func(c *uct.Completion) error) error {
 		case c.Err != nil:
 			return c.Err
 		case i == 0 && err == nil && c.Fired > 0:
-			r.t.Fatal("an operation that was done at once was completed as well")
+			r.t.Fatal("an operation completed in the call, and its completion callback ran too")
 		}
 	}
 	return nil

@@ -5,6 +5,6 @@ package ucttest
 
 import "unsafe"
 
-// AddressOf is the address of the first byte of b, which must not be empty: what
-// peers call it in remote memory access.
+// AddressOf returns the address of the first byte of b, which must not be empty. Peers use it
+// as the remote address.
 func AddressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Fill fills b with a pattern that depends on seed and position, so that
-// shifted, swapped or stale bytes are noticed. It returns b.
+// Fill fills b with a pattern that depends on seed and position, so that a comparison detects
+// shifted, swapped or stale bytes. It returns b.
 func Fill(b []byte, seed uint64) []byte {
 	x := seed*0x9e3779b97f4a7c15 + 0x2545f4914f6cdd1d
 	var word [8]byte
@@ -43,11 +43,11 @@ func SameBytes(t testing.TB, what string, got, want []byte) {
 	}
 }
 
-// maxSize bounds the messages of the suite where a transport has no limit.
+// maxSize bounds the messages of the suite if a transport has no lower limit.
 const maxSize = 1 << 20
 
-// Sizes returns lengths from lo to hi that are worth testing: both ends, the
-// neighbours of powers of two, and a few odd ones. A large hi is clipped.
+// Sizes returns lengths from lo to hi that are worth testing: both ends, the neighbours of
+// powers of two, and the middles between powers of two. A large hi is clipped to maxSize.
 func Sizes(lo, hi int) []int {
 	hi = min(hi, max(maxSize, lo))
 	list := []int{lo, lo + 1, hi - 1, hi}
@@ -59,8 +59,7 @@ func Sizes(lo, hi int) []int {
 	return slices.Compact(list)
 }
 
-// Unhex reads hexadecimal digits, with blanks between bytes where the test likes
-// them.
+// Unhex decodes hexadecimal digits. Blanks between bytes are ignored.
 func Unhex(t testing.TB, digits string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))

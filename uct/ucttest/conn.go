@@ -10,28 +10,28 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// ConnFixture says what RunConnManager tests.
+// ConnFixture describes the connection manager that RunConnManager tests.
 type ConnFixture struct {
-	// Component has the manager.
+	// Component is the component of the manager.
 	Component uct.ConnManagerComponent
 
-	// Config is given to the managers. nil: defaults.
+	// Config contains the settings of the managers. nil: defaults.
 	Config *config.Set
 
-	// Addr is an address of this machine, to listen at and to connect to. Device is the
-	// device that has it; empty: whatever the manager says.
+	// Addr is an address of this machine, to listen at and to connect to. Device is the device
+	// that has the address; empty: any device name is accepted.
 	Addr   netip.Addr
 	Device string
 
-	// PacksFirst says that the client's data is in the first packet: it is packed whether
-	// anybody listens or not.
+	// PacksFirst says that the client's data is in the first packet, so it is packed even if
+	// there is no listener.
 	PacksFirst bool
 
-	// Skip holds tests that do not apply, with the reason.
+	// Skip maps the names of tests that do not apply to the reasons.
 	Skip map[string]string
 }
 
-// RunConnManager tests a connection manager, as Run tests a transport.
+// RunConnManager runs the conformance suite of connection managers.
 func RunConnManager(t *testing.T, f ConnFixture) {
 	t.Helper()
 	known := make(map[string]bool)
@@ -61,15 +61,15 @@ type ConnHost struct {
 	Worker  *uct.Worker
 	Manager uct.ConnManager
 
-	// Requests are those that have arrived and were not taken out (Request).
+	// Requests are the requests that have arrived and were not returned by Request.
 	Requests []*uct.ConnRequest
 
 	host    Host
 	fixture *ConnFixture
-	busy    bool // inside of a call that must call nobody
+	busy    bool // inside a call that must not make callbacks
 }
 
-// Open opens a host. It is closed when the test ends.
+// Open opens a host, which is closed when the test ends.
 func (f *ConnFixture) Open(t testing.TB) *ConnHost {
 	t.Helper()
 	h := &ConnHost{fixture: f}
@@ -85,7 +85,7 @@ func (f *ConnFixture) Open(t testing.TB) *ConnHost {
 	return h
 }
 
-// Close closes the manager and the worker. Idempotent.
+// Close closes the manager and the worker. It is idempotent.
 func (h *ConnHost) Close(t testing.TB) {
 	t.Helper()
 	if h.Manager != nil {
@@ -99,14 +99,14 @@ func (h *ConnHost) Close(t testing.TB) {
 	h.host.Close(t)
 }
 
-// call makes a call that must not call the application.
+// call runs fn, which must not make callbacks.
 func (h *ConnHost) call(fn func()) {
 	h.busy = true
 	fn()
 	h.busy = false
 }
 
-// called checks that a function is called where it may be.
+// called checks that a callback is permitted now.
 func (h *ConnHost) called(t testing.TB, what string) {
 	t.Helper()
 	if h.busy {
@@ -114,8 +114,8 @@ func (h *ConnHost) called(t testing.TB, what string) {
 	}
 }
 
-// Listen listens at the fixture's address. Without OnRequest in p requests are
-// collected.
+// Listen listens at the fixture's address. If p has no OnRequest, requests are collected in
+// Requests.
 func (h *ConnHost) Listen(t testing.TB, p uct.ListenParams) uct.Listener {
 	t.Helper()
 	if p.OnRequest == nil {
@@ -133,7 +133,7 @@ func (h *ConnHost) Listen(t testing.TB, p uct.ListenParams) uct.Listener {
 	return l
 }
 
-// Request waits for the next request and takes it out.
+// Request waits for the next request and removes it from Requests.
 func (h *ConnHost) Request(t testing.TB, others ...*ConnHost) *uct.ConnRequest {
 	t.Helper()
 	UntilConn(t, "a request", func() bool { return len(h.Requests) > 0 }, append(others, h)...)
@@ -142,13 +142,13 @@ func (h *ConnHost) Request(t testing.TB, others ...*ConnHost) *uct.ConnRequest {
 	return r
 }
 
-// UntilConn is Until for hosts with managers.
+// UntilConn is like Until, for hosts with managers.
 func UntilConn(t testing.TB, what string, cond func() bool, hosts ...*ConnHost) {
 	t.Helper()
 	Until(t, what, cond, plainHosts(hosts)...)
 }
 
-// SettleConn is Settle for hosts with managers.
+// SettleConn is like Settle, for hosts with managers.
 func SettleConn(hosts ...*ConnHost) { Settle(plainHosts(hosts)...) }
 
 func plainHosts(hosts []*ConnHost) []*Host {
@@ -159,25 +159,25 @@ func plainHosts(hosts []*ConnHost) []*Host {
 	return list
 }
 
-// ConnEnd is an endpoint with what was told about it.
+// ConnEnd is an endpoint with a record of its callbacks.
 type ConnEnd struct {
 	EP     uct.ConnEndpoint
 	Packed []uct.PackArgs
-	Opened []uct.ConnectedArgs // of OnConnected, or the errors of OnNotify
-	Ended  []error             // of OnDisconnected
+	Opened []uct.ConnectedArgs // arguments of OnConnected, or the errors of OnNotify
+	Ended  []error             // errors of OnDisconnected
 
-	// Then is called at the end of each function, with its name. nil: nothing.
+	// Then is called at the end of each callback, with the name of the callback. nil: nothing.
 	Then func(what string)
 }
 
-// Up reports whether the endpoint was said to be connected, and not to have ended.
+// Up reports whether the endpoint was reported as connected, and not as ended.
 func (e *ConnEnd) Up() bool {
 	return len(e.Opened) == 1 && e.Opened[0].Err == nil && len(e.Ended) == 0
 }
 
-// Told reports whether the endpoint was said to have ended, in OnConnected, OnNotify or
-// OnDisconnected, and by what.
-func (e *ConnEnd) Told() (err error, told bool) {
+// Reported returns whether OnConnected, OnNotify or OnDisconnected reported the end of the
+// endpoint, and with which error.
+func (e *ConnEnd) Reported() (err error, ok bool) {
 	switch {
 	case len(e.Ended) > 0:
 		return e.Ended[0], true
@@ -193,7 +193,7 @@ func (e *ConnEnd) then(what string) {
 	}
 }
 
-// Connect begins to connect to a listener, with private data.
+// Connect begins to connect to a listener, with the given private data.
 func (h *ConnHost) Connect(t testing.TB, to uct.Listener, private []byte) *ConnEnd {
 	t.Helper()
 	return h.ConnectTo(t, uct.ConnectParams{
@@ -202,7 +202,8 @@ func (h *ConnHost) Connect(t testing.TB, to uct.Listener, private []byte) *ConnE
 	})
 }
 
-// ConnectTo is Connect with other parameters, whose functions are called first.
+// ConnectTo is like Connect, with other parameters. It records the calls of p.Pack and replaces
+// p.OnConnected and p.OnDisconnected.
 func (h *ConnHost) ConnectTo(t testing.TB, p uct.ConnectParams) *ConnEnd {
 	t.Helper()
 	e := &ConnEnd{}
@@ -221,7 +222,7 @@ func (h *ConnHost) ConnectTo(t testing.TB, p uct.ConnectParams) *ConnEnd {
 	p.OnConnected = func(ep uct.ConnEndpoint, a uct.ConnectedArgs) {
 		h.called(t, "OnConnected")
 		if ep != e.EP {
-			t.Error("OnConnected is given another endpoint")
+			t.Error("OnConnected was called with another endpoint")
 		}
 		e.Opened = append(e.Opened, a)
 		e.then("OnConnected")
@@ -246,7 +247,7 @@ func (h *ConnHost) Accept(t testing.TB, r *uct.ConnRequest, private []byte) *Con
 	return e
 }
 
-// TryAccept is Accept that may fail.
+// TryAccept is like Accept, but returns the error instead of failing the test.
 func (h *ConnHost) TryAccept(t testing.TB, r *uct.ConnRequest, private []byte) (e *ConnEnd, err error) {
 	t.Helper()
 	e = &ConnEnd{}
@@ -256,7 +257,7 @@ func (h *ConnHost) TryAccept(t testing.TB, r *uct.ConnRequest, private []byte) (
 			OnNotify: func(ep uct.ConnEndpoint, err error) {
 				h.called(t, "OnNotify")
 				if ep != e.EP {
-					t.Error("OnNotify is given another endpoint")
+					t.Error("OnNotify was called with another endpoint")
 				}
 				e.Opened = append(e.Opened, uct.ConnectedArgs{Err: err})
 				e.then("OnNotify")
@@ -271,13 +272,13 @@ func (e *ConnEnd) disconnected(t testing.TB, h *ConnHost, err error) {
 	t.Helper()
 	h.called(t, "OnDisconnected")
 	if len(e.Opened) != 1 || e.Opened[0].Err != nil {
-		t.Errorf("OnDisconnected of an endpoint that was told %v", e.Opened)
+		t.Errorf("OnDisconnected of an endpoint after OnConnected with %v", e.Opened)
 	}
 	e.Ended = append(e.Ended, err)
 	e.then("OnDisconnected")
 }
 
-// Pair connects two hosts, the second of which has the listener.
+// Pair connects h to server, which has the listener l, and returns both endpoints.
 func (h *ConnHost) Pair(t testing.TB, server *ConnHost, l uct.Listener) (client, served *ConnEnd) {
 	t.Helper()
 	client = h.Connect(t, l, []byte("client"))
@@ -295,11 +296,11 @@ func (h *ConnHost) Pair(t testing.TB, server *ConnHost, l uct.Listener) (client,
 	return client, served
 }
 
-// wantEnd waits until an endpoint is told of its end, and checks of which.
+// wantEnd waits until the end of an endpoint is reported, and checks the status.
 func wantEnd(t testing.TB, what string, e *ConnEnd, want ucs.Status, hosts ...*ConnHost) {
 	t.Helper()
-	UntilConn(t, what, func() bool { _, told := e.Told(); return told }, hosts...)
-	err, _ := e.Told()
+	UntilConn(t, what, func() bool { _, ok := e.Reported(); return ok }, hosts...)
+	err, _ := e.Reported()
 	if want == ucs.OK {
 		if err != nil {
 			t.Errorf("%s: %v, want none", what, err)

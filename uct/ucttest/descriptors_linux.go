@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits until a worker's descriptor is readable, or a moment.
+// wait waits until a worker's descriptor is readable, at most 1 ms.
 func wait(hosts []*Host) {
 	var fds []unix.PollFd
 	for _, h := range hosts {
@@ -17,7 +17,7 @@ func wait(hosts []*Host) {
 	if n, _ := unix.Poll(fds, 1); n == 0 {
 		return
 	}
-	// Workers look at their descriptors now and then only, and next after this.
+	// An idle worker polls its event set only in some rounds. Arm makes the next round poll.
 	for _, h := range hosts {
 		if h.Worker != nil {
 			h.Worker.Arm()
@@ -25,7 +25,8 @@ func wait(hosts []*Host) {
 	}
 }
 
-// readable waits for the worker's descriptor, at most ms milliseconds.
+// readable waits at most ms milliseconds and reports whether the worker's descriptor is
+// readable.
 func readable(t *testing.T, h *Host, ms int) bool {
 	t.Helper()
 	for {

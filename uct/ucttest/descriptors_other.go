@@ -10,10 +10,11 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// wait waits a moment.
+// wait waits 1 ms.
 func wait([]*Host) { time.Sleep(time.Millisecond) }
 
-// readable waits for the worker's event set, at most ms milliseconds.
+// readable waits at most ms milliseconds and reports whether the worker's event set has an
+// event.
 func readable(t *testing.T, h *Host, ms int) bool {
 	t.Helper()
 	s, err := event.NewSleeper(h.Worker.Events())
@@ -26,6 +27,6 @@ func readable(t *testing.T, h *Host, ms int) bool {
 	return s.Sleep(ctx) == nil
 }
 
-// Files returns how many descriptors the process may have open at once, for tests
-// that open as many as they can: nothing says so here.
+// Files returns an assumed limit of open descriptors, for tests that open as many as they can.
+// It does not query the system.
 func Files() int { return 1 << 10 }

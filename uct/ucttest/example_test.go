@@ -9,15 +9,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// The tests of a transport begin with one that passes its component to Run.
+// The tests of a transport begin with a test that passes its component to Run.
 func ExampleRun() {
 	_ = func(t *testing.T) { // TestConformance
 		ucttest.Run(t, ucttest.Fixture{Component: sim.New(sim.Options{}), Loopback: true})
 	}
 }
 
-// A transport conforms to what it announces: the suite tries each way of sending
-// that the attributes of an interface tell of, up to its limits.
+// A transport must do what it announces: the suite tries each way to send that the attributes of an
+// interface announce, up to its limits.
 func ExampleKindsOf() {
 	attr := &uct.IfaceAttr{Flags: uct.IfaceAMShort | uct.IfaceAMBcopy}
 	attr.AM.MaxShort, attr.AM.MaxBcopy = 128, 8192

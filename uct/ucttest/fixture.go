@@ -9,44 +9,48 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Fixture says what Run tests.
+// Fixture describes the transport that Run tests.
 type Fixture struct {
-	// Component is the family of the transport.
+	// Component is the component of the transport.
 	Component uct.Component
 
 	// Domain names the memory domain; empty: the first one listed.
 	Domain string
 
-	// Transport and Device name the resource. Empty: the first one listed that
-	// fits the other.
+	// Transport and Device name the resource. If one of them is empty, the first listed
+	// resource that matches the other is used.
 	Transport string
 	Device    string
 
-	// Config is given to everything that is opened. nil: defaults.
+	// Config contains the settings for all objects that are opened. nil: defaults.
 	Config *config.Set
 
-	// Loopback says that an iface reaches itself and nothing else, as that of
-	// transport "self". Both sides of a test are then the same host.
+	// Loopback says that an iface reaches only itself, as in transport "self". Both sides of a
+	// test are then the same host.
 	Loopback bool
 
-	// SharedAddress says that all ifaces of a process have the same address, as
-	// those of a transport that addresses processes.
+	// SharedAddress says that all ifaces of a process have the same address, as in a transport
+	// that addresses processes.
 	SharedAddress bool
 
-	// Silent says that nothing is said on the wire when an endpoint ends, and that a peer
-	// acknowledges only when it makes progress: the end of an endpoint shows at the
-	// other side when that is asked, and a flush waits for the peer.
+	// Silent says that the transport sends nothing when an endpoint is closed, and that a peer
+	// acknowledges only when it is progressed: the peer detects the end of an endpoint only by
+	// an endpoint check, and a flush waits for the peer.
 	Silent bool
 
-	// Expose makes buf accessible to peers of the domain and returns a function
-	// that ends it. nil: MemoryDomain.Register is used.
+	// SelectiveWakeup says that the transport does not wake a worker for events that the worker
+	// was not armed for.
+	SelectiveWakeup bool
+
+	// Expose makes buf accessible to peers of the domain and returns a function that ends the
+	// access. nil: MemoryDomain.Register or Alloc is used.
 	Expose func(md uct.MemoryDomain, buf []byte, access uct.Access) (end func() error, err error)
 
-	// Skip holds tests that do not apply, with the reason.
+	// Skip maps the names of tests that do not apply to the reasons.
 	Skip map[string]string
 }
 
-// resource returns the resource the fixture means.
+// resource returns the resource that the fixture names.
 func (f *Fixture) resource(t testing.TB, md uct.MemoryDomain) uct.Resource {
 	t.Helper()
 	list, err := md.Resources()
@@ -62,7 +66,7 @@ func (f *Fixture) resource(t testing.TB, md uct.MemoryDomain) uct.Resource {
 	return uct.Resource{}
 }
 
-// domain returns the name of the memory domain the fixture means.
+// domain returns the name of the memory domain that the fixture names, or of the first one.
 func (f *Fixture) domain(t testing.TB) string {
 	t.Helper()
 	if f.Domain != "" {
@@ -75,7 +79,7 @@ func (f *Fixture) domain(t testing.TB) string {
 	return list[0].Name
 }
 
-// Open opens a host. It is closed when the test ends.
+// Open opens a host, which is closed when the test ends.
 func (f *Fixture) Open(t testing.TB) *Host {
 	t.Helper()
 	h := &Host{fixture: f}
@@ -101,8 +105,7 @@ func (f *Fixture) Open(t testing.TB) *Host {
 	return h
 }
 
-// Pair opens two hosts that reach each other; for a Loopback fixture both are
-// the same.
+// Pair opens two hosts that reach each other. For a Loopback fixture both are the same host.
 func (f *Fixture) Pair(t testing.TB) (a, b *Host) {
 	t.Helper()
 	a = f.Open(t)

@@ -7,19 +7,19 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// stream sends numbered messages from a to b over one endpoint and collects
-// them, for tests of what happens when the endpoint is full.
+// stream sends numbered messages from a to b over one endpoint and collects them, for tests
+// with a full endpoint.
 type stream struct {
 	t    *testing.T
 	a, b *Host
 	ep   uct.Endpoint
 	kind *Kind
-	size int // of each message
+	size int // bytes of each message
 	s    *Sender
 	next uint64   // number of the next message
 	got  []uint64 // numbers that arrived
 
-	other map[uint64]int // sizes of the messages that have another, by number
+	other map[uint64]int // sizes of the messages that differ from size, by number
 }
 
 const (
@@ -27,8 +27,8 @@ const (
 	nestID   = 10
 )
 
-// maxFill bounds what is sent in order to fill an endpoint, in bytes and in
-// messages.
+// maxFill and maxFillMessages bound the bytes and messages that are sent in order to fill an
+// endpoint.
 const (
 	maxFill         = 256 << 20
 	maxFillMessages = 1 << 16
@@ -47,7 +47,7 @@ func newStreamBetween(t *testing.T, a, b *Host) *stream {
 	attr := a.Iface.Attr()
 	kinds := KindsOf(attr)
 	st.kind = &kinds[0]
-	for i := range kinds { // bcopy never needs the buffer afterwards
+	for i := range kinds { // prefer bcopy, which does not use the buffer after the call
 		if kinds[i].Name == "bcopy" {
 			st.kind = &kinds[i]
 		}
@@ -64,7 +64,7 @@ func newStreamBetween(t *testing.T, a, b *Host) *stream {
 		st.got = append(st.got, n)
 		return nil
 	})
-	// Get over connecting.
+	// Wait until the endpoint is connected.
 	Accept(t, st.send, a, b)
 	st.wait()
 	Settle(a, b)
@@ -80,7 +80,7 @@ func (st *stream) send() error {
 	return err
 }
 
-// sendOther sends the next message in another way, as long as that allows.
+// sendOther sends the next message as an operation of kind k, with the largest size of that kind.
 func (st *stream) sendOther(s *Sender, k *Kind) error {
 	size := k.Max(st.a.Iface.Attr())
 	err := s.Send(k, numbered(st.next, size))
@@ -98,7 +98,7 @@ func (st *stream) sendNumber(n uint64) error {
 	return st.s.Send(st.kind, numbered(n, st.size))
 }
 
-// wait progresses until all that was numbered has arrived, and checks the order.
+// wait progresses until all numbered messages have arrived, and checks their order.
 func (st *stream) wait() {
 	st.t.Helper()
 	Until(st.t, "all messages", func() bool { return uint64(len(st.got)) >= st.next }, st.a, st.b)
@@ -112,7 +112,8 @@ func (st *stream) wait() {
 	}
 }
 
-// fill sends until the endpoint refuses and reports whether it did.
+// fill sends until the endpoint refuses a message, and reports whether the endpoint has refused
+// one.
 func (st *stream) fill() bool {
 	st.t.Helper()
 	for n := 0; n < maxFillMessages && n*st.size < maxFill; n++ {
@@ -126,10 +127,10 @@ func (st *stream) fill() bool {
 	return false
 }
 
-// whenFull runs body at a moment when the endpoint refuses to send; body must
-// not progress. A transport that delivers inside the send is full only inside
-// nested handlers, and body then runs in the innermost. An endpoint that never
-// refuses fails the test: a transport without limits has no need of pending requests.
+// whenFull runs body while the endpoint refuses to send; body must not progress. A transport
+// that delivers inside the send is full only inside nested handlers; body then runs in the
+// innermost handler. If the endpoint never refuses, the test fails: a transport without limits
+// needs no pending requests.
 func (st *stream) whenFull(body func()) {
 	st.t.Helper()
 	if !st.inline() {
@@ -148,7 +149,7 @@ func (st *stream) whenFull(body func()) {
 		depth++
 		before := depth
 		if err := nest.Number(st.kind, 0); accepted(err) && depth > before || ran {
-			return nil // went deeper
+			return nil // a deeper handler ran
 		}
 		ran = true
 		if full = st.fill(); full {
@@ -165,15 +166,15 @@ func (st *stream) whenFull(body func()) {
 	}
 }
 
-// inline reports whether messages are delivered inside the send.
+// inline sends a message and reports whether it was delivered inside the send.
 func (st *stream) inline() bool {
 	st.t.Helper()
 	Accept(st.t, st.send, st.a, st.b)
 	return uint64(len(st.got)) == st.next
 }
 
-// pend queues a request that sends the next message. It returns nil if
-// resources came back meanwhile, after having filled the endpoint again.
+// pend queues a request that sends the next message. If resources have become available in
+// between, it fills the endpoint again and returns nil.
 func (st *stream) pend() *Pending {
 	st.t.Helper()
 	n := st.next
@@ -187,7 +188,7 @@ func (st *stream) pend() *Pending {
 	case nil:
 		st.next++
 		if !p.Queued() {
-			st.t.Fatal("the request does not know that it is queued")
+			st.t.Fatal("Pending.Queued is false for a queued request")
 		}
 		return p
 	case ucs.ErrBusy:
@@ -206,12 +207,12 @@ func (st *stream) pendMany(n int) []*Pending {
 	var list []*Pending
 	for tries := 0; len(list) < n; tries++ {
 		if tries > n+1000 {
-			st.t.Fatal("PendingAdd keeps saying busy to an endpoint that refuses to send")
+			st.t.Fatal("PendingAdd keeps returning ErrBusy for an endpoint that refuses to send")
 		}
 		if p := st.pend(); p != nil {
 			list = append(list, p)
 		} else if len(list) > 0 {
-			st.t.Fatal("PendingAdd says busy while requests wait")
+			st.t.Fatal("PendingAdd returns ErrBusy while requests wait")
 		}
 	}
 	return list

@@ -7,13 +7,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Host is one side of a test: a worker with one iface, on a domain of its own.
+// Host is one side of a test: a worker with one iface and one memory domain.
 type Host struct {
 	Worker *uct.Worker
 	Domain uct.MemoryDomain
 	Iface  uct.Iface
 
-	// Failures are what the iface reported.
+	// Failures are the failures that the iface has reported.
 	Failures []Failure
 
 	fixture   *Fixture
@@ -32,7 +32,7 @@ func (h *Host) onError(ep uct.Endpoint, userData any, err error) {
 	h.Failures = append(h.Failures, Failure{ep, userData, err})
 }
 
-// Failed returns the error reported for ep, nil if there was none.
+// Failed returns the first error reported for ep, or nil if there was none.
 func (h *Host) Failed(ep uct.Endpoint) error {
 	for _, f := range h.Failures {
 		if f.Endpoint == ep {
@@ -42,23 +42,21 @@ func (h *Host) Failed(ep uct.Endpoint) error {
 	return nil
 }
 
-// Connect creates an endpoint to another host. Endpoints are closed with their
-// host.
+// Connect creates an endpoint to another host. The endpoint is closed with h.
 func (h *Host) Connect(t testing.TB, to *Host) uct.Endpoint {
 	t.Helper()
 	ep, _ := h.ConnectPair(t, to)
 	return ep
 }
 
-// ConnectPair creates an endpoint to another host and, where the transport
-// connects endpoints in pairs, the one there that belongs to it; otherwise back
-// is nil.
+// ConnectPair creates an endpoint to another host. If the transport connects endpoints in
+// pairs, back is the endpoint of the other host; otherwise it is nil.
 func (h *Host) ConnectPair(t testing.TB, to *Host) (there, back uct.Endpoint) {
 	t.Helper()
 	return h.connectPair(t, to, nil)
 }
 
-// connectPair is ConnectPair with user data for the first endpoint.
+// connectPair is like ConnectPair, with user data for the first endpoint.
 func (h *Host) connectPair(t testing.TB, to *Host, userData any) (there, back uct.Endpoint) {
 	t.Helper()
 	if h.Iface.Attr().Flags.Has(uct.IfaceConnectToIface) {
@@ -75,7 +73,7 @@ func (h *Host) connectPair(t testing.TB, to *Host, userData any) (there, back uc
 	return there, back
 }
 
-// connectTo connects ep to the endpoint peer of an iface.
+// connectTo connects ep to the endpoint peer. The parameter of is the iface of that endpoint.
 func connectTo(t testing.TB, ep uct.Endpoint, of uct.Iface, peer uct.Endpoint) {
 	t.Helper()
 	addr, err := optional[uct.Paired](t, peer).Address()
@@ -87,17 +85,18 @@ func connectTo(t testing.TB, ep uct.Endpoint, of uct.Iface, peer uct.Endpoint) {
 	}
 }
 
-// optional returns a part of ep that the attributes of its iface announce.
+// optional returns ep as the interface T, an optional interface that the attributes of the iface
+// announce. It fails the test if ep does not implement T.
 func optional[T any](t testing.TB, ep uct.Endpoint) T {
 	t.Helper()
 	part, ok := ep.(T)
 	if !ok {
-		t.Fatalf("the endpoint is no %v, which its iface announces", reflect.TypeFor[T]())
+		t.Fatalf("the endpoint does not implement %v, which its iface announces", reflect.TypeFor[T]())
 	}
 	return part
 }
 
-// NewEndpoint creates an endpoint that is closed with its host.
+// NewEndpoint creates an endpoint that is closed with h.
 func (h *Host) NewEndpoint(t testing.TB, p uct.EndpointParams) uct.Endpoint {
 	t.Helper()
 	ep, err := h.Iface.NewEndpoint(p)
@@ -116,7 +115,7 @@ func (h *Host) Handle(t testing.TB, id uct.AMID, fn uct.AMHandler) {
 	}
 }
 
-// Close closes all that was opened. Idempotent; tests need not call it.
+// Close closes all objects of the host. It is idempotent, and tests need not call it.
 func (h *Host) Close(t testing.TB) {
 	t.Helper()
 	for _, ep := range h.endpoints {

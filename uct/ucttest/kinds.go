@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Kind is one way of sending an active message. Whatever the way, the receiver
-// sees the bytes of the message.
+// Kind is one operation that sends an active message. The receiver sees the same bytes for
+// every kind.
 type Kind struct {
 	Name string
 	Flag uct.IfaceFlags
@@ -17,7 +17,7 @@ type Kind struct {
 	send func(s *Sender, msg []byte) error
 }
 
-// Kinds are all ways of sending.
+// Kinds contains all kinds of operations that send an active message.
 var Kinds = []Kind{
 	{
 		Name: "short",
@@ -82,10 +82,10 @@ var Kinds = []Kind{
 	},
 }
 
-// Max is the longest message of this kind on an iface, clipped to 1 MiB.
+// Max returns the length of the longest message of this kind on an iface, at most 1 MiB.
 func (k *Kind) Max(a *uct.IfaceAttr) int { return min(k.max(a), maxSize) }
 
-// KindsOf returns the kinds an iface can send.
+// KindsOf returns the kinds that an iface supports.
 func KindsOf(a *uct.IfaceAttr) []Kind {
 	var list []Kind
 	for _, k := range Kinds {
@@ -96,8 +96,7 @@ func KindsOf(a *uct.IfaceAttr) []Kind {
 	return list
 }
 
-// Sender sends active messages of any kind and checks what can be checked at
-// the call.
+// Sender sends active messages of any kind and checks the results of the calls.
 type Sender struct {
 	T        testing.TB
 	From     *Host
@@ -112,8 +111,8 @@ type Sender struct {
 	iov    []uct.IOV
 }
 
-// Send sends msg and returns the transport's answer. The bytes of a zcopy
-// message must stay as they are until its completion.
+// Send sends msg and returns the transport's result. The caller must not change the bytes of a
+// zcopy message before its completion.
 func (s *Sender) Send(k *Kind, msg []byte) error {
 	s.T.Helper()
 	before := 0
@@ -122,7 +121,7 @@ func (s *Sender) Send(k *Kind, msg []byte) error {
 	}
 	err := k.send(s, msg)
 	if !accepted(err) && s.Completion != nil && s.Completion.Fired != before {
-		s.T.Fatalf("%s: refused with %v and completed as well", k.Name, err)
+		s.T.Fatalf("%s: refused with %v, and its completion callback ran too", k.Name, err)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// NoLeaks fails the test when it leaves goroutines or descriptors behind. Call
+// NoLeaks fails the test if it leaves goroutines running or descriptors open at its end. Call
 // it before anything is opened.
 func NoLeaks(t testing.TB) {
 	t.Helper()
@@ -27,7 +27,7 @@ func NoLeaks(t testing.TB) {
 		}
 		stacks := leaked()
 		for i := 0; i < spinRounds && len(stacks) > 0; i++ {
-			runtime.Gosched() // one that ends may need a moment
+			runtime.Gosched() // a goroutine that is ending may need some time
 			stacks = leaked()
 		}
 		if len(stacks) > 0 {
@@ -43,12 +43,12 @@ func NoLeaks(t testing.TB) {
 	})
 }
 
-// goroutines returns the stacks of all goroutines but those of package testing,
-// by number.
+// goroutines returns the stacks of all goroutines by number, except those that package testing
+// created.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<15)
 	n := runtime.Stack(buf, true)
-	for n == len(buf) { // there may be more
+	for n == len(buf) { // the stacks may be truncated
 		buf = make([]byte, 2*n)
 		n = runtime.Stack(buf, true)
 	}
@@ -63,7 +63,7 @@ func goroutines() map[string]string {
 	return stacks
 }
 
-// openFDs returns the descriptors of the process with what they are.
+// openFDs returns the open descriptors of the process and the names of their files.
 func openFDs(t testing.TB) map[int]string {
 	t.Helper()
 	const dir = "/proc/self/fd"
@@ -77,7 +77,7 @@ func openFDs(t testing.TB) map[int]string {
 		if err != nil {
 			continue
 		}
-		// The descriptor of the listing itself is gone by now.
+		// The descriptor of the listing itself is closed by now.
 		if name, err := os.Readlink(dir + "/" + e.Name()); err == nil {
 			fds[fd] = name
 		}
@@ -85,8 +85,7 @@ func openFDs(t testing.TB) map[int]string {
 	return fds
 }
 
-// startPoller makes the runtime open the descriptors of its own poller, which
-// stay.
+// startPoller makes the Go runtime open the descriptors of its network poller, which stay open.
 var startPoller = sync.OnceFunc(func() {
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()

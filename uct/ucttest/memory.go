@@ -6,23 +6,23 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Memory is memory of a host that peers may touch.
+// Memory is memory of a host that peers may access.
 type Memory struct {
 	Bytes  []byte
-	Addr   uint64 // of the first byte, as peers name it
+	Addr   uint64 // remote address of the first byte
 	Handle uct.MemHandle
 
-	// Open is the number of bytes that peers may touch: more than Bytes where the
-	// domain rounds allocations up.
+	// Open is the number of bytes that peers may access: more than len(Bytes) if the domain
+	// rounds allocations up.
 	Open int
 
-	packed []byte // key
+	packed []byte // packed remote key
 	end    func() error
 }
 
-// Expose makes memory of a host accessible. buf is used where the domain can
-// register memory; where it can only allocate, the result has the length of buf
-// and its content. It ends with the host.
+// Expose makes memory of a host accessible to peers. If the domain can register memory, the
+// memory is buf; if the domain can only allocate, it is a copy of buf in allocated memory. The
+// access ends when the host is closed.
 func (h *Host) Expose(t testing.TB, buf []byte, access uct.Access) *Memory {
 	t.Helper()
 	m := &Memory{Bytes: buf, Open: len(buf)}
@@ -56,7 +56,7 @@ func (h *Host) Expose(t testing.TB, buf []byte, access uct.Access) *Memory {
 	return m
 }
 
-// Close ends the access. Idempotent.
+// Close ends the access. It is idempotent.
 func (m *Memory) Close(t testing.TB) {
 	t.Helper()
 	if m.end == nil {
@@ -68,8 +68,8 @@ func (m *Memory) Close(t testing.TB) {
 	m.end = nil
 }
 
-// Key unpacks the key of a peer's memory. It is released when the test ends,
-// before the host is closed.
+// Key unpacks the key of a peer's memory. The key is released when the test ends, before the
+// host is closed.
 func (h *Host) Key(t testing.TB, m *Memory) *uct.Rkey {
 	t.Helper()
 	if h.Domain.Attr().Flags&uct.MDFlagNeedRkey == 0 {
@@ -88,7 +88,7 @@ func (h *Host) Key(t testing.TB, m *Memory) *uct.Rkey {
 	return key
 }
 
-// IOV makes a scatter-gather entry of buf, registered where the domain needs a
+// IOV makes a scatter-gather entry of buf, and registers buf if the domain needs a local
 // handle.
 func (h *Host) IOV(t testing.TB, buf []byte) uct.IOV {
 	t.Helper()

@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// mutants are ways of breaking a good transport, each with a test of the suite
-// that must notice.
+// mutants are defects of an otherwise correct transport, each with the test of the suite that must
+// fail.
 var mutants = append([]mutant{
 	{name: "forgets rights", test: "remote permission refused", domain: func(md uct.MemoryDomain) uct.MemoryDomain {
 		return &forgetsRights{md}
@@ -25,7 +25,7 @@ var mutants = append([]mutant{
 	{name: "keeps handlers", test: "am handlers", iface: func(i uct.Iface) uct.Iface { return &keepsHandlers{i} }},
 }, endpointMutants...)
 
-// mutant is one of them.
+// mutant is one such defect.
 type mutant struct {
 	name   string
 	test   string
@@ -45,7 +45,7 @@ var endpointMutants = []mutant{
 	{name: "flushes too early", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{wholeOf(ep)} }},
 	{name: "hides a part", test: "optional parts", wrap: func(ep uct.Endpoint) uct.Endpoint {
 		w := wholeOf(ep)
-		return &hidesRMA{w.Endpoint, w.Atomic, w.Paired, w.Checker}
+		return &hidesRMA{w.Endpoint, w.Atomic, w.Paired}
 	}},
 	{name: "completes twice", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{wholeOf(ep)} }},
 	{name: "miscounts", test: "atomic", wrap: func(ep uct.Endpoint) uct.Endpoint { return &miscounts{wholeOf(ep)} }},
@@ -63,25 +63,23 @@ var endpointMutants = []mutant{
 	{name: "takes what has no room", test: "refusal", wrap: func(ep uct.Endpoint) uct.Endpoint { return &takesAnything{wholeOf(ep)} }},
 }
 
-// whole is an endpoint of package sim, which has all parts.
+// whole is an endpoint of package sim, with all optional interfaces.
 type whole struct {
 	uct.Endpoint
 	uct.RMA
 	uct.Atomic
 	uct.Paired
-	uct.Checker
 }
 
 func wholeOf(ep uct.Endpoint) whole {
-	return whole{ep, ep.(uct.RMA), ep.(uct.Atomic), ep.(uct.Paired), ep.(uct.Checker)}
+	return whole{ep, ep.(uct.RMA), ep.(uct.Atomic), ep.(uct.Paired)}
 }
 
-// hidesRMA has no part of remote access, which the attributes announce.
+// hidesRMA lacks remote access, which the attributes announce.
 type hidesRMA struct {
 	uct.Endpoint
 	uct.Atomic
 	uct.Paired
-	uct.Checker
 }
 
 type changesByte struct{ whole }
@@ -188,7 +186,7 @@ func (e *allocates) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c 
 	return e.Endpoint.AMShort(id, h, e.last, f, c)
 }
 
-// mutated is a component whose endpoints are wrapped.
+// mutated is a component that wraps its endpoints.
 type mutated struct {
 	uct.Component
 	mutant
@@ -202,14 +200,14 @@ func (m *mutated) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error)
 	return &mutatedDomain{md, m.mutant}, err
 }
 
-// forgetsRights registers memory for everything.
+// forgetsRights registers memory for every kind of access.
 type forgetsRights struct{ uct.MemoryDomain }
 
 func (d *forgetsRights) Register(buf []byte, _ uct.Access) (uct.MemHandle, error) {
 	return d.MemoryDomain.Register(buf, uct.AccessAll)
 }
 
-// keepsHandlers does not remove handlers.
+// keepsHandlers ignores the removal of handlers.
 type keepsHandlers struct{ uct.Iface }
 
 func (i *keepsHandlers) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
@@ -251,8 +249,8 @@ func (i *mutatedIface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 // mutantVar tells the child which mutant to test.
 const mutantVar = "UCTTEST_MUTANT"
 
-// TestMutant runs the suite on a mutant. It is run by TestSuiteNoticesMutants, in
-// a process of its own, and meant to fail.
+// TestMutant runs the suite on a mutant, and is meant to fail. TestSuiteNoticesMutants runs it in a
+// child process.
 func TestMutant(t *testing.T) {
 	name, ok := os.LookupEnv(mutantVar)
 	if !ok {

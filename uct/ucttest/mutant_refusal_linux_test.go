@@ -5,7 +5,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// takesAnything says that a message was sent for which there was no room.
+// takesAnything reports a message as sent although there was no room for it.
 type takesAnything struct{ whole }
 
 func (e *takesAnything) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {

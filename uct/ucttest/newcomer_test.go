@@ -7,12 +7,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestNewcomer holds what is said of adding a transport: it takes what this file
-// has, and a line that registers it. The suite asks it for no more than it announces.
+// TestNewcomer checks the guide for adding a transport: this file and a line that registers the
+// transport are enough. The suite requires no more than the transport announces.
 func TestNewcomer(t *testing.T) {
 	for _, c := range uct.Components() {
 		if c.Name() == "newcomer" {
@@ -23,15 +23,15 @@ func TestNewcomer(t *testing.T) {
 	t.Error("not registered")
 }
 
-// That is the line.
+// The line that registers it.
 func init() { uct.Register(newcomer{}) }
 
-// newcomer is a transport of buffered messages from an iface to itself, with a few
-// places for them.
+// newcomer is a transport of buffered messages from an iface to itself, with room for a few.
 type newcomer struct{}
 
 func (newcomer) Name() string              { return "newcomer" }
 func (newcomer) Flags() uct.ComponentFlags { return 0 }
+func (newcomer) Transports() []string      { return []string{"newcomer"} }
 func (newcomer) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	return []uct.MDResource{{Name: "newcomer"}}, nil
 }
@@ -42,7 +42,7 @@ func (newcomer) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error) {
 	return &newDomain{attr: uct.MDAttr{Component: "newcomer", Name: "newcomer"}}, nil
 }
 
-// newDomain knows no memory.
+// newDomain is a domain that cannot register memory.
 type newDomain struct{ attr uct.MDAttr }
 
 func (d *newDomain) Attr() *uct.MDAttr { return &d.attr }
@@ -139,8 +139,8 @@ func (i *newIface) Progress() int {
 	return n + i.waiting.Dispatch()
 }
 
-// Arm implements uct.Armer.
-func (i *newIface) Arm() error {
+// Arm implements uct.Progressor.
+func (i *newIface) Arm(uct.EventFlags) error {
 	if i.count > 0 || !i.waiting.Empty() {
 		return ucs.ErrBusy
 	}
@@ -152,7 +152,7 @@ func (i *newIface) Close() error {
 	return nil
 }
 
-// newEndpoint leads back to its iface.
+// newEndpoint sends to its own iface.
 type newEndpoint struct {
 	uct.NoAM
 	i       *newIface
@@ -203,6 +203,8 @@ func (e *newEndpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 }
 
 func (e *newEndpoint) Fence() error { return e.ready() }
+
+func (e *newEndpoint) Check(*uct.Completion) error { return ucs.ErrUnsupported }
 
 func (e *newEndpoint) PendingAdd(p *uct.Pending) error {
 	if e.closed || e.pending.Empty() && e.Room() == kit.Open {

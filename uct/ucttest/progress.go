@@ -8,15 +8,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Bounds of waiting. The kernel delivers some events later; after spinRounds
-// fruitless rounds each further one waits for a descriptor, at most 1 ms.
+// Bounds of waiting. The kernel delivers some events with a delay; after spinRounds idle
+// rounds, each further round waits for a descriptor for at most 1 ms.
 const (
 	spinRounds = 2000
 	waitRounds = 10000
 )
 
-// Progress runs one round on each host and returns the number of events. A host
-// that is named twice or closed counts once or not at all.
+// Progress runs one round on each host and returns the number of events. It skips closed hosts,
+// and a host that is equal to the one before it.
 func Progress(hosts ...*Host) int {
 	n := 0
 	for i, h := range hosts {
@@ -27,17 +27,17 @@ func Progress(hosts ...*Host) int {
 	return n
 }
 
-// Until progresses the hosts until cond holds. It fails the test when that does
-// not come to pass.
+// Until progresses the hosts until cond holds. It fails the test if cond does not hold after
+// the bounded wait.
 func Until(t testing.TB, what string, cond func() bool, hosts ...*Host) {
 	t.Helper()
 	if !Eventually(cond, hosts...) {
-		t.Fatalf("progressed for ever, still waiting for: %s", what)
+		t.Fatalf("timed out waiting for: %s", what)
 	}
 }
 
-// Eventually progresses the hosts until cond holds and reports whether that
-// came to pass.
+// Eventually progresses the hosts until cond holds, and reports whether cond held within the
+// bounded wait.
 func Eventually(cond func() bool, hosts ...*Host) bool {
 	for idle := 0; idle < spinRounds+waitRounds; {
 		if cond() {
@@ -56,8 +56,8 @@ func Eventually(cond func() bool, hosts ...*Host) bool {
 	return cond()
 }
 
-// Settle progresses the hosts until nothing has happened for a while. What a timer does may go
-// on for ever, so there is an end to the rounds.
+// Settle progresses the hosts until spinRounds consecutive rounds had no event. Periodic timers may
+// cause events without end, so the number of rounds is bounded.
 func Settle(hosts ...*Host) {
 	const most = 20 * spinRounds
 	for idle, n := 0, 0; idle < spinRounds && n < most; idle, n = idle+1, n+1 {
@@ -68,9 +68,8 @@ func Settle(hosts ...*Host) {
 	}
 }
 
-// Accept calls op until it is not refused for want of resources, progressing
-// the hosts in between. It returns nil or ucs.InProgress; any other result fails
-// the test.
+// Accept calls op until the result is not ucs.ErrNoResource, and progresses the hosts in
+// between. It returns nil or ucs.InProgress; any other result fails the test.
 func Accept(t testing.TB, op func() error, hosts ...*Host) error {
 	t.Helper()
 	var err error

@@ -9,13 +9,13 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Message is an active message that arrived.
+// Message is a received active message.
 type Message struct {
 	ID   uct.AMID
 	Data []byte
 }
 
-// Collector keeps copies of active messages in the order of their arrival.
+// Collector keeps copies of received active messages, in order.
 type Collector struct {
 	Messages []Message
 }
@@ -28,7 +28,7 @@ func (c *Collector) Handler(id uct.AMID) uct.AMHandler {
 	}
 }
 
-// Collect makes a collector that handles ids on h.
+// Collect creates a collector of the messages that h receives for ids.
 func (h *Host) Collect(t testing.TB, ids ...uct.AMID) *Collector {
 	t.Helper()
 	c := new(Collector)
@@ -49,18 +49,18 @@ func (c *Collector) Wait(t testing.TB, n int, hosts ...*Host) {
 	}
 }
 
-// Take returns the messages collected and forgets them.
+// Take removes and returns the collected messages.
 func (c *Collector) Take() []Message {
 	list := c.Messages
 	c.Messages = nil
 	return list
 }
 
-// Packer is a uct.Packer that packs Data and counts.
+// Packer is a uct.Packer that packs Data and counts its calls.
 type Packer struct {
 	Data  []byte
 	Calls int
-	Room  int // length of the destination of the last call
+	Room  int // length of dst in the last call of Pack
 }
 
 // Pack implements uct.Packer.
@@ -70,7 +70,7 @@ func (p *Packer) Pack(dst []byte) int {
 	return copy(dst, p.Data)
 }
 
-// Unpacker is a uct.Unpacker that keeps a copy and counts.
+// Unpacker is a uct.Unpacker that copies the data and counts its calls.
 type Unpacker struct {
 	Data  []byte
 	Calls int
@@ -82,11 +82,11 @@ func (u *Unpacker) Unpack(src []byte) {
 	u.Data = append(u.Data[:0], src...)
 }
 
-// Completion is a uct.Completion that records how often it was told and what.
-// Give &c.Completion to an operation.
+// Completion is a uct.Completion that counts the notifications of its owner. Pass &c.Completion
+// to an operation.
 type Completion struct {
 	uct.Completion
-	Fired int // times the owner was told
+	Fired int // number of notifications
 }
 
 // NewCompletion makes a completion of count operations.
@@ -99,9 +99,9 @@ func NewCompletion(count int) *Completion {
 // Completed implements uct.CompletionOwner.
 func (c *Completion) Completed(*uct.Completion) { c.Fired++ }
 
-// Finish waits for an operation that was given c as its only one and returned
-// err: ucs.InProgress means one call, nil means none. It fails the test if the
-// operation failed.
+// Finish waits for the only operation of c, which returned err. It checks that there is one
+// notification if err is ucs.InProgress, and none otherwise. It fails the test if the operation
+// failed.
 func (c *Completion) Finish(t testing.TB, err error, hosts ...*Host) {
 	t.Helper()
 	if got := c.Result(t, err, hosts...); got != nil {
@@ -109,19 +109,18 @@ func (c *Completion) Finish(t testing.TB, err error, hosts ...*Host) {
 	}
 }
 
-// Result is Finish for operations that may fail: it returns the operation's
-// error.
+// Result is like Finish, for operations that may fail: it returns the operation's error.
 func (c *Completion) Result(t testing.TB, err error, hosts ...*Host) error {
 	t.Helper()
 	if err != ucs.InProgress {
 		if c.Fired != 0 {
-			t.Fatalf("operation returned %v and was completed as well", err)
+			t.Fatalf("operation returned %v, and its completion callback ran too", err)
 		}
 		return err
 	}
 	Until(t, "a completion", func() bool { return c.Fired > 0 }, hosts...)
 	if c.Fired != 1 || c.Count != 0 {
-		t.Fatalf("completion told %d times, count %d", c.Fired, c.Count)
+		t.Fatalf("completion notified %d times, count %d", c.Fired, c.Count)
 	}
 	return c.Err
 }
@@ -133,7 +132,7 @@ type Pending struct {
 	Fn    func() error
 }
 
-// NewPending makes a pending request. Give &p.Pending to PendingAdd.
+// NewPending makes a pending request. Pass &p.Pending to PendingAdd.
 func NewPending(fn func() error) *Pending {
 	p := &Pending{Fn: fn}
 	p.Owner = p
@@ -154,7 +153,7 @@ func WantStatus(t testing.TB, what string, err error, status ucs.Status) {
 	}
 }
 
-// sequence reads the number at the start of a message, see Sender.
+// sequence returns the number at the start of a message, see Sender.Number.
 func sequence(data []byte) uint64 {
 	if len(data) < 8 {
 		return ^uint64(0)

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// tests is the suite. needs are the capabilities without which a test means
-// nothing; it is then skipped, naming them.
+// tests is the suite. needs are the capabilities that a test requires. If a capability is
+// missing, the test is skipped, and the log names the capability.
 var tests = []struct {
 	name  string
 	needs uct.IfaceFlags
@@ -60,7 +60,7 @@ var tests = []struct {
 	{"no allocations", anyAM, testNoAllocations},
 }
 
-// Groups of capabilities of which one is enough.
+// Groups of capabilities. A test that needs a group runs if one of its capabilities is present.
 const (
 	anyAM     = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
 	anyPut    = uct.IfacePutShort | uct.IfacePutBcopy | uct.IfacePutZcopy
@@ -68,8 +68,8 @@ const (
 	anyAtomic = uct.IfaceAtomicCPU | uct.IfaceAtomicDevice
 )
 
-// lacks names what flags do not have of what needs ask for: one bit of each group,
-// all others. It is empty when nothing is missing.
+// lacks names the capabilities of needs that are missing in flags. Of a group, one bit
+// suffices; all other bits are required. The result is empty if nothing is missing.
 func lacks(flags, needs uct.IfaceFlags) string {
 	var names []string
 	for _, group := range []uct.IfaceFlags{anyAM, anyPut, anyGet, anyAtomic} {
@@ -86,8 +86,8 @@ func lacks(flags, needs uct.IfaceFlags) string {
 	return strings.Join(names, "; ")
 }
 
-// Run tests a transport. Each test opens hosts of its own and must leave neither
-// goroutines nor descriptors behind.
+// Run runs the conformance suite of transports. Each test opens its own hosts, and must leave
+// no goroutine running and no descriptor open.
 func Run(t *testing.T, f Fixture) {
 	t.Helper()
 	var flags uct.IfaceFlags
@@ -108,7 +108,7 @@ func Run(t *testing.T, f Fixture) {
 			if why := f.Skip[test.name]; why != "" {
 				t.Skip(why)
 			}
-			if !looked { // -run has left out the first
+			if !looked { // the flag -run has excluded the first test
 				look(t)
 			}
 			if missing := lacks(flags, test.needs); missing != "" {

@@ -8,8 +8,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testAddresses checks the addresses of two hosts and that they reach each
-// other.
+// testAddresses checks the addresses of two hosts, and that the first host reaches the second.
 func testAddresses(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	for _, h := range []*Host{a, b} {
@@ -40,7 +39,7 @@ func testAddresses(t *testing.T, f *Fixture) {
 	}
 }
 
-// testHostileAddresses offers addresses that are cut, extended or garbage.
+// testHostileAddresses passes addresses that are truncated, extended or random.
 func testHostileAddresses(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	dev, addr := b.Iface.DeviceAddress(), b.Iface.Address()
@@ -54,7 +53,7 @@ func testHostileAddresses(t *testing.T, f *Fixture) {
 	if len(dev)+len(addr) > 0 && reachable(nil, nil) {
 		t.Error("the empty address is reachable")
 	}
-	// An endpoint may be refused or fail later.
+	// The iface may refuse the endpoint, or the endpoint may fail later.
 	try := func(dev, addr []byte) {
 		reachable(dev, addr)
 		if ep, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: dev, IfaceAddr: addr}); err == nil {
@@ -81,7 +80,7 @@ func testHostileAddresses(t *testing.T, f *Fixture) {
 		bad[i/8] ^= 1 << (i % 8)
 		reachable(bad, addr)
 	}
-	// The iface is none the worse for it.
+	// The iface still works.
 	if !reachable(dev, addr) {
 		t.Error("the peer's own address is not reachable any more")
 	}
@@ -92,8 +91,7 @@ func testHostileAddresses(t *testing.T, f *Fixture) {
 	Settle(a, b)
 }
 
-// testLoopbackOnly checks that an iface of a loopback transport reaches nobody
-// else.
+// testLoopbackOnly checks that an iface of a loopback transport reaches no other iface.
 func testLoopbackOnly(t *testing.T, f *Fixture) {
 	if !f.Loopback {
 		t.Skip("not a loopback transport")

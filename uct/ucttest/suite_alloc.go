@@ -8,12 +8,11 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testNoAllocations sends, progresses and receives messages of each kind:
-// nothing may be allocated in steady state. It goes through the interfaces, as
-// the layer above does.
+// testNoAllocations sends, progresses and receives messages of each kind, and checks that
+// nothing is allocated in steady state. It calls through the interfaces, like the layer above.
 func testNoAllocations(t *testing.T, f *Fixture) {
 	if race.Enabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates memory")
 	}
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -66,7 +65,7 @@ func testNoAllocations(t *testing.T, f *Fixture) {
 				b.Worker.Progress()
 			}
 		}
-		for range 300 { // pools fill, maps and lists grow
+		for range 300 { // warm up: pools fill, maps and lists grow
 			once()
 		}
 		if n := testing.AllocsPerRun(300, once); n != 0 {

@@ -26,7 +26,7 @@ func testAM(t *testing.T, f *Fixture) {
 				s.Completion = NewCompletion(1)
 				err := Accept(t, func() error { return s.Send(&k, msg) }, a, b)
 				if k.Flag != uct.IfaceAMZcopy || err == nil {
-					Fill(msg, 0xbad) // copied or sent: the buffer is ours again
+					Fill(msg, 0xbad) // copied or sent: the buffer may be reused
 				}
 				got.Wait(t, 1, a, b)
 				m := got.Take()
@@ -40,7 +40,7 @@ func testAM(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMLimits sends what is too long, has too many parts or a bad id.
+// testAMLimits sends messages that are too long, have too many parts or an invalid id.
 func testAMLimits(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -49,7 +49,8 @@ func testAMLimits(t *testing.T, f *Fixture) {
 	for _, k := range KindsOf(attr) {
 		t.Run(k.Name, func(t *testing.T) {
 			s := &Sender{T: t, From: a, Endpoint: ep, ID: 5, Completion: NewCompletion(1)}
-			// An endpoint that is still connecting may refuse anything for now.
+			// An endpoint that is still connecting may return ucs.ErrNoResource for any
+			// operation.
 			refused := func(what string, send func() error) {
 				t.Helper()
 				var err error
@@ -59,9 +60,9 @@ func testAMLimits(t *testing.T, f *Fixture) {
 			long := min(k.max(attr), 64<<20-1) + 1
 			switch {
 			case long <= k.max(attr), k.Flag == uct.IfaceAMBcopy:
-				// No limit to exceed, or one that the packer keeps.
+				// There is no limit, or the packer keeps within it.
 			case k.Flag == uct.IfaceAMZcopy:
-				// The length of a header is known only when it has been packed.
+				// Send without a header, whose length is known only after it is packed.
 				iov := []uct.IOV{a.IOV(t, make([]byte, long))}
 				refused("a message too long", func() error { return ep.AMZcopy(5, nil, iov, 0, s.completion()) })
 			default:
@@ -131,7 +132,7 @@ func testAMShort(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMBcopy checks how often and with what the packer is called.
+// testAMBcopy checks the number of calls of the packer and the room that it gets.
 func testAMBcopy(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -157,8 +158,8 @@ func testAMBcopy(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMZcopy checks headers of all lengths, lists of all lengths, and that the
-// buffers are left alone.
+// testAMZcopy checks headers of all lengths, lists of all lengths, and that the buffers are not
+// changed.
 func testAMZcopy(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -206,8 +207,8 @@ func testAMZcopy(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMOrder sends messages of all kinds and lengths mixed over one endpoint:
-// they arrive in the order they were accepted, each once.
+// testAMOrder sends messages of mixed kinds and lengths over one endpoint, and checks that each
+// arrives once, in the order of acceptance.
 func testAMOrder(t *testing.T, f *Fixture) {
 	const count = 400
 	a, b := f.Pair(t)
@@ -242,8 +243,8 @@ func testAMOrder(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMBothWays lets two hosts send to each other at the same time, from the
-// first message on, which for some transports means connecting simultaneously.
+// testAMBothWays lets two hosts send to each other at the same time, from the first message on.
+// Some transports then connect simultaneously.
 func testAMBothWays(t *testing.T, f *Fixture) {
 	const count = 200
 	a, b := f.Pair(t)
@@ -268,15 +269,15 @@ func testAMBothWays(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMSendNow sends with SendNow: the message leaves in the call, so only the
-// receiver has to be progressed.
+// testAMSendNow sends with SendNow. The message leaves inside the call, so the test progresses
+// only the receiver.
 func testAMSendNow(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	attr := a.Iface.Attr()
 	got := b.Collect(t, 2)
 	s := &Sender{T: t, From: a, Endpoint: a.Connect(t, b), ID: 2}
 	kinds := KindsOf(attr)
-	// Connecting may need both.
+	// To connect, both hosts may need progress.
 	Accept(t, func() error { return s.Number(&kinds[0], 0) }, a, b)
 	got.Wait(t, 1, a, b)
 	Settle(a, b)

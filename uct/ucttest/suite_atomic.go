@@ -14,15 +14,15 @@ type atomicOp struct {
 	name string
 	size int // 4 or 8
 	op   uct.AtomicOp
-	// fetches says that last is the old value after run.
+	// fetches says that the operation returns the previous value. run stores it in last.
 	fetches bool
 	last    uint64
 	start   func(o *atomicOp, r *remoteAccess, addr, x, y uint64, c *uct.Completion) error
 	r32     uint32
 }
 
-// result is what the operation leaves when the word holds old. Compare-and-swap
-// compares with x and stores y.
+// result returns the new value of a word that holds old. Compare-and-swap compares with x and
+// stores y.
 func (o *atomicOp) result(old, x, y uint64) uint64 {
 	mask := ^uint64(0) >> (64 - 8*o.size)
 	switch o.op {
@@ -54,7 +54,7 @@ func (o *atomicOp) run(r *remoteAccess, addr, x, y uint64) error {
 	return err
 }
 
-// atomicOps are the operations an iface has.
+// atomicOps returns the atomic operations that an iface supports.
 func atomicOps(a *uct.IfaceAttr) []*atomicOp {
 	var list []*atomicOp
 	names := []string{"add", "and", "or", "xor", "swap", "cswap"}
@@ -89,8 +89,8 @@ func atomicOps(a *uct.IfaceAttr) []*atomicOp {
 	return list
 }
 
-// testAtomic runs every operation on several values at several places. Results
-// wrap, and the words around stay as they are.
+// testAtomic runs every operation on several values at several offsets. Results wrap around,
+// and the words next to the operand do not change.
 func testAtomic(t *testing.T, f *Fixture) {
 	const size = 256
 	r := newRemoteAccess(t, f, make([]byte, size), uct.AccessAll)
@@ -100,7 +100,8 @@ func testAtomic(t *testing.T, f *Fixture) {
 			r.t = t
 			for i, old := range values {
 				for j, x := range values {
-					// Offsets that are multiples of 4 but not of 8, for 4 bytes.
+					// Operands of 4 bytes also use offsets that are multiples of 4 but not of
+					// 8.
 					at := 64 + o.size*(i%8)
 					mask := ^uint64(0) >> (64 - 8*o.size)
 					y := values[(i+j)%len(values)]
@@ -120,7 +121,7 @@ func testAtomic(t *testing.T, f *Fixture) {
 			}
 		})
 	}
-	// What is not offered is refused.
+	// Operations that are not announced are refused.
 	attr := r.a.Iface.Attr()
 	var x32 uint32
 	var x64 uint64
@@ -131,7 +132,7 @@ func testAtomic(t *testing.T, f *Fixture) {
 		}{
 			{attr.Atomic32.Post, func() error { return r.atomic.Atomic32Post(op, 1, r.mem.Addr, r.key) }},
 			{attr.Atomic64.Post, func() error { return r.atomic.Atomic64Post(op, 1, r.mem.Addr, r.key) }},
-			// Compare-and-swap has a call of its own.
+			// Compare-and-swap has a separate call.
 			{attr.Atomic32.Fetch &^ (1 << uct.AtomicCSwap), func() error {
 				return r.atomic.Atomic32Fetch(op, 1, &x32, r.mem.Addr, r.key, nil)
 			}},
@@ -146,8 +147,8 @@ func testAtomic(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAtomicMisaligned refuses words that are not naturally aligned or not
-// registered.
+// testAtomicMisaligned checks that operations on words that are not naturally aligned, or not
+// registered, are refused.
 func testAtomicMisaligned(t *testing.T, f *Fixture) {
 	const size = 256
 	w := newWindow(size)

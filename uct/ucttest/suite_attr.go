@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testComponent checks what can be listed and opened, and that names that do
-// not exist cannot.
+// testComponent checks the lists of domains and resources, and that unknown names cannot be
+// opened.
 func testComponent(t *testing.T, f *Fixture) {
 	h := f.Open(t)
 	c, r := f.Component, h.Iface.Attr().Resource
@@ -23,10 +23,10 @@ func testComponent(t *testing.T, f *Fixture) {
 		t.Errorf("domain %q is not listed: %v", f.domain(t), list)
 	}
 	if attr := h.Domain.Attr(); attr.Component != c.Name() || attr.Name != f.domain(t) {
-		t.Errorf("domain says it is %q of %q", attr.Name, attr.Component)
+		t.Errorf("the domain's attributes name %q of %q", attr.Name, attr.Component)
 	}
 	if got := f.resource(t, h.Domain); got != r {
-		t.Errorf("iface says it is %+v, opened as %+v", r, got)
+		t.Errorf("the iface's attributes name %+v, opened as %+v", r, got)
 	}
 	if md, err := c.OpenMD("no such domain", f.Config); err == nil {
 		md.Close()
@@ -60,7 +60,7 @@ func testComponent(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAttributes checks that limits, flags and performance make sense together.
+// testAttributes checks that limits, flags and performance are consistent.
 func testAttributes(t *testing.T, f *Fixture) {
 	h := f.Open(t)
 	a := h.Iface.Attr()
@@ -115,12 +115,12 @@ func testAttributes(t *testing.T, f *Fixture) {
 		t.Error("no bandwidth")
 	}
 	if a.Events&uct.EventAsyncCB != 0 {
-		t.Error("events told by a callback, which IfaceParams has no place for")
+		t.Error("events are announced by a callback, but IfaceParams has none")
 	}
 }
 
-// testOptional checks that endpoints have the parts that the attributes announce.
-// That what is not announced refuses is for testUnsupported.
+// testOptional checks that endpoints and ifaces implement the optional interfaces that the
+// attributes announce. testUnsupported checks operations that are not announced.
 func testOptional(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	flags := a.Iface.Attr().Flags
@@ -128,28 +128,28 @@ func testOptional(t *testing.T, f *Fixture) {
 	_, rma := ep.(uct.RMA)
 	_, atomic := ep.(uct.Atomic)
 	_, paired := ep.(uct.Paired)
-	_, checker := ep.(uct.Checker)
 	for _, c := range []struct {
 		name  string
-		flags uct.IfaceFlags // any of them
+		flags uct.IfaceFlags // any of these flags announces the interface
 		has   bool
 	}{
 		{"RMA", anyPut | anyGet, rma},
 		{"Atomic", anyAtomic, atomic},
 		{"Paired", uct.IfaceConnectToEP, paired},
-		{"Checker", uct.IfaceEpCheck, checker},
 	} {
 		if have := flags & c.flags; have != 0 && !c.has {
-			t.Errorf("flags %#x, but the endpoint is no uct.%s", uint64(have), c.name)
+			t.Errorf("flags %#x, but the endpoint does not implement uct.%s", uint64(have), c.name)
 		}
 	}
+	if _, local := a.Iface.(uct.ProcessIface); a.Iface.Attr().NoSources && !local {
+		t.Error("handlers get no source, but the iface is no uct.ProcessIface")
+	}
 	if flags&uct.IfaceGetShort != 0 {
-		t.Error("short gets are announced, which nobody can ask for")
+		t.Error("IfaceGetShort is announced, but package uct has no short get")
 	}
 }
 
-// testUnsupported checks that what is not announced is refused and leaves no
-// trace.
+// testUnsupported checks that operations that are not announced are refused and have no effect.
 func testUnsupported(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -171,6 +171,7 @@ func testUnsupported(t *testing.T, f *Fixture) {
 		{"AMShortIOV", uct.IfaceAMShort, func() error { return ep.AMShortIOV(1, iov, 0, comp) }},
 		{"AMBcopy", uct.IfaceAMBcopy, func() error { return count(ep.AMBcopy(1, packer, 0, comp)) }},
 		{"AMZcopy", uct.IfaceAMZcopy, func() error { return ep.AMZcopy(1, packer, iov, 0, comp) }},
+		{"Check", uct.IfaceEpCheck, func() error { return ep.Check(comp) }},
 	}
 	if ep, ok := ep.(uct.RMA); ok {
 		calls = append(calls, []call{
@@ -190,9 +191,6 @@ func testUnsupported(t *testing.T, f *Fixture) {
 			{"AtomicCSwap32", anyAtomic, func() error { return ep.AtomicCSwap32(1, 2, 8, key, &r32, comp) }},
 			{"AtomicCSwap64", anyAtomic, func() error { return ep.AtomicCSwap64(1, 2, 8, key, &r64, comp) }},
 		}...)
-	}
-	if ep, ok := ep.(uct.Checker); ok {
-		calls = append(calls, call{"Check", uct.IfaceEpCheck, func() error { return ep.Check(comp) }})
 	}
 	if ep, ok := ep.(uct.Paired); ok {
 		calls = append(calls, call{"ConnectToEP", uct.IfaceConnectToEP, func() error { return ep.ConnectToEP(nil, nil, nil) }})

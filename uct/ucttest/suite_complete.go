@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testCompletionOfMany gives one completion to many operations: it is told
-// once, when the last one is over.
+// testCompletionOfMany passes one completion to many operations, and checks that its owner is
+// notified once, after the last operation.
 func testCompletionOfMany(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	attr := a.Iface.Attr()
@@ -34,21 +34,22 @@ func testCompletionOfMany(t *testing.T, f *Fixture) {
 		if done == batch {
 			continue // nothing was in flight
 		}
-		// Take back what was done at once; the last to go tells the owner.
+		// Subtract the operations that were done at once. The last operation notifies the
+		// owner.
 		for range done {
 			c.Done(nil)
 		}
 		Until(t, "the completion", func() bool { return c.Fired > 0 }, a, b)
 		Settle(a, b)
 		if c.Fired != 1 || c.Count != 0 || c.Err != nil {
-			t.Fatalf("round %d: told %d times, count %d, error %v", round, c.Fired, c.Count, c.Err)
+			t.Fatalf("round %d: notified %d times, count %d, error %v", round, c.Fired, c.Count, c.Err)
 		}
 	}
 	got.Wait(t, rounds*batch, a, b)
 }
 
-// testFlush flushes with nothing to do and with much to do. The completions of
-// what was accepted before come no later than that of the flush.
+// testFlush flushes idle endpoints and endpoints with operations in flight. Operations that
+// were accepted before the flush complete no later than the flush.
 func testFlush(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	attr := a.Iface.Attr()
@@ -80,20 +81,19 @@ func testFlush(t *testing.T, f *Fixture) {
 			c.Finish(t, err, a, b)
 			for i, op := range list {
 				if op.Fired != 1 || op.Err != nil {
-					t.Errorf("flags %d: operation %d of %d told %d times after the flush, error %v",
+					t.Errorf("flags %d: operation %d of %d notified %d times after the flush, error %v",
 						flags, i, len(list), op.Fired, op.Err)
 				}
 			}
-			// Nobody wants to know.
+			// Without a completion.
 			Accept(t, func() error { return ep.Flush(flags, nil) }, a, b)
 		}
 	}
 	got.Wait(t, sent, a, b)
 }
 
-// launch starts operations of all kinds until enough are in flight, and returns
-// their completions. There are none with a transport that is done with each
-// operation when it returns.
+// launch starts operations of all kinds until enough are in flight, and returns their
+// completions. The list is empty for a transport that completes each operation inside the call.
 func (st *stream) launch() []*Completion {
 	st.t.Helper()
 	attr := st.a.Iface.Attr()
@@ -102,7 +102,7 @@ func (st *stream) launch() []*Completion {
 	delivered := 0
 	st.b.Handle(st.t, s.ID, func(*uct.Source, []byte, *uct.AMDesc) error { delivered++; return nil })
 	var list []*Completion
-	for i := len(kinds) - 1; i >= 0; i-- { // those that copy least first
+	for i := len(kinds) - 1; i >= 0; i-- { // kinds that copy least first
 		k := &kinds[i]
 		msg := numbered(0, k.Max(attr))
 		for n := 0; n < maxFillMessages && n*len(msg) < maxFill && len(list) < 20; n++ {
@@ -133,14 +133,13 @@ func wantCanceled(t *testing.T, list []*Completion, hosts ...*Host) {
 	Settle(hosts...)
 	for i, c := range list {
 		if c.Fired != 1 || !errors.Is(c.Err, ucs.ErrCanceled) {
-			t.Errorf("operation %d of %d: told %d times, error %v, want once %v",
+			t.Errorf("operation %d of %d: notified %d times, error %v, want once %v",
 				i, len(list), c.Fired, c.Err, ucs.ErrCanceled)
 		}
 	}
 }
 
-// testFlushCancel cancels operations in flight. Afterwards the endpoint accepts
-// nothing but Close.
+// testFlushCancel cancels operations in flight. Afterwards the endpoint accepts only Close.
 func testFlushCancel(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	list := st.launch()
@@ -157,8 +156,7 @@ func testFlushCancel(t *testing.T, f *Fixture) {
 	}
 }
 
-// wantRefused checks that an endpoint that has ended refuses operations for
-// good.
+// wantRefused checks that an endpoint that has ended refuses operations permanently.
 func wantRefused(t *testing.T, st *stream, what string) {
 	t.Helper()
 	for i := range KindsOf(st.a.Iface.Attr()) {
@@ -174,10 +172,10 @@ func wantRefused(t *testing.T, st *stream, what string) {
 	}
 }
 
-// testCheck asks whether the peer is alive, twice.
+// testCheck checks twice that the peer is alive.
 func testCheck(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
-	ep := optional[uct.Checker](t, a.Connect(t, b))
+	ep := a.Connect(t, b)
 	for range 2 {
 		c := NewCompletion(1)
 		err := Accept(t, func() error { return ep.Check(&c.Completion) }, a, b)

@@ -44,7 +44,7 @@ func (f *ConnFixture) pair(t *testing.T) (client, server *ConnHost) {
 	return f.Open(t), f.Open(t)
 }
 
-// testConnManager checks what the component and the manager say of themselves.
+// testConnManager checks the attributes of the component and of the manager.
 func testConnManager(t *testing.T, f *ConnFixture) {
 	if f.Component.Flags()&uct.ComponentFlagCM == 0 {
 		t.Error("the component does not announce its manager")
@@ -65,7 +65,7 @@ func testConnListener(t *testing.T, f *ConnFixture) {
 	}
 	params := uct.ListenParams{OnRequest: func(uct.Listener, *uct.ConnRequest) {}}
 	if _, err := f.Open(t).Manager.Listen(at, params); !errors.Is(err, ucs.ErrBusy) {
-		t.Errorf("listening where somebody listens: %v", err)
+		t.Errorf("listening on a port in use: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Errorf("closing the listener: %v", err)
@@ -81,18 +81,18 @@ func testConnListener(t *testing.T, f *ConnFixture) {
 		t.Errorf("listens on %v, want %v", again.Addr(), at)
 	}
 	if _, err := h.Manager.Listen(netip.MustParseAddrPort("203.0.113.77:0"), params); err == nil {
-		t.Error("listens on an address that is not of this machine")
+		t.Error("listening on an address of another machine succeeded")
 	}
 }
 
-// testConnConversation goes once through all that is said, and looks at what each is told.
+// testConnConversation runs the whole protocol once and checks the callbacks of both sides.
 func testConnConversation(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
 	client := a.Connect(t, l, []byte("from the client"))
 	r := b.Request(t, a)
 	if string(r.Private) != "from the client" {
-		t.Errorf("the request says %q", r.Private)
+		t.Errorf("the request has private data %q", r.Private)
 	}
 	if f.Device != "" && r.Device != f.Device {
 		t.Errorf("the request came over device %q, want %q", r.Device, f.Device)
@@ -105,16 +105,16 @@ func testConnConversation(t *testing.T, f *ConnFixture) {
 	}
 	SettleConn(a, b)
 	if len(client.Opened) > 0 {
-		t.Fatalf("the client is told %v before the server has answered", client.Opened)
+		t.Fatalf("the client was notified %v before the server replied", client.Opened)
 	}
 	served := b.Accept(t, r, []byte("from the server"))
 	UntilConn(t, "the answer", func() bool { return len(client.Opened) > 0 }, a, b)
 	if o := client.Opened[0]; o.Err != nil || string(o.Private) != "from the server" || len(o.RemoteDeviceAddr) == 0 {
-		t.Errorf("the client is told %+v", o)
+		t.Errorf("the client got %+v", o)
 	}
 	SettleConn(a, b)
 	if len(served.Opened) > 0 {
-		t.Fatalf("the server is told %v before the client has notified it", served.Opened)
+		t.Fatalf("the server was notified %v before the client notified it", served.Opened)
 	}
 	if err := client.EP.Notify(); err != nil {
 		t.Fatalf("notifying: %v", err)
@@ -122,7 +122,7 @@ func testConnConversation(t *testing.T, f *ConnFixture) {
 	UntilConn(t, "the notification", func() bool { return len(served.Opened) > 0 }, a, b)
 	SettleConn(a, b)
 	if !client.Up() || !served.Up() {
-		t.Errorf("told the client %v %v, the server %v %v", client.Opened, client.Ended, served.Opened, served.Ended)
+		t.Errorf("the client got %v %v, the server %v %v", client.Opened, client.Ended, served.Opened, served.Ended)
 	}
 	c, s := client.EP, served.EP
 	if c.RemoteAddr() != l.Addr() || s.LocalAddr() != c.RemoteAddr() || c.LocalAddr() != s.RemoteAddr() || r.Source.Addr != c.LocalAddr() || r.LocalAddr != s.LocalAddr() {
@@ -134,7 +134,7 @@ func testConnConversation(t *testing.T, f *ConnFixture) {
 	}
 }
 
-// testConnPrivate sends data of all sizes about the limits, both ways.
+// testConnPrivate sends private data of sizes up to the limit, in both directions.
 func testConnPrivate(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -154,12 +154,12 @@ func testConnPrivate(t *testing.T, f *ConnFixture) {
 	}
 	nothing := a.ConnectTo(t, uct.ConnectParams{Remote: l.Addr()}) // without Pack
 	if r := b.Request(t, a); len(r.Private) != 0 {
-		t.Errorf("a client that packs nothing says %q", r.Private)
+		t.Errorf("the request of a client that packs nothing has private data %q", r.Private)
 	}
 	nothing.EP.Close()
 }
 
-// testConnTooLong: what is longer than the limit never leaves.
+// testConnTooLong checks that private data longer than the limit is never sent.
 func testConnTooLong(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -189,15 +189,15 @@ func testConnPackFails(t *testing.T, f *ConnFixture) {
 	e := a.ConnectTo(t, uct.ConnectParams{Remote: l.Addr(), Pack: func(uct.PackArgs, []byte) (int, error) { return 0, sentinel }})
 	UntilConn(t, "the end", func() bool { return len(e.Opened) > 0 }, a, b)
 	if !errors.Is(e.Opened[0].Err, sentinel) {
-		t.Errorf("told %v", e.Opened[0].Err)
+		t.Errorf("OnConnected got %v", e.Opened[0].Err)
 	}
 	SettleConn(a, b)
 	if len(e.Opened) != 1 || len(e.Packed) != 1 || len(b.Requests) != 0 {
-		t.Errorf("told %v, packed %d times, %d requests", e.Opened, len(e.Packed), len(b.Requests))
+		t.Errorf("OnConnected got %v, packed %d times, %d requests", e.Opened, len(e.Packed), len(b.Requests))
 	}
 }
 
-// testConnParams: calls that cannot work fail at once.
+// testConnParams checks that calls with invalid parameters fail at once.
 func testConnParams(t *testing.T, f *ConnFixture) {
 	h := f.Open(t)
 	l := h.Listen(t, uct.ListenParams{})
@@ -211,28 +211,28 @@ func testConnParams(t *testing.T, f *ConnFixture) {
 	if _, err := h.Manager.Listen(netip.AddrPort{}, uct.ListenParams{OnRequest: on}); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("listening nowhere: %v", err)
 	}
-	told := func(uct.ConnEndpoint, uct.ConnectedArgs) {
-		t.Error("an endpoint that does not exist is told something")
+	fail := func(uct.ConnEndpoint, uct.ConnectedArgs) {
+		t.Error("OnConnected was called for an endpoint that does not exist")
 	}
 	other := netip.MustParseAddrPort("[::1]:0")
 	if f.Addr.Is6() {
 		other = netip.MustParseAddrPort("127.0.0.1:0")
 	}
 	for what, p := range map[string]uct.ConnectParams{
-		"nowhere":                    {OnConnected: told},
+		"nowhere":                    {OnConnected: fail},
 		"without OnConnected":        {Remote: l.Addr()},
-		"from an address of another": {Remote: l.Addr(), Local: netip.MustParseAddrPort("203.0.113.77:0"), OnConnected: told},
-		"from another family":        {Remote: l.Addr(), Local: other, OnConnected: told},
+		"from an address of another": {Remote: l.Addr(), Local: netip.MustParseAddrPort("203.0.113.77:0"), OnConnected: fail},
+		"from another family":        {Remote: l.Addr(), Local: other, OnConnected: fail},
 	} {
 		if ep, err := h.Manager.Connect(p); err == nil {
 			t.Errorf("connecting %s gives %v", what, ep)
 		}
 	}
 	if _, err := h.Manager.Accept(&uct.ConnRequest{}, uct.AcceptParams{}); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Errorf("accepting a request of nobody: %v", err)
+		t.Errorf("accepting a request of no component: %v", err)
 	}
 	SettleConn(h)
-	// And one that says where it comes from, which is right.
+	// A valid local address works.
 	from := h.ConnectTo(t, uct.ConnectParams{Remote: l.Addr(), Local: at})
 	if r := h.Request(t); r.Source.Addr.Addr() != f.Addr {
 		t.Errorf("connected from %v, not %v", r.Source.Addr, f.Addr)
@@ -240,7 +240,7 @@ func testConnParams(t *testing.T, f *ConnFixture) {
 	from.EP.Close()
 }
 
-// testConnRefused: that nobody listens is told inside of Progress.
+// testConnRefused connects to an address without a listener; Progress reports the failure.
 func testConnRefused(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -248,15 +248,15 @@ func testConnRefused(t *testing.T, f *ConnFixture) {
 		t.Fatal(err)
 	}
 	e := a.Connect(t, l, nil)
-	wantEnd(t, "connecting where nobody listens", e, ucs.ErrNotConnected, a, b)
+	wantEnd(t, "connecting to a port without listener", e, ucs.ErrNotConnected, a, b)
 	if len(e.Packed) != 0 && !f.PacksFirst {
-		t.Error("packed for nobody")
+		t.Error("packed for a port without listener")
 	}
 	if err := e.EP.Notify(); !errors.Is(err, ucs.ErrNotConnected) {
-		t.Errorf("notifying nobody: %v", err)
+		t.Errorf("notifying without a connection: %v", err)
 	}
 	if err := e.EP.Disconnect(); !errors.Is(err, ucs.ErrNotConnected) {
-		t.Errorf("disconnecting from nobody: %v", err)
+		t.Errorf("disconnecting without a connection: %v", err)
 	}
 }
 
@@ -273,7 +273,7 @@ func testConnReject(t *testing.T, f *ConnFixture) {
 	a.Pair(t, b, l)
 }
 
-// testConnPolicy: whom Accept does not want is not heard.
+// testConnPolicy checks that no request arrives from a client that ListenParams.Accept refuses.
 func testConnPolicy(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	want := false
@@ -286,16 +286,16 @@ func testConnPolicy(t *testing.T, f *ConnFixture) {
 	UntilConn(t, "the end", func() bool { return len(e.Opened) > 0 || len(b.Requests) > 0 }, a, b)
 	SettleConn(a, b)
 	if len(b.Requests) != 0 || len(seen) != 1 || !seen[0].Addr.IsValid() {
-		t.Fatalf("%d requests, asked about %v, the client is told %+v", len(b.Requests), seen, e.Opened)
+		t.Fatalf("%d requests, Accept was called for %v, the client got %+v", len(b.Requests), seen, e.Opened)
 	}
 	want = true
 	client, _ := a.Pair(t, b, l)
 	if last := seen[len(seen)-1]; last.Addr != client.EP.LocalAddr() {
-		t.Errorf("asked about %v, it was %v", last.Addr, client.EP.LocalAddr())
+		t.Errorf("Accept was called for %v, the client is %v", last.Addr, client.EP.LocalAddr())
 	}
 }
 
-// testConnOnce: a request is consumed once, by whatever.
+// testConnOnce checks that a request can be consumed only once, by Accept or Reject.
 func testConnOnce(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})

@@ -9,7 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testConnTooEarly: what an endpoint cannot do yet, or twice, or at all.
+// testConnTooEarly checks the errors of calls that an endpoint does not permit yet, again, or
+// at all.
 func testConnTooEarly(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -46,7 +47,7 @@ func testConnTooEarly(t *testing.T, f *ConnFixture) {
 	}
 }
 
-// testConnDisconnect lets either side, and both, end a connection in good order.
+// testConnDisconnect ends connections with Disconnect by the client, the server, and both.
 func testConnDisconnect(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -66,14 +67,14 @@ func testConnDisconnect(t *testing.T, f *ConnFixture) {
 		wantEnd(t, "the other side when the "+first+" disconnects", two, ucs.ErrConnectionReset, a, b)
 		SettleConn(a, b)
 		if len(one.Ended) != 0 {
-			t.Errorf("the %s is told %v before the other side has answered", first, one.Ended)
+			t.Errorf("the %s got %v before the other side replied", first, one.Ended)
 		}
 		local := two.EP.LocalAddr()
 		disconnect(two)
 		wantEnd(t, "the "+first+" that has disconnected", one, ucs.OK, a, b)
 		SettleConn(a, b)
 		if len(one.Ended) != 1 || len(two.Ended) != 1 {
-			t.Errorf("the ends are told %v and %v", one.Ended, two.Ended)
+			t.Errorf("the ends got %v and %v", one.Ended, two.Ended)
 		}
 		if !local.IsValid() || two.EP.LocalAddr() != local {
 			t.Errorf("the address was %v, is %v", local, two.EP.LocalAddr())
@@ -98,33 +99,33 @@ func testConnClientGone(t *testing.T, f *ConnFixture) {
 
 	a.Connect(t, l, nil).EP.Close() // at once
 	SettleConn(a, b)
-	for _, r := range b.Requests { // it may have been that fast
+	for _, r := range b.Requests { // the request may have been sent before the close
 		r.Reject()
 	}
 	b.Requests = nil
 
 	client := a.Connect(t, l, []byte("client"))
 	r := b.Request(t, a)
-	client.EP.Close() // it has asked
+	client.EP.Close() // after the request
 	SettleConn(a, b)
 	served, err := b.TryAccept(t, r, nil)
 	if err == nil {
-		wantEnd(t, "a server whose client has gone", served, ucs.ErrConnectionReset, a, b)
+		wantEnd(t, "a server whose client has closed", served, ucs.ErrConnectionReset, a, b)
 	} else if !errors.Is(err, ucs.ErrConnectionReset) {
-		t.Errorf("accepting a client that has gone: %v", err)
+		t.Errorf("accepting a client that has closed: %v", err)
 	}
 	client = a.Connect(t, l, nil)
 	r = b.Request(t, a)
 	client.EP.Close()
 	SettleConn(a, b)
 	if err := r.Reject(); err != nil {
-		t.Errorf("rejecting a client that has gone: %v", err)
+		t.Errorf("rejecting a client that has closed: %v", err)
 	}
 
 	client = a.Connect(t, l, nil)
 	served = b.Accept(t, b.Request(t, a), nil)
 	UntilConn(t, "the answer", client.Up, a, b)
-	client.EP.Close() // it was answered, and has not notified
+	client.EP.Close() // after the answer, before the notification
 	wantEnd(t, "a server that was not notified", served, ucs.ErrConnectionReset, a, b)
 	if len(served.Ended) != 0 {
 		t.Error("OnDisconnected of an endpoint that was not connected")
@@ -135,7 +136,7 @@ func testConnClientGone(t *testing.T, f *ConnFixture) {
 	wantEnd(t, "a server whose client closes", served, ucs.ErrConnectionReset, a, b)
 	SettleConn(a, b)
 	if len(client.Ended) != 0 {
-		t.Errorf("the closed endpoint is told %v", client.Ended)
+		t.Errorf("the closed endpoint got %v", client.Ended)
 	}
 }
 
@@ -145,7 +146,7 @@ func testConnServerGone(t *testing.T, f *ConnFixture) {
 	l := b.Listen(t, uct.ListenParams{})
 	client := a.Connect(t, l, nil)
 	b.Request(t, a)
-	if err := l.Close(); err != nil { // it was asked
+	if err := l.Close(); err != nil { // after the request
 		t.Fatal(err)
 	}
 	wantEnd(t, "a client whose request is dropped", client, ucs.ErrNotConnected, a, b)
@@ -153,16 +154,16 @@ func testConnServerGone(t *testing.T, f *ConnFixture) {
 	l = b.Listen(t, uct.ListenParams{})
 	client = a.Connect(t, l, nil)
 	served := b.Accept(t, b.Request(t, a), nil)
-	served.EP.Close() // it has answered
-	UntilConn(t, "the end", func() bool { _, told := client.Told(); return told }, a, b)
-	if err, _ := client.Told(); !errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNotConnected) {
-		t.Errorf("a client whose server has answered and gone is told %v", err)
+	served.EP.Close() // after the answer
+	UntilConn(t, "the end", func() bool { _, ok := client.Reported(); return ok }, a, b)
+	if err, _ := client.Reported(); !errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNotConnected) {
+		t.Errorf("a client whose server replied and closed got %v", err)
 	}
 
 	client = a.Connect(t, l, nil)
 	served = b.Accept(t, b.Request(t, a), nil)
 	UntilConn(t, "the answer", client.Up, a, b)
-	served.EP.Close() // nobody has notified it
+	served.EP.Close() // before the notification
 	client.EP.Notify()
 	wantEnd(t, "a client that could not notify", client, ucs.ErrConnectionReset, a, b)
 
@@ -170,11 +171,12 @@ func testConnServerGone(t *testing.T, f *ConnFixture) {
 	served.EP.Close()
 	wantEnd(t, "a client whose server closes", client, ucs.ErrConnectionReset, a, b)
 	if len(served.Ended) != 0 {
-		t.Errorf("the closed endpoint is told %v", served.Ended)
+		t.Errorf("the closed endpoint got %v", served.Ended)
 	}
 }
 
-// testConnListenerClosed: connections outlive their listener, requests do not.
+// testConnListenerClosed checks that connections outlive their listener and that requests do
+// not.
 func testConnListenerClosed(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -206,8 +208,8 @@ func testConnListenerClosed(t *testing.T, f *ConnFixture) {
 	wantEnd(t, "the client", client, ucs.ErrConnectionReset, a, b)
 }
 
-// testConnManagerClosed: a manager takes everything with it and calls nobody, and
-// refuses calls after that.
+// testConnManagerClosed checks that Close of a manager closes all its objects and makes no
+// callbacks, and that the closed manager refuses calls.
 func testConnManagerClosed(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -224,10 +226,10 @@ func testConnManagerClosed(t *testing.T, f *ConnFixture) {
 	})
 	SettleConn(b)
 	if len(served.Ended) != 0 {
-		t.Errorf("the closed endpoint is told %v", served.Ended)
+		t.Errorf("the closed endpoint got %v", served.Ended)
 	}
 	wantEnd(t, "a client", client, ucs.ErrConnectionReset, a, b)
-	wantEnd(t, "a client that has asked", opening, ucs.ErrNotConnected, a, b)
+	wantEnd(t, "a client that sent a request", opening, ucs.ErrNotConnected, a, b)
 	if err := r.Reject(); !errors.Is(err, ucs.ErrCanceled) {
 		t.Errorf("rejecting a request of a closed manager: %v", err)
 	}
@@ -242,7 +244,7 @@ func testConnManagerClosed(t *testing.T, f *ConnFixture) {
 	}
 }
 
-// testConnCloseWithin closes endpoint, listener and manager in each function.
+// testConnCloseWithin closes endpoint, listener and manager in each callback.
 func testConnCloseWithin(t *testing.T, f *ConnFixture) {
 	for _, where := range []string{"Pack", "OnConnected", "OnNotify", "OnDisconnected", "OnRequest", "Accept", "refused"} {
 		for _, what := range []string{"endpoint", "listener", "manager"} {
@@ -290,7 +292,7 @@ func testConnCloseWithin(t *testing.T, f *ConnFixture) {
 				client := a.Connect(t, l, nil)
 				then(a, client)
 				var served *ConnEnd
-				for range spinRounds + waitRounds { // what there is to do in each case
+				for range spinRounds + waitRounds { // run the protocol until the callback is called
 					if done {
 						break
 					}

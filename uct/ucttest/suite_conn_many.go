@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testConnBacklog: as many requests wait as the backlog says, and there is room again
-// when one is consumed.
+// testConnBacklog checks that the backlog bounds the waiting requests, and that consuming a
+// request makes room for another.
 func testConnBacklog(t *testing.T, f *ConnFixture) {
 	const backlog = 3
 	a, b := f.pair(t)
@@ -36,7 +36,7 @@ func testConnBacklog(t *testing.T, f *ConnFixture) {
 	UntilConn(t, "room for two", func() bool { return len(b.Requests) == backlog }, a, b)
 }
 
-// testConnMany: many clients at once, each with its own answer.
+// testConnMany connects many clients at the same time and checks that each gets its own answer.
 func testConnMany(t *testing.T, f *ConnFixture) {
 	const many = 100
 	a, b := f.pair(t)
@@ -75,8 +75,8 @@ func testConnMany(t *testing.T, f *ConnFixture) {
 	}
 }
 
-// testConnAnotherWorker gives requests to a worker on another goroutine, while the
-// listener's goes on.
+// testConnAnotherWorker accepts requests on a worker of another goroutine, while the listener's
+// worker continues.
 func testConnAnotherWorker(t *testing.T, f *ConnFixture) {
 	const many = 20
 	a, b, other := f.Open(t), f.Open(t), f.Open(t)
@@ -135,8 +135,8 @@ func testConnAnotherWorker(t *testing.T, f *ConnFixture) {
 	ends.Wait()
 }
 
-// testConnAnybody lets several goroutines reject and accept requests while the listener
-// is closed: each request has one end.
+// testConnAnybody lets several goroutines reject and accept requests while the listener is
+// closed, and checks that each request is consumed at most once.
 func testConnAnybody(t *testing.T, f *ConnFixture) {
 	const many = 24
 	a, b := f.pair(t)
@@ -191,7 +191,7 @@ func testConnAnybody(t *testing.T, f *ConnFixture) {
 	}, a, b)
 }
 
-// testConnWakeup: a worker that sleeps is woken by everything that it has to tell.
+// testConnWakeup checks that every event of a manager wakes a sleeping worker.
 func testConnWakeup(t *testing.T, f *ConnFixture) {
 	a, b := f.pair(t)
 	l := b.Listen(t, uct.ListenParams{})
@@ -202,21 +202,21 @@ func testConnWakeup(t *testing.T, f *ConnFixture) {
 		cause()
 		for tries := 0; !came(); tries++ {
 			if tries > 1000 {
-				t.Fatalf("%s: woken 1000 times for nothing", what)
+				t.Fatalf("%s: woken 1000 times without an event", what)
 			}
 			if h.Worker.Progress() > 0 || h.Worker.Arm() != nil || came() {
 				continue
 			}
 			if !readable(t, &h.host, wakeTimeout) {
-				t.Fatalf("%s: nobody woke the worker", what)
+				t.Fatalf("%s: the worker was not woken", what)
 			}
 		}
 	}
 	var client, served *ConnEnd
 	sleep("a request", b, func() {
 		client = a.Connect(t, l, nil)
-		// The way to the server may take longer to find than a round or two.
-		UntilConn(t, "the client to ask", func() bool { return len(client.Packed) > 0 }, a)
+		// Address resolution may take longer than a few rounds.
+		UntilConn(t, "the client's request", func() bool { return len(client.Packed) > 0 }, a)
 		SettleConn(a)
 	}, func() bool { return len(b.Requests) > 0 })
 	sleep("an answer", a, func() {
@@ -229,5 +229,5 @@ func testConnWakeup(t *testing.T, f *ConnFixture) {
 	}, served.Up)
 	sleep("the end", b, func() { client.EP.Close() }, func() bool { return len(served.Ended) > 0 })
 	l.Close()
-	sleep("that nobody listens", a, func() { client = a.Connect(t, l, nil) }, func() bool { return len(client.Opened) > 0 })
+	sleep("the error of a port without listener", a, func() { client = a.Connect(t, l, nil) }, func() bool { return len(client.Opened) > 0 })
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testAMHandlers sets, replaces and removes handlers, also from inside one, and
-// sends to ids that have none.
+// testAMHandlers sets, replaces and removes handlers, also from inside a handler, and sends to
+// ids without a handler.
 func testAMHandlers(t *testing.T, f *Fixture) {
 	logtest.Watch(t).Expect("without handler")
 	a, b := f.Pair(t)
 	k := &KindsOf(a.Iface.Attr())[0]
 	s := &Sender{T: t, From: a, Endpoint: a.Connect(t, b)}
 	first, second, last := new(Collector), new(Collector), b.Collect(t, 5)
-	// send sends a message, and one behind it that shows when that was handled.
+	// send sends a message and waits for a second message, which arrives after the first is
+	// handled.
 	send := func(id uct.AMID, n uint64) {
 		t.Helper()
 		before := last.Len()
@@ -32,7 +33,7 @@ func testAMHandlers(t *testing.T, f *Fixture) {
 	send(3, 1)
 	b.Handle(t, 3, second.Handler(3))
 	send(3, 2)
-	// A handler that replaces itself serves the message it was called for.
+	// A handler that replaces itself still handles the current message.
 	b.Handle(t, 3, func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		b.Handle(t, 3, second.Handler(3))
 		return first.Handler(3)(src, data, desc)
@@ -43,7 +44,7 @@ func testAMHandlers(t *testing.T, f *Fixture) {
 	send(3, 5)
 	send(4, 6)
 	WantStatus(t, "a handler beyond the last id", b.Iface.SetAMHandler(uct.MaxAMIDs, first.Handler(3)), ucs.ErrInvalidParam)
-	// An error gives the data back as well, and may cost the connection.
+	// An error also returns the data to the transport, and may end the connection.
 	b.Handle(t, 3, func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		first.Handler(3)(src, data, desc)
 		return ucs.ErrCanceled
@@ -77,8 +78,8 @@ func testAMHandlers(t *testing.T, f *Fixture) {
 	}
 }
 
-// testAMFromHandlers plays long ping-pong in which handlers answer, several
-// rallies at a time. The stack must not grow with their length.
+// testAMFromHandlers runs several long ping-pong exchanges (rallies) in which handlers answer.
+// The stack must not grow with their length.
 func testAMFromHandlers(t *testing.T, f *Fixture) {
 	const rallies, length = 4, 3000
 	a, b := f.Pair(t)
@@ -89,10 +90,11 @@ func testAMFromHandlers(t *testing.T, f *Fixture) {
 	k := &KindsOf(a.Iface.Attr())[0]
 	frames, deepest, done := make([]uintptr, 2000), 0, 0
 	var last [rallies]uint64
-	// player answers each message with the next number, over to, at id.
+	// player returns a handler that answers each message with the next number, over endpoint
+	// to, with message id id.
 	player := func(from *Host, to uct.Endpoint, id uct.AMID) uct.AMHandler {
 		s := &Sender{T: t, From: from, Endpoint: to, ID: id}
-		var answer func(n uint64) // without a request of its own
+		var answer func(n uint64)
 		answer = func(n uint64) {
 			switch err := s.Number(k, n); {
 			case accepted(err):
@@ -130,8 +132,8 @@ func testAMFromHandlers(t *testing.T, f *Fixture) {
 	}
 }
 
-// queue adds a request that runs send when dispatched. If the endpoint turns out
-// to be able to send after all, busy is called instead.
+// queue adds a pending request that runs send when dispatched. If PendingAdd returns
+// ucs.ErrBusy, queue calls busy instead.
 func queue(t testing.TB, ep uct.Endpoint, send func() error, busy func()) {
 	t.Helper()
 	p := NewPending(func() error {
@@ -149,5 +151,5 @@ func queue(t testing.TB, ep uct.Endpoint, send func() error, busy func()) {
 	}
 }
 
-// accepted reports whether a result means that the operation was accepted.
+// accepted reports whether err means that the operation was accepted.
 func accepted(err error) bool { return err == nil || err == ucs.InProgress }

@@ -7,8 +7,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testClose closes endpoints: idle, used, twice, and from inside a handler. What
-// was accepted and done arrives all the same.
+// testClose closes endpoints: idle, used, twice, and from inside a handler. Messages that were
+// done before the close still arrive.
 func testClose(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	other := newStreamBetween(t, st.a, st.b)
@@ -31,7 +31,7 @@ func testClose(t *testing.T, f *Fixture) {
 	idle.Close()
 	idle.Close()
 
-	// From inside a handler, perhaps in the middle of its own send.
+	// Close from inside a handler, which may run inside a send of the endpoint.
 	closed := false
 	st.b.Handle(t, streamID, func(*uct.Source, []byte, *uct.AMDesc) error {
 		st.ep.Close()
@@ -42,7 +42,7 @@ func testClose(t *testing.T, f *Fixture) {
 	Until(t, "the handler that closes", func() bool { return closed }, st.a, st.b)
 	wantRefused(t, st, "closed")
 
-	// The iface goes on.
+	// The iface still works.
 	fresh := newStreamBetween(t, st.a, st.b)
 	Accept(t, fresh.send, st.a, st.b)
 	fresh.wait()
@@ -53,8 +53,8 @@ func testClose(t *testing.T, f *Fixture) {
 	}
 }
 
-// testCloseInFlight closes an endpoint with operations in flight: each ends
-// with ErrCanceled, once.
+// testCloseInFlight closes an endpoint with operations in flight, and checks that each ends
+// with ucs.ErrCanceled, once.
 func testCloseInFlight(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	list := st.launch()
@@ -68,12 +68,11 @@ func testCloseInFlight(t *testing.T, f *Fixture) {
 	fresh.wait()
 }
 
-// testPeerGone closes the peer's iface under an endpoint. The failure is
-// reported once, after the operations in flight have been ended; then the
-// endpoint takes nothing more.
+// testPeerGone closes the peer's iface of a connected endpoint. The failure is reported once,
+// after the operations in flight have ended. Then the endpoint accepts nothing more.
 func testPeerGone(t *testing.T, f *Fixture) {
 	if f.Loopback {
-		t.Skip("the peer is the host itself")
+		t.Skip("the transport is loopback only")
 	}
 	a, b := f.Open(t), f.Open(t)
 	st := newStreamBetween(t, a, b)
@@ -91,7 +90,7 @@ func testPeerGone(t *testing.T, f *Fixture) {
 	b.Close(t)
 	Until(t, "the failure to be reported", func() bool {
 		if a.Failed(ep) == nil {
-			st.send() // may be what finds out
+			st.send() // may detect the failure
 			if back != nil {
 				ask(t, a, ep)
 			}
@@ -113,7 +112,7 @@ func testPeerGone(t *testing.T, f *Fixture) {
 	}
 	for i, op := range list {
 		if op.Fired != 1 {
-			t.Errorf("operation %d of %d: told %d times", i, len(list), op.Fired)
+			t.Errorf("operation %d of %d: notified %d times", i, len(list), op.Fired)
 		}
 	}
 	wantRefused(t, st, "failed")
@@ -123,8 +122,8 @@ func testPeerGone(t *testing.T, f *Fixture) {
 	other.wait()
 }
 
-// testManyEndpoints opens many endpoints between two hosts, uses each and
-// closes them in another order.
+// testManyEndpoints opens many endpoints between two hosts, uses all of them, closes every
+// second one and uses the others.
 func testManyEndpoints(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	const many = 64
@@ -162,8 +161,8 @@ func testManyEndpoints(t *testing.T, f *Fixture) {
 	}
 }
 
-// testTwoWorkers uses two pairs of hosts at the same time, and endpoints across
-// them where the transport allows it.
+// testTwoWorkers uses two pairs of hosts at the same time, and, except for loopback transports,
+// endpoints between the pairs.
 func testTwoWorkers(t *testing.T, f *Fixture) {
 	a1, b1 := f.Pair(t)
 	a2, b2 := f.Pair(t)
@@ -216,7 +215,7 @@ func testTwoWorkers(t *testing.T, f *Fixture) {
 			}
 		}
 	}
-	// Closing one pair leaves the other alone.
+	// Closing one pair does not affect the other.
 	a1.Close(t)
 	if b1 != a1 {
 		b1.Close(t)
@@ -226,8 +225,8 @@ func testTwoWorkers(t *testing.T, f *Fixture) {
 	Until(t, "a message after closing", func() bool { return arrived[b2][st.next] == 1 }, a2, b2)
 }
 
-// testArmIdle arms workers with nothing to do, and one of a transport without a
-// descriptor that has something to do.
+// testArmIdle arms idle workers. For a transport without an event descriptor it also arms a
+// worker that has messages to deliver.
 func testArmIdle(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	Settle(a, b)

@@ -8,9 +8,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testRefusal fills an endpoint: a message of any kind is refused and leaves no
-// trace, and all that was accepted arrives. A system that has found more room
-// meanwhile may take one, but not for ever.
+// testRefusal fills an endpoint, and checks that a message of any kind is refused without effect,
+// and that all accepted messages arrive. The system may accept a message if buffers have become
+// free in between, but not any number of messages.
 func testRefusal(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	attr := st.a.Iface.Attr()
@@ -44,8 +44,8 @@ func testRefusal(t *testing.T, f *Fixture) {
 	st.wait()
 }
 
-// testPendingOrder queues requests on a full endpoint. While they wait, nothing
-// overtakes them, and they go out in order.
+// testPendingOrder queues requests on a full endpoint, and checks that nothing overtakes them
+// while they wait and that they are sent in order.
 func testPendingOrder(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	var list []*Pending
@@ -72,13 +72,13 @@ func testPendingOrder(t *testing.T, f *Fixture) {
 	st.wait()
 }
 
-// testPendingDispatch checks what the results of Dispatch mean.
+// testPendingDispatch checks the effects of the results of Dispatch.
 func testPendingDispatch(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	var log []string
 	var list []*Pending
-	// scripted sends one message per call as script allows: each entry is the
-	// result of one call, ErrNoMessage standing for no progress.
+	// scripted queues a request whose calls of Dispatch return the entries of script. Each call
+	// sends one message, except a call that returns ErrNoMessage, which means no progress.
 	scripted := func(name string, script ...error) {
 		first := st.next
 		st.next += uint64(len(script) - count(script, ucs.ErrNoMessage))
@@ -128,8 +128,8 @@ func count(list []error, what error) int {
 	return n
 }
 
-// testPendingPurge removes what waits: each request is handed out once, in
-// order, is not dispatched any more and may be queued again.
+// testPendingPurge purges queued requests: each is passed to the function once, in order, and
+// is not dispatched any more.
 func testPendingPurge(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	var list []*Pending
@@ -162,13 +162,13 @@ func testPendingPurge(t *testing.T, f *Fixture) {
 	st.wait()
 }
 
-// testPendingBusy checks that nothing is queued while sending is possible.
+// testPendingBusy checks that PendingAdd queues nothing while sending is possible.
 func testPendingBusy(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	p := NewPending(func() error { return nil })
 	WantStatus(t, "pending on an endpoint that can send", st.ep.PendingAdd(&p.Pending), ucs.ErrBusy)
 	if p.Queued() {
-		t.Error("a refused request says that it is queued")
+		t.Error("Pending.Queued is true for a refused request")
 	}
 	st.ep.PendingPurge(func(*uct.Pending) { t.Error("purged a request that was not queued") })
 	Settle(st.a, st.b)

@@ -8,17 +8,17 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// window is memory of which only the middle is exposed.
+// window is memory whose middle third is exposed.
 type window struct {
 	whole []byte
-	size  int // of each of the three parts
+	size  int // bytes of each of the three parts
 }
 
 func newWindow(size int) *window {
 	return &window{whole: Pattern(3*size, 77), size: size}
 }
 
-// middle is the part to expose.
+// middle returns the part to expose.
 func (w *window) middle() []byte { return w.whole[w.size : 2*w.size : 2*w.size] }
 
 // intact fails the test if bytes around the middle have changed.
@@ -29,8 +29,8 @@ func (w *window) intact(t *testing.T) {
 	SameBytes(t, "memory after the registration", w.whole[2*w.size:], want[2*w.size:])
 }
 
-// testPut writes all sizes at several places and checks every byte of the
-// memory around.
+// testPut writes all sizes at several offsets and checks every byte of the exposed memory and
+// of the memory around it.
 func testPut(t *testing.T, f *Fixture) {
 	const size = 1 << 17
 	w := newWindow(size)
@@ -46,7 +46,7 @@ func testPut(t *testing.T, f *Fixture) {
 				if err := r.do(&k, data, r.mem.Addr+uint64(at)); err != nil {
 					t.Fatalf("%d bytes at offset %d: %v", n, at, err)
 				}
-				copy(before[at:], data) // what it should be now
+				copy(before[at:], data) // the expected content
 				SameBytes(t, fmt.Sprintf("memory after %d bytes at offset %d", n, at), r.mem.Bytes, before)
 			}
 			w.intact(t)
@@ -54,7 +54,7 @@ func testPut(t *testing.T, f *Fixture) {
 	}
 }
 
-// testGet reads all sizes at several places.
+// testGet reads all sizes at several offsets.
 func testGet(t *testing.T, f *Fixture) {
 	const size = 1 << 17
 	content := Pattern(size, 5)
@@ -80,8 +80,8 @@ func testGet(t *testing.T, f *Fixture) {
 	}
 }
 
-// testRemoteRefused accesses memory that is not registered, not entirely, or
-// not any more: an error, and not a byte moves.
+// testRemoteRefused accesses memory that is not registered, only partly registered, or no
+// longer registered. It checks that the access fails and that no byte changes.
 func testRemoteRefused(t *testing.T, f *Fixture) {
 	const size = 4096
 	attr := f.Open(t).Iface.Attr()
@@ -118,7 +118,7 @@ func testRemoteRefused(t *testing.T, f *Fixture) {
 					addr = 0
 				case -1 << 61:
 					addr = ^uint64(0) - 31
-				case size - 63, size: // the domain may have rounded up
+				case size - 63, size: // relative to the end, which the domain may have rounded up
 					addr += uint64(r.mem.Open - size)
 				}
 				if c.n > size {
@@ -126,7 +126,7 @@ func testRemoteRefused(t *testing.T, f *Fixture) {
 				}
 				if c.name == "deregistered" {
 					if r.mem.Handle != nil && r.b.Domain.Attr().Flags&uct.MDFlagRegister == 0 {
-						t.Skip("memory of the domain is gone when it is deregistered")
+						t.Skip("deregistering frees memory that the domain allocated")
 					}
 					r.mem.Close(t)
 				}
@@ -146,21 +146,21 @@ func testRemoteRefused(t *testing.T, f *Fixture) {
 	}
 }
 
-// testPermissionRefused accesses memory that was registered or allocated for
-// something else. It cannot where a domain gives no key of such memory, which is as
-// good.
+// testPermissionRefused accesses memory that was registered or allocated without the needed
+// permission, and checks that the access fails. A domain may also refuse to pack a key of this
+// memory.
 func testPermissionRefused(t *testing.T, f *Fixture) {
 	h := f.Open(t)
 	attr := h.Iface.Attr()
 	if h.Domain.Attr().Flags&(uct.MDFlagRegister|uct.MDFlagAlloc) == 0 && f.Expose == nil {
-		t.Skip("peers access what the process can, the domain knows no memory")
+		t.Skip("the domain does not track memory: peers can access all memory of the process")
 	}
 	kinds := append(accessKinds(attr, putKinds), accessKinds(attr, getKinds)...)
 	if len(kinds) == 0 {
 		t.Skip("no remote memory access")
 	}
 	if mapped := h.Domain.Attr().Flags.Has(uct.MDFlagRkeyPtr); mapped && h.givesKey(t, uct.AccessLocal) {
-		t.Error("a key of memory for local use, which peers would map")
+		t.Error("cannot pack a key of memory for local use, because peers would map it")
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func testPermissionRefused(t *testing.T, f *Fixture) {
 	}
 	t.Run("atomic", func(t *testing.T) {
 		if h.Domain.Attr().Flags.Has(uct.MDFlagRkeyPtr) {
-			t.Skip("who may read and write memory that he maps can do so atomically")
+			t.Skip("a peer that maps the memory can also access it atomically")
 		}
 		r := newRemoteAccess(t, f, Pattern(4096, 1), uct.AccessAll&^uct.AccessRemoteAtomic)
 		for _, op := range atomicOps(attr) {
@@ -196,8 +196,7 @@ func testPermissionRefused(t *testing.T, f *Fixture) {
 	})
 }
 
-// givesKey reports whether the domain gives a key of memory for which peers have
-// not all rights.
+// givesKey reports whether the domain packs a key of memory with the given access.
 func (h *Host) givesKey(t *testing.T, access uct.Access) bool {
 	t.Helper()
 	if h.fixture.Expose != nil || h.Domain.Attr().Flags&uct.MDFlagRegister != 0 {

@@ -7,15 +7,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// sourceUser counts how often it is told of an end.
+// sourceUser counts the calls of SourceGone.
 type sourceUser struct{ gone int }
 
 func (u *sourceUser) SourceGone() { u.gone++ }
 
-// testSources checks that messages of an endpoint come from one source, that the
-// end of that is told, and that a receiver can drop it. Transports that cannot
-// tell peers apart name no sources. Where endpoints are connected in pairs the source is one
-// of them: it ends with that, and the other side may have to ask to find out.
+// testSources checks that messages of an endpoint come from one source, that the end of the
+// source is reported, and that a receiver can drop the source. It is skipped for transports
+// that cannot tell peers apart. If endpoints are connected in pairs, the source is the
+// receiver's endpoint and ends with it; the sender may detect that only by an endpoint check.
 func testSources(t *testing.T, f *Fixture) {
 	const dropped = ^uint64(0)
 	a, b := f.Pair(t)
@@ -41,7 +41,7 @@ func testSources(t *testing.T, f *Fixture) {
 	first, back := a.ConnectPair(t, b)
 	src := from(first, 0)
 	if src == nil {
-		t.Skip("the transport does not know where messages come from")
+		t.Skip("the transport does not report the source of messages")
 	}
 	user := new(sourceUser)
 	src.User = user
@@ -61,9 +61,9 @@ func testSources(t *testing.T, f *Fixture) {
 	} else if f.Silent {
 		src.Drop(ucs.ErrCanceled)
 	}
-	Until(t, "the end of the first endpoint to be told", func() bool { return user.gone > 0 }, a, b)
+	Until(t, "the notification of the first endpoint's end", func() bool { return user.gone > 0 }, a, b)
 	if other.gone != 0 {
-		t.Error("the end of one endpoint is told for another")
+		t.Error("the end of one endpoint was notified for another")
 	}
 	failed := func(ep uct.Endpoint) func() bool {
 		return func() bool {
@@ -74,7 +74,7 @@ func testSources(t *testing.T, f *Fixture) {
 		}
 	}
 	from(second, dropped)
-	Until(t, "the end of a refused source to be told", func() bool { return other.gone > 0 }, a, b)
+	Until(t, "the notification of a refused source's end", func() bool { return other.gone > 0 }, a, b)
 	Until(t, "the failure of its endpoint", failed(second), a, b)
 
 	third := a.Connect(t, b)
@@ -84,12 +84,12 @@ func testSources(t *testing.T, f *Fixture) {
 	src.Drop(ucs.ErrCanceled)
 	Until(t, "the failure of a dropped endpoint", failed(third), a, b)
 	if user.gone != 1 || other.gone != 1 || user2.gone != 1 {
-		t.Errorf("the ends were told %d, %d and %d times, want once each", user.gone, other.gone, user2.gone)
+		t.Errorf("the ends were notified %d, %d and %d times, want once each", user.gone, other.gone, user2.gone)
 	}
 }
 
-// testSharedSources: a connection on which an endpoint of the receiver sends says so, as
-// long as it does, and no other one.
+// testSharedSources checks that Source.Shared is true exactly while an endpoint of the receiver
+// sends on the connection.
 func testSharedSources(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	k := &KindsOf(a.Iface.Attr())[0]
@@ -106,30 +106,30 @@ func testSharedSources(t *testing.T, f *Fixture) {
 	there, sends := a.ConnectPair(t, b)
 	send(a, there, 5, &got)
 	if src == nil {
-		t.Skip("the transport does not know where messages come from")
+		t.Skip("the transport does not report the source of messages")
 	}
 	user := new(sourceUser)
 	src.User = user
 	if sends == nil {
 		if src.Shared() {
-			t.Error("an endpoint that there is not sends on the connection")
+			t.Error("Source.Shared is true, but no endpoint sends on the connection")
 		}
 		sends = b.Connect(t, a)
 		send(b, sends, 6, &back)
 	}
-	h, ok := sends.(uct.SourceHolder)
+	h, ok := sends.(uct.NetworkEndpoint)
 	if holds := ok && h.Source() == src; src.Shared() != holds {
-		t.Errorf("shared: %v, and there is an endpoint that sends on the connection: %v", !holds, holds)
+		t.Errorf("shared: %v, an endpoint sends on the connection: %v", !holds, holds)
 	}
 	if sends.Close(); user.gone == 0 && src.Shared() {
 		t.Error("a closed endpoint sends on the connection")
 	}
 }
 
-// ask lets an endpoint look for its peer, if it can.
+// ask lets an endpoint check its peer, if the transport supports that.
 func ask(t *testing.T, h *Host, ep uct.Endpoint) {
 	t.Helper()
 	if h.Iface.Attr().Flags.Has(uct.IfaceEpCheck) {
-		optional[uct.Checker](t, ep).Check(nil)
+		ep.Check(nil)
 	}
 }

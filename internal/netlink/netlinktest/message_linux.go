@@ -1,5 +1,5 @@
-// Package netlinktest writes what the kernel tells by rtnetlink(7), for tests of who
-// reads it.
+// Package netlinktest builds rtnetlink(7) messages as the kernel sends them, for tests of their
+// readers.
 package netlinktest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Message builds a netlink message of a fixed part and attributes.
+// Message builds a netlink message from a fixed part and attributes.
 func Message(typ uint16, fixed []byte, attrs ...Attr) []byte {
 	b := make([]byte, unix.SizeofNlMsghdr)
 	b = append(b, fixed...)
@@ -35,10 +35,10 @@ type Attr struct {
 	Value []byte
 }
 
-// U32 is an attribute of 32 bits.
+// U32 returns an attribute with a 32-bit value.
 func U32(typ uint16, v uint32) Attr {
 	return Attr{typ, binary.NativeEndian.AppendUint32(nil, v)}
 }
 
-// IP is an attribute with an address.
+// IP returns an attribute with an address.
 func IP(typ uint16, s string) Attr { return Attr{typ, netip.MustParseAddr(s).AsSlice()} }

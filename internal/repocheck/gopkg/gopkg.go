@@ -1,9 +1,9 @@
-// Package gopkg loads packages of a module for the checks of this repository:
-// their source as go/types sees it.
+// Package gopkg loads packages of a module for the checks of this repository, with their syntax and
+// types (go/types).
 //
-// The module itself is not compiled for that, which would take most of the time
-// after every change: its packages are checked from source, each once, and only
-// what they import of others is read from what the compiler tells importers.
+// It does not compile the module, which would take most of the time after every change: it
+// type-checks the module's packages from source, each once, and reads only their imports of other
+// modules from the compiler's export data.
 package gopkg
 
 import (
@@ -22,17 +22,17 @@ import (
 	"strings"
 )
 
-// Package is what `go list` says about a package.
+// Package is the description of a package by `go list`.
 type Package struct {
 	ImportPath string
 	Name       string
 	Doc        string // the first sentence of its comment
 	Dir        string
-	GoFiles    []string // without tests and what is for other systems
+	GoFiles    []string // without test files and files for other systems
 	Imports    []string
-	DepOnly    bool              // imported by a package that was asked for
-	Export     string            // the file with what the compiler tells importers
-	ImportMap  map[string]string // what is imported by another name than the source has
+	DepOnly    bool              // not requested, but imported by a requested package
+	Export     string            // the file with the compiler's export data
+	ImportMap  map[string]string // import paths in the source that differ from the path of the package
 	Module     *struct {
 		Main      bool
 		GoVersion string
@@ -40,7 +40,7 @@ type Package struct {
 	Error *struct{ Err string }
 }
 
-// Set is the packages that were asked for. One goroutine uses it.
+// Set is the set of requested packages. One goroutine uses it.
 type Set struct {
 	Packages []Package
 	source
@@ -48,7 +48,7 @@ type Set struct {
 	others types.Importer
 }
 
-// checked is a package of the module, from when it is first needed.
+// checked is a package of the module, which is type-checked when it is first needed.
 type checked struct {
 	Package
 	started bool
@@ -58,8 +58,7 @@ type checked struct {
 	err     error
 }
 
-// Load finds the packages that the patterns name, as `go list` in dir understands
-// them.
+// Load finds the packages that the patterns name, as `go list` in dir interprets them.
 func Load(dir string, patterns ...string) (*Set, error) {
 	list, stderr, err := goList(dir, "ImportPath,Name,Doc,Dir,GoFiles,Imports,DepOnly,Module", append([]string{"-deps", "--"}, patterns...))
 	if err != nil {
@@ -96,8 +95,8 @@ func Load(dir string, patterns ...string) (*Set, error) {
 	return s, nil
 }
 
-// exportsOf returns what the compiler tells importers of packages and of all that
-// they import: files, by path.
+// exportsOf returns the files with the export data of packages and of all their dependencies, by
+// path.
 func exportsOf(dir string, paths []string) (map[string]string, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -113,11 +112,11 @@ func exportsOf(dir string, paths []string) (map[string]string, error) {
 	return exports, nil
 }
 
-// goList runs `go list` in dir, with more in its environment; what it complains of is stderr.
+// goList runs `go list` in dir, with env added to the environment, and returns its stderr too.
 func goList(dir, fields string, args []string, env ...string) (list []Package, stderr []byte, err error) {
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json=" + fields}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...) // what is found does not depend on a C compiler
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...) // results must not depend on a C compiler
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -135,8 +134,8 @@ func goList(dir, fields string, args []string, env ...string) (list []Package, s
 	}
 }
 
-// Import returns a package as its importers see it, which of packages that were not
-// asked for is all there is. It is a types.Importer.
+// Import returns a type-checked package. A package that was not requested may have nothing more
+// than its exported names. Import implements types.Importer.
 func (s *Set) Import(path string) (*types.Package, error) {
 	p := s.module[path]
 	if p == nil {
@@ -163,8 +162,8 @@ func (s *Set) Parse(p Package) ([]*ast.File, error) {
 	return files, nil
 }
 
-// Check parses a package and finds what its names mean. Code that does not compile
-// gives what can be seen all the same.
+// Check parses and type-checks a package. For code that does not compile it returns as much as
+// possible.
 func (s *Set) Check(p Package) ([]*ast.File, *types.Package, *types.Info, error) {
 	c := s.module[p.ImportPath]
 	s.check(c)
@@ -183,13 +182,13 @@ func (s *Set) check(p *checked) {
 	conf := types.Config{
 		Importer:         s,
 		IgnoreFuncBodies: p.DepOnly,
-		Error:            func(error) {}, // the compiler's business
+		Error:            func(error) {}, // the compiler reports them
 	}
 	p.pkg, _ = conf.Check(p.ImportPath, s.Fset, p.files, p.info)
 }
 
-// FuncName is a function as Go prints it, without package and type parameters:
-// f, T.f or (*T).f.
+// FuncName returns the name of a function as Go prints it, without package and type parameters: f,
+// T.f or (*T).f.
 func FuncName(d *ast.FuncDecl) string {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return d.Name.Name
@@ -197,7 +196,7 @@ func FuncName(d *ast.FuncDecl) string {
 	return receiver(types.ExprString(d.Recv.List[0].Type)) + "." + d.Name.Name
 }
 
-// ObjectName is a function or variable in the same form.
+// ObjectName returns the name of a function or variable in the form of FuncName.
 func ObjectName(o types.Object) string {
 	f, ok := o.(*types.Func)
 	if !ok || f.Signature().Recv() == nil {

@@ -25,8 +25,8 @@ func module(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestImports: a package sees what it imports, of the module and of others, asked
-// for or not, and although the imported one would not compile.
+// TestImports: the imports of a package are resolved, of the module and of others, whether or not
+// the imported package was loaded, and even if it does not compile.
 func TestImports(t *testing.T) {
 	files := map[string]string{
 		"a/a.go": "package a\n\nimport \"example.com/m/b\"\n\nfunc f() { b.Held.Load().M(); b.Used() }\n",

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// source is what has been parsed. A file may be of several packages: of what tests import,
-// and of what another system has.
+// source holds the parsed files. A file may belong to several packages: variants for tests, and
+// builds for several systems.
 type source struct {
 	Fset  *token.FileSet
-	files map[string]*ast.File // by path
+	files map[string]*ast.File // parsed files, by path
 }
 
 func newSource() source { return source{token.NewFileSet(), make(map[string]*ast.File)} }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCompiles: what does not compile is found on the systems that it is for, also where
-// integers are narrow, in tests of either kind, and in what tests alone import.
+// TestCompiles: compile errors are found on every system where they occur, including those with
+// 32-bit integers, in both kinds of tests, and in packages that only tests import.
 func TestCompiles(t *testing.T) {
 	files := map[string]string{
 		"a/a.go":            "package a\n\nfunc F() {}\n",
@@ -17,8 +17,8 @@ func TestCompiles(t *testing.T) {
 	}
 	const all = "linux/amd64 linux/386 windows/amd64"
 	cases := []struct {
-		name, text string // of a file in a package of its own
-		broken     string // on which systems
+		name, text string // of a file in a separate package
+		broken     string // systems where it does not compile
 	}{
 		{"b.go", "package b\n", ""},
 		{"b.go", "package b\n\nvar B int = \"\"\n", all},
@@ -30,7 +30,7 @@ func TestCompiles(t *testing.T) {
 		{"b.go", "package b\n\nconst B int = 1 << 40\n", "linux/386"},
 		{"b_test.go", "package b\n\nconst B int = 1 << 40\n", "linux/386"},
 		{"b_test.go", "package b_test\n\nconst B int = 1 << 40\n", "linux/386"},
-		{"b.go", "package b\n\nvar s = new(3)\n", all}, // not in the Go of this module
+		{"b.go", "package b\n\nvar s = new(3)\n", all}, // not valid in this module's Go version
 	}
 	for i, c := range cases {
 		files[fmt.Sprintf("b%d/%s", i, c.name)] = c.text
@@ -56,7 +56,7 @@ func TestCompiles(t *testing.T) {
 	}
 }
 
-// TestErrors: of many errors some are told.
+// TestErrors: of many errors only the first ones are reported.
 func TestErrors(t *testing.T) {
 	err := Compiles(module(t, map[string]string{"b/b.go": "package b\n" + strings.Repeat("var _ int = \"\"\n", 30)}), "linux/amd64")
 	if err == nil {

@@ -1,78 +1,84 @@
-// Package backoff says what a goroutine does between rounds of progress that find nothing,
-// while it waits for a peer.
+// Package backoff decides how a goroutine waits for a peer: what it does after a round of
+// progress that has handled no event.
 //
-// Spinning is the fastest way to wait where the peer has a CPU of its own and answers soon.
-// Where it shares the CPU of the waiting goroutine it can only answer once that yields. In all
-// other cases both take CPU time from other processes for nothing, and it is best to sleep. The
-// kernel does not tell which of these is the case, but the past does: a way that has failed
-// several times in a row is left out of the next waits, of ever more of them, and tried again
-// in between. A way that succeeds again is taken again.
+// Spinning has the least latency if the peer runs on another CPU and answers soon. If the peer
+// shares the CPU with the waiting goroutine, it can answer only after that goroutine yields. In
+// all other cases spinning and yielding waste CPU time that other processes could use, and it is
+// best to sleep. The kernel does not tell which case applies, so a Backoff learns from earlier
+// waits. A way of waiting that has failed several times in a row is skipped in the next waits,
+// after each further failure in more of them, and then tried again. A way that succeeds again is
+// used again.
 //
-// A wait goes through stages, each of which may be left out:
+// A wait goes through stages, each of which may be skipped:
 //
 //	fresh -> spinning -> yielding -> asleep
 //
-// Virtual machines do the same before they halt a virtual CPU ("halt polling",
-// Documentation/virt/kvm/halt-polling.rst of Linux), with spinning alone.
+// KVM does the same before it halts a virtual CPU ("halt polling",
+// Documentation/virt/kvm/halt-polling.rst of Linux), but only with spinning.
 //
-// The package starts nothing and sleeps never: it is told the results of rounds, and returns
-// the next step.
+// The package starts no goroutine and never sleeps: the caller reports the result of each round,
+// and gets the next step.
 package backoff
 
 import (
-	"runtime"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// Policy says which ways of waiting may be taken.
+// Policy selects how a goroutine may wait.
 type Policy uint8
 
+// The policies of waiting. Adaptive suits most programs. Latency uses a whole processor while it
+// waits. CPU uses none, and notices each event as late as the kernel wakes the goroutine.
 const (
-	Adaptive Policy = iota // those that have succeeded lately
-	Latency                // spinning alone, for ever
+	Adaptive Policy = iota // spin or yield if that has succeeded recently, then sleep
+	Latency                // only spin, without limit
 	CPU                    // sleep at once
 )
 
-// Backoff is the waits of one worker. One goroutine at a time uses it. The zero value is not
-// usable: it has no clock.
+// Backoff decides how the waits of one worker proceed, and learns from their results. One goroutine
+// at a time may use it. The zero value is not usable, because it has no clock.
 type Backoff struct {
 	Policy Policy
 
 	now    func() time.Duration
 	stage  stage
-	rounds int           // in this stage
-	since  time.Duration // when the stage began, or the yield under way
-	spun   bool          // in this wait, without result
+	rounds int           // number of rounds without an event in this stage
+	since  time.Duration // time at which the stage, or the current yield, has begun
+	spun   bool          // this wait has spun, without success so far
 	spin   history
 	yield  history
 }
 
-// New returns a Backoff with a clock, which need not begin at any particular time.
+// New returns a Backoff without history. The clock now returns the time since any fixed moment.
 func New(p Policy, now func() time.Duration) Backoff { return Backoff{Policy: p, now: now} }
 
 // Fresh returns a Backoff with the same policy and clock that has no history.
 func (p *Backoff) Fresh() Backoff { return New(p.Policy, p.now) }
 
-// Step is what a waiting goroutine does next.
+// Step is what a waiting goroutine does before the next round of progress.
 type Step uint8
 
+// Steps of a wait.
 const (
-	Spin  Step = iota // another round of progress
+	Spin  Step = iota // nothing before the next round
 	Rest              // let other goroutines run
-	Yield             // let other processes run as well
-	Sleep             // until something happens
+	Yield             // let other goroutines and other processes run
+	Sleep             // sleep until an event is pending
 )
 
-// Take does the step, unless that is Sleep, which only the caller can do.
+// Take carries out the step, except Sleep, which the caller must carry out.
 func (s Step) Take() {
 	switch s {
 	case Rest:
-		runtime.Gosched()
+		platform.Yield()
 	case Yield:
-		runtime.Gosched()
-		sys.Yield()
+		platform.Yield()
+		if !platform.Simulated {
+			sys.Yield()
+		}
 	}
 }
 
@@ -85,20 +91,21 @@ const (
 )
 
 const (
-	// spinTime is how long a wait spins: as long as it takes to fall asleep and to be
-	// woken, so that two sides that both sleep can come to spin both.
-	spinTime = 50 * time.Microsecond
+	// spinTime is how long a wait spins: about the time to fall asleep and to be woken, so
+	// that two sides that both sleep can get to a state in which both spin.
+	spinTime = platform.SpinTime
 
-	// lookRounds is after how many rounds the clock is read, and other goroutines may run.
-	lookRounds = 32
+	// lookRounds is the number of rounds of spinning after which the clock is read and other
+	// goroutines may run.
+	lookRounds = platform.SpinRounds
 
-	// yields is how often a wait yields before it sleeps. A yield that takes yieldTime has
-	// let processes run that are not the peer.
+	// yields is the number of yields before a wait sleeps. A yield that takes longer than
+	// yieldTime has run processes other than the peer.
 	yields    = 8
 	yieldTime = 200 * time.Microsecond
 )
 
-// Next says what to do after a round that has handled n events.
+// Next returns the step after a round that has handled n events.
 func (p *Backoff) Next(n int) Step {
 	if n > 0 {
 		if p.stage != fresh {
@@ -118,7 +125,7 @@ func (p *Backoff) Next(n int) Step {
 	return p.start()
 }
 
-// start chooses the first way of a wait.
+// start begins a wait and returns its first step.
 func (p *Backoff) start() Step {
 	p.rounds, p.spun = 0, false
 	if p.Policy != CPU && (p.Policy == Latency || p.spin.worthTrying()) {
@@ -128,7 +135,7 @@ func (p *Backoff) start() Step {
 	return p.startYield()
 }
 
-// spunOn decides whether a wait goes on spinning.
+// spunOn returns the next step of a wait that has spun for another lookRounds rounds.
 func (p *Backoff) spunOn() Step {
 	now := p.now()
 	if p.rounds == lookRounds {
@@ -148,7 +155,7 @@ func (p *Backoff) startYield() Step {
 	return Yield
 }
 
-// yielded decides whether a wait yields again.
+// yielded returns the next step of a wait after a yield: another yield or sleep.
 func (p *Backoff) yielded() Step {
 	now := p.now()
 	if p.rounds >= yields || now-p.since > yieldTime {
@@ -167,10 +174,11 @@ func (p *Backoff) sleep() Step {
 	return Sleep
 }
 
-// End ends a wait, whatever brought that about.
+// End ends a wait without recording success or failure.
 func (p *Backoff) End() { p.stage = fresh }
 
-// happened ends a wait that something has ended while the goroutine was awake.
+// happened ends a wait because of an event that came while the goroutine was awake, and records
+// whether spinning and yielding have succeeded or failed.
 func (p *Backoff) happened() {
 	switch p.stage {
 	case spinning:
@@ -188,19 +196,20 @@ func (p *Backoff) happened() {
 	p.stage = fresh
 }
 
-// history is whether a way of waiting has succeeded lately.
+// history records whether spinning, or yielding, has succeeded recently.
 type history struct {
-	failures uint8 // that no success has made up for
-	skip     uint8 // waits until the way is tried again
-	skips    uint8 // value of skip the last time
+	failures uint8 // failures minus successes
+	skip     uint8 // number of waits until it is tried again
+	skips    uint8 // initial value of skip after the last failure
 }
 
 const (
-	maxFailures = 4   // failures in a row before a way is given up
-	maxSkips    = 255 // waits between two trials
+	maxFailures = 4   // failures in a row before spinning or yielding is skipped
+	maxSkips    = 255 // most waits that are skipped between two trials
 )
 
-// worthTrying reports whether a wait is to try the way.
+// worthTrying reports whether the current wait should spin, or yield. If not, it counts the wait as
+// skipped.
 func (h *history) worthTrying() bool {
 	if h.skip > 0 {
 		h.skip--

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// trial is a wait: how long rounds take, and what brings the event about.
+// trial is a backoff with a simulated clock.
 type trial struct {
 	*Backoff
 	now time.Duration
@@ -18,11 +18,11 @@ func newTrial() *trial {
 	return p
 }
 
-// spent is what a wait has done.
+// spent is what a wait did before its event.
 type spent struct{ spins, yields, sleeps int }
 
-// wait waits for an event that happens after so many spins or yields, or in the first
-// sleep. A yield takes as long as it takes others to use the CPU.
+// wait waits for an event that happens after so many spins or yields, or in the first sleep. A
+// yield takes the given time, in which other goroutines use the CPU.
 func (p *trial) wait(spins, yields int, yield time.Duration) (s spent) {
 	const round = 100 * time.Nanosecond
 	for {
@@ -49,7 +49,7 @@ func (p *trial) wait(spins, yields int, yield time.Duration) (s spent) {
 
 const notYet = 1 << 30
 
-// TestSpins: where the peer answers while we spin nothing else is done.
+// TestSpins checks that a wait only spins if the events happen during the spin.
 func TestSpins(t *testing.T) {
 	p := newTrial()
 	for range 1000 {
@@ -59,8 +59,8 @@ func TestSpins(t *testing.T) {
 	}
 }
 
-// TestGivesUp: a way that never pays is tried less and less, down to one wait in
-// maxSkips+1; when it pays again it is taken again.
+// TestGivesUp checks that spinning and yielding in vain become rare, down to one wait in
+// maxSkips+1, and are resumed when they succeed again.
 func TestGivesUp(t *testing.T) {
 	p := newTrial()
 	var tried int
@@ -86,7 +86,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// TestYields: a peer that shares our CPU answers as soon as we yield.
+// TestYields checks that a wait yields rather than sleeps if the event follows a yield, as with a
+// peer on the same CPU.
 func TestYields(t *testing.T) {
 	p := newTrial()
 	var s spent
@@ -101,8 +102,8 @@ func TestYields(t *testing.T) {
 	}
 }
 
-// TestBusyMachine: where a yield lets others use the CPU for long it is given up,
-// also if the event has happened meanwhile.
+// TestBusyMachine checks that yielding is given up if other goroutines use the CPU for long, even
+// if the event has happened when the yield returns.
 func TestBusyMachine(t *testing.T) {
 	p := newTrial()
 	yields := 0
@@ -115,7 +116,7 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
-// TestPolicies: what is asked for is done.
+// TestPolicies checks that the policies CPU and Latency always sleep or always spin.
 func TestPolicies(t *testing.T) {
 	p := newTrial()
 	p.Policy = CPU

@@ -1,25 +1,25 @@
-// Package bufpool keeps buffers for messages that nobody has received yet.
+// Package bufpool recycles the buffers of messages that arrive before their receive is posted.
 package bufpool
 
 import "math/bits"
 
-// Pool keeps idle buffers by power-of-two size. It belongs to one
-// goroutine at a time. It keeps no more than is in use, or little. The zero value is
-// empty.
+// Pool keeps idle buffers in classes of power-of-two sizes. It keeps at most as many idle bytes as
+// are in use, or minIdleBytes if that is more, and never more than maxIdleBytes. One goroutine at
+// a time may use a Pool. The zero value is empty.
 type Pool struct {
 	free [classes][][]byte
-	used int // bytes handed out
-	idle int // bytes kept
+	used int // bytes in buffers that are in use
+	idle int // bytes in buffers that are kept for reuse
 }
 
 const (
-	minBits      = 6  // 64 bytes
-	classes      = 21 // up to 64 MiB; larger ones are not kept
+	minBits      = 6  // the smallest size is 64 bytes
+	classes      = 21 // number of sizes, up to 64 MiB; larger buffers are not kept
 	maxIdleBytes = 64 << 20
-	minIdleBytes = 4 << 20 // kept whatever is in use
+	minIdleBytes = 4 << 20 // idle bytes that are kept even if less is in use
 )
 
-// class returns the size class of n bytes; classes or more means
+// class returns the size class of n bytes. A result of classes or more means that the buffer is
 // too large to be kept.
 func class(n int) int {
 	return max(bits.Len(uint(max(n, 1)-1)), minBits) - minBits
@@ -44,7 +44,7 @@ func (p *Pool) Get(n int) []byte {
 	return make([]byte, 0, size)
 }
 
-// Put takes back a buffer of Get.
+// Put takes back a buffer that Get returned.
 func (p *Pool) Put(b []byte) {
 	size := cap(b)
 	p.used -= size
@@ -59,8 +59,8 @@ func (p *Pool) Put(b []byte) {
 	}
 }
 
-// drop leaves one of the largest buffers to the garbage collector: after a peak less
-// is in use with every buffer that comes back, and less is kept.
+// drop releases one of the largest idle buffers to the garbage collector. After a peak, each buffer
+// that is put back reduces the memory in use, and so the memory that the pool may keep.
 func (p *Pool) drop() {
 	for c := classes - 1; ; c-- {
 		if n := len(p.free[c]); n > 0 {
@@ -75,5 +75,5 @@ func (p *Pool) drop() {
 	}
 }
 
-// Used is the memory handed out, in bytes.
+// Used returns the memory of the buffers in use, in bytes.
 func (p *Pool) Used() int { return p.used }

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPoolModel checks the accounts, and that no memory is given out
-// twice.
+// TestPoolModel checks the counters of the pool, and that no buffer is handed out twice.
 func TestPoolModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Pool
@@ -32,7 +31,7 @@ func TestPoolModel(t *testing.T) {
 					t.Skip("nothing handed out")
 				}
 				i := rapid.IntRange(0, len(out)-1).Draw(t, "target")
-				// As callers do: at whatever length it has by then.
+				// Callers return buffers with any length.
 				p.Put(out[i][:cap(out[i])/2])
 				delete(held, unsafe.SliceData(out[i]))
 				out = append(out[:i:i], out[i+1:]...)
@@ -55,7 +54,7 @@ func TestPoolModel(t *testing.T) {
 	})
 }
 
-// TestPoolBounds: huge buffers are not kept, nor is more than the limit.
+// TestPoolBounds checks that the pool keeps no huge buffers, and no more bytes than its limit.
 func TestPoolBounds(t *testing.T) {
 	var p Pool
 	p.Put(p.Get(maxIdleBytes + 1))
@@ -75,7 +74,7 @@ func TestPoolBounds(t *testing.T) {
 	}
 }
 
-// TestPoolShrinks: after a peak little is kept.
+// TestPoolShrinks checks that the pool keeps little after a peak.
 func TestPoolShrinks(t *testing.T) {
 	var p Pool
 	for _, size := range []int{100, 5000, 1 << 20} {
@@ -95,7 +94,8 @@ func TestPoolShrinks(t *testing.T) {
 	}
 }
 
-// TestClass: each class holds what is asked of it and not much more.
+// TestClass checks that the buffers of a class are large enough for a size, and less than twice as
+// large.
 func TestClass(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 65, 127, 128, 129, 4096, 4097, 1 << 20, 1<<20 + 1} {
 		size := 1 << (class(n) + minBits)

@@ -1,42 +1,50 @@
-// Package engine lets any number of goroutines use something that belongs to one at a
-// time, a worker, without a mutex: who finds it taken leaves behind what is to be done,
-// and goes on.
+// Package engine gives many goroutines access to one object, a worker, without a mutex: one
+// goroutine at a time owns it. A goroutine that finds the object owned by another can leave a task
+// for the owner, and continue.
 //
-// # Who has it
+// # Ownership
 //
-// A goroutine owns the engine from a try that succeeds, a compare-and-swap of one word,
-// until free, a store to it. It is the owner for the length of a call: nobody who waits
-// for something to happen, or sleeps, is.
+// A goroutine owns the engine from a successful Try, a compare-and-swap of one word, until Free, a
+// store to that word. It owns the engine for the length of a call. A goroutine that waits for an
+// event, or sleeps, does not own the engine.
 //
-// Who does not get it may push a task, something to be done by the owner, whoever that
-// is. Two rules see to it that none is lost or overtaken. The owner does what was
-// pushed before it does anything of its own: what a goroutine has pushed comes before
-// what it does itself later. And after free the owner looks again for tasks; who pushes
-// tries again after that. Of a push and a free at the same moment one is seen by the
-// other, as both are followed by a look at the other's word. Either the pusher's try
-// succeeds, or the one that makes it fail has not looked yet.
+// A goroutine that does not get the engine may push a task, which the current or the next owner
+// carries out. Two rules ensure that no task is lost or overtaken. First, an owner carries out
+// the pushed tasks before it does anything else, so a task that a goroutine has pushed comes before
+// what the same goroutine does later. Second, the owner checks for tasks again after Free, and a
+// goroutine tries to take the engine after it has pushed a task. If a push and a Free happen at the
+// same moment, at least one side sees the other, because each side then checks the other's word.
+// Either the pushing goroutine takes the engine, or the goroutine that owns it has not checked for
+// tasks yet.
 //
-// Calls whose results are needed now wait for the engine: they spin for a moment, then
-// they push a wish, a task that wakes them, and park until some owner has done it. As
-// long as somebody is waiting those who come to take the engine let him go first.
+// A call that needs its result at once waits for the engine: it spins for a moment, then pushes a
+// task that wakes it (type wakeTask), and parks until an owner has carried out this task. As long as a
+// goroutine waits for the engine, goroutines that come later do not take the engine before it.
 //
-// # Who makes progress
+// # Progress
 //
-// Of the goroutines that wait for something to happen one is the leader. It takes
-// the engine again and again, a round of progress each time, and sleeps when there is
-// nothing to do, not as the owner. The others park, each on a channel of its own, and
-// are woken by the end of what they wait for, or to lead. Joining, ending and
-// resigning are the owner's steps: of a waiter that parks and a leader that leaves one
-// comes first, and either the one finds no leader and leads, or the other finds him and
-// hands over.
+// One of the goroutines that wait for something to happen is the leader. It takes the engine again
+// and again, for one round of progress each time, and sleeps when there is nothing to do; it does
+// not own the engine while it sleeps. The other goroutines park, each on its own channel. They are
+// woken when their wait is over, or when they become the leader. A goroutine must own the engine
+// to join the waiters, to end a wait or to leave. So if a waiter parks while a leader leaves, one
+// of the two comes first: either the waiter finds no leader and becomes the leader, or the leader
+// finds the waiter and makes it the leader.
 //
-// The leader falls asleep as the owner: it arms the events that will wake it, says that it
-// is asleep, and frees the engine. What another owner does behind that may need the
-// leader, or wake events that are not armed: so each owner that finds it asleep arms
-// again before free, and wakes it if there is something to do already.
+// The leader prepares its sleep as the owner: it arms the events that will wake it, records that it
+// is asleep, and frees the engine. A later owner may do something that needs the leader, or that
+// causes events that are not armed. Therefore each owner that finds the leader asleep arms again
+// before Free, and wakes the leader if there is already something to do.
 //
-// A background waiter leads where there is no other (background.go).
+// A background waiter is the leader while no other goroutine waits (background.go).
 //
-// model_test.go is this protocol as a state machine, of which every interleaving of a few
-// goroutines is tried. Its steps have the names that stand beside those of the code.
+// # One goroutine
+//
+// A nil *Engine serves an object that only one goroutine uses at a time. A waiter that joins it is
+// the leader at once. No other goroutine exists that could be woken, so the methods of waiting and
+// sleeping (Ready, Join, End, Leave, Woken, News, AnnounceNews, Sleeps) only record in the waiter
+// whether it leads and whether its wait is over. The methods of ownership need an engine.
+//
+// model_test.go describes this protocol as a state machine, and tests try every interleaving of a
+// few goroutines. The code names the steps of the machine in comments with brackets.
 package engine

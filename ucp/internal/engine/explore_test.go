@@ -21,14 +21,14 @@ type exploration struct {
 	known  map[uint64]int32 // by hash; where another state has that, by the next number
 	states []state
 	from   []int32   // the state before
-	by     []int16   // who has made the step to it
-	took   []stepSet // and which
+	by     []int16   // the actor whose step led to it
+	took   []stepSet // and that step
 	next   [][2]int32
 	good   []int32 // nobody goes on, and nobody has to
 	steps  stepSet // all that were taken
 }
 
-// Who makes a step: an actor, or what is outside.
+// Numbers of what makes a step: the actors come first, then events from outside.
 const (
 	arrives = actors     // of an actor
 	cancels = 2 * actors // of an actor
@@ -223,7 +223,7 @@ func (m *machine) inconsistent(s *state) string {
 	switch {
 	case waiting != 0:
 		return "somebody has joined who is not in the list"
-	case s.leader == 0 && s.waiting != [kinds]list{}:
+	case s.leader == 0 && s.waiting != [kinds]shortList{}:
 		return "nobody leads those who wait"
 	}
 	return ""

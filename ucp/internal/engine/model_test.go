@@ -16,16 +16,16 @@ type bit = uint8 // 0 or 1: comparable, small, and can be summed up
 
 type state struct {
 	// The engine.
-	owner  uint8 // who has it, 0 for nobody: actors are numbered from 1 here
+	owner  uint8 // actor that owns the engine, from 1; 0 if none does
 	wanted uint8
-	tasks  list // that were pushed, the last one last
-	batch  list // that the owner is carrying out, the first one first
+	tasks  shortList // pushed tasks, oldest first
+	batch  shortList // tasks that the owner carries out, oldest first
 
 	leader  uint8
-	waiting [kinds]list
+	waiting [kinds]shortList
 	asleep  bit
 
-	background       uint8 // who leads while nobody else waits
+	background       uint8 // actor that leads while no call waits
 	dozing, due, led bit
 
 	// The worker.
@@ -92,30 +92,30 @@ const (
 	failed
 )
 
-// list is a short list of actors, or tasks.
-type list struct {
+// shortList is a short list of actors, or tasks.
+type shortList struct {
 	n    uint8
 	item [6]uint8
 }
 
-func (l *list) push(x uint8) {
+func (l *shortList) push(x uint8) {
 	l.item[l.n] = x
 	l.n++
 }
 
-func (l *list) pop() uint8 {
+func (l *shortList) pop() uint8 {
 	x := l.item[0]
 	l.cut(0)
 	return x
 }
 
-func (l *list) cut(i uint8) {
+func (l *shortList) cut(i uint8) {
 	copy(l.item[i:], l.item[i+1:])
 	l.n--
 	l.item[l.n] = 0
 }
 
-func (l *list) remove(x uint8) bool {
+func (l *shortList) remove(x uint8) bool {
 	for i := range l.n {
 		if l.item[i] == x {
 			l.cut(i)

@@ -263,7 +263,7 @@ func (m *machine) run(s *state, a int) {
 	m.take(run)
 	m.mine(s, a)
 	tasks := s.tasks
-	s.tasks = list{}
+	s.tasks = shortList{}
 	for tasks.n > 0 {
 		task := tasks.item[0]
 		if m.mutant == stackNotReversed {
@@ -444,7 +444,7 @@ func (m *machine) lost(s *state, a int) {
 	x.done = m.scripts[a].counts()
 	x.after = pcDone
 	if m.mutant == batchLost {
-		s.batch = list{}
+		s.batch = shortList{}
 	}
 	if s.batch.n > 0 {
 		x.pc = pcPassDo

@@ -120,7 +120,7 @@ func (m *machine) told(s *state, a int) bool {
 	if s.untold == 0 || m.mutant == notSticky {
 		return heard
 	}
-	m.take(untold)
+	m.take(takeNews)
 	s.untold = 0
 	return true
 }
@@ -176,7 +176,7 @@ func (m *machine) tell(s *state, a int) {
 	if s.news == 0 {
 		return
 	}
-	m.take(tell)
+	m.take(announce)
 	m.mine(s, a)
 	s.news, s.untold = 0, 1
 	if m.mutant != nobodyHears {
@@ -200,7 +200,7 @@ func (m *machine) poll(s *state) {
 }
 
 func (m *machine) answerRouse(s *state) {
-	m.take(hear)
+	m.take(rouseDone)
 	s.eventFD = 0
 	if m.mutant != rousedForEver {
 		s.roused = 0

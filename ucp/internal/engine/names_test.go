@@ -13,6 +13,7 @@ import (
 var marked = []string{
 	"engine.go", "waiter.go", "sleep.go", "background.go",
 	"../../owner.go", "../../call.go", "../../wait_leader.go", "../../wakeup.go", "../../worker.go",
+	"../wakeset/wakeset.go",
 }
 
 var mark = regexp.MustCompile(`^// \[([a-z ]+)\]`)

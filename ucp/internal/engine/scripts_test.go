@@ -40,7 +40,7 @@ type combination struct {
 
 // combinations are what is explored, with the most of foreign events that come.
 var combinations = []combination{
-	// Who has it, and what is left to whom.
+	// Ownership, and tasks that are delegated to the owner.
 	{"thrice submit ask", 0},
 	{"both both ask", 0},
 	{"ask ask ask", 0},
@@ -48,7 +48,7 @@ var combinations = []combination{
 	{"submit panic exit", 0},
 	{"both exit ask", 0},
 
-	// Who waits, and who leads.
+	// Waiting calls, and the one that leads.
 	{"await await", 0},
 	{"then submit", 0},
 	{"then close", 0},
@@ -61,7 +61,7 @@ var combinations = []combination{
 	{"cancel submit progress", 0},
 	{"run submit ask", 0},
 
-	// Who waits for anything.
+	// Calls that wait for any event.
 	{"event progress", 2},
 	{"event signal progress", 1},
 	{"event event signal", 0},
@@ -72,7 +72,7 @@ var combinations = []combination{
 	{"event run signal", 0},
 	{"event await signal", 0},
 
-	// Who looks before he sleeps.
+	// Calls that check once more before they sleep.
 	{"watch end", 0},
 	{"watch end progress", 0},
 	{"watch end submit", 0},
@@ -80,7 +80,7 @@ var combinations = []combination{
 	{"outlook end submit", 0},
 	{"outlook run end", 0},
 
-	// Who sleeps outside.
+	// Sleeping outside of the engine.
 	{"poll progress", 2},
 	{"poll progress signal", 1},
 	{"poll submit progress", 1},
@@ -95,7 +95,7 @@ var combinations = []combination{
 	{"poll event submit", 0},
 	{"poll panic submit", 0},
 
-	// Who leads while nobody else waits.
+	// The background goroutine, which leads while no call waits.
 	{"keep", 2},
 	{"keep await", 1},
 	{"keep cancel", 2},

@@ -1,78 +1,92 @@
 package engine
 
-// Sleeps are on a descriptor that becomes readable when something happens to what the
-// engine stands for, after it was armed. Two may be asleep: the leader, and the
-// application, in a poller of its own.
+// A sleeper sleeps on a descriptor, which is armed first and becomes readable when something
+// happens on the host. There are up to two sleepers: the leader, and the application in its poller.
 
-// Host is what the engine stands for. Its methods run in the owner's turn.
+// Host is the object that the engine gives to one goroutine at a time. Its methods are called by
+// the owner.
 type Host interface {
-	// Arm prepares the descriptor. It reports whether there is something to do
-	// already, which nothing would wake a sleeper for.
+	// Arm prepares the descriptor. It reports whether there is already something to do, for
+	// which the descriptor would not wake a sleeper.
 	Arm() (busy bool)
 
-	// Rouse makes the leader's descriptor readable, until a round of progress, and
-	// Ring the application's, until it comes back.
+	// Rouse makes the leader's descriptor readable until the next round of progress.
 	Rouse()
+
+	// Ring makes the application's descriptor readable until the application has returned from
+	// its poller.
 	Ring()
 
-	// Later signals the background waiter in a while.
+	// Later starts a delay after which the background waiter is signaled.
 	Later()
 }
 
-// Sleeps notes that the leader is about to sleep, having armed, or that it is awake.
-func (e *Engine) Sleeps(asleep bool) { e.asleep = asleep } // [sleep]
+// Sleeps records that the leader has armed its descriptor and is about to sleep, or, with false,
+// that it is awake.
+func (e *Engine) Sleeps(asleep bool) {
+	if e != nil {
+		e.asleep = asleep // [sleep]
+	}
+}
 
-// Armed notes that the application is, or that it is back.
+// Armed records that the application has armed its descriptor and is about to sleep, or, with
+// false, that it has returned from its poller.
 func (e *Engine) Armed(armed bool) { e.armed = armed }
 
-// Heard notes that the leader's descriptor is no longer readable for that it was roused:
-// if it sleeps still it may have to be roused again.
-func (e *Engine) Heard() { e.roused = false } // [hear]
+// RouseDone records that the effect of Host.Rouse on the leader's descriptor has ended. A leader that
+// is still asleep may have to be woken by Host.Rouse again.
+func (e *Engine) RouseDone() { e.roused = false } // [rouse done]
 
-// News notes that something has happened that those may wait for who wait for any event.
-func (e *Engine) News() { e.news = true }
+// News records that something has happened, for goroutines that wait for any event.
+func (e *Engine) News() {
+	if e != nil {
+		e.news = true
+	}
+}
 
-// Restless reports whether there is something for Settle to do.
-func (e *Engine) Restless() bool { return e.news || e.asleep || e.armed }
+// NeedsSettle reports whether there is something for Settle to do.
+func (e *Engine) NeedsSettle() bool { return e.news || e.asleep || e.armed }
 
-// Tell tells them, those that sleep. It reports whether there was any.
-func (e *Engine) Tell() bool { return e.news && e.tell() }
+// AnnounceNews wakes the goroutines that wait for any event, and the application if it sleeps, if
+// something has happened since the last call of AnnounceNews. It reports whether that is so.
+func (e *Engine) AnnounceNews() bool { return e != nil && e.news && e.announceNews() }
 
-func (e *Engine) tell() bool {
-	e.news, e.untold = false, true // [tell]
-	e.tellings++
-	if e.leader != nil || e.armed || e.waiting[Event].head != nil { // else nobody would hear it
+func (e *Engine) announceNews() bool {
+	e.news, e.unseen = false, true // [announce]
+	e.newsCount++
+	if e.leader != nil || e.armed || !e.waiting[Event].Empty() { // otherwise no goroutine waits for it
 		e.happened()
 	}
 	return true
 }
 
-// Untold reports whether there was any since it was asked last. It is for who is about to
-// sleep: he was told of nothing that has happened between his last look and now.
-func (e *Engine) Untold() bool {
-	e.Tell()
-	was := e.untold // [untold]
-	e.untold = false
+// TakeNews reports whether something has happened (News) since the last call of TakeNews. A goroutine
+// that is about to sleep calls it to learn what has happened since its last check.
+func (e *Engine) TakeNews() bool {
+	e.AnnounceNews()
+	was := e.unseen // [take news]
+	e.unseen = false
 	return was
 }
 
-// Tellings counts the turns with news: a caller that keeps the number sees whether there were
-// any since. It takes nothing away from callers of Untold. It is never 0.
-func (e *Engine) Tellings() uint64 {
-	e.Tell()
-	return 1 + e.tellings
+// NewsCount returns the number of times that AnnounceNews has reported news, plus 1, so it is never
+// 0. A caller that keeps the number can check later whether something has happened since. NewsCount
+// does not affect the result of TakeNews.
+func (e *Engine) NewsCount() uint64 {
+	e.AnnounceNews()
+	return 1 + e.newsCount
 }
 
-// Settle sees to those who sleep, at the end of a turn: what was done in it may need a
-// round of progress, or events that were not armed; and another goroutine's
-// progress may have taken away what was to wake the leader.
+// Settle wakes sleepers if necessary. The owner calls it before Free. The owner may have left work
+// that needs a round of progress, or events that were not armed, and its progress may have handled
+// the event that was to wake the leader.
 func (e *Engine) Settle() {
-	e.Tell()
+	e.AnnounceNews()
 	if !e.asleep && !e.armed || e.closed { // [settle]
 		return
 	}
 	if e.roused && !e.armed {
-		return // it will look by itself
+		return // the leader has been woken, and will check for work
 	}
 	busy := e.host.Arm()
 	if e.asleep && (busy || e.leader.Over()) {
@@ -95,7 +109,7 @@ func (e *Engine) ring() {
 	e.host.Ring()
 }
 
-// Close ends all waits with an error, and settling: there is nothing to be armed.
+// Close ends all waits with err. Settle has no effect afterwards, because nothing can be armed.
 func (e *Engine) Close(err error) {
 	e.EndAll(err)
 	if e.armed {

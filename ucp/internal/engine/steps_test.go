@@ -35,8 +35,8 @@ const (
 	leave
 	handOver
 	happened
-	tell
-	untold
+	announce
+	takeNews
 	sleep
 	slumber
 	wake
@@ -48,7 +48,7 @@ const (
 	arm
 	heard
 	armed
-	hear
+	rouseDone
 	signals
 	dozes
 	back
@@ -72,14 +72,14 @@ var where = [steps]struct{ name, file, function string }{
 	wished:    {"wish", "engine.go", "Engine.Acquire"},
 	granted:   {"granted", "engine.go", "Engine.Acquire"},
 	served:    {"served", "engine.go", "Engine.Acquire"},
-	grant:     {"grant", "engine.go", "wish.Do"},
+	grant:     {"grant", "engine.go", "wakeTask.Do"},
 	join:      {"join", "waiter.go", "Engine.Join"},
 	end:       {"end", "waiter.go", "Engine.End"},
 	leave:     {"leave", "waiter.go", "Engine.Leave"},
 	handOver:  {"hand over", "waiter.go", "Engine.handOver"},
 	happened:  {"happened", "waiter.go", "Engine.happened"},
-	tell:      {"tell", "sleep.go", "Engine.tell"},
-	untold:    {"untold", "sleep.go", "Engine.Untold"},
+	announce:  {"announce", "sleep.go", "Engine.announceNews"},
+	takeNews:  {"take news", "sleep.go", "Engine.TakeNews"},
 	sleep:     {"sleep", "sleep.go", "Engine.Sleeps"},
 	begin:     {"begin", "owner.go", "ownership.beginShared"},
 	raise:     {"raise", "owner.go", "ownership.afterRelease"},
@@ -87,7 +87,7 @@ var where = [steps]struct{ name, file, function string }{
 	rouse:     {"rouse", "sleep.go", "Engine.rouse"},
 	ring:      {"ring", "sleep.go", "Engine.ring"},
 	lost:      {"lost", "owner.go", "ownership.abandonShared"},
-	answer:    {"answer", "wakeup.go", "wakeup.comeBack"},
+	answer:    {"answer", "wakeset.go", "Set.Return"},
 	closes:    {"close", "worker.go", "Worker.close"},
 	do:        {"do", "call.go", "call.Do"},
 	carryOut:  {"carry out", "wait_leader.go", "call.carryOut"},
@@ -99,13 +99,13 @@ var where = [steps]struct{ name, file, function string }{
 	unwind:    {"unwind", "wait_leader.go", "call.unwind"},
 	endAll:    {"end all", "waiter.go", "Engine.EndAll"},
 	arm:       {"arm", "wakeup.go", "wakeup.armFor"},
-	heard:     {"heard", "wakeup.go", "wakeup.heard"},
+	heard:     {"consume", "wakeset.go", "Set.Consume"},
 	armed:     {"armed", "wakeup.go", "Worker.Arm"},
-	hear:      {"hear", "sleep.go", "Engine.Heard"},
-	signals:   {"signal", "wakeup.go", "wakeup.signal"},
+	rouseDone: {"rouse done", "sleep.go", "Engine.RouseDone"},
+	signals:   {"signal", "wakeset.go", "Set.Signal"},
 
-	dozes:      {"doze", "background.go", "Engine.Dozes"},
-	back:       {"back", "background.go", "Engine.Back"},
+	dozes:      {"doze", "background.go", "Engine.BackgroundSleeps"},
+	back:       {"back", "background.go", "Engine.BackgroundAwake"},
 	looks:      {"look in", "background.go", "Engine.Look"},
 	later:      {"later", "background.go", "Engine.handBack"},
 	displaces:  {"displace", "background.go", "Engine.displace"},

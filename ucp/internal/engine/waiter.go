@@ -1,65 +1,85 @@
 package engine
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// Waiter is a goroutine that waits for something to happen. The methods of the engine
-// with a waiter are the owner's, unless they say otherwise.
+	"github.com/ucx-go/ucx/internal/platform"
+	"github.com/ucx-go/ucx/ucp/internal/list"
+)
+
+// Waiter is a goroutine that waits for something to happen. Only the owner may call the methods of
+// the engine that take a Waiter.
 type Waiter struct {
-	wake       chan struct{}
-	kind       Kind
-	joined     bool
-	leads      bool // is the leader, or was told to be
-	over       atomic.Bool
-	err        error // with which it was ended
-	prev, next *Waiter
+	wake  chan struct{}
+	kind  Kind
+	leads bool // is the leader; the goroutine may not have noticed yet
+	over  atomic.Bool
+	err   error // result of the wait
+	node  list.Node[Waiter]
 }
 
-// Kind is what a waiter waits for. A leader that leaves hands over to those first whose
-// kind comes first.
+// Kind is what a waiter waits for. When the leader leaves, the waiter of the lowest kind that has
+// waited longest becomes the leader.
 type Kind uint8
 
 // Kinds of waiters.
 const (
-	Always    Kind = iota // nothing: it leads as long as it may
+	Always    Kind = iota // nothing: the waiter is the leader as long as possible
 	Operation             // the end of an operation
-	Event                 // whatever happens next
+	Event                 // any event
 
 	kinds
 
-	// Background is the kind of the one waiter that leads while nobody else waits
-	// (background.go).
+	// Background is the kind of the background waiter, which is the leader while no other goroutine
+	// waits (background.go).
 	Background = kinds
 )
 
-// Ready prepares a waiter, which may be one that was used before and has left. It is the
-// waiter's own.
-func (w *Waiter) Ready(k Kind) {
-	if w.wake == nil {
-		w.wake = make(chan struct{}, 1)
+// Ready prepares a waiter for a wait. The waiter may have been used before, with any engine, if it
+// has left. Only the goroutine of the waiter may call it.
+func (e *Engine) Ready(w *Waiter, k Kind) {
+	if w.over.Load() {
+		w.over.Store(false)
 	}
-	w.kind, w.err = k, nil
-	w.over.Store(false)
+	if e != nil {
+		w.ready(k)
+	}
 }
 
-// Wake is readable when the waiter shall look whether it is Over, or leads.
+func (w *Waiter) ready(k Kind) {
+	if w.wake == nil {
+		w.wake, w.node.Value = make(chan struct{}, 1), w
+	}
+	w.kind, w.err = k, nil
+}
+
+// Wake returns a channel that is readable when the waiter must check Over and Leads.
 func (w *Waiter) Wake() <-chan struct{} { return w.wake }
 
-// Over reports whether what it waits for has happened. Any goroutine may ask.
+// Over reports whether the wait is over. Any goroutine may call it.
 func (w *Waiter) Over() bool { return w.over.Load() }
 
-// Gone reports whether moreover nothing of the engine's knows of it any more, so that
-// it need not leave. Any goroutine may ask.
-func (w *Waiter) Gone() bool { return w.over.Load() && !w.leads }
+// Gone reports whether the wait is over and the engine no longer refers to the waiter, so that
+// Leave is not needed. Any goroutine may call it.
+func (w *Waiter) Gone() bool {
+	over := w.over.Load()
+	platform.Step()
+	return over && !w.leads
+}
 
-// Err is the error with which it was ended, when it is over.
+// Err returns the error with which the wait was ended. It is valid when Over returns true.
 func (w *Waiter) Err() error { return w.err }
 
-// Leads reports whether it is the leader.
+// Leads reports whether the waiter is the leader.
 func (w *Waiter) Leads() bool { return w.leads }
 
-// Join makes w one of those who wait. It leads if nobody else does, or only the
-// background waiter.
+// Join adds a waiter to the waiters of the engine. It becomes the leader if there is none, or only
+// the background waiter.
 func (e *Engine) Join(w *Waiter) {
+	if e == nil {
+		w.leads = true
+		return
+	}
 	background := w.kind == Background // [join]
 	if background {
 		e.background = w
@@ -73,11 +93,12 @@ func (e *Engine) Join(w *Waiter) {
 	case e.leader == e.background:
 		e.displace(w)
 	default:
-		e.waiting[w.kind].push(w)
+		e.waiting[w.kind].Push(&w.node)
 	}
 }
 
-// JoinFor is Join for a waiter that parks already, and is told if it leads.
+// JoinFor is Join for a waiter that may be parked already. If the waiter becomes the leader,
+// JoinFor wakes it.
 func (e *Engine) JoinFor(w *Waiter) {
 	e.Join(w)
 	if w.leads {
@@ -85,34 +106,40 @@ func (e *Engine) JoinFor(w *Waiter) {
 	}
 }
 
-// Waits reports whether the engine knows of w.
-func (w *Waiter) Waits() bool { return w.joined || w.leads }
+// Waits reports whether the engine refers to w: w is in a list of waiters or is the leader.
+func (w *Waiter) Waits() bool { return w.node.Linked() || w.leads }
 
-// End tells a waiter that what it waits for has happened.
+// End ends the wait of w with err.
 func (e *Engine) End(w *Waiter, err error) {
-	leads := w.leads // who does not is gone as soon as it is told
+	if e == nil {
+		w.err = err
+		w.over.Store(true)
+		return
+	}
+	leads := w.leads // read first: a waiter that does not lead is gone once over is set
 	if !leads {      // [end]
-		if w.joined {
-			e.waiting[w.kind].remove(w)
+		if w.node.Linked() {
+			w.node.Remove()
 		}
 		e.woken++
 	}
 	sleeps := leads && e.asleep
 	if w == e.background {
-		sleeps = e.dozing
+		sleeps = e.backgroundAsleep
 		if !leads {
 			e.background = nil
 		}
 	}
 	w.err = err
+	platform.Step()
 	w.over.Store(true)
-	w.signal() // a leader may have been told just now that it is, and not know
+	w.signal() // a leader too, because it may still be parked if it became the leader just now
 	if sleeps {
 		e.rouse()
 	}
 }
 
-// EndAll ends all who wait, of every kind.
+// EndAll ends the waits of all waiters with err.
 func (e *Engine) EndAll(err error) {
 	if w := e.leader; w != nil && !w.Over() { // [end all]
 		e.End(w, err)
@@ -125,14 +152,13 @@ func (e *Engine) EndAll(err error) {
 	}
 }
 
-// happened ends those that wait for any event, and wakes the application's poller if
-// that waits for one.
+// happened ends the waits of kind Event, and wakes the application if it sleeps.
 //
 //go:noinline
 func (e *Engine) happened() {
 	e.endKind(Event, nil) // [happened]
 	if w := e.leader; w != nil && w.kind == Event && !w.Over() {
-		e.End(w, nil) // others have handled what would have woken it
+		e.End(w, nil) // another goroutine has handled the event that would have woken it
 	}
 	if e.armed {
 		e.ring()
@@ -140,16 +166,20 @@ func (e *Engine) happened() {
 }
 
 func (e *Engine) endKind(k Kind, err error) {
-	for w := e.waiting[k].head; w != nil; w = e.waiting[k].head {
-		e.End(w, err)
+	for l := &e.waiting[k]; !l.Empty(); {
+		e.End(l.Front().Value, err)
 	}
 }
 
-// Leave takes w out of those who wait; if it is the leader another one takes over.
-// Nothing reaches it after that.
+// Leave removes w from the waiters of the engine. If w is the leader, another waiter becomes the
+// leader. The engine does not wake w afterwards.
 func (e *Engine) Leave(w *Waiter) {
-	if w.joined { // [leave]
-		e.waiting[w.kind].remove(w)
+	if e == nil {
+		w.leads = false
+		return
+	}
+	if w.node.Linked() { // [leave]
+		w.node.Remove()
 	}
 	if w == e.background {
 		e.background = nil
@@ -164,11 +194,11 @@ func (e *Engine) Leave(w *Waiter) {
 	}
 }
 
-// handOver makes one of those who wait the leader.
+// handOver makes another waiter the leader, if there is one.
 func (e *Engine) handOver() {
 	for k := range e.waiting {
-		if next := e.waiting[k].head; next != nil { // [hand over]
-			e.waiting[k].remove(next)
+		if !e.waiting[k].Empty() { // [hand over]
+			next := e.waiting[k].Pop()
 			e.leader, next.leads = next, true
 			next.signal()
 			e.woken++
@@ -178,44 +208,20 @@ func (e *Engine) handOver() {
 	e.handBack()
 }
 
-// Woken returns how many waiters were woken since the last time it was asked.
+// Woken returns the number of waiters that were woken since the last call of Woken.
 func (e *Engine) Woken() int {
+	if e == nil {
+		return 0
+	}
 	n := e.woken
 	e.woken = 0
 	return n
 }
 
 func (w *Waiter) signal() {
+	platform.Step()
 	select {
 	case w.wake <- struct{}{}:
-	default: // it has not looked since the last one
+	default: // the waiter has not read the last signal yet
 	}
-}
-
-// waiterList is a FIFO with removal from the middle.
-type waiterList struct{ head, tail *Waiter }
-
-func (l *waiterList) push(w *Waiter) {
-	w.joined = true
-	w.prev, w.next = l.tail, nil
-	if l.tail == nil {
-		l.head = w
-	} else {
-		l.tail.next = w
-	}
-	l.tail = w
-}
-
-func (l *waiterList) remove(w *Waiter) {
-	if w.prev == nil {
-		l.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		l.tail = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next, w.joined = nil, nil, false
 }

@@ -1,24 +1,25 @@
-// Package idtable gives objects ids that peers may be told and send back.
+// Package idtable assigns ids to objects. The ids are sent to peers, which send them back to refer
+// to the objects.
 package idtable
 
 import (
-	"math/rand/v2"
 	"slices"
+
+	"github.com/ucx-go/ucx/internal/platform"
 )
 
-// Table gives objects the 64-bit ids that peers send back. Ids are odd, like
-// C UCX's indirect ids, and hold a slot number and a generation: an id that was
-// released, or was never given out, finds nothing. Generations are random, so a
-// peer cannot guess an id it was not told, not even from its predecessors, and a
-// restarted process does not honor the ids of the one before. The zero value is empty.
-// A table belongs to one goroutine at a time.
+// Table maps 64-bit ids to objects. Ids are odd, like C UCX's indirect ids, and consist of a slot
+// number and a generation. An id that was released, or was never assigned, has no object.
+// Generations are random, so a peer cannot guess an id that was not sent to it, not even from
+// earlier ids, and a restarted process does not accept the ids of its predecessor. One goroutine at
+// a time may use a Table. The zero value is empty.
 //
 //	bit 0      always set
 //	bits 1-24  slot
-//	bits 25-63 generation of the slot; where the table has a mark that is in bits 56-63
+//	bits 25-63 generation of the slot; bits 56-63 contain the mark if the table has one
 type Table[T any] struct {
-	// Mark, unless 0, is the top byte of all ids: by it others know whose they are. It is
-	// set before the first id is given out.
+	// Mark, unless 0, is the top byte of all ids. Peers recognize by it the ids that this library
+	// has assigned. It is set before the first Put.
 	Mark uint8
 
 	slots []slot[T]
@@ -51,14 +52,14 @@ func (t *Table[T]) Put(obj *T) uint64 {
 		t.slots = append(t.slots, slot[T]{})
 	}
 	s := &t.slots[i]
-	s.obj, s.gen = obj, rand.Uint64()>>(64-genBits)
+	s.obj, s.gen = obj, platform.Uint64()>>(64-genBits)
 	if t.Mark != 0 {
 		s.gen = s.gen>>markBits | uint64(t.Mark)<<(genBits-markBits)
 	}
 	return s.gen<<(slotBits+1) | uint64(i)<<1 | 1
 }
 
-// Get returns the object of an id, nil for an id that is not in use.
+// Get returns the object of an id, nil if the id is not in use.
 func (t *Table[T]) Get(id uint64) *T {
 	i := id >> 1 & (maxIDs - 1)
 	if id&1 == 0 || i >= uint64(len(t.slots)) {
@@ -70,8 +71,7 @@ func (t *Table[T]) Get(id uint64) *T {
 	return nil
 }
 
-// Remove ends the life of an id and returns its object, nil when the id was not
-// in use.
+// Remove releases an id and returns its object, nil if the id was not in use.
 func (t *Table[T]) Remove(id uint64) *T {
 	obj := t.Get(id)
 	if obj == nil {
@@ -83,7 +83,7 @@ func (t *Table[T]) Remove(id uint64) *T {
 	return obj
 }
 
-// Len is the number of ids in use.
+// Len returns the number of ids in use.
 func (t *Table[T]) Len() int { return len(t.slots) - len(t.free) }
 
 // Each calls fn for every object. fn may remove ids.
@@ -95,13 +95,14 @@ func (t *Table[T]) Each(fn func(*T)) {
 	}
 }
 
-// Any reports whether fn says so of an object.
+// Any reports whether fn returns true for any object.
 func (t *Table[T]) Any(fn func(*T) bool) bool {
 	return slices.ContainsFunc(t.slots, func(s slot[T]) bool { return s.obj != nil && fn(s.obj) })
 }
 
-// Some calls fn for at most n objects, from slot from on and around, each once,
-// and returns the slot to go on with. fn may remove ids.
+// Some calls fn for at most n objects, each at most once. It starts at slot from, continues with
+// the first slot after the last one, and returns the slot to start with next time. fn may remove
+// ids.
 func (t *Table[T]) Some(from, n int, fn func(*T)) int {
 	for range len(t.slots) {
 		if n == 0 {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTableModel compares with a map, and asks for every id there ever was.
+// TestTableModel compares the table with a map, for every id that was ever handed out.
 func TestTableModel(t *testing.T) {
 	type object struct{ _ int }
 	rapid.Check(t, func(t *rapid.T) {
@@ -55,7 +55,7 @@ func TestTableModel(t *testing.T) {
 	})
 }
 
-// TestTableForeign: numbers that were never given out find nothing.
+// TestTableForeign checks that ids that were never handed out find nothing.
 func TestTableForeign(t *testing.T) {
 	var table Table[int]
 	id := table.Put(new(int))
@@ -69,7 +69,7 @@ func TestTableForeign(t *testing.T) {
 	}
 }
 
-// TestTableEachRemoves: the function may end the ids it is shown.
+// TestTableEachRemoves checks that the function passed to Each may remove the object it gets.
 func TestTableEachRemoves(t *testing.T) {
 	var table Table[uint64]
 	for range 10 {
@@ -82,8 +82,7 @@ func TestTableEachRemoves(t *testing.T) {
 	}
 }
 
-// TestTableUnguessable: a peer that knows an id of a slot cannot tell the next
-// one.
+// TestTableUnguessable checks that the next id of a slot does not follow from the ids before.
 func TestTableUnguessable(t *testing.T) {
 	var table Table[int]
 	steps := make(map[uint64]bool)
@@ -99,7 +98,7 @@ func TestTableUnguessable(t *testing.T) {
 	}
 }
 
-// TestSlot: an id costs little more than the pointer behind it.
+// TestSlot checks that a slot of the table is little larger than a pointer.
 func TestSlot(t *testing.T) {
 	if n, want := unsafe.Sizeof(slot[int]{}), 8+unsafe.Sizeof(uintptr(0)); n != want {
 		t.Errorf("a slot takes %d bytes, want %d", n, want)

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// The explorer tries all orders of events of two ends, each with the table, and a network
-// between them: what the lanes carry arrives in order, what the connection manager carries
-// arrives in order, and in any order with the lanes. See model_test.go for what an end does
-// about its duties.
+// The explorer tries all orders of events of two endpoints, each with the table, and a network
+// between them. Messages over the lanes arrive in order, and so do messages of the connection
+// manager, but the two may overtake each other. How an endpoint carries out its duties is in
+// model_test.go.
 
-// scenario says what may happen in an exploration.
+// scenario defines what can happen in an exploration.
 type scenario struct {
 	name    string
-	managed bool // by a connection manager
-	deaf    bool // neither end knows "released" and "removed"
-	silent  bool // lanes do not tell that the other side has closed them
+	managed bool // connected by a connection manager
+	deaf    bool // neither endpoint knows "released" and "removed"
+	silent  bool // an endpoint is not notified that the other side has closed its lanes
 	kinds   [2]opKind
-	acts    [2]acts // of the applications
+	acts    [2]acts // what each application may do
 }
 
 // acts is a set of what an application may do, each once.
@@ -31,11 +31,11 @@ const (
 	actEvict
 	actClaim
 	actDie
-	actMatch // it receives what the peer sends
-	actAgain // a message that names the peer's end comes a second time
+	actMatch // it receives the peer's operation
+	actAgain // a message that names the peer's endpoint arrives a second time
 )
 
-// flaw is what an exploration finds: how it comes about in the fewest steps.
+// flaw is a fault that an exploration finds, with the shortest sequence of steps that leads to it.
 type flaw struct {
 	why   string
 	trace []string
@@ -43,14 +43,15 @@ type flaw struct {
 
 func (f *flaw) String() string { return f.why + ":\n\t" + strings.Join(f.trace, "\n\t") }
 
-// visit is a world, and how it was reached.
+// visit is a world that was reached, from which world, and by which step.
 type visit struct {
 	w    world
 	from int
 	step string
 }
 
-// explore tries everything in a scenario, by a table. It returns the number of worlds.
+// explore tries all sequences of steps of a scenario with a table. It returns the number of worlds,
+// and the first flaw.
 func explore(s *scenario, t rules) (int, *flaw) {
 	first := s.begin()
 	seen := map[world]bool{first: true}
@@ -63,7 +64,7 @@ func explore(s *scenario, t rules) (int, *flaw) {
 	}
 	for k := 0; k < len(queue); k++ {
 		m := model{s: s, table: t}
-		live := false // something happens even if no application does anything
+		live := false // something happens even if no application acts
 		for _, step := range m.steps(&queue[k].w) {
 			m.w, m.flaw = queue[k].w, ""
 			step.do(&m)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// scenarios are what is explored: each kind of operation of both sides, each way to be
-// connected, and each thing that applications can do, two or three at a time.
+// scenarios returns all scenarios to explore: each kind of operation of both sides, each way to be
+// connected, and each act of the applications, two or three of them together.
 func scenarios() (list []*scenario) {
 	kinds := [][2]opKind{{none, none}, {eager, none}, {offer, none}, {put, none}, {offer, offer}, {offer, put}, {put, put}}
 	both := func(a, b acts) [2]acts { return [2]acts{a | actMatch, b | actMatch} }
@@ -33,7 +33,7 @@ func scenarios() (list []*scenario) {
 	} {
 		for _, k := range kinds {
 			if c.managed && c.deaf && (k[0] == put || k[1] == put) {
-				continue // as offers do
+				continue // ends in the same way as offer
 			}
 			for how, acts := range endings {
 				s := c
@@ -46,7 +46,8 @@ func scenarios() (list []*scenario) {
 	return list
 }
 
-// TestAllOrders tries all orders of all events in all scenarios.
+// TestAllOrders explores all orders of all events in all scenarios and checks that none violates a
+// rule.
 func TestAllOrders(t *testing.T) {
 	worlds := 0
 	flaws := 0

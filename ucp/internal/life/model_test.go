@@ -7,20 +7,20 @@ type opKind uint8
 
 const (
 	none  opKind = iota
-	eager        // done when it has left
-	offer        // done when the peer has matched it, fetched its data and said so: rendezvous, synchronous send
-	put          // done when the peer has answered: what goes by messages
+	eager        // complete when it is sent
+	offer        // complete when the peer has fetched and answered it: rendezvous, synchronous send
+	put          // complete when the peer has answered: put by messages
 )
 
-// phase is how far an operation is.
+// phase is the progress of an operation.
 type phase uint8
 
 const (
 	notStarted phase = iota
 	needsID          // waits for the peer's id
 	underWay         // sent
-	atPeer           // the peer has it and has not matched it
-	fetching         // the peer has matched it and reads the data
+	atPeer           // arrived at the peer, not matched yet
+	fetching         // matched by the peer, which reads the data
 	succeeded
 	canceled
 	failed
@@ -29,14 +29,14 @@ const (
 func (p phase) ended() bool   { return p >= succeeded }
 func (p phase) pending() bool { return p > notStarted && p < succeeded }
 
-// word is what travels.
+// word is a message over the lanes.
 type word uint8
 
 const (
-	request word = iota + 1 // asks for the other end, and names this one
-	reply                   // names the other end
+	request word = iota + 1 // asks for the other endpoint, and names this one
+	reply                   // names the other endpoint
 	message                 // the operation
-	answer                  // to the operation
+	answer                  // the answer to the operation
 	saidReleased
 	saidRemoved
 	endOfLanes
@@ -44,25 +44,25 @@ const (
 
 var wordNames = [...]string{"", "request", "reply", "message", "answer", "released", "removed", "end of lanes"}
 
-// side is an end with what the model keeps for it.
+// side is an endpoint with the state that the model keeps for it.
 type side struct {
 	end     End
-	exists  bool // the end has been made
+	exists  bool // the endpoint has been created
 	op      phase
 	matched bool // the peer has matched the operation
-	fetches bool // this side fetches the data of the other's
-	awaits  bool // for the peer's disconnect
-	sent    bool // what was to be told
+	fetches bool // this side fetches the data of the other side's operation
+	awaits  bool // waits for the peer's disconnect
+	sent    bool // "released" or "removed" was sent, and MessageSent is due
 	flushing,
-	telling, // what is being told: 0, saidReleased or saidRemoved
-	handled uint8 // how often the handler was called
+	telling, // the message to send: 0, saidReleased or saidRemoved
+	handled uint8 // number of calls of the error handler
 	shelved bool
-	closing bool  // a close has been asked for and has not ended
-	closed  uint8 // ends of closes: 0, closeOK or closeFailed
+	closing bool  // a close is in progress
+	closed  uint8 // result of the last close: 0, closeOK or closeFailed
 	dead    bool
 	did     acts // what the application has done
 	out     [5]word
-	manager bool // a disconnect is under way to the peer
+	manager bool // a disconnect is on its way to the peer
 	said    bool // it has disconnected
 }
 
@@ -71,15 +71,15 @@ const (
 	closeFailed
 )
 
-// world is everything.
+// world is the state of both sides and of the messages between them.
 type world struct {
 	side [2]side
-	// violent: an end was released by force, evicted, or lost with its process; resigned:
-	// an application gave up.
+	// violent: an endpoint was released by force, evicted, or lost with its process. gaveUp: an
+	// application gave up.
 	violent, gaveUp bool
 }
 
-// model carries out duties.
+// model applies the table to a world and carries out the duties.
 type model struct {
 	s     *scenario
 	table rules
@@ -87,34 +87,34 @@ type model struct {
 	flaw  string
 }
 
-// step is something that can happen.
+// step is something that can happen next.
 type step struct {
 	name   string
-	choice bool // an application's; it need not happen
+	choice bool // an application's decision, which need not happen
 	do     func(*model)
 }
 
-// begin is the world before anything has happened: a's application holds an end. Where a
-// manager has connected them, b's does as well.
+// begin returns the initial world: the application of a holds an endpoint. If a manager has
+// connected them, so does the application of b.
 func (s *scenario) begin() (w world) {
 	a, b := &w.side[0], &w.side[1]
 	a.exists = true
-	a.end = End{Stage: Open, Managed: s.managed, Deaf: s.deaf}
+	a.end = End{Stage: Open, Managed: s.managed, NoCloseMessages: s.deaf}
 	if s.managed {
 		b.exists = true
 		a.end.Peer = PeerHere
-		a.end.Patient = s.deaf
-		b.end = End{Stage: Open, Peer: PeerHere, Managed: true, Patient: true, Deaf: s.deaf}
+		a.end.PeerDisconnectsFirst = s.deaf
+		b.end = End{Stage: Open, Peer: PeerHere, Managed: true, PeerDisconnectsFirst: true, NoCloseMessages: s.deaf}
 	}
 	return w
 }
 
-// busy reports whether the end has to stay for an operation of its own or a fetch.
+// busy reports whether an operation or a fetch in progress needs the endpoint.
 func (m *model) busy(k int) bool {
 	return m.w.side[k].op.pending() || m.w.side[k].fetches
 }
 
-// steps are all that can happen now.
+// steps returns everything that can happen next.
 func (m *model) steps(w *world) (list []step) {
 	m.w = *w
 	add := func(choice bool, do func(*model), format string, args ...any) {
@@ -126,13 +126,15 @@ func (m *model) steps(w *world) (list []step) {
 		if e.out[0] != 0 {
 			add(false, func(m *model) { m.deliver(k) }, "%s's %s arrives", name, wordNames[e.out[0]])
 		}
-		if e.manager && (e.out[0] == 0 || e.out[0] == endOfLanes) { // package ucp receives first what was sent before
+		// Package ucp first receives what was sent before.
+		if e.manager && (e.out[0] == 0 || e.out[0] == endOfLanes) {
 			add(false, func(m *model) { m.w.side[k].manager = false; m.event(1-k, Left) }, "%s's disconnect arrives", name)
 		}
 		if p.dead && e.exists && !e.dead && p.out[0] == 0 && e.end.Stage != Gone && e.end.Stage != Failed {
 			add(false, func(m *model) { m.event(k, Lost) }, "%s notices the death", name)
 		}
-		// Where a close in good order has nobody to tell, the keepalive asks.
+		// If an endpoint has ended without a peer that could be notified, the other side's
+		// keepalive finds out.
 		if (m.s.deaf || p.end.Peer < PeerHere) && p.exists && p.end.Stage == Gone && p.out[0] == 0 && e.exists && !e.dead && e.end.Stage != Gone && e.end.Stage != Failed {
 			add(false, func(m *model) { m.event(k, Removed) }, "%s's keepalive finds no end", name)
 		}
@@ -143,7 +145,7 @@ func (m *model) steps(w *world) (list []step) {
 			add(false, func(m *model) { m.w.side[k].flushing = 0; m.event(k, Flushed) }, "%s has flushed", name)
 		}
 		if e.sent {
-			add(false, func(m *model) { m.w.side[k].sent = false; m.event(k, Told) }, "%s hears that it has told", name)
+			add(false, func(m *model) { m.w.side[k].sent = false; m.event(k, MessageSent) }, "%s hears that it has told", name)
 		}
 		if e.awaits {
 			add(false, func(m *model) { m.w.side[k].awaits = false; m.event(k, Waited) }, "%s has waited", name)
@@ -153,7 +155,7 @@ func (m *model) steps(w *world) (list []step) {
 				w := word(m.w.side[k].telling)
 				m.w.side[k].telling = 0
 				m.send(k, w)
-				m.w.side[k].sent = true // what the peer says to it may come first
+				m.w.side[k].sent = true // an answer of the peer may arrive before MessageSent
 			}, "%s tells %s", name, wordNames[e.telling])
 		}
 		if e.fetches && e.end.Stage != Gone && e.end.Stage != Failed {
@@ -175,7 +177,7 @@ func (m *model) steps(w *world) (list []step) {
 			name string
 		}{
 			{actClose, Close, e.end.Stage == Open || e.end.Stage == Failed, "closes"},
-			{actLeave, Leave, e.end.Stage != Gone, "shuts down its worker"},
+			{actLeave, ShutdownClose, e.end.Stage != Gone, "shuts down its worker"},
 			{actGiveUp, GiveUp, e.closing, "gives up"},
 			{actForce, Force, e.end.Stage != Gone, "closes by force"},
 			{actEvict, Evict, e.end.Stage == Serving, "evicts"},
@@ -188,7 +190,7 @@ func (m *model) steps(w *world) (list []step) {
 				e := &m.w.side[k]
 				e.did |= c.act
 				switch c.ev {
-				case Close, Leave:
+				case Close, ShutdownClose:
 					if e.end.Stage == Open || e.end.Stage == Serving {
 						e.closing = true
 					}
@@ -207,7 +209,7 @@ func (m *model) steps(w *world) (list []step) {
 	return list
 }
 
-// send puts a word behind those that are under way.
+// send appends a word to those on their way.
 func (m *model) send(k int, what word) {
 	out := &m.w.side[k].out
 	for i := range out {
@@ -219,7 +221,7 @@ func (m *model) send(k int, what word) {
 	m.flaw = "more words under way than expected"
 }
 
-// event reports something to an end and does what is owed.
+// event reports an event to an endpoint and carries out the duties.
 func (m *model) event(k int, ev Event) {
 	e := &m.w.side[k]
 	if !e.exists || e.dead || e.end.Stage == Gone {
@@ -234,7 +236,7 @@ func (m *model) event(k int, ev Event) {
 	if m.flaw = m.forbidden(k, ev, was, do); m.flaw != "" {
 		return
 	}
-	e.shelved = e.shelved || do&Shelve != 0
+	e.shelved = e.shelved || do&Retain != 0
 	if do&Cancel != 0 {
 		m.endOp(k, canceled)
 	}
@@ -244,16 +246,16 @@ func (m *model) event(k int, ev Event) {
 	if do&Flush != 0 {
 		e.flushing = 1
 	}
-	if do&(TellReleased|TellRemoved) != 0 && (e.telling != 0 || e.sent) {
+	if do&(SendReleased|SendRemoved) != 0 && (e.telling != 0 || e.sent) {
 		m.flaw = "two words are being told at once"
 	}
-	if do&TellReleased != 0 {
+	if do&SendReleased != 0 {
 		e.telling = uint8(saidReleased)
 	}
-	if do&TellRemoved != 0 {
+	if do&SendRemoved != 0 {
 		e.telling = uint8(saidRemoved)
 	}
-	if do&SayRemoved != 0 && e.end.Peer != PeerUnknown && !e.end.Deaf && !e.end.Managed {
+	if do&TrySendRemoved != 0 && e.end.Peer != PeerUnknown && !e.end.NoCloseMessages && !e.end.Managed {
 		m.send(k, saidRemoved)
 	}
 	if do&Await != 0 {
@@ -278,28 +280,28 @@ func (m *model) event(k int, ev Event) {
 		m.flaw = "an end is gone and was not released"
 	}
 	if (next.Stage == Draining || next.Stage == Serving) && !m.busy(k) && m.flaw == "" && (do&(Cancel|Fail) != 0 || was.Stage != next.Stage) {
-		m.event(k, Quiet)
+		m.event(k, OperationsDone)
 	}
 }
 
-// forbidden says which rule of its own an end breaks.
+// forbidden returns the rule that an endpoint violates after an event, if any.
 func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 	e := &m.w.side[k]
-	now, tells := e.end, do&(TellReleased|TellRemoved|SayRemoved) != 0
+	now, tells := e.end, do&(SendReleased|SendRemoved|TrySendRemoved) != 0
 	switch {
 	case do&Flush != 0 && m.busy(k):
 		return "the lanes are flushed before the operations have ended"
-	case do&(TellReleased|TellRemoved) != 0 && m.busy(k):
+	case do&(SendReleased|SendRemoved) != 0 && m.busy(k):
 		return "the peer is told with an operation under way"
-	case do&(TellReleased|TellRemoved) != 0 && (now.Deaf || now.Managed):
+	case do&(SendReleased|SendRemoved) != 0 && (now.NoCloseMessages || now.Managed):
 		return "a peer is told that does not understand it"
-	case do&(TellReleased|TellRemoved) != 0 && now.Peer < PeerHere:
+	case do&(SendReleased|SendRemoved) != 0 && now.Peer < PeerHere:
 		return "a peer is told whose id is not known"
 	case (ev == Force || ev == Evict) && now.Stage != Gone:
 		return "an end is not released in the call"
-	case now.Final && now.Stage == Parting:
+	case now.ShuttingDown && now.Stage == Parting:
 		return "a worker that is shut down is patient"
-	case do&Disconnect != 0 && was.Patient && !was.Final && was.Stage == Flushing:
+	case do&Disconnect != 0 && was.PeerDisconnectsFirst && !was.ShuttingDown && was.Stage == Flushing:
 		return "a patient end disconnects without waiting"
 	case ev == Left && was.Stage == Open && !m.busy(k) && do&CallHandler != 0:
 		return "a disconnect by which nothing is lost is a failure at once"
@@ -309,23 +311,23 @@ func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 		return "an operation goes on though the application has given up"
 	case ev == Claim && (now.Stage == Open) == was.Closed:
 		return "an end is claimed that was closed, or is not that was not"
-	case (ev == Close || ev == Leave || ev == Force) && !now.Closed && was.Stage != Leaving || was.Closed && !now.Closed:
+	case (ev == Close || ev == ShutdownClose || ev == Force) && !now.Closed && was.Stage != Leaving || was.Closed && !now.Closed:
 		return "an end is closed and is not marked as that"
-	case (now.Final || e.did&actLeave != 0) && now.Stage == Serving:
+	case (now.ShuttingDown || e.did&actLeave != 0) && now.Stage == Serving:
 		return "an end serves in a worker that is shut down"
-	case now.Deaf && now.Closed && now.Stage == Serving && now.Peer == PeerHere && do&Shelve == 0 && !e.shelved:
+	case now.NoCloseMessages && now.Closed && now.Stage == Serving && now.Peer == PeerHere && do&Retain == 0 && !e.shelved:
 		return "an end is kept for a peer that will never say that it has gone, and nobody can find it"
 	case now.Stage == CloseWait && was.Stage == Open && do&Fail == 0:
 		return "operations go on toward a peer that has gone"
 	case now.Stage == Failed && was.Stage != Failed && do&CallHandler == 0:
 		return "an end has failed and the handler is not called"
-	case (ev == Flushed || ev == Waited || ev == Told) && !m.busy(k) && now.Stage != was.Stage && (now.Stage == Draining || now.Stage == Flushing):
+	case (ev == Flushed || ev == Waited || ev == MessageSent) && !m.busy(k) && now.Stage != was.Stage && (now.Stage == Draining || now.Stage == Flushing):
 		return "the lanes are flushed again, though nothing is under way"
 	case now.Stage == Serving && was.Stage != Serving && e.closing && do&CloseDone == 0:
 		return "a close waits for nothing"
-	case ev == Leave && was.Stage == Serving && was.Closed && !m.busy(k) && now.Stage == Draining:
+	case ev == ShutdownClose && was.Stage == Serving && was.Closed && !m.busy(k) && now.Stage == Draining:
 		return "the lanes are flushed again behind a close"
-	case was.Stage == Failed && (ev == Close || ev == Leave) && now.Stage != Gone:
+	case was.Stage == Failed && (ev == Close || ev == ShutdownClose) && now.Stage != Gone:
 		return "an end that has failed cannot be closed"
 	case tells && was.Stage == Gone:
 		return "an end that is gone speaks"
@@ -333,7 +335,7 @@ func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 	return ""
 }
 
-// release gives everything back.
+// release releases an endpoint.
 func (m *model) release(k int) {
 	e := &m.w.side[k]
 	if m.busy(k) {
@@ -343,7 +345,7 @@ func (m *model) release(k int) {
 		if e.fetches && !m.w.violent && !m.w.gaveUp {
 			m.flaw = "released while it fetches"
 		}
-		e.fetches = false // with an error
+		e.fetches = false // the fetch ends with an error
 	}
 	e.flushing, e.telling, e.awaits, e.sent = 0, 0, false, false
 	if e.closing {
@@ -357,13 +359,13 @@ func (m *model) release(k int) {
 	}
 }
 
-// fetchable reports whether a message whose data has to be fetched over the end can be
-// matched. Behind the last word nothing can.
+// fetchable reports whether a message whose data must be fetched over the endpoint can still be
+// matched.
 func (e *side) fetchable() bool {
 	return e.exists && !e.dead && e.end.Stage != Gone && e.end.Stage != Failed && e.end.Stage != Leaving
 }
 
-// endClose ends a close.
+// endClose ends the close in progress.
 func (m *model) endClose(k int, how uint8) {
 	e := &m.w.side[k]
 	e.closing = false
@@ -376,7 +378,7 @@ func (m *model) endClose(k int, how uint8) {
 	}
 }
 
-// endOp ends the operation of an end before its time.
+// endOp ends the operation of an endpoint without success.
 func (m *model) endOp(k int, how phase) {
 	e := &m.w.side[k]
 	if !e.op.pending() {
@@ -388,19 +390,19 @@ func (m *model) endOp(k int, how phase) {
 	e.op = how
 }
 
-// succeed ends it well.
+// succeed completes the operation of an endpoint.
 func (m *model) succeed(k int) {
 	e := &m.w.side[k]
 	if e.op.ended() {
-		return // the answer to one that was canceled
+		return // the answer to an operation that was canceled
 	}
 	e.op = succeeded
 	if !m.busy(k) {
-		m.event(k, Quiet)
+		m.event(k, OperationsDone)
 	}
 }
 
-// start starts the operation.
+// start starts the operation of a side.
 func (m *model) start(k int) {
 	e := &m.w.side[k]
 	if m.s.kinds[k] == eager {
@@ -412,7 +414,7 @@ func (m *model) start(k int) {
 	m.goOn(k)
 }
 
-// goOn sends the operation when the peer's id is known, and asks for it otherwise.
+// goOn sends the operation if the peer's id is known, or else requests the id.
 func (m *model) goOn(k int) {
 	e := &m.w.side[k]
 	switch {
@@ -426,7 +428,7 @@ func (m *model) goOn(k int) {
 	}
 }
 
-// deliver hands over the first word of an end to the other side.
+// deliver delivers the first word of a side to the other side.
 func (m *model) deliver(k int) {
 	from := &m.w.side[k]
 	what := from.out[0]
@@ -440,7 +442,7 @@ func (m *model) deliver(k int) {
 	switch what {
 	case request:
 		if !e.exists {
-			e.exists, e.end = true, End{Deaf: m.s.deaf}
+			e.exists, e.end = true, End{NoCloseMessages: m.s.deaf}
 			m.event(1-k, Named)
 			m.send(1-k, reply)
 			break
@@ -478,13 +480,13 @@ func (m *model) deliver(k int) {
 	}
 }
 
-// match is a receive of side k for the other side's operation.
+// match matches the other side's operation with a receive of side k.
 func (m *model) match(k int) {
 	m.w.side[k].fetches = true
 	m.w.side[1-k].op, m.w.side[1-k].matched = fetching, true
 }
 
-// fetched ends the fetch.
+// fetched ends the fetch of a side.
 func (m *model) fetched(k int) {
 	m.w.side[k].fetches = false
 	if p := &m.w.side[1-k]; p.op == fetching {
@@ -492,11 +494,11 @@ func (m *model) fetched(k int) {
 	}
 	m.send(k, answer)
 	if !m.busy(k) {
-		m.event(k, Quiet)
+		m.event(k, OperationsDone)
 	}
 }
 
-// die ends the process of a side. What it has sent arrives.
+// die ends the process of a side. What it sent before still arrives.
 func (m *model) die(k int) {
 	e := &m.w.side[k]
 	m.w.violent = true
@@ -512,7 +514,7 @@ func (m *model) die(k int) {
 	}
 }
 
-// inconsistent says what must never be so.
+// inconsistent returns what is wrong with a world that must never be reached.
 func (m *model) inconsistent() string {
 	for k := range m.w.side {
 		e := &m.w.side[k]
@@ -520,7 +522,7 @@ func (m *model) inconsistent() string {
 		case e.handled > 1:
 			return "the handler is called twice"
 		case e.handled > 0 && e.did&(actClose|actForce) != 0 && e.end.Stage != Gone:
-			return "" // it was closed after the failure
+			return "" // the application closed it after the failure
 		case e.exists && !e.dead && e.end.Stage == Gone && e.op.pending():
 			return "an operation is left behind"
 		}
@@ -528,7 +530,7 @@ func (m *model) inconsistent() string {
 	return ""
 }
 
-// unfinished says what is missing where nothing happens any more by itself.
+// unfinished returns what is missing in a world in which nothing more happens by itself.
 func (m *model) unfinished() string {
 	for k := range m.w.side {
 		e, p := &m.w.side[k], &m.w.side[1-k]
@@ -545,7 +547,7 @@ func (m *model) unfinished() string {
 		case e.end.Closing() && m.mayWait(k):
 		case e.end.Stage == Serving && (peerHeld && !p.said || m.s.deaf && !p.dead):
 		case e.end.Stage == Serving && (m.mayWait(k) || m.mayWait(1-k)):
-		case e.end.Stage == Serving && m.s.silent && p.end.Stage == Gone && e.end.Deaf:
+		case e.end.Stage == Serving && m.s.silent && p.end.Stage == Gone && e.end.NoCloseMessages:
 		default:
 			return fmt.Sprintf("the end of %c stays at stage %d for nobody", 'a'+k, e.end.Stage)
 		}
@@ -562,8 +564,8 @@ func (m *model) unfinished() string {
 	return ""
 }
 
-// mayWait reports whether a close of an end waits for an application: for one to match,
-// or, over a manager, for the other one to close.
+// mayWait reports whether a close may wait for an application: for the peer's to match, or with a
+// manager, for the peer's close, which itself waits.
 func (m *model) mayWait(k int) bool {
 	e, p := &m.w.side[k], &m.w.side[1-k]
 	if e.op == atPeer && p.fetchable() {

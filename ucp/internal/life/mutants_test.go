@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// survivors are changes of the table that no exploration can tell from it, with the reason.
+// survivors are changes of the table that no exploration detects, with the reason.
 var survivors = map[string]string{
 	"line 29 (serving: named if closed, asked if not deaf -> resigning, peer here: tell released) without the need of closed": "an end that was made for a peer knows its id from the beginning",
 }
 
-// TestMutants changes the table in every line: leaves the line out, leaves out one duty of it,
-// leaves out what it needs or excludes. The explorer finds fault with each.
+// TestMutants checks that the explorer detects each change of the table: a line left out, a line
+// without one of its duties, or without one of the facts that it needs or excludes.
 func TestMutants(t *testing.T) {
 	list := scenarios()
 	caught := 0
@@ -23,7 +23,7 @@ func TestMutants(t *testing.T) {
 				if why := survivors[name]; why != "" {
 					t.Errorf("%s is noticed now: %v", name, f)
 				}
-				list[0], list[k] = list[k], list[0] // it may notice the next one, too
+				list[0], list[k] = list[k], list[0] // this scenario may detect the next change, too
 				return
 			}
 		}
@@ -44,7 +44,7 @@ func TestMutants(t *testing.T) {
 				change(d.String(), func(r *rule) { r.do &^= d })
 			}
 		}
-		for f := managed; f <= patient; f <<= 1 {
+		for f := managed; f <= peerFirst; f <<= 1 {
 			if r.need&f != 0 {
 				change("the need of "+f.String(), func(r *rule) { r.need &^= f })
 			}

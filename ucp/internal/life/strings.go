@@ -12,7 +12,7 @@ func (s Stage) String() string { return name(stageNames[:], int(s)) }
 
 var peerNames = [...]string{"unknown", "asked", "here", "released", "left"}
 
-// String returns what is known, in a word.
+// String returns the name of the state of the peer's endpoint.
 func (p Peer) String() string { return name(peerNames[:], int(p)) }
 
 var eventNames = [...]string{
@@ -28,14 +28,14 @@ var dutyNames = [...]string{
 	"call handler", "close done", "shelve", "release",
 }
 
-// String lists the duties.
+// String lists the names of the duties.
 func (d Duty) String() string { return names(dutyNames[:], uint(d)) }
 
-var factNames = [...]string{"managed", "deaf", "closed", "final", "busy", "asked", "here", "released", "left", "patient"}
+var factNames = [...]string{"managed", "deaf", "closed", "final", "busy", "asked", "here", "released", "left", "peer first"}
 
 func (f facts) String() string { return names(factNames[:], uint(f)) }
 
-// String writes the line as a person reads it.
+// String returns the rule in readable form.
 func (r rule) String() string {
 	s := names(stageNames[:], uint(r.from)) + ": " + names(eventNames[:], uint(r.on))
 	if r.need != 0 {
@@ -63,7 +63,7 @@ func name(list []string, k int) string {
 	return "?"
 }
 
-// names lists the members of a set.
+// names lists the names of the members of a bit set.
 func names(list []string, set uint) string {
 	var members []string
 	for ; set != 0; set &= set - 1 {

@@ -1,6 +1,6 @@
 package life
 
-// facts are what rules ask for besides stage and event.
+// facts is a set of conditions of a rule, besides the stage and the event.
 type facts uint16
 
 const (
@@ -9,11 +9,11 @@ const (
 	closed
 	final
 	busy
-	asked    // the peer's end: may be there
-	here     // is there
-	released // has said "released"
-	left     // has disconnected
-	patient
+	asked    // the peer's endpoint may exist
+	here     // the peer's endpoint exists
+	released // the peer's endpoint has sent "released"
+	left     // the peer's endpoint has disconnected
+	peerFirst
 )
 
 func (e End) facts(isBusy bool) (f facts) {
@@ -21,8 +21,8 @@ func (e End) facts(isBusy bool) (f facts) {
 		is bool
 		f  facts
 	}{
-		{e.Managed, managed}, {e.Deaf, deaf}, {e.Closed, closed}, {e.Final, final}, {isBusy, busy},
-		{e.Patient, patient}, {e.Peer == PeerAsked, asked}, {e.Peer == PeerHere, here}, {e.Peer == PeerReleased, released}, {e.Peer == PeerLeft, left},
+		{e.Managed, managed}, {e.NoCloseMessages, deaf}, {e.Closed, closed}, {e.ShuttingDown, final}, {isBusy, busy},
+		{e.PeerDisconnectsFirst, peerFirst}, {e.Peer == PeerAsked, asked}, {e.Peer == PeerHere, here}, {e.Peer == PeerReleased, released}, {e.Peer == PeerLeft, left},
 	} {
 		if c.is {
 			f |= c.f
@@ -31,23 +31,22 @@ func (e End) facts(isBusy bool) (f facts) {
 	return f
 }
 
-// rule is a line of the table: in one of the stages from, on one of the events on, if all
-// that it needs is so and nothing of not, the end comes to stage to.
+// rule is a row of the table: in which state an event leads to which new state and duties.
 type rule struct {
-	from      uint16
-	on        uint32
-	need, not facts
-	to        Stage
-	peer      Peer // what is known of it then; PeerUnknown: as before
-	do        Duty
+	from      uint16 // set of stages in which the rule applies
+	on        uint32 // set of events to which the rule applies
+	need, not facts  // the rule applies if all facts of need, and none of not, are true
+	to        Stage  // the next stage
+	peer      Peer   // what is then known of the peer's endpoint; PeerUnknown: unchanged
+	do        Duty   // the duties
 }
 
 type rules []rule
 
-// same is the stage that the end is in.
+// same is the value of rule.to that means that the stage does not change.
 const same = numStages
 
-// in and on make sets.
+// in returns a set of stages.
 func in(stages ...Stage) (s uint16) {
 	for _, k := range stages {
 		s |= 1 << k
@@ -55,6 +54,7 @@ func in(stages ...Stage) (s uint16) {
 	return s
 }
 
+// on returns a set of events.
 func on(events ...Event) (s uint32) {
 	for _, k := range events {
 		s |= 1 << k
@@ -62,54 +62,56 @@ func on(events ...Event) (s uint32) {
 	return s
 }
 
-// anyStage are all but the last.
+// anyStage is the set of all stages but Gone.
 var anyStage = in(Serving, Open, CloseWait, Draining, Flushing, Resigning, Parting, Leaving, Failed)
 
-// table says it all. The first rule that fits decides.
+// table holds the rules. The first rule that applies decides.
 var table = rules{
-	// The application.
+	// Events that the application or the worker causes.
 	{in(Serving), on(Claim), 0, closed, Open, 0, 0},
-	{in(Serving), on(Leave), closed | here, busy | deaf, Leaving, 0, TellRemoved}, // it has flushed
-	{in(Serving), on(Leave), closed, busy, Gone, 0, CloseDone | Release},
-	{in(Open, Serving), on(Close, Leave), 0, 0, Draining, 0, Refuse},
-	{in(Draining, Flushing, Resigning), on(Leave), 0, 0, same, 0, 0},
+	{in(Serving), on(ShutdownClose), closed | here, busy | deaf, Leaving, 0, SendRemoved}, // the lanes are flushed
+	{in(Serving), on(ShutdownClose), closed, busy, Gone, 0, CloseDone | Release},
+	{in(Open, Serving), on(Close, ShutdownClose), 0, 0, Draining, 0, Refuse},
+	{in(Draining, Flushing, Resigning), on(ShutdownClose), 0, 0, same, 0, 0},
 	{in(Draining), on(GiveUp), 0, 0, same, 0, Cancel},
-	{in(CloseWait, Failed), on(Close, Leave, Force), 0, 0, Gone, 0, Refuse | Release},
-	{anyStage, on(Force), 0, 0, Gone, 0, Refuse | Cancel | SayRemoved | Release},
-	{in(Serving), on(Evict), 0, 0, Gone, 0, Cancel | SayRemoved | Release},
+	{in(CloseWait, Failed), on(Close, ShutdownClose, Force), 0, 0, Gone, 0, Refuse | Release},
+	{anyStage, on(Force), 0, 0, Gone, 0, Refuse | Cancel | TrySendRemoved | Release},
+	{in(Serving), on(Evict), 0, 0, Gone, 0, Cancel | TrySendRemoved | Release},
 
-	// What a close waits for. While the lanes are flushed the peer may ask for something.
-	{in(Draining), on(Quiet), 0, 0, Flushing, 0, Flush},
+	// A close waits for operations, then for the flush of the lanes. During the flush the
+	// peer may start an operation that needs this endpoint.
+	{in(Draining), on(OperationsDone), 0, 0, Flushing, 0, Flush},
 	{in(Flushing), on(Flushed), busy, 0, Draining, 0, 0},
 
-	// The end of a close over a connection manager: the side that has flushed disconnects,
-	// and waits for the other one.
+	// The last steps of a close over a connection manager: the side that has flushed
+	// disconnects, and waits for the other side.
 	{in(Flushing), on(Flushed), left, 0, Gone, 0, CloseDone | Release},
-	{in(Flushing), on(Flushed), patient, final, Parting, 0, Await},
+	{in(Flushing), on(Flushed), peerFirst, final, Parting, 0, Await},
 	{in(Flushing), on(Flushed), managed, 0, Leaving, 0, Disconnect},
-	{in(Parting), on(Waited, Leave), busy, 0, Draining, 0, 0},
-	{in(Parting), on(Waited, Leave), 0, 0, Leaving, 0, Disconnect},
+	{in(Parting), on(Waited, ShutdownClose), busy, 0, Draining, 0, 0},
+	{in(Parting), on(Waited, ShutdownClose), 0, 0, Leaving, 0, Disconnect},
 
-	// The end of a close between workers. Nobody is there; nobody holds the other end; the
-	// worker goes; somebody may hold it.
+	// The last steps of a close between workers. The cases are, in this order: the peer has
+	// no endpoint; no application holds the peer's endpoint; the worker is being shut down; an
+	// application may hold the peer's endpoint.
 	{in(Flushing), on(Flushed), 0, asked | here | released, Gone, 0, CloseDone | Release},
-	{in(Flushing), on(Flushed), released, 0, Leaving, 0, TellRemoved},
-	{in(Flushing), on(Flushed), here | final, deaf, Leaving, 0, TellRemoved},
+	{in(Flushing), on(Flushed), released, 0, Leaving, 0, SendRemoved},
+	{in(Flushing), on(Flushed), here | final, deaf, Leaving, 0, SendRemoved},
 	{in(Flushing), on(Flushed), final, 0, Gone, 0, CloseDone | Release},
-	{in(Flushing), on(Flushed), deaf, 0, Serving, 0, CloseDone | Shelve},
-	{in(Flushing), on(Flushed), here, 0, Resigning, 0, TellReleased},
+	{in(Flushing), on(Flushed), deaf, 0, Serving, 0, CloseDone | Retain},
+	{in(Flushing), on(Flushed), here, 0, Resigning, 0, SendReleased},
 	{in(Flushing), on(Flushed), 0, 0, Serving, 0, CloseDone},
-	{in(Resigning), on(Told), final | busy, 0, Draining, 0, 0},
-	{in(Resigning), on(Told), final, 0, Leaving, 0, TellRemoved},
-	{in(Resigning), on(Told), 0, 0, Serving, 0, CloseDone},
-	{in(Leaving), on(Told), 0, 0, Gone, 0, CloseDone | Release},
+	{in(Resigning), on(MessageSent), final | busy, 0, Draining, 0, 0},
+	{in(Resigning), on(MessageSent), final, 0, Leaving, 0, SendRemoved},
+	{in(Resigning), on(MessageSent), 0, 0, Serving, 0, CloseDone},
+	{in(Leaving), on(MessageSent), 0, 0, Gone, 0, CloseDone | Release},
 
-	// An end that serves goes when the other one is held by nobody either.
-	{in(Serving), on(Quiet), released, 0, Leaving, 0, TellRemoved},
-	{in(Serving), on(Released), 0, busy, Leaving, PeerReleased, TellRemoved},
-	{in(Serving), on(Named), closed | asked, deaf, Resigning, PeerHere, TellReleased},
+	// A serving endpoint is removed when no application holds the peer's endpoint either.
+	{in(Serving), on(OperationsDone), released, 0, Leaving, 0, SendRemoved},
+	{in(Serving), on(Released), 0, busy, Leaving, PeerReleased, SendRemoved},
+	{in(Serving), on(Named), closed | asked, deaf, Resigning, PeerHere, SendReleased},
 
-	// The peer's end.
+	// Events of the peer's endpoint.
 	{anyStage, on(Asked), 0, 0, same, PeerAsked, 0},
 	{anyStage, on(Named), 0, released, same, PeerHere, 0},
 	{anyStage, on(Released), 0, 0, same, PeerReleased, 0},
@@ -120,7 +122,7 @@ var table = rules{
 	{in(CloseWait), on(Waited), 0, 0, Failed, 0, CallHandler},
 	{in(Open), on(Removed, Left, Lost), 0, 0, Failed, 0, Fail | Disconnect | CallHandler},
 
-	// Loss. To an end that only waits for its peer to go it is no failure.
+	// Loss of the peer. It is no failure of an endpoint that only waits for the peer to leave.
 	{in(Resigning, Parting, Leaving), on(Removed, Lost), 0, 0, Gone, 0, CloseDone | Release},
 	{in(Draining, Flushing), on(Removed), 0, busy, Gone, 0, CloseDone | Release},
 	{in(Serving, Draining, Flushing), on(Removed, Left, Lost), 0, 0, Gone, 0, Fail | Release},

@@ -1,26 +1,26 @@
-// Package rangeset remembers which bytes of a message have arrived.
+// Package rangeset records which bytes of a message have arrived.
 package rangeset
 
 import "slices"
 
-// Set remembers which bytes of a message have arrived, so that none is
-// counted twice. Fragments mostly come in order: then it is one number. The zero value is
-// empty.
+// Set records which bytes of a message have arrived, so that none is counted twice. While fragments
+// arrive in order, as they mostly do, it consists of one number. The zero value is empty.
 type Set struct {
-	prefix int    // everything before it has arrived
-	spans  []span // what has arrived behind a gap, in order, not touching
+	prefix int    // all bytes before it have arrived
+	spans  []span // bytes that have arrived behind a gap, in ascending order, not adjacent
 }
 
 type span struct{ start, end int }
 
-// maxSpans bounds the gaps of one message; a peer that makes more is hostile.
+// maxSpans is the largest number of gaps of one message. A peer that causes more is considered
+// hostile.
 const maxSpans = 4096
 
-// maxKept is how much room for gaps an empty set keeps: 512 bytes, which fragments over
-// several ways at once do not fill.
+// maxKept is the largest capacity of Set.spans that Reset keeps: 512 bytes, more than a message
+// over several lanes needs.
 const maxKept = 32
 
-// Reset empties the set. It keeps room for gaps, up to a bound, for the next message.
+// Reset empties the set. It keeps the memory of the spans, up to a bound, for the next message.
 func (s *Set) Reset() {
 	if cap(s.spans) > maxKept {
 		s.spans = nil
@@ -28,7 +28,8 @@ func (s *Set) Reset() {
 	*s = Set{spans: s.spans[:0]}
 }
 
-// Add notes the bytes from off to off+n. It reports whether they are new.
+// Add records the bytes from off to off+n. It returns false, and records nothing, if some of them
+// have arrived before or if there are too many gaps.
 func (s *Set) Add(off, n int) bool {
 	if n == 0 {
 		return true
@@ -79,5 +80,5 @@ func (s *Set) Each(fn func(off, n int) bool) {
 	}
 }
 
-// Prefix is the number of bytes that have arrived without a gap from the start.
+// Prefix returns the number of bytes that have arrived without a gap from the start.
 func (s *Set) Prefix() int { return s.prefix }

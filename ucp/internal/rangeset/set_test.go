@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSetModel compares with one flag per byte.
+// TestSetModel compares the set with one flag per byte.
 func TestSetModel(t *testing.T) {
 	const size = 96
 	rapid.Check(t, func(t *rapid.T) {
@@ -53,8 +53,8 @@ func TestSetModel(t *testing.T) {
 	})
 }
 
-// TestSetBounded: a hostile peer cannot make the set grow for ever, and
-// what fills the gap in front is taken even then.
+// TestSetBounded checks that a hostile peer cannot make the set grow without bound, and that a full
+// set still accepts bytes that fill its first gap.
 func TestSetBounded(t *testing.T) {
 	var s Set
 	for i := range maxSpans {
@@ -73,7 +73,7 @@ func TestSetBounded(t *testing.T) {
 	}
 }
 
-// TestSetInOrder: fragments in order cost one number.
+// TestSetInOrder checks that fragments that arrive in order need no spans and no allocations.
 func TestSetInOrder(t *testing.T) {
 	var s Set
 	if n := testing.AllocsPerRun(100, func() {
@@ -88,8 +88,8 @@ func TestSetInOrder(t *testing.T) {
 	}
 }
 
-// TestSetReset: a set that was emptied is as a new one, and the next message with as many gaps
-// costs nothing; those of a hostile peer are not kept room for.
+// TestSetReset checks that a set is empty after Reset, that a later message with as many gaps
+// allocates nothing, and that room for very many gaps is not kept.
 func TestSetReset(t *testing.T) {
 	var s Set
 	message := func(gaps int) {
@@ -111,7 +111,7 @@ func TestSetReset(t *testing.T) {
 	}
 }
 
-// TestEach: the runs of bytes that have arrived are told of in order, until that is enough.
+// TestEach checks that Each passes the runs of bytes in order until the function returns false.
 func TestEach(t *testing.T) {
 	var s Set
 	for _, r := range [][2]int{{40, 5}, {0, 10}, {20, 10}, {10, 3}, {30, 1}} {

@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// PinBoard keeps the pins of registered memory. The runtime ends a program that
-// forgets a pin; a context that is forgotten with registrations must not do that,
-// so the board, which does not refer to the context, undoes what is left.
+// PinBoard holds the pins of registered memory. The Go runtime ends a program in which a
+// runtime.Pinner becomes unreachable without Unpin. To avoid that for a context that becomes
+// unreachable while memory is registered, a finalizer of the PinBoard, which does not refer to the
+// context, removes the remaining pins.
 type PinBoard struct {
 	mu   sync.Mutex
 	pins map[*runtime.Pinner]struct{}
 }
 
-// NewPinBoard makes an empty board.
+// NewPinBoard makes an empty PinBoard.
 func NewPinBoard() *PinBoard {
 	b := &PinBoard{pins: make(map[*runtime.Pinner]struct{})}
 	runtime.SetFinalizer(b, func(b *PinBoard) {
@@ -24,7 +25,7 @@ func NewPinBoard() *PinBoard {
 	return b
 }
 
-// Pin keeps b, which is not empty, where it is.
+// Pin pins buf, which must not be empty, until Unpin is called with the result.
 func (b *PinBoard) Pin(buf []byte) *runtime.Pinner {
 	p := new(runtime.Pinner)
 	p.Pin(&buf[0])
@@ -34,7 +35,7 @@ func (b *PinBoard) Pin(buf []byte) *runtime.Pinner {
 	return p
 }
 
-// Unpin lets go of what Pin kept.
+// Unpin removes a pin that Pin has returned.
 func (b *PinBoard) Unpin(p *runtime.Pinner) {
 	b.mu.Lock()
 	delete(b.pins, p)

@@ -1,5 +1,6 @@
-// Package regions is the table of memory that peers may access by messages: which
-// bytes, how, and who is at it just now.
+// Package regions holds the table of memory that peers may access by messages, without RDMA. For
+// each region the table has the bytes, the permitted operations, the peers to which access is
+// limited, and the number of accesses under way.
 package regions
 
 import (
@@ -11,33 +12,35 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Region is memory that peers may access by messages. Messages carry addresses,
-// no keys: everything is checked here. It stays in place while somebody accesses
-// it, also when its registration has ended meanwhile.
+// Region is memory that peers may access by messages. Messages contain addresses but no keys, so
+// Table checks every access. The memory stays valid while an access is in progress, even if its
+// registration ends in the meantime.
 type Region struct {
 	Base   uint64
 	Buf    []byte
 	Access uct.Access
-	Free   func() // called once, when closed and no longer accessed
+	Free   func() // called once, when the region is closed and no longer accessed
 
-	Owner any // whose region it is
+	Owner any // the owner of the region; not used by this package
 
-	// Limited says that only those may access it whom Admit was called with. It is set
-	// before the region is added.
+	// Limited means that only peers that were passed to Admit may access the region. It is
+	// set before the region is added to a table.
 	Limited bool
-	admits  atomic.Pointer[[]any]
+	admits  atomic.Pointer[[]any] // the peers that were passed to Admit
 
-	// Of memory that peers can map: the domain that allocated it, as a bit, and
-	// its packed key, which peers may be given with messages.
+	// MapMD is set for memory that peers can map: the bit of the memory domain that allocated it.
 	MapMD uint64
-	Rkey  []byte
 
-	use atomic.Int64 // accesses under way; closed added when closed
+	// Rkey is the packed key of memory that peers can map. Messages may carry it to peers.
+	Rkey []byte
+
+	use atomic.Int64 // number of accesses in progress, plus the constant closed after Close
 }
 
-const closed = 1 << 40
+const closed = 1 << 40 // more than the number of accesses can be
 
-// Acquire keeps the memory in place until Release; false when it is closed.
+// Acquire begins an access: it keeps the memory valid until Release. It returns false if the region
+// is closed.
 func (r *Region) Acquire() bool {
 	if r.use.Add(1) > closed {
 		r.Release()
@@ -46,28 +49,30 @@ func (r *Region) Acquire() bool {
 	return true
 }
 
-// Release ends an access.
+// Release ends an access. The last one frees the memory if the region is closed.
 func (r *Region) Release() {
 	if r.use.Add(-1) == closed {
 		r.end()
 	}
 }
 
-// Close refuses accesses from now on.
+// Close refuses accesses from now on. The memory is freed when no access is in progress.
 func (r *Region) Close() {
 	if r.use.Add(closed) == closed {
 		r.end()
 	}
 }
 
-// end frees the memory, once: a late Acquire may come to zero again.
+// end calls Free once. It may be called again, because an Acquire of a closed region also calls
+// Release.
 func (r *Region) end() {
 	if r.use.CompareAndSwap(closed, 2*closed) {
 		r.Free()
 	}
 }
 
-// Admit lets somebody at a limited region. Calls exclude each other.
+// Admit permits a peer to access a limited region. The parameter who identifies the peer. The
+// caller ensures that only one call runs at a time.
 func (r *Region) Admit(who any) {
 	var list []any
 	if old := r.admits.Load(); old != nil {
@@ -93,16 +98,15 @@ type Table struct {
 	snap atomic.Pointer[[]entry]
 }
 
-// entry is a region in the snapshot, which is sorted by address. reach is
-// the largest end of this and all earlier ones: a search that walks back can
-// stop where nothing reaches far enough.
+// entry is a region in the snapshot, which is sorted by start address. The field reach is the
+// largest end address of this and all earlier entries, so a backward search can stop at an entry
+// where it is too small.
 type entry struct {
 	*Region
 	reach uint64
 }
 
-// Add lets peers do with buf, which is not empty, what access says. Regions may
-// overlap.
+// Add adds a region, whose Buf must not be empty. Peers may then access it. Regions may overlap.
 func (t *Table) Add(r *Region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +121,7 @@ func (t *Table) Add(r *Region) {
 	t.publish(append(append(append(list, old[:at]...), entry{Region: r}), old[at:]...), at)
 }
 
-// Remove hides r from Find.
+// Remove removes r from the table. Accesses in progress continue.
 func (t *Table) Remove(r *Region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,8 +131,9 @@ func (t *Table) Remove(r *Region) {
 	}
 }
 
-// Find returns a region that holds the n bytes at addr and allows want to who, acquired,
-// and the bytes; nil when there is none.
+// Find returns a region that contains the n bytes at addr and permits an access to a peer, and the
+// bytes; nil if there is none. The parameter want is the kind of access, and the parameter who
+// identifies the peer. The region is acquired, so the caller must release it.
 func (t *Table) Find(addr uint64, n int, want uct.Access, who any) (*Region, []byte) {
 	r := t.search(addr, n, want, math.MaxUint64, who)
 	if r == nil {
@@ -138,24 +143,27 @@ func (t *Table) Find(addr uint64, n int, want uct.Access, who any) (*Region, []b
 	return r, r.Buf[off : off+uint64(n) : off+uint64(n)]
 }
 
-// Holder returns a region that holds the n bytes at addr, acquired, nil when there is none
-// that is open to everybody. It is for whoever may do with the memory what he wants.
+// Holder returns a region that contains the n bytes at addr and is not limited to some peers, nil
+// if there is none. The region is acquired, so the caller must release it. Holder does not check
+// Region.Access: it is for callers with all rights to the memory.
 func (t *Table) Holder(addr uint64, n int) *Region { return t.search(addr, n, 0, math.MaxUint64, nil) }
 
-// FindMapped returns a region, acquired, that holds the n bytes at addr and that
-// peers may map for reading through one of some domains; nil when there is none.
+// FindMapped returns a region that contains the n bytes at addr and that peers may map for reading,
+// nil if there is none. The parameter mds is a bit map of memory domains, one of which must be
+// Region.MapMD. The region is acquired, so the caller must release it.
 func (t *Table) FindMapped(addr uint64, n int, mds uint64) *Region {
 	return t.search(addr, n, uct.AccessRemoteGet, mds, nil)
 }
 
-// search is Find for regions of some domains, all bits: of any or none.
+// search is like Find, but only for regions whose MapMD is in the bit map mds. All bits mean any
+// region, with or without MapMD.
 func (t *Table) search(addr uint64, n int, want uct.Access, mds uint64, who any) *Region {
 	end := addr + uint64(n)
 	if end < addr || n < 0 {
 		return nil
 	}
 	list := t.entries()
-	lo, hi := 0, len(list) // to the first that starts behind addr
+	lo, hi := 0, len(list) // lo becomes the index of the first entry that starts behind addr
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
 		if list[mid].Base <= addr {
@@ -181,7 +189,7 @@ func (t *Table) entries() []entry {
 	return nil
 }
 
-// publish makes list, changed from index from on, the table.
+// publish makes list the new snapshot. It differs from the old snapshot from an index on.
 func (t *Table) publish(list []entry, from int) {
 	reach := uint64(0)
 	if from > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestLife: memory is freed once, when it is closed and nobody is in it.
+// TestLife checks that a region is freed once, when it is closed and no longer in use.
 func TestLife(t *testing.T) {
 	freed := 0
 	r := &Region{Free: func() { freed++ }}
@@ -26,7 +26,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestTable: lookups agree with a search of all regions, whatever overlaps.
+// TestTable checks that lookups agree with a search of all regions, whichever of them overlap.
 func TestTable(t *testing.T) {
 	var table Table
 	mem := make([]byte, 100)

@@ -15,13 +15,12 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Watch captures the library's log for the rest of the test. At the end of the test, a
-// message of level warn or error without an expectation fails it, and so does an
-// expectation without a message. Levels from info on go to t.Log when the test fails or is
-// verbose.
+// Watch captures the library's log for the rest of the test. At the end of the test, the test fails
+// if a message of level warn or error was not declared by Expect or Allow, or if a message declared
+// by Expect has not come. Messages of level info and above are also passed to t.Log.
 //
-// A process has one log, so tests that watch it do not run in parallel. A nested watch
-// takes over until its test ends.
+// A process has one log, so tests that call Watch must not run in parallel. If a subtest calls
+// Watch, its Log gets all messages until the subtest ends.
 func Watch(t testing.TB) *Log {
 	t.Helper()
 	l := &Log{t: t}
@@ -40,8 +39,8 @@ type Log struct {
 
 	mu       sync.Mutex
 	expected []*expectation // guarded by mu
-	surprise []string       // guarded by mu
-	closed   bool           // guarded by mu; t must not be used any more
+	surprise []string       // messages that were not declared; guarded by mu
+	closed   bool           // guarded by mu; the test has ended and t must not be used
 }
 
 type expectation struct {
@@ -50,11 +49,11 @@ type expectation struct {
 	times int
 }
 
-// Expect declares that a warning or error with this text in its message or
-// fields will come at least once.
+// Expect declares that a warning or error with this text in its message or fields must come at
+// least once before the test ends.
 func (l *Log) Expect(text string) { l.add(text, true) }
 
-// Allow declares that such a warning or error may come.
+// Allow declares that a warning or error with this text in its message or fields may come.
 func (l *Log) Allow(text string) { l.add(text, false) }
 
 func (l *Log) add(text string, must bool) {
@@ -77,7 +76,7 @@ func (l *Log) finish() {
 	}
 }
 
-// take judges one message.
+// take handles one message: it passes it to t.Log, and compares it with the declared ones.
 func (l *Log) take(level zapcore.Level, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +96,8 @@ func (l *Log) take(level zapcore.Level, line string) {
 	l.surprise = append(l.surprise, line)
 }
 
-// core is a Log as zap sees it, with the fields that every message gets.
+// core is a zap core that passes messages to a Log, with the fields that are added to every
+// message.
 type core struct {
 	log    *Log
 	fields []zapcore.Field

@@ -36,7 +36,7 @@ func TestWatch(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		run  func(l *logtest.Log)
-		want []string // parts of the failures, in order
+		want []string // parts of the failures wanted, in order
 	}{
 		{"quiet", func(*logtest.Log) { log.Info("fine"); log.Debug("fine") }, nil},
 		{"warning", func(*logtest.Log) { log.Warn("odd", zap.Int("n", 7)) }, []string{`WARN odd {"n": 7}`}},
@@ -53,7 +53,7 @@ func TestWatch(t *testing.T) {
 			f := &fakeT{}
 			tc.run(logtest.Watch(f))
 			f.end()
-			log.Warn("after the end") // nobody's
+			log.Warn("after the end") // belongs to no test
 			if len(f.errors) != len(tc.want) {
 				t.Fatalf("failures %q, want %q", f.errors, tc.want)
 			}
@@ -66,8 +66,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSkipped: a test that is skipped has not come to what it expects. What it did not
-// expect counts.
+// TestSkipped checks that a skipped test need not log what it expects, but that unexpected messages
+// still fail it.
 func TestSkipped(t *testing.T) {
 	f := &fakeT{}
 	l := logtest.Watch(f)

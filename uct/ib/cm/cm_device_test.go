@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// deviceFixture is the kernel of this machine.
+// deviceFixture returns a fixture on the kernel of this machine.
 func deviceFixture(t *testing.T, at netip.Addr, vars ...string) *ucttest.ConnFixture {
 	t.Helper()
 	return &ucttest.ConnFixture{Component: NewComponent(system{}), Config: set(t, vars...), Addr: at, PacksFirst: true}
 }
 
-// needDevices skips a test where there is nothing to run it on.
+// needDevices skips a test if the machine has no RDMA connection manager.
 func needDevices(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
@@ -28,7 +28,8 @@ func needDevices(t *testing.T) {
 	rdmatest.All(t)
 }
 
-// addresses are those of the ends of the virtual machine's cable, or one of a device twice.
+// addresses returns the addresses of both ends of the VM's cable, or the address of one device
+// twice.
 func addresses(t *testing.T) (client, server netip.Addr) {
 	t.Helper()
 	if os.Getenv("VM_NET") == "veth" {
@@ -51,10 +52,10 @@ func addresses(t *testing.T) (client, server netip.Addr) {
 	return
 }
 
-// long reports whether tests may take longer.
+// long reports whether long tests are enabled.
 func long() bool { return os.Getenv("RXE_LONG") == "1" }
 
-// TestDevice runs the suite over the kernel, from one device to another.
+// TestDevice runs the suite on the kernel, between two devices and from a device to itself.
 func TestDevice(t *testing.T) {
 	needDevices(t)
 	client, server := addresses(t)
@@ -69,8 +70,8 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// TestDeviceIPv6: from a device to itself, by an address of the network, and by one of the
-// link, which has a zone.
+// TestDeviceIPv6 runs the suite from a device to itself, with a global address and with a
+// link-local one, which has a zone.
 func TestDeviceIPv6(t *testing.T) {
 	f := newDevice(t)
 	shell(t, "ip -6 addr add fd08::1/64 dev veth8 nodad")

@@ -56,6 +56,9 @@ func (c *component) Name() string { return componentName }
 // Flags implements uct.Component.
 func (c *component) Flags() uct.ComponentFlags { return uct.ComponentFlagCM }
 
+// Transports implements uct.Component: there are none.
+func (c *component) Transports() []string { return nil }
+
 // MemoryDomains implements uct.Component: there are none.
 func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) { return nil, nil }
 

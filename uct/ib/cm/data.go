@@ -18,16 +18,16 @@ const (
 	maxPrivate = rdmacm.MaxConnectData - headerLen
 )
 
-// breach is a violation of the protocol by a peer.
-type breach string
+// protocolError is a violation of the protocol by a peer.
+type protocolError string
 
 const (
-	errShort  breach = "the peer's data is shorter than it says"
-	errStatus breach = "the peer's data has a status that means nothing there"
+	errShort  protocolError = "the peer's data is shorter than its length field"
+	errStatus protocolError = "the peer's data has an invalid status"
 )
 
 // Error implements error.
-func (b breach) Error() string { return string(b) }
+func (b protocolError) Error() string { return string(b) }
 
 // appendData appends the data of a packet. private has at most maxPrivate bytes.
 func appendData(b []byte, status ucs.Status, private []byte) []byte {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -39,7 +40,8 @@ func messages(t testing.TB) (list []message) {
 	return list
 }
 
-// TestDataOfC: what C says is read in the field of the packet, and written the same.
+// TestDataOfC checks that data of C UCX is parsed, zero-padded as in the packet, and packed to the
+// same bytes.
 func TestDataOfC(t *testing.T) {
 	field := map[string]int{"REQ": 56, "REP": 196}
 	list := messages(t)
@@ -89,14 +91,15 @@ func TestData(t *testing.T) {
 	}
 }
 
-// FuzzData: any data is read within its bounds, and what is read is written the same.
+// FuzzData checks that arbitrary data is parsed within its bounds, and that what is parsed is
+// packed to the same bytes.
 func FuzzData(f *testing.F) {
 	for _, m := range messages(f) {
 		f.Add(m.data)
 	}
 	f.Add(rejection)
 	f.Add([]byte{255, 255, 255})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		status, private, err := parseData(b)
 		if err != nil {
 			if private != nil {

@@ -21,8 +21,8 @@ type devices struct {
 	source Source
 
 	mu    sync.Mutex
-	users int       // guarded by mu: managers
-	open  []*device // guarded by mu: without those known to be gone
+	users int       // guarded by mu: number of managers
+	open  []*device // guarded by mu: open devices, without those known to be removed
 }
 
 // device is an open device.
@@ -33,15 +33,15 @@ type device struct {
 	pd   *verbs.PD
 	cq   *verbs.CQ
 
-	numbers int  // guarded by all.mu: queue pair numbers in use
+	numbers int  // guarded by all.mu: number of queue pair numbers in use
 	gone    bool // guarded by all.mu: removed from all.open; closed when numbers is 0
 }
 
-// place is the device and the port of an ID.
+// place is the device and the port that a connection identifier (rdmacm.ID) is bound to.
 type place struct {
 	device *device
 	port   int
-	link   int // the network interface of the local address, 0 if it has none
+	link   int // index of the network interface that has the local address, 0 if none has
 }
 
 func (d *devices) retain() {
@@ -64,9 +64,9 @@ func (d *devices) release() error {
 	return errors.Join(errs...)
 }
 
-// at returns the place of an ID with the address a, once the kernel has chosen a device for the
-// ID. Each call queries the device, because a new device of the same name may have replaced one
-// that is gone.
+// at returns the device and the port of an ID with the address a. The kernel must have chosen a
+// device for the ID. Each call queries the device, because a new device of the same name may have
+// replaced one that is gone.
 func (d *devices) at(a *rdmacm.Addr) (place, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,11 +109,11 @@ func (d *devices) at(a *rdmacm.Addr) (place, error) {
 	return place{}, err
 }
 
-// openDevice opens a device, with the protection domain and the completion queue that the queue
-// pairs of numbers need (number.go).
+// openDevice opens a device, with the protection domain and the completion queue that are needed to
+// reserve queue pair numbers (number.go).
 func (d *devices) openDevice(info *verbs.Device) (*device, error) {
 	if info.NodeType.Transport() == verbs.TransportIWARP {
-		return nil, fmt.Errorf("rdmacm: %s is an iWARP device: %w", info.Name, ucs.ErrUnsupported)
+		return nil, fmt.Errorf("rdmacm: %s is an iWARP device, which is not supported: %w", info.Name, ucs.ErrUnsupported)
 	}
 	dev := &device{all: d, info: *info}
 	var err error
@@ -129,8 +129,9 @@ func (d *devices) openDevice(info *verbs.Device) (*device, error) {
 	return dev, nil
 }
 
-// has returns the place of an ID if it is on the device, and ucs.ErrNoElem if it is on another
-// one. With RoCE several devices may have the same GUID, but only one of them has the address.
+// has returns the device and the port of an ID if it is on the device, and ucs.ErrNoElem if it is
+// on another one. With RoCE several devices may have the same GUID, but only one of them has the
+// address.
 func (dev *device) has(a *rdmacm.Addr) (place, error) {
 	p := place{device: dev, port: a.Port}
 	port, err := dev.ctx.QueryPort(a.Port)
@@ -152,7 +153,7 @@ func (dev *device) has(a *rdmacm.Addr) (place, error) {
 }
 
 // forget removes a device that is gone, or may be gone, from the open ones. A later call of at
-// opens the device again if it exists. Lock held.
+// opens the device again if it exists. The caller holds all.mu.
 func (dev *device) forget() {
 	d := dev.all
 	d.open = slices.DeleteFunc(d.open, func(o *device) bool { return o == dev })
@@ -162,7 +163,7 @@ func (dev *device) forget() {
 	}
 }
 
-// removed handles the removal of a device; dev is nil if it is not known which. Some drivers
+// removed handles the removal of a device; dev is nil if the device is not known. Some drivers
 // wait until no process has the device open, so removed forgets that device and closes all unused
 // ones.
 func (d *devices) removed(dev *device) {
@@ -179,9 +180,9 @@ func (d *devices) removed(dev *device) {
 // and in package ib.
 func (dev *device) portName(port int) string { return fmt.Sprintf("%s:%d", dev.info.Name, port) }
 
-// zoned sets the zone of a local address, or of a remote address that is reached from the place.
-// A link-local IPv6 address gets the number of the link as its zone; any other address gets no
-// zone. The kernel reports no zones for a request, and a zone for any address of a client.
+// zoned sets the zone of a local address, or of a remote address that is reached through the port.
+// A link-local IPv6 address gets the index of the network interface as its zone; any other address
+// gets no zone. The kernel reports no zones for a request, and a zone for any address of a client.
 func (p *place) zoned(a netip.AddrPort) netip.AddrPort {
 	ip := a.Addr().WithZone("")
 	if ip.Is6() && ip.IsLinkLocalUnicast() && p.link != 0 {

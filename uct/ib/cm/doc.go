@@ -1,5 +1,5 @@
 // Package cm is the connection manager rdmacm: it connects two processes by RDMA, at the IP
-// addresses of their devices, on the wire of C UCX (openucx/ucx src/uct/ib/rdmacm). The
+// addresses of their devices, with the wire protocol of C UCX (openucx/ucx src/uct/ib/rdmacm). The
 // kernel's connection manager exchanges the packets (uct/ib/rdmacm). The component has no
 // memory domains; its connections lead to the ports of package ib.
 //
@@ -17,14 +17,14 @@
 //	DREQ ─────────────────────────────────►   disconnected
 //	disconnected   ◄───────────────────────   DREP
 //
-// The handshake needs the number of a queue pair on both sides, and refuses one that an
-// earlier connection may still have. So each endpoint has a datagram queue pair that never
-// leaves its initial state (number.go). Packets are padded with zeros to the length of their
-// kind, so the data contains its length (data.go).
+// The handshake needs the number of a queue pair on both sides, and the kernel refuses a number
+// that an earlier connection may still use. So each endpoint has a datagram queue pair that never
+// leaves its initial state (number.go). The kernel pads the data of a packet with zeros to the
+// fixed length of the packet type, so the data contains its own length (data.go).
 //
 // Neither side sends its own address in the data: its device address follows from the route
-// of the connection (peer.go). The device address also contains a GID of this side. It contains
-// no version of RoCE, because every peer that the kernel has a route to is reachable.
+// of the connection (peer.go). The device address also contains the index of this side's GID. It
+// contains no version of RoCE, because every peer that the kernel has a route to is reachable.
 //
 // # Private data comes first
 //
@@ -36,16 +36,14 @@
 //
 // # Ownership of the ID
 //
-// A manager has one event channel, in the event set of its worker. The ID of a request is on
-// the channel of its listener's manager, and in the listener's list of requests, which has the
-// only lock here besides those of the devices. The accepting manager moves the ID to its own
-// channel. Until then the kernel reports no events of it, not even that the client has gone.
+// A manager has one event channel, in the event set of its worker. The ID (rdma_cm_id) of a
+// request is on the channel of its listener's manager. The accepting manager moves the ID to its
+// own channel. Until then the kernel reports no events for it, not even that the client has gone.
 //
-// # Untrusted peers
+// # What is shared
 //
-// Any process that reaches the port can send requests. The backlog limits the number of
-// requests that the kernel keeps, and the number that wait for the application. The latter are
-// charged to their source (internal/ledger): when a backlog of more than one is full, the
-// source with the most requests makes room for others. ListenParams.Accept decides before the
-// data is read. Objects of a device are made only for accepted requests.
+// Package uct/internal/connkit, which other connection managers use too, provides the phases of
+// endpoints, the requests that wait for the application, and the limits on the clients that send
+// them. The backlog also limits the number of requests that the kernel keeps. ListenParams.Accept
+// decides before the data is read. Queue pairs are created only for accepted requests.
 package cm

@@ -13,25 +13,6 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
 
-// Errors of calls.
-var (
-	errBusy      = fmt.Errorf("rdmacm: connection manager: an event has to be reported first: %w", ucs.ErrBusy)
-	errClosed    = fmt.Errorf("rdmacm: the connection manager is closed: %w", ucs.ErrInvalidParam)
-	errForeign   = fmt.Errorf("rdmacm: connection manager: the request does not belong to the component: %w", ucs.ErrInvalidParam)
-	errConsumed  = fmt.Errorf("rdmacm: connection manager: the request is accepted or rejected already: %w", ucs.ErrInvalidParam)
-	errDropped   = fmt.Errorf("rdmacm: connection manager: the request ended with its listener: %w", ucs.ErrCanceled)
-	errCrowded   = fmt.Errorf("rdmacm: connection manager: the request was dropped to make room for another source: %w", ucs.ErrCanceled)
-	errNotYet    = fmt.Errorf("rdmacm: connection manager: the endpoint is not connected yet: %w", ucs.ErrBusy)
-	errNoLink    = fmt.Errorf("rdmacm: connection manager: the endpoint is not connected: %w", ucs.ErrNotConnected)
-	errNotClient = fmt.Errorf("rdmacm: connection manager: only the client's endpoint notifies: %w", ucs.ErrUnsupported)
-	errTwice     = fmt.Errorf("rdmacm: connection manager: the server is notified already: %w", ucs.ErrInvalidParam)
-)
-
-// tooLong is the error of private data that does not fit.
-func tooLong(n int) error {
-	return fmt.Errorf("rdmacm: connection manager: %d bytes of private data, the limit is %d: %w", n, maxPrivate, ucs.ErrExceedsLimit)
-}
-
 // failure is an error of the kernel or of a peer with the UCS status that it is reported as. It
 // does not unwrap to a status of its cause: a connection that the kernel reports as rejected may
 // have found no listener.
@@ -70,26 +51,23 @@ func (f *failure) Unwrap() []error {
 
 // broken returns the error of an endpoint that ends because of cause.
 func (ep *endpoint) broken(operation string, cause error, s ucs.Status) error {
-	what := fmt.Sprintf("connection manager: %s %v to %v", operation, ep.local, ep.remote)
-	if !ep.local.IsValid() { // the local address is not known yet
-		what = fmt.Sprintf("connection manager: %s to %v", operation, ep.remote)
-	}
-	return &failure{what, cause, s}
+	return &failure{fmt.Sprintf("connection manager: %s %v", operation, &ep.Route), cause, s}
 }
 
-// statusOf returns the status of an event that ends an endpoint which is not connected yet. For
-// a peer without a listener C UCX has ucs.ErrConnectionReset (uct_rdmacm_cm_handle_error_event).
+// statusOf returns the status of an event that ends an endpoint which is not connected yet. For a
+// peer without a listener it is ucs.ErrNotConnected, where C UCX has UCS_ERR_CONNECTION_RESET
+// (uct_rdmacm_cm_handle_error_event).
 func (ep *endpoint) statusOf(e *rdmacm.Event) ucs.Status {
 	switch e.Type {
 	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventUnreachable, rdmacm.EventConnectError:
 		return ucs.ErrUnreachable
 	case rdmacm.EventDeviceRemoval:
-		if ep.client {
+		if ep.Client {
 			return ucs.ErrUnreachable
 		}
 	case rdmacm.EventRejected:
 		var r *rdmacm.RejectedError
-		if !ep.client || !errors.As(e.Err(), &r) {
+		if !ep.Client || !errors.As(e.Err(), &r) {
 			break
 		}
 		switch r.Reason {
@@ -105,9 +83,9 @@ func (ep *endpoint) statusOf(e *rdmacm.Event) ucs.Status {
 	return ucs.ErrConnectionReset
 }
 
-// remarkable reports whether an event is to be logged: a fault of the network is, a disconnect
+// worthLogging reports whether an event is to be logged: a fault of the network is, a disconnect
 // or a rejection by the peer is not.
-func remarkable(t rdmacm.EventType) bool {
+func worthLogging(t rdmacm.EventType) bool {
 	switch t {
 	case rdmacm.EventRejected, rdmacm.EventDisconnected:
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// machine is a machine without a kernel. Programs have the component of that which they
-// run on from uct.ConnManagers.
+// machine is a simulated machine. Programs get the component of the machine they run on from
+// uct.ConnManagers.
 type machine struct {
 	cm     *rdmacmtest.Kernel
 	device *verbstest.Kernel
@@ -38,7 +38,7 @@ func (m machine) Open(*verbs.Device) (*verbs.Context, error) {
 	return verbs.NewContext(m.device.Open(), 0)
 }
 
-// A client and a server of one worker say a word each.
+// A client and a server on one worker exchange private data.
 func ExampleNewComponent() {
 	component := cm.NewComponent(machine{rdmacmtest.New(), verbstest.New()})
 	w, err := uct.NewWorker()

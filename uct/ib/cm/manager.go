@@ -12,6 +12,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
 // eventBatch bounds the events handled in one round.
@@ -19,24 +20,17 @@ const eventBatch = 64
 
 // manager implements uct.ConnManager.
 type manager struct {
-	w    *uct.Worker // nil: closed
-	c    *component
-	opts options
-	attr uct.ConnManagerAttr
-	ch   *rdmacm.EventChannel
-
-	listeners map[*listener]struct{}
-	endpoints map[*endpoint]struct{}
-	failed    []*endpoint // failed outside of Progress; the next Progress reports it
-	dialing   int         // client endpoints in phase opening
-	leaving   int         // closed endpoints whose ID is still open
-	look      bool        // read the channel even if its descriptor is not readable
+	connkit.Manager
+	c       *component
+	opts    options
+	ch      *rdmacm.EventChannel
+	leaving map[*endpoint]struct{} // closed endpoints whose ID is still open
+	look    bool                   // read the channel even if its descriptor is not readable
 }
 
 var _ interface {
 	uct.ConnManager
 	uct.Progressor
-	uct.Armer
 } = (*manager)(nil)
 
 // openManager opens a manager on a worker.
@@ -45,12 +39,8 @@ func openManager(c *component, w *uct.Worker, opts options) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{
-		w: w, c: c, opts: opts, ch: ch,
-		attr:      uct.ConnManagerAttr{Component: componentName, MaxPrivate: maxPrivate},
-		listeners: make(map[*listener]struct{}),
-		endpoints: make(map[*endpoint]struct{}),
-	}
+	m := &manager{c: c, opts: opts, ch: ch, leaving: make(map[*endpoint]struct{})}
+	m.Manager.Open(w, c, uct.ConnManagerAttr{Component: componentName, MaxPrivate: maxPrivate}, opts.common)
 	if err := w.Events().Add(ch.FD(), event.Read, m); err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}
@@ -59,37 +49,23 @@ func openManager(c *component, w *uct.Worker, opts options) (*manager, error) {
 	return m, nil
 }
 
-// Attr implements uct.ConnManager.
-func (m *manager) Attr() *uct.ConnManagerAttr { return &m.attr }
-
 // Progress implements uct.Progressor. Events of the kernel arrive through the event set of the
-// worker. Progress polls the event set itself only while a client endpoint is being connected.
+// worker.
 func (m *manager) Progress() int {
 	n := 0
 	if m.look {
 		m.look = false
 		n = m.read()
 	}
-	if len(m.failed) > 0 {
-		list := m.failed
-		m.failed = nil
-		for _, ep := range list {
-			ep.fail(ep.err)
-		}
-		n += len(list)
-	}
-	if m.dialing > 0 {
-		n += m.w.AwaitEvents()
-	}
-	return n
+	return n + m.Manager.Progress()
 }
 
-// Arm implements uct.Armer.
-func (m *manager) Arm() error {
-	if m.look || len(m.failed) > 0 {
-		return errBusy
+// Arm implements uct.Progressor.
+func (m *manager) Arm(e uct.EventFlags) error {
+	if m.look {
+		return m.Busy
 	}
-	return nil
+	return m.Manager.Arm(e)
 }
 
 // HandleEvent implements event.Handler.
@@ -98,13 +74,13 @@ func (m *manager) HandleEvent(event.Events) { m.read() }
 // read handles at most eventBatch events of the kernel, and returns their number. If more are
 // pending, the descriptor stays readable.
 func (m *manager) read() (n int) {
-	for ; n < eventBatch && m.w != nil; n++ {
+	for ; n < eventBatch && m.Worker != nil; n++ {
 		e, err := m.ch.PollEvent()
 		if errors.Is(err, ucs.ErrNoMessage) {
 			break
 		}
 		if err != nil {
-			m.w.Log().Diag("cannot read events of the RDMA connection manager for now", zap.Error(err))
+			m.Worker.Log().Diag("cannot read events of the RDMA connection manager, will retry", zap.Error(err))
 			break
 		}
 		m.handle(e)
@@ -112,8 +88,8 @@ func (m *manager) read() (n int) {
 	return n
 }
 
-// handle passes an event to the listener or endpoint that it is about. No event is about a
-// waiting request: the kernel reports none of an ID until it is accepted.
+// handle passes an event to the listener or endpoint that it is about. No event is about a waiting
+// request, because the kernel reports none for an ID until it is accepted.
 func (m *manager) handle(e *rdmacm.Event) {
 	if e.Type == rdmacm.EventConnectRequest {
 		l, ok := e.Listener.Context.(*listener)
@@ -121,7 +97,7 @@ func (m *manager) handle(e *rdmacm.Event) {
 			e.ID.Close()
 			return
 		}
-		l.welcome(e)
+		l.handleRequest(e)
 		return
 	}
 	switch o := e.ID.Context.(type) {
@@ -134,19 +110,14 @@ func (m *manager) handle(e *rdmacm.Event) {
 
 // Close implements uct.ConnManager.
 func (m *manager) Close() error {
-	if m.w == nil {
+	if m.Worker == nil {
 		return nil
 	}
-	for l := range m.listeners {
-		l.Close()
-	}
-	for ep := range m.endpoints {
-		ep.Close()
+	m.Worker.Events().Remove(m.ch.FD())
+	m.CloseAll(m)
+	for ep := range m.leaving {
 		ep.leave()
 	}
-	m.w.Events().Remove(m.ch.FD())
-	m.w.RemoveProgress(m)
-	m.w = nil
 	err := errors.Join(m.ch.Close(), m.c.devices.release())
 	if err != nil {
 		err = fmt.Errorf("rdmacm: closing the connection manager: %w", err)

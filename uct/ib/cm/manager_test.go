@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/rdmacmtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -22,7 +22,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestComponent: what is there without any manager.
+// TestComponent checks the component itself, without a manager.
 func TestComponent(t *testing.T) {
 	c := NewComponent(newRig())
 	if list, err := c.MemoryDomains(nil); len(list) != 0 || err != nil {
@@ -44,10 +44,10 @@ func TestComponent(t *testing.T) {
 type absent struct{ *rig }
 
 func (absent) Channel() (*rdmacm.EventChannel, error) {
-	return nil, &rdmacm.Error{Call: "open /dev/infiniband/rdma_cm", Errno: syscall.ENOENT, Hint: "is the kernel's module rdma_ucm loaded?"}
+	return nil, &rdmacm.Error{Call: "open /dev/infiniband/rdma_cm", Errno: syscall.ENOENT, Hint: "check that the kernel module rdma_ucm is loaded"}
 }
 
-// TestAbsent: a machine without one says why.
+// TestAbsent checks that the error on such a machine names the reason.
 func TestAbsent(t *testing.T) {
 	ucttest.NoLeaks(t)
 	w, err := uct.NewWorker()
@@ -61,7 +61,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestSettings: values that cannot be.
+// TestSettings checks that invalid values are refused, and the defaults.
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		vars []string
@@ -77,7 +77,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	o, err := loadOptions(set(t))
-	if err != nil || o.timeout != 10*time.Second || o.source.IsValid() || o.reuse {
+	if err != nil || o.timeout != 10*time.Second || o.source.IsValid() || o.common.ReuseAddr {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 	if o, err = loadOptions(set(t, "TIMEOUT", "inf", "SOURCE_ADDRESS", "::ffff:10.0.0.1")); err != nil || o.timeout != maxTimeout || !o.source.Is4() {
@@ -85,8 +85,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSourceAddress: a client connects from where the settings say, unless the application
-// says something.
+// TestSourceAddress checks that a client connects from the address in the settings, unless the
+// application passes one.
 func TestSourceAddress(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := newRig().fixture(t, "SOURCE_ADDRESS", "203.0.113.77").Open(t)
@@ -104,8 +104,8 @@ func TestSourceAddress(t *testing.T) {
 	}
 }
 
-// TestUnreachable: that no device leads there, that nobody answers, and that the device
-// is none for us is told in Progress, as news that let a client try another manager.
+// TestUnreachable checks that failures to reach the server, and devices that cannot be used, are
+// reported in Progress as unreachable, which lets a client try another manager.
 func TestUnreachable(t *testing.T) {
 	for what, c := range map[string]struct {
 		to      string
@@ -136,7 +136,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestFindAgain: an address that is there in a later try is found, with ever more patience.
+// TestFindAgain checks that address resolution is tried again, each time with a longer timeout.
 func TestFindAgain(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -144,16 +144,16 @@ func TestFindAgain(t *testing.T) {
 	h := f.Open(t)
 	e := h.ConnectTo(t, uct.ConnectParams{Remote: netip.MustParseAddrPort("198.51.100.1:7")})
 	ep := e.EP.(*endpoint)
-	if ep.left != 900*time.Millisecond || ep.patience != 200*time.Millisecond {
-		t.Errorf("left %v, the next %v", ep.left, ep.patience)
+	if ep.timeLeft != 900*time.Millisecond || ep.tryTimeout != 200*time.Millisecond {
+		t.Errorf("left %v, the next %v", ep.timeLeft, ep.tryTimeout)
 	}
-	if err := told(t, e, h); !errors.Is(err, ucs.ErrUnreachable) || ep.left != 0 {
-		t.Errorf("told %v with %v left", err, ep.left)
+	if err := told(t, e, h); !errors.Is(err, ucs.ErrUnreachable) || ep.timeLeft != 0 {
+		t.Errorf("told %v with %v left", err, ep.timeLeft)
 	}
 }
 
-// TestUnusableServer: a client that comes over a device which is none for us is not
-// rejected, so that it looks for another way.
+// TestUnusableServer checks that a client on a device which the server cannot use is not answered
+// with ErrRejected, so that it tries another path.
 func TestUnusableServer(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -170,21 +170,7 @@ func TestUnusableServer(t *testing.T) {
 	}
 }
 
-// TestForeign: requests of another component are none.
-func TestForeign(t *testing.T) {
-	ucttest.NoLeaks(t)
-	r, other := newRig(), newRig()
-	h, o := r.fixture(t).Open(t), other.fixture(t).Open(t)
-	l := h.Listen(t, uct.ListenParams{})
-	h.Connect(t, l, nil)
-	q := h.Request(t)
-	if _, err := o.TryAccept(t, q, nil); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Errorf("accepting a request of another component: %v", err)
-	}
-	h.Accept(t, q, nil)
-}
-
-// TestWildcard: a listener at all addresses, of both families.
+// TestWildcard checks that a listener at the wildcard address accepts both families.
 func TestWildcard(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -209,7 +195,7 @@ func TestWildcard(t *testing.T) {
 	}
 }
 
-// TestDisconnectBeforeNotify: a client that has second thoughts.
+// TestDisconnectBeforeNotify checks a client that disconnects instead of notifying the server.
 func TestDisconnectBeforeNotify(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := newRig().fixture(t).Open(t)
@@ -229,7 +215,8 @@ func TestDisconnectBeforeNotify(t *testing.T) {
 	}
 }
 
-// TestOvertaken: the end of a connection may come before the notification that it follows.
+// TestOvertaken checks that the disconnect event may arrive instead of the event of the
+// notification, which came first.
 func TestOvertaken(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -266,8 +253,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestLinger: a server that goes right behind its answer tells the client, after a while,
-// or when the client has notified it; and a manager does not wait.
+// TestLinger checks that a client learns that the server closed right after its answer: after a
+// delay, or when the client has notified it. Closing the manager does not wait for that.
 func TestLinger(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -292,21 +279,21 @@ func TestLinger(t *testing.T) {
 		if len(served.Opened) > 0 {
 			t.Errorf("the closed endpoint is told %v", served.Opened)
 		}
-		if m := b.Manager.(*manager); m.leaving != 0 || len(m.endpoints) != 0 {
-			t.Errorf("%d endpoints leave, %d are there", m.leaving, len(m.endpoints))
+		if m := b.Manager.(*manager); len(m.leaving) != 0 {
+			t.Errorf("%d endpoints leave", len(m.leaving))
 		}
 	}
 	client := a.Connect(t, l, nil)
 	b.Accept(t, b.Request(t, a), nil).EP.Close()
 	b.Close(t)
-	if _, ended := client.Told(); ended {
+	if _, ended := client.Reported(); ended {
 		t.Error("told outside of Progress")
 	}
-	ucttest.UntilConn(t, "the end", func() bool { _, ended := client.Told(); return ended }, a)
+	ucttest.UntilConn(t, "the end", func() bool { _, ended := client.Reported(); return ended }, a)
 }
 
-// TestRemoval: the device is taken away while there are connections, on the way and up, and
-// a listener. Each is told once, the device is closed, and another one is found.
+// TestRemoval removes the device under a listener and under connections in all phases. Each end is
+// notified once, the device is closed, and a new device is used afterwards.
 func TestRemoval(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -321,14 +308,14 @@ func TestRemoval(t *testing.T) {
 	ucttest.UntilConn(t, "the answer", answered.Up, a, b)
 	r.device.Remove()
 	r.cm.RemoveDevice()
-	ended := func(e *ucttest.ConnEnd) bool { _, told := e.Told(); return told }
+	ended := func(e *ucttest.ConnEnd) bool { _, told := e.Reported(); return told }
 	for what, e := range map[string]*ucttest.ConnEnd{"client": client, "server": served, "asked": half, "answered": answered, "not notified": late} {
 		ucttest.UntilConn(t, what+" to be told", func() bool { return ended(e) }, a, b)
 		want := ucs.ErrConnectionReset
 		if e == half {
 			want = ucs.ErrUnreachable
 		}
-		if err, _ := e.Told(); !errors.Is(err, want) {
+		if err, _ := e.Reported(); !errors.Is(err, want) {
 			t.Errorf("%s: told %v, want %v", what, err, want)
 		}
 		if err := e.EP.Disconnect(); !errors.Is(err, ucs.ErrNotConnected) {
@@ -338,7 +325,7 @@ func TestRemoval(t *testing.T) {
 	if n := r.device.Objects(); n != 0 {
 		t.Errorf("%d objects of the device that is gone", n)
 	}
-	r.device = verbstest.New() // another one
+	r.device = verbstest.New() // a new device
 	if _, err := b.TryAccept(t, q, nil); !errors.Is(err, ucs.ErrConnectionReset) {
 		t.Errorf("accepting over a device that is gone: %v", err)
 	}
@@ -350,8 +337,8 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestOtherDevice: devices with one GUID are told apart by their addresses, and one that
-// has come anew is opened anew.
+// TestOtherDevice checks that devices with the same GUID are distinguished by their addresses, and
+// that a device that was replaced is opened again.
 func TestOtherDevice(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -374,14 +361,14 @@ func TestOtherDevice(t *testing.T) {
 		t.Error("the other device is still open")
 	}
 	client.EP.Close()
-	r.device.Remove() // nobody is told, as nothing of the manager is on it
+	r.device.Remove() // no event, because the manager has no object on it
 	r.device = verbstest.New()
 	twins.kernels["rxe1"] = r.device
 	h.Connect(t, l, nil)
 	h.Accept(t, h.Request(t), nil)
 }
 
-// twins is a rig with several devices.
+// twins is a rig with several devices of the same GUID.
 type twins struct {
 	*rig
 	kernels map[string]*verbstest.Kernel
@@ -391,7 +378,8 @@ func (w *twins) Open(d *verbs.Device) (*verbs.Context, error) {
 	return verbs.NewContext(w.kernels[d.Name].Open(), 0)
 }
 
-// TestShared: managers of one component have a device open once, until the last is closed.
+// TestShared checks that the managers of a component share one open device until the last is
+// closed.
 func TestShared(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := newRig()
@@ -413,8 +401,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestListenerManagerCloses: requests are accepted on another goroutine while the manager
-// of their listener is closed: each comes to one end.
+// TestListenerManagerCloses accepts requests on another goroutine while the manager of their
+// listener is closed. Each request must have one outcome.
 func TestListenerManagerCloses(t *testing.T) {
 	for round := range 20 {
 		r := newRig()

@@ -9,9 +9,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// number is the number of a queue pair that sends nothing. The handshake needs a queue pair
-// number on each side, and the other side refuses one that an earlier connection may still have.
-// The queue pair is the smallest that a device can create, as in C UCX
+// number is a queue pair that is created for its number only and sends nothing. The handshake needs
+// a queue pair number on each side, and the other side refuses one that an earlier connection may
+// still have. The queue pair is the smallest that a device can create, as in C UCX
 // (uct_rdmacm_cm_create_dummy_qp).
 type number struct {
 	device *device
@@ -24,7 +24,7 @@ func (dev *device) number() (*number, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dev.gone || d.users == 0 {
-		return nil, fmt.Errorf("rdmacm: %s is gone: %w", dev.info.Name, ucs.ErrNoDevice)
+		return nil, fmt.Errorf("rdmacm: device %s was removed or is not in use any more: %w", dev.info.Name, ucs.ErrNoDevice)
 	}
 	qp, err := dev.pd.CreateQP(&verbs.QPInitAttr{
 		Type: verbs.UD, SendCQ: dev.cq, RecvCQ: dev.cq,

@@ -12,9 +12,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// peer returns the device address of the other end, from the attributes that a queue pair of the
+// peer returns the packed device address of the peer, from the attributes that a queue pair of the
 // connection would need to reach it (uct_rdmacm_cm_id_to_dev_addr). With RoCE it also returns the
-// IP address of the other end.
+// IP address of the peer.
 func (dev *device) peer(id *rdmacm.ID, port int) ([]byte, netip.Addr, error) {
 	attr, _, err := id.InitQPAttr(verbs.QPRTR)
 	if err != nil {
@@ -42,8 +42,8 @@ func (dev *device) peer(id *rdmacm.ID, port int) ([]byte, netip.Addr, error) {
 	return a.Append(nil), at, nil
 }
 
-// peerAddress returns the address of the other end from the attributes of a queue pair. own is
-// the first GID of this end, for a peer in the same subnet that is not reached by a GID.
+// peerAddress returns the device address of the peer from the attributes of a queue pair. own is
+// the first GID of this side, for a peer in the same subnet that is not reached by a GID.
 func peerAddress(attr *verbs.QPAttr, ethernet bool, own verbs.GID) (ib.Address, error) {
 	a := ib.Address{Ethernet: ethernet, HasIndex: true}
 	if attr.PathMTU.Bytes() > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestPeerAddress: what follows from a route, and that package ib reads it.
+// TestPeerAddress checks the address made from a route, and that package ib parses it.
 func TestPeerAddress(t *testing.T) {
 	far := verbs.GID{0x20, 0x01, 0x0d, 0xb8, 15: 9}
 	own := verbs.GID{0xfe, 0xc0, 0, 0, 0, 0, 0, 7, 15: 1}
@@ -54,8 +54,8 @@ func TestPeerAddress(t *testing.T) {
 	}
 }
 
-// TestDeviceAddresses: each end is told the address of the other, and which of its own GIDs
-// leads there.
+// TestDeviceAddresses checks that each end gets the device address of the other, and the index of
+// its own GID that leads there.
 func TestDeviceAddresses(t *testing.T) {
 	for _, at := range []netip.Addr{loopback4, loopback6} {
 		f := newRig().fixture(t)
@@ -79,7 +79,8 @@ func TestDeviceAddresses(t *testing.T) {
 	}
 }
 
-// TestZones: addresses of the link have its number as their zone, others have none.
+// TestZones checks that link-local addresses get the index of the link as their zone, and that
+// others get none.
 func TestZones(t *testing.T) {
 	p := place{link: 5}
 	for in, want := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// rawEnd is a process that speaks with a manager by hand.
+// rawEnd is a process that talks to a manager through the kernel's interface.
 type rawEnd struct {
 	t     testing.TB
 	ch    *rdmacm.EventChannel
@@ -35,7 +35,7 @@ func newRawEnd(t testing.TB, r *rig, hosts ...*ucttest.ConnHost) *rawEnd {
 	return p
 }
 
-// vanish is the end of the process.
+// vanish ends the process.
 func (p *rawEnd) vanish() { p.ch.Close() }
 
 func (p *rawEnd) check(err error) {
@@ -45,7 +45,7 @@ func (p *rawEnd) check(err error) {
 	}
 }
 
-// event waits for an event of a type.
+// event waits for an event, which must be of type want.
 func (p *rawEnd) event(want rdmacm.EventType) (e *rdmacm.Event) {
 	p.t.Helper()
 	ucttest.UntilConn(p.t, want.String(), func() bool {
@@ -62,7 +62,7 @@ func (p *rawEnd) event(want rdmacm.EventType) (e *rdmacm.Event) {
 	return e
 }
 
-// ask connects to a listener, with anything for data.
+// ask sends a connection request to a listener, with arbitrary private data.
 func (p *rawEnd) ask(l uct.Listener, data []byte) {
 	p.t.Helper()
 	p.check(p.id.ResolveAddr(netip.AddrPort{}, l.Addr(), time.Second))
@@ -72,7 +72,7 @@ func (p *rawEnd) ask(l uct.Listener, data []byte) {
 	p.check(p.id.Connect(&rdmacm.ConnParam{PrivateData: data, QPN: 17}))
 }
 
-// rawClient has asked a listener.
+// rawClient returns a client that has sent a request to a listener.
 func rawClient(t testing.TB, r *rig, l uct.Listener, data []byte, hosts ...*ucttest.ConnHost) *rawEnd {
 	t.Helper()
 	p := newRawEnd(t, r, hosts...)
@@ -80,7 +80,7 @@ func rawClient(t testing.TB, r *rig, l uct.Listener, data []byte, hosts ...*uctt
 	return p
 }
 
-// rawServer listens, has h connect, and returns both ends. That of the server has asked.
+// rawServer listens, makes h connect, and returns both ends. The server has received the request.
 func rawServer(t testing.TB, r *rig, h *ucttest.ConnHost) (*ucttest.ConnEnd, *rawEnd) {
 	t.Helper()
 	p := newRawEnd(t, r, h)
@@ -96,7 +96,7 @@ func rawServer(t testing.TB, r *rig, h *ucttest.ConnHost) (*ucttest.ConnEnd, *ra
 	return e, p
 }
 
-// told waits for what an end is told first, nil if it is connected.
+// told waits for the outcome of a connection attempt: nil if it is connected, else the error.
 func told(t testing.TB, e *ucttest.ConnEnd, hosts ...*ucttest.ConnHost) error {
 	t.Helper()
 	ucttest.UntilConn(t, "an outcome", func() bool { return len(e.Opened) > 0 }, hosts...)

@@ -22,9 +22,8 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// newDevice makes a device rxe8 at 10.8.0.1, on a cable whose other end nobody has. Its
-// addresses are usable at once: otherwise the kernel looks for others who have them, for
-// a second, and sends nothing from them meanwhile.
+// newDevice makes a device rxe8 at 10.8.0.1, on a cable without a machine at the other end.
+// Duplicate address detection is off, because it would make the addresses unusable for a second.
 func newDevice(t *testing.T) *ucttest.ConnFixture {
 	t.Helper()
 	needDevices(t)
@@ -37,8 +36,8 @@ func newDevice(t *testing.T) *ucttest.ConnFixture {
 	return deviceFixture(t, netip.MustParseAddr("10.8.0.1"))
 }
 
-// TestDeviceRemoval: a device goes while there are connections, a request and a listener on
-// it. rdma_rxe waits until nobody has it open any more.
+// TestDeviceRemoval removes a device under connections, a request and a listener. rdma_rxe waits
+// until no process has it open.
 func TestDeviceRemoval(t *testing.T) {
 	ucttest.NoLeaks(t)
 	f := newDevice(t)
@@ -64,8 +63,8 @@ func TestDeviceRemoval(t *testing.T) {
 		return over
 	}, a, b)
 	for what, e := range map[string]*ucttest.ConnEnd{"the client": client, "the server": served, "the one that has asked": half} {
-		ucttest.UntilConn(t, what+" to be told", func() bool { _, told := e.Told(); return told }, a, b)
-		err, _ := e.Told()
+		ucttest.UntilConn(t, what+" to be told", func() bool { _, told := e.Reported(); return told }, a, b)
+		err, _ := e.Reported()
 		t.Logf("%s: %v", what, err)
 		if !errors.Is(err, ucs.ErrConnectionReset) && (e != half || !errors.Is(err, ucs.ErrUnreachable) && !errors.Is(err, ucs.ErrNotConnected)) {
 			t.Errorf("%s is told %v", what, err)
@@ -77,7 +76,7 @@ func TestDeviceRemoval(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	// The managers go on over what is left, and what comes.
+	// The managers still work with the remaining devices, and with new ones.
 	e := a.ConnectTo(t, uct.ConnectParams{Remote: l.Addr()})
 	if err := told(t, e, a, b); !errors.Is(err, ucs.ErrUnreachable) {
 		t.Errorf("connecting where no device is: %v", err)
@@ -87,8 +86,8 @@ func TestDeviceRemoval(t *testing.T) {
 	a.Pair(t, b, l)
 }
 
-// TestDeviceLoopback: no device leads to 127.0.0.1, which is told in Progress, so that a
-// client tries another manager.
+// TestDeviceLoopback checks that connecting to 127.0.0.1, to which no device leads, fails in
+// Progress, so that a client tries another manager.
 func TestDeviceLoopback(t *testing.T) {
 	needDevices(t)
 	ucttest.NoLeaks(t)

@@ -19,13 +19,13 @@ var (
 	loopback6 = netip.IPv6Loopback()
 )
 
-// rig is a machine without a kernel, with the device rxe0.
+// rig is a simulated machine with the device rxe0.
 type rig struct {
 	cm     *rdmacmtest.Kernel
 	device *verbstest.Kernel
 	list   []verbs.Device
-	opened []string // devices, as often as they were
-	refuse error    // to open devices with
+	opened []string // names of the devices, once per Open
+	refuse error    // error of Open
 }
 
 func newRig() *rig {
@@ -56,7 +56,7 @@ func (r *rig) Open(d *verbs.Device) (*verbs.Context, error) {
 	return verbs.NewContext(r.device.Open(), 0)
 }
 
-// fixture is the rig for the suite. Nothing may be left of either kernel.
+// fixture returns the fixture for the suite. At the end no object of either kernel may be left.
 func (r *rig) fixture(t *testing.T, vars ...string) *ucttest.ConnFixture {
 	t.Helper()
 	t.Cleanup(func() {
@@ -67,7 +67,7 @@ func (r *rig) fixture(t *testing.T, vars ...string) *ucttest.ConnFixture {
 	return &ucttest.ConnFixture{Component: NewComponent(r), Config: set(t, vars...), Addr: loopback4, Device: "rxe0:1", PacksFirst: true}
 }
 
-// set is settings with some variables of RDMA_CM_ changed.
+// set returns settings with some variables of RDMA_CM_ changed.
 func set(t *testing.T, vars ...string) *config.Set {
 	t.Helper()
 	cfg := new(config.Set)

@@ -10,22 +10,16 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
 // settings are the variables UCX_RDMA_CM_*, with C UCX's names and defaults
 // (uct_rdmacm_cm_config_table, uct_cm_config_table).
 type settings struct {
-	Common      common         `prefix:"CM_"`
-	Source      string         `ucx:"SOURCE_ADDRESS" default:"" doc:"Local address that clients connect from if the application gives none; empty leaves it to the routing table."`
-	Timeout     config.Time    `ucx:"TIMEOUT" default:"10s" doc:"Time for resolving an address, and again for resolving the route to it."`
-	ReservedQPN config.Ternary `ucx:"RESERVED_QPN" default:"try" doc:"Take queue pair numbers from a reserved range of the device: y, n, or try. No supported device has one; y is refused."`
-}
-
-// common are the settings of all connection managers.
-type common struct {
-	Failure   log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of network errors of the connection manager."`
-	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen on a port although connections still use it, or have just ended."`
+	Common      connkit.Settings `prefix:"CM_"`
+	Source      string           `ucx:"SOURCE_ADDRESS" default:"" doc:"Local address that clients connect from if the application gives none; empty means that the routing table selects it."`
+	Timeout     config.Time      `ucx:"TIMEOUT" default:"10s" doc:"Time for resolving an address, and again for resolving the route to it."`
+	ReservedQPN config.Ternary   `ucx:"RESERVED_QPN" default:"try" doc:"Take queue pair numbers from a reserved range of the device: y, n, or try. No supported device has one; y is refused."`
 }
 
 const section = "rdma_cm"
@@ -58,9 +52,8 @@ const (
 
 // options are the settings after checks, with defaults filled in.
 type options struct {
-	failure log.Level
-	reuse   bool
-	source  netip.Addr // not valid: the routing table decides
+	common  connkit.Settings
+	source  netip.Addr // not valid: the routing table selects the local address
 	timeout time.Duration
 }
 
@@ -69,7 +62,7 @@ func loadOptions(cfg *config.Set) (options, error) {
 	if err := cfg.Load(section, &s); err != nil {
 		return options{}, err
 	}
-	o := options{failure: s.Common.Failure, reuse: s.Common.ReuseAddr, timeout: maxTimeout}
+	o := options{common: s.Common, timeout: maxTimeout}
 	if s.Timeout != config.TimeInf {
 		o.timeout = min(s.Timeout.Duration(defaultTimeout), maxTimeout)
 	}

@@ -4,8 +4,8 @@ package ibtest
 
 import "encoding/hex"
 
-// Addresses returns addresses of ports in every form, some of them malformed, as seeds for
-// fuzzing.
+// Addresses returns encoded addresses of ports, in every form that package ib has, some of them
+// malformed, as seeds for fuzzing.
 func Addresses() (list [][]byte) {
 	for _, text := range []string{
 		"4800000000000000000000ffff0a090001", "58fe800000000000000200fffe00000001", "7f0102030405060708090a0b0c0d0e0f1002070180",

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package ibtest is package ib over devices without a kernel, for tests.
+// Package ibtest provides package ib on simulated devices, without a kernel, for tests.
 package ibtest
 
 import (
@@ -18,7 +18,8 @@ func Component(devices ...*verbstest.Kernel) uct.Component {
 	return ib.NewComponent("ib", source(devices))
 }
 
-// Named is Component under another name, to be registered beside the system's.
+// Named is Component with another name, so that it can be registered beside the component of the
+// real devices.
 func Named(name string, devices ...*verbstest.Kernel) uct.Component {
 	return ib.NewComponent(name, source(devices))
 }
@@ -42,11 +43,12 @@ func (s source) Open(d *verbs.Device) (*verbs.Context, error) {
 	return nil, fmt.Errorf("ibtest: no device %q: %w", d.Name, ucs.ErrNoDevice)
 }
 
-// LocksNothing tells package ib that the limit of locked memory, which is small in containers,
-// is not one of these devices.
+// LocksNothing tells package ib that the limit of locked memory, which is small in containers, does
+// not apply to these devices.
 func (source) LocksNothing() {}
 
-// TrafficClass implements what package ib asks of sources for it.
+// TrafficClass returns the traffic class in the configuration of a port; ok is false if it is 0. It
+// is an optional method of the sources of devices of package ib.
 func (s source) TrafficClass(d *verbs.Device, port int) (class uint8, ok bool) {
 	for _, k := range s {
 		if k.Name() == d.Name {
@@ -56,7 +58,8 @@ func (s source) TrafficClass(d *verbs.Device, port int) (class uint8, ok bool) {
 	return class, class != 0
 }
 
-// Counter implements what package ib asks of sources for it.
+// Counter returns a hardware counter of a device; the only one is rcvd_rnr_err. It is an optional
+// method of the sources of devices of package ib.
 func (s source) Counter(d *verbs.Device, port int, name string) (n uint64, ok bool) {
 	for _, k := range s {
 		if k.Name() == d.Name && name == "rcvd_rnr_err" {
@@ -66,7 +69,7 @@ func (s source) Counter(d *verbs.Device, port int, name string) (n uint64, ok bo
 	return 0, false
 }
 
-// Read fills in the tables of partitions, for which nothing else is asked.
+// Read fills in the P_Key tables; package ib reads nothing else through it.
 func (s source) Read(d *verbs.Device) {
 	for _, k := range s {
 		if k.Name() != d.Name {

@@ -9,9 +9,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Network is Named over all devices of a network. Operations that the devices could not do
-// at once are retried in every round of each worker that uses one, as real devices do by
-// themselves.
+// Network is Named with all devices of a network. Every progress round of a worker that uses one of
+// the devices retries the operations that could not be completed at once. Real devices retry them
+// without a call.
 func Network(name string, net *verbstest.Fabric) uct.Component {
 	return &network{Named(name, net.Devices()...), net}
 }
@@ -30,7 +30,7 @@ func (n *network) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error)
 	return &domain{md.(*ib.Domain), n}, nil
 }
 
-// domain has the network go on with its workers.
+// domain is a memory domain whose workers progress the simulated network.
 type domain struct {
 	*ib.Domain
 	of *network
@@ -45,7 +45,7 @@ func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 	return i, err
 }
 
-// service is a network as a worker progresses it.
+// service makes a worker progress the simulated network.
 type service struct{ net *verbstest.Fabric }
 
 // Progress implements uct.Progressor.
@@ -53,6 +53,13 @@ func (s service) Progress() int {
 	s.net.Progress()
 	return 0
 }
+
+// Arm implements uct.Progressor. It always succeeds, because nothing happens in the network while
+// no worker is progressed.
+func (s service) Arm(uct.EventFlags) error { return nil }
+
+// Push implements uct.Service.
+func (s service) Push() {}
 
 // Close implements uct.Service.
 func (s service) Close() error { return nil }

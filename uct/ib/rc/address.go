@@ -23,8 +23,8 @@ type epAddress struct {
 const (
 	epAddrLen = 4
 
-	epHasAtomic = 1 << 0 // more bytes follow
-	epNoOffset  = 1 << 1 // the byte that follows is not an offset
+	epHasAtomic = 1 << 0 // flag: more bytes follow
+	epNoOffset  = 1 << 1 // flag: the byte that follows is not an offset
 )
 
 // Lengths of longer addresses.

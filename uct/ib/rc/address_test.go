@@ -8,11 +8,12 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Addresses of endpoints: those of 4 bytes are C UCX's on soft-RoCE (1.13.1 and 1.22.0,
-// wireup messages of rc_verbs), the others follow uct_rc_verbs_ep_get_address.
+// The endpoint addresses of 4 bytes are those of C UCX on soft-RoCE (1.13.1 and 1.22.0, wireup
+// messages of rc_verbs); the others follow uct_rc_verbs_ep_get_address.
 var epAddresses = []struct {
 	hex  string
 	want epAddress
@@ -22,7 +23,7 @@ var epAddresses = []struct {
 	{"0124000003", epAddress{qpn: 0x24, offset: 24}},
 	{"01563412ff1234", epAddress{qpn: 0x123456, offset: 8 * 0xff}},
 	{"03563412ff1234", epAddress{qpn: 0x123456}},
-	{"fc240000", epAddress{qpn: 0x24}}, // flags of releases to come
+	{"fc240000", epAddress{qpn: 0x24}}, // flags of future releases
 }
 
 func TestEPAddresses(t *testing.T) {
@@ -60,7 +61,7 @@ func FuzzEPAddress(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		a, err := parseEPAddress(b)
 		if err != nil {
 			if !errors.Is(err, ucs.ErrInvalidAddr) {

@@ -4,34 +4,34 @@ package rc
 
 import (
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// All endpoints of an interface share the places in its completion queue of sends, and a peer
-// can hold the places of its endpoint for as long as it likes: to a peer that posts no receive
-// buffers, the device retries forever. So half of the places are reserved for endpoints that
-// hold few; an endpoint that holds more takes none of them. Peers that do not receive, up to
-// the number that the transport is to scale to, leave every other endpoint what it needs to
-// proceed, though more slowly.
+// All endpoints of an interface share the entries of its send completion queue. A peer can hold the
+// entries of its endpoint for as long as it likes, because the device retries forever if the peer
+// posts no receive buffers. So half of the entries are reserved for endpoints that hold few; an
+// endpoint that holds more takes none of them. Even if as many peers do not receive as the
+// transport is to scale to (MAX_NUM_EPS), every other endpoint can proceed, though more slowly.
 //
-// An endpoint that is refused a place has a signaled request in flight, that is one that asks
+// An endpoint that is refused an entry has a signaled request in flight, that is one that asks
 // for a completion. When that request completes, the endpoint may try again. An endpoint
-// without a signaled request may take a reserved place, and the request that it then posts is
+// without a signaled request may take a reserved entry, and the request that it then posts is
 // signaled.
 
 // hasSignaled reports whether a signaled request is in flight.
 func (e *endpoint) hasSignaled() bool { return e.outstanding() > e.unsignaled }
 
-// mayTake reports whether the endpoint may take a free place in the completion queue.
+// mayTake reports whether the endpoint may take a free entry of the send completion queue.
 func (e *endpoint) mayTake() bool {
 	i, has := e.iface, e.outstanding()
 	return i.credits > i.lowCredits || i.credits > 0 && (has < i.few || !e.hasSignaled())
 }
 
-// take takes a buffer from a pool. Buffers are shared like places: an endpoint with a signaled
-// request in flight takes none of the second half of all available buffers.
-func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
+// take takes a buffer from a pool. Buffers are shared like entries of the completion queue: an
+// endpoint with a signaled request in flight takes none of the second half of all available
+// buffers.
+func (e *endpoint) take(p *memory.SendPool) (slot int32, ok bool) {
 	if p.Scarce() && e.hasSignaled() && !p.Grow() {
 		return 0, false
 	}
@@ -39,7 +39,7 @@ func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
 }
 
 // growForWaiting allocates more buffers if requests wait and more than half of all available
-// buffers are in use: from then on Room counts an endpoint with a signaled request as full.
+// buffers are in use, because Room then reports an endpoint with a signaled request as full.
 func (i *iface) growForWaiting() {
 	if i.Waiting.Empty() {
 		return
@@ -71,8 +71,8 @@ func (e *endpoint) admitSlow() error {
 	return nil
 }
 
-// admitAny is admit for requests that need not wait behind pending ones. Grants that are due
-// are sent first.
+// admitAny is admit for requests that need not wait behind pending ones. Flow control grants that
+// are due are sent first.
 func (e *endpoint) admitAny() error {
 	if !e.ended() {
 		e.iface.sendGrants()

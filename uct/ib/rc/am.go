@@ -4,16 +4,16 @@ package rc
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// Messages consist of a byte with the ID and flow control, and the data that is sent. All of
-// them ask for an event at a receiver that waits for one.
+// A message consists of a byte with the ID and the flow control bits, and of the data. All messages
+// are solicited, so they raise an event at a receiver that waits for one.
 
 // admitAM checks whether a message may be posted, and returns its first byte.
 func (e *endpoint) admitAM(id uct.AMID) (byte, error) {
@@ -28,7 +28,7 @@ func (e *endpoint) admitAM(id uct.AMID) (byte, error) {
 	return byte(id) | b, nil
 }
 
-// ringAM is ring for messages.
+// ringAM is ring for a message, which also takes one message of the flow control window.
 func (e *endpoint) ringAM(p *verbs.Post, f verbs.SendFlags) error {
 	err := e.ring(p, f)
 	if err == nil {
@@ -42,7 +42,7 @@ func (e *endpoint) ringAM(p *verbs.Post, f verbs.SendFlags) error {
 func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
 	i := e.iface
 	if id >= uct.MaxAMIDs || 8+len(payload) > i.attr.AM.MaxShort {
-		return refuseAM(id, 8+len(payload), i.attr.AM.MaxShort)
+		return ib.RefuseAM("rc", id, 8+len(payload), i.attr.AM.MaxShort)
 	}
 	b, err := e.admitAM(id)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) error {
 	i := e.iface
 	if n := uct.IOVLen(iov); id >= uct.MaxAMIDs || n > i.attr.AM.MaxShort {
-		return refuseAM(id, n, i.attr.AM.MaxShort)
+		return ib.RefuseAM("rc", id, n, i.attr.AM.MaxShort)
 	}
 	b, err := e.admitAM(id)
 	if err != nil {
@@ -117,9 +117,9 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 	case !i.attr.Flags.Has(uct.IfaceAMZcopy):
 		return ucs.ErrUnsupported
 	case id >= uct.MaxAMIDs || n > a.MaxZcopy:
-		return refuseAM(id, n, a.MaxZcopy)
+		return ib.RefuseAM("rc", id, n, a.MaxZcopy)
 	case len(iov) > a.MaxIOV:
-		return refuseIOV(len(iov), a.MaxIOV)
+		return ib.RefuseIOV("rc", len(iov), a.MaxIOV)
 	}
 	pieces, err := i.Domain.Gather(i.pieces[:1], iov)
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 	if hdr != nil {
 		if h = hdr.Pack(buf[1 : 1+a.MaxZcopyHdr]); h+n > a.MaxZcopy {
 			i.hdrs.Put(slot)
-			return refuseAM(id, h+n, a.MaxZcopy)
+			return ib.RefuseAM("rc", id, h+n, a.MaxZcopy)
 		}
 	}
 	pieces[0] = i.hdrs.SGE(slot, 1+h)
@@ -155,17 +155,4 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 	}
 	e.hold(hdrPool, slot, c)
 	return ucs.InProgress
-}
-
-//go:noinline
-func refuseAM(id uct.AMID, n, most int) error {
-	if id >= uct.MaxAMIDs {
-		return kit.ErrAMID(id)
-	}
-	return fmt.Errorf("rc: active message of %d bytes, at most %d: %w", n, most, ucs.ErrInvalidParam)
-}
-
-//go:noinline
-func refuseIOV(n, most int) error {
-	return fmt.Errorf("rc: list of %d entries, at most %d: %w", n, most, ucs.ErrInvalidParam)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Devices support add, and compare and swap, on words of 8 bytes. UCP needs all of its atomics
-// on one lane, so it uses none of these, as in C: they would not be atomic with those of CPUs.
+// Devices support add, and compare and swap, on words of 8 bytes. UCP needs all of its atomics on
+// one lane, because atomics of devices are not atomic with those of CPUs. So UCP uses none of
+// these, as in C.
 
 // atomics are the operations that are announced if the device has them.
 var atomics = uct.AtomicOps{Post: 1 << uct.AtomicAdd, Fetch: 1<<uct.AtomicAdd | 1<<uct.AtomicCSwap}

@@ -11,43 +11,35 @@ import (
 // Performance constants (UCT_RC_VERBS_IFACE_OVERHEAD, uct_rc_verbs_iface_query).
 const (
 	overhead    = 75e-9 // seconds of CPU time per message
-	perEndpoint = 1e-9  // seconds of latency that each endpoint adds for all
-	pciPayload  = 512   // bytes (UCS_SYS_PCI_MAX_PAYLOAD)
+	perEndpoint = 1e-9  // seconds that each endpoint adds to the latency of all
 )
 
-// inlineAnswer is how many bytes C has devices put into the completion of a read
+// inlineAnswer is the number of bytes that C UCX lets devices put into the completion of a read
 // (RC_TX_INLINE_RESP). For reads that are not longer, registering the caller's memory does not
 // pay.
 const inlineAnswer = 64
 
-// describe sets the attributes. limits are those of a queue pair.
+// describe sets the attributes of the interface. limits are the capacities of a queue pair.
 func (i *iface) describe(limits verbs.QPCap) {
 	seg := i.set.RC.Buffers.SegSize.Int(0)
 	mtu := i.MTU().Bytes()
 	message := int(i.Port.Attr.MaxMsgSize)
 	pieces := min(limits.MaxSendSGE, maxPieces)
-	a := i.NewAttr(transportName)
-	a.Flags |= uct.IfaceAMBcopy | uct.IfacePutBcopy | uct.IfacePutZcopy | uct.IfaceGetBcopy | uct.IfaceGetZcopy |
-		uct.IfaceConnectToEP | uct.IfaceEpCheck | uct.IfacePutAMOrder
-	a.AM = uct.AMLimits{
+	a := i.NewAttr(transportName, uct.AMLimits{
 		MaxShort: limits.MaxInline - 1, MaxBcopy: seg - 1, MaxZcopy: seg - 1,
-		MaxZcopyHdr: i.set.MaxAMHdr.Int(0) - 1, MaxIOV: pieces - 1, OptZcopyAlign: pciPayload, AlignMTU: mtu,
-	}
-	if a.AM.MaxShort >= 8 {
-		a.Flags |= uct.IfaceAMShort
-	}
-	if a.AM.MaxZcopyHdr > 0 && a.AM.MaxIOV > 0 {
-		a.Flags |= uct.IfaceAMZcopy
-	}
+		MaxZcopyHdr: i.set.MaxAMHdr.Int(0) - 1, MaxIOV: pieces - 1,
+	})
+	a.Flags |= uct.IfacePutBcopy | uct.IfacePutZcopy | uct.IfaceGetBcopy | uct.IfaceGetZcopy |
+		uct.IfaceConnectToEP | uct.IfacePutAMOrder
 	a.Put = uct.RMALimits{
-		MaxShort: limits.MaxInline, MaxBcopy: seg, MaxZcopy: message, MaxIOV: pieces, OptZcopyAlign: pciPayload, AlignMTU: mtu,
+		MaxShort: limits.MaxInline, MaxBcopy: seg, MaxZcopy: message, MaxIOV: pieces, OptZcopyAlign: ib.PCIPayload, AlignMTU: mtu,
 	}
 	if a.Put.MaxShort > 0 {
 		a.Flags |= uct.IfacePutShort
 	}
 	a.Get = uct.RMALimits{
 		MaxBcopy: seg, MinZcopy: inlineAnswer + 1, MaxZcopy: min(i.set.RC.MaxGetZcopy.Int(message), message),
-		MaxIOV: pieces, OptZcopyAlign: pciPayload, AlignMTU: mtu,
+		MaxIOV: pieces, OptZcopyAlign: ib.PCIPayload, AlignMTU: mtu,
 	}
 	if i.Domain.Caps().AtomicCap >= verbs.AtomicHCA {
 		a.Flags |= uct.IfaceAtomicDevice

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// reader reads the messages of a scripted peer, up to one after which it pauses.
+// reader handles the messages of a scripted peer. It pauses the source after the message until.
 type reader struct {
 	got   []byte
 	src   *uct.Source
@@ -25,15 +25,15 @@ func (x *reader) handle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	x.src = src
 	x.got = append(x.got, data[0])
 	if data[0] == x.until {
-		src.Owner.(uct.SourcePauser).PauseSource()
+		src.Owner.(uct.Connection).PauseSource()
 	}
 	return nil
 }
 
-func (x *reader) resume() { x.src.Owner.(uct.SourcePauser).ResumeSource() }
+func (x *reader) resume() { x.src.Owner.(uct.Connection).ResumeSource() }
 
-// TestPause: nothing is delivered while a source is paused, in order all when it is resumed,
-// and grants are given for what has been read.
+// TestPause checks that a paused source delivers nothing, that a resumed one delivers all deferred
+// messages in order, and that a grant is given only when the message that asks for it is delivered.
 func TestPause(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_FC_WND_SIZE", "4")
@@ -51,26 +51,26 @@ func TestPause(t *testing.T) {
 	p.tell(1, 1)
 	p.tell(1, 2)
 	p.tell(1, 3)
-	p.tell(0x41, 4) // asks for a grant
-	p.tell(0x21, 5) // and for one with the next message
+	p.tell(0x41, 4) // asks for a grant at once
+	p.tell(0x21, 5) // asks for a grant with the next message
 	want(1, 2, 3)
 	fill(t, p)
-	first := p.heard()
+	first := p.Received()
 	for _, m := range first {
 		if m[0]&0x80 != 0 {
 			t.Errorf("a grant for what was not read: %x", m)
 		}
 	}
-	p.tell(0xe0) // what we send goes on
+	p.tell(0xe0) // a grant, so that this side can send
 	ucttest.Settle(h)
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	p.tell(0x81, 6)
 	ucttest.Settle(h)
 	fill(t, p)
-	p.heard()
+	p.Received()
 	x.until = 5
 	err := h.Worker.Arm()
-	if err == ucs.ErrBusy { // the end of a burst was confirmed
+	if err == ucs.ErrBusy { // the write that confirms the last sends has completed
 		ucttest.Settle(h)
 		err = h.Worker.Arm()
 	}
@@ -86,13 +86,13 @@ func TestPause(t *testing.T) {
 		t.Errorf("arming with messages to deliver: %v", err)
 	}
 	want(1, 2, 3, 4, 5)
-	if got := p.heard(); len(got) != 1 || string(got[0]) != "\xe0" {
+	if got := p.Received(); len(got) != 1 || string(got[0]) != "\xe0" {
 		t.Errorf("heard %x", got)
 	}
 	p.tell(0xe0)
 	ucttest.Settle(h)
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	if got := p.heard(); len(got) != 1 || got[0][0] != 0x81 {
+	if got := p.Received(); len(got) != 1 || got[0][0] != 0x81 {
 		t.Errorf("heard %x", got)
 	}
 	x.until = 0
@@ -102,9 +102,9 @@ func TestPause(t *testing.T) {
 	want(1, 2, 3, 4, 5, 6, 7)
 }
 
-// TestPausedPeers: one that sends without end loses its connection, whatever is paused
-// otherwise; of one that goes, or is closed, everything is read that the device has taken, and
-// that before the end is told of.
+// TestPausedPeers checks that a paused peer that sends without end loses its connection. Of a
+// paused peer that goes, or whose endpoint is closed, all messages that the device has received are
+// delivered, before the failure is reported.
 func TestPausedPeers(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_FC_WND_SIZE", "4", "IB_SEG_SIZE", "256")
@@ -140,8 +140,8 @@ func TestPausedPeers(t *testing.T) {
 		t.Errorf("sent without end: %v", err)
 	}
 	closed.ep.Close()
-	check(t, gone.ctx.Close())
-	if err := gone.ep.(uct.Checker).Check(nil); err != ucs.InProgress {
+	check(t, gone.Ctx.Close())
+	if err := gone.ep.Check(nil); err != ucs.InProgress {
 		t.Error(err)
 	}
 	ucttest.Until(t, "the end of who is gone", func() bool { return h.Failed(gone.ep) != nil }, h)
@@ -152,11 +152,11 @@ func TestPausedPeers(t *testing.T) {
 	}
 }
 
-// TestResumedPeerBreaks: a connection that is resumed with many messages put off, and breaks
-// before they are delivered, has no turn any more once its end has delivered them.
+// TestResumedPeerBreaks checks a connection that fails after it was resumed, before its deferred
+// messages are delivered. The failure delivers them, and the connection is served no more.
 func TestResumedPeerBreaks(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
-	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "1") // so that what others send keeps it in limbo
+	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "1") // messages of b keep the endpoint of a in limbo
 	h := f.Open(t)
 	a, b := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	x := &reader{until: 1}
@@ -170,14 +170,14 @@ func TestResumedPeerBreaks(t *testing.T) {
 	if len(x.got) != 1 {
 		t.Fatalf("%d messages", len(x.got))
 	}
-	check(t, a.ctx.Close())
-	if err := a.ep.(uct.Checker).Check(nil); err != ucs.InProgress {
+	check(t, a.Ctx.Close())
+	if err := a.ep.Check(nil); err != ucs.InProgress {
 		t.Fatal(err)
 	}
 	x.until = 0
 	x.resume()
 	ucttest.Until(t, "the end", func() bool { return h.Failed(a.ep) != nil }, h)
-	b.host = nil
+	b.Host = nil
 	for range others {
 		b.tell(1, 3)
 	}
@@ -187,8 +187,9 @@ func TestResumedPeerBreaks(t *testing.T) {
 	}
 }
 
-// TestPausedMulti: what waits on all connections together is bounded. The one with most
-// gives way, be it that on which the last message came; the others lose nothing.
+// TestPausedMulti checks that the deferred bytes of all connections together are bounded. Beyond
+// the limit the connection with the largest backlog fails, even if the last message came on it. The
+// other connections lose nothing.
 func TestPausedMulti(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		r := newRig(t, verbstest.Port{})
@@ -232,7 +233,7 @@ func TestPausedMulti(t *testing.T) {
 		}
 		x.until, x.got = 0, nil
 		for _, p := range []*scriptedPeer{a, b} {
-			p.ep.(uct.SourcePauser).ResumeSource()
+			p.ep.(uct.Connection).ResumeSource()
 		}
 		ucttest.Settle(h)
 		if n := rc.PutOff(h.Iface); n != 0 || len(x.got) != want {

@@ -9,8 +9,8 @@ import (
 
 // Over implements kit.Failing. What the peer has sent is delivered before its failure is
 // reported.
-func (e *endpoint) Over(err error) (userData any, tell bool) {
-	e.readUp()
+func (e *endpoint) Over(err error) (userData any, report bool) {
+	e.deliverAllDeferred()
 	e.destroy(err)
 	return e.userData, !e.closed
 }
@@ -45,7 +45,7 @@ func (e *endpoint) destroy(err error) {
 	}
 	i, qp := e.iface, e.qp
 	e.qp = nil
-	i.lingering.Remove(&e.lingers)
+	i.draining.Remove(&e.draining)
 	if e.connected {
 		// This returns the receive buffers that the queue pair has taken from the shared
 		// receive queue.

@@ -10,43 +10,46 @@ import (
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // endpoint is a queue pair. It belongs to the goroutine of its interface's worker.
 type endpoint struct {
 	uct.NoAtomic // of words of 4 bytes
-	iface        *iface
-	qp           *verbs.QP // nil after it has been destroyed
-	qpn          verbs.QPN
-	index        int32 // in iface.eps
-	path         int
-	origin       uct.Origin // of the addresses that it is connected with
-	userData     any
+	uct.BasicNetworkEndpoint
+	uct.BasicSource
+	uct.BasicConnection
+	iface    *iface
+	qp       *verbs.QP // nil after it has been destroyed
+	qpn      verbs.QPN
+	index    int32 // index in iface.eps
+	path     int
+	origin   uct.Origin // origin of the addresses that the endpoint is connected with
+	userData any
 
 	room       int    // requests that may be posted; 0 until the endpoint is connected, and after a failure
 	posted     uint32 // number of requests posted so far
 	done       uint32 // number of those that are complete
 	unsignaled uint32 // number of successive unsignaled requests, up to the last one
-	fetches    uint32 // count of the last read or atomic operation
-	matters    uint32 // count of the last request that is not internal, or that a Check needs
-	receives   uint32 // count of the last request that takes a receive buffer of the peer
-	long       spans  // puts and gets that take their time
+	fetches    uint32 // value of posted at the last read or atomic operation
+	matters    uint32 // value of posted at the last request of a caller, or that a Check needs
+	receives   uint32 // value of posted at the last request that takes a receive buffer of the peer
+	long       spans  // long puts and gets, for which the peer is allowed more time
 	fenced     bool   // the next request is the first behind a fence
 	fencedPut  bool   // the next put is the first behind a fence
 	stuck      bool   // a message waits for a grant
 	fc         flow
-	due        kit.Node[*endpoint] // in iface.grants
-	tailNode   kit.Node[*endpoint] // in iface.tails
-	lingers    kit.Node[*endpoint] // in iface.lingering
+	due        kit.Node[*endpoint] // node in iface.grants
+	tailNode   kit.Node[*endpoint] // node in iface.tails
+	draining   kit.Node[*endpoint] // node in iface.draining
 	ops        opQueue
 	pending    kit.Queue
 
 	connected bool
-	device    ib.Address // of the peer's port
+	device    ib.Address // device address of the peer's port
 	peer      epAddress
 	source    uct.Source
-	discards  bool // nothing more is delivered
+	discards  bool // everything that arrives is discarded
 	backlog   backlog
 	overdue   overdue
 
@@ -60,10 +63,9 @@ var _ interface {
 	uct.RMA
 	uct.Atomic
 	uct.Paired
-	uct.Located
-	uct.Checker
-	uct.Lingerer
-	uct.SourceHolder
+	uct.NetworkEndpoint
+	uct.SourceOwner
+	uct.Connection
 	kit.Failing
 	kit.Sender
 } = (*endpoint)(nil)
@@ -72,7 +74,7 @@ var _ interface {
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	switch {
 	case p.DeviceAddr != nil || p.IfaceAddr != nil || p.Over != nil:
-		return nil, fmt.Errorf("rc: an endpoint is made without addresses and connected with another endpoint: %w", ucs.ErrUnsupported)
+		return nil, fmt.Errorf("rc: NewEndpoint takes no addresses, connect the endpoint to the peer's endpoint instead: %w", ucs.ErrUnsupported)
 	case p.PathIndex < 0 || p.PathIndex >= i.NumPaths():
 		return nil, fmt.Errorf("rc: path %d of %d: %w", p.PathIndex, i.NumPaths(), ucs.ErrInvalidParam)
 	case i.closed:
@@ -94,7 +96,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return e, nil
 }
 
-// freshQP creates a queue pair whose number is in no completion that may still come.
+// freshQP creates a queue pair whose number differs from those that queued completions may contain.
 func (i *iface) freshQP() (qp *verbs.QP, err error) {
 	var taken []*verbs.QP // kept until the end, so that the device chooses other numbers
 	defer func() {
@@ -103,8 +105,8 @@ func (i *iface) freshQP() (qp *verbs.QP, err error) {
 		}
 	}()
 	for {
-		if qp, err = i.newQP(); err != nil && i.lingering.Len() > 0 {
-			i.endLingering(0)
+		if qp, err = i.newQP(); err != nil && i.draining.Len() > 0 {
+			i.endDraining(0)
 			continue
 		}
 		if err != nil || i.byQPN.find(qp.QPN()) == nil {
@@ -121,8 +123,8 @@ func (e *endpoint) Address() ([]byte, error) {
 }
 
 // ConnectToEP implements uct.Paired. With RoCE the system may have to ask the network for the
-// peer's address, and the call waits for the answer, unless the endpoint was requested by a
-// peer (uct.OriginPeer): then the call is refused.
+// peer's address, and the call waits for the answer. It does not for an endpoint that a peer
+// requested (uct.OriginPeer): it fails if the address is not known.
 func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	i := e.iface
 	switch {
@@ -148,7 +150,7 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	a := i.pathAttr()
 	a.AH, a.PathMTU, a.DestQPN = path.AH, path.MTU, peer.qpn
 	if err := e.qp.Connect(&a); err != nil {
-		i.Domain.Missed(path.AH)
+		i.Domain.Handles().Missed(path.AH)
 		return fmt.Errorf("rc: connecting queue pair %#x with %#x at %v: %w", e.qpn, peer.qpn, &device, err)
 	}
 	e.connected, e.device, e.peer = true, device, peer
@@ -157,13 +159,13 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	return nil
 }
 
-// LeadsTo implements uct.Located.
-func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
+// IsConnectedTo implements uct.Paired.
+func (e *endpoint) IsConnectedTo(dev, iface, ep []byte) bool {
 	if !e.connected || len(iface) != 0 {
 		return false
 	}
 	a, err := ib.ParseAddress(dev)
-	if err != nil || a.Ethernet != e.device.Ethernet || a.GID != e.device.GID || a.LID != e.device.LID {
+	if err != nil || !a.SamePort(&e.device) {
 		return false
 	}
 	if ep == nil {

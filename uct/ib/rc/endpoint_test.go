@@ -13,13 +13,14 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestAttributes: what UCP publishes of an interface is what C UCX publishes of its rc_verbs on
-// a virtual Ethernet with packets of 4096 bytes (soft-RoCE, 1.13.1 and 1.22.0).
+// TestAttributes checks that UCP publishes for an interface what C UCX publishes for rc_verbs on
+// virtual Ethernet with packets of 4096 bytes (soft-RoCE, 1.13.1 and 1.22.0).
 func TestAttributes(t *testing.T) {
 	f := fixture(t, newRig(t, verbstest.Port{}))
 	a := f.Open(t).Iface.Attr()
@@ -52,15 +53,16 @@ func TestAttributes(t *testing.T) {
 		a.AM.MaxShort != a.Put.MaxShort-1 || a.EpAddrLen != 4 || a.IfaceAddrLen != 0 || a.DeviceAddrLen != 17 {
 		t.Errorf("%+v", a)
 	}
-	// All of UCP's atomics on one lane, or none: C has none on this transport.
+	// UCP needs all its atomics on one lane, or none; C UCX has none on this transport.
 	if a.Atomic32 != (uct.AtomicOps{}) || a.Atomic64 != (uct.AtomicOps{Post: 1, Fetch: 1<<uct.AtomicAdd | 1<<uct.AtomicCSwap}) {
 		t.Errorf("atomics %+v, %+v", a.Atomic32, a.Atomic64)
 	}
 }
 
-// TestWithoutAtomics: a device may have none; then the interface has none, and posts none.
+// TestWithoutAtomics checks that an interface of a device without atomics announces none and
+// refuses them.
 func TestWithoutAtomics(t *testing.T) {
-	f := fixture(t, newRigOf(t, verbstest.Config{Limits: verbstest.Limits{NoAtomics: true}}))
+	f := fixture(t, rigtest.New(t, verbstest.Config{Limits: verbstest.Limits{NoAtomics: true}}))
 	a, b := f.Pair(t)
 	if at := a.Iface.Attr(); at.Flags.Has(uct.IfaceAtomicDevice) || at.Atomic64 != (uct.AtomicOps{}) || at.Atomic32 != (uct.AtomicOps{}) {
 		t.Errorf("flags %v, atomics %+v, %+v", at.Flags, at.Atomic32, at.Atomic64)
@@ -81,13 +83,13 @@ func TestWithoutAtomics(t *testing.T) {
 	ucttest.Run(t, f)
 }
 
-// TestConnectRefused: addresses that no endpoint has.
+// TestConnectRefused checks that ConnectToEP refuses invalid addresses.
 func TestConnectRefused(t *testing.T) {
 	f := fixture(t, newRig(t, verbstest.Port{}))
 	a, b := f.Pair(t)
 	dev := b.Iface.DeviceAddress()
 	back := b.NewEndpoint(t, uct.EndpointParams{})
-	good := must(back.(uct.Paired).Address())(t)
+	good := rigtest.Must(back.(uct.Paired).Address())(t)
 	ep := a.NewEndpoint(t, uct.EndpointParams{})
 	paired := ep.(uct.Paired)
 	if _, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: dev}); !errors.Is(err, ucs.ErrUnsupported) {
@@ -126,22 +128,22 @@ func TestConnectRefused(t *testing.T) {
 			t.Errorf("%x: %v", garbage, err)
 		}
 	}
-	// Nothing of it has harmed the endpoint.
+	// None of this has harmed the endpoint.
 	if err := ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Errorf("a message before the endpoint is connected: %v", err)
 	}
-	if ep.(uct.Located).LeadsTo(dev, nil, nil) {
+	if ep.(uct.Paired).IsConnectedTo(dev, nil, nil) {
 		t.Error("leads somewhere before it is connected")
 	}
 	check(t, paired.ConnectToEP(dev, nil, good))
-	check(t, back.(uct.Paired).ConnectToEP(a.Iface.DeviceAddress(), nil, must(paired.Address())(t)))
+	check(t, back.(uct.Paired).ConnectToEP(a.Iface.DeviceAddress(), nil, rigtest.Must(paired.Address())(t)))
 	if err := paired.ConnectToEP(dev, nil, good); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("connecting again: %v", err)
 	}
 	other := []byte{0, good[1] ^ 1, good[2], good[3]}
-	l := ep.(uct.Located)
-	if !l.LeadsTo(dev, nil, nil) || !l.LeadsTo(dev, nil, good) || l.LeadsTo(dev, nil, other) || l.LeadsTo(dev, []byte{1}, nil) ||
-		l.LeadsTo(nil, nil, nil) || l.LeadsTo(append([]byte{dev[0]}, bytes.Repeat([]byte{7}, 16)...), nil, nil) || l.LeadsTo(dev, nil, good[:2]) {
+	l := ep.(uct.Paired)
+	if !l.IsConnectedTo(dev, nil, nil) || !l.IsConnectedTo(dev, nil, good) || l.IsConnectedTo(dev, nil, other) || l.IsConnectedTo(dev, []byte{1}, nil) ||
+		l.IsConnectedTo(nil, nil, nil) || l.IsConnectedTo(append([]byte{dev[0]}, bytes.Repeat([]byte{7}, 16)...), nil, nil) || l.IsConnectedTo(dev, nil, good[:2]) {
 		t.Error("does not lead where it leads, or elsewhere")
 	}
 	got := b.Collect(t, 1)
@@ -149,7 +151,7 @@ func TestConnectRefused(t *testing.T) {
 	got.Wait(t, 1, a, b)
 }
 
-// TestMTU: an endpoint takes the smaller of both packets.
+// TestMTU checks that a connection uses the smaller MTU of both ports.
 func TestMTU(t *testing.T) {
 	r := newRig(t, verbstest.Port{}, verbstest.Port{MTU: 3})
 	f := fixture(t, r)
@@ -175,7 +177,7 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestSourceInfo: a peer's address is that of its port.
+// TestSourceInfo checks that the address of a source is that of the peer's port.
 func TestSourceInfo(t *testing.T) {
 	r := newRig(t, verbstest.Port{}, verbstest.Port{}, verbstest.Port{InfiniBand: true}, verbstest.Port{InfiniBand: true})
 	for _, c := range []struct {
@@ -197,10 +199,10 @@ func TestSourceInfo(t *testing.T) {
 		heard := false
 		b.Handle(t, 1, func(src *uct.Source, _ []byte, _ *uct.AMDesc) error {
 			heard = true
-			if src != back.(uct.SourceHolder).Source() {
+			if src != back.(uct.NetworkEndpoint).Source() {
 				t.Error("the source is another one than the endpoint's")
 			}
-			info = src.Owner.(uct.SourceLocator).SourceInfo()
+			info = src.Owner.(uct.Connection).SourceInfo()
 			return nil
 		})
 		check(t, ep.AMShort(1, 2, nil, 0, nil))
@@ -209,30 +211,31 @@ func TestSourceInfo(t *testing.T) {
 			t.Errorf("%v: %+v", c.devices, info)
 		}
 		back.Close()
-		if back.(uct.SourceHolder).Source() != nil {
+		if back.(uct.NetworkEndpoint).Source() != nil {
 			t.Error("a closed endpoint has a source")
 		}
 	}
 }
 
-// number is that of an endpoint's queue pair.
+// number returns the number of an endpoint's queue pair.
 func number(t testing.TB, ep uct.Endpoint) uint32 {
 	t.Helper()
-	return binary.LittleEndian.Uint32(must(ep.(uct.Paired).Address())(t)) >> 8
+	return binary.LittleEndian.Uint32(rigtest.Must(ep.(uct.Paired).Address())(t)) >> 8
 }
 
-// TestNumbersAgain: no endpoint has the number of one whose messages may still come.
+// TestNumbersAgain checks that no endpoint gets the queue pair number of an ended endpoint for
+// which messages may still arrive.
 func TestNumbersAgain(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
 	first := number(t, h.NewEndpoint(t, uct.EndpointParams{}))
 	rc.Haunt(h.Iface, first+1, first+2, first+4)
-	objects := r.devs[0].Objects()
+	objects := r.Devices()[0].Objects()
 	if n := number(t, h.NewEndpoint(t, uct.EndpointParams{})); n != first+3 {
 		t.Errorf("number %#x after %#x", n, first)
 	}
-	if n := r.devs[0].Objects() - objects; n != 1 {
+	if n := r.Devices()[0].Objects() - objects; n != 1 {
 		t.Errorf("%d objects more", n)
 	}
 	ucttest.Settle(h)
@@ -241,8 +244,8 @@ func TestNumbersAgain(t *testing.T) {
 	}
 }
 
-// TestNoNeighbor: the network does not know the peer. That is told by who connects, and can be
-// tried again.
+// TestNoNeighbor checks that ConnectToEP returns the error if the network does not know the peer,
+// and that a second attempt can succeed.
 func TestNoNeighbor(t *testing.T) {
 	r := newRig(t, verbstest.Port{}, verbstest.Port{})
 	f := fixture(t, r)
@@ -251,21 +254,21 @@ func TestNoNeighbor(t *testing.T) {
 	f.Domain = "rxe1"
 	b := f.Open(t)
 	ep, back := a.NewEndpoint(t, uct.EndpointParams{}), b.NewEndpoint(t, uct.EndpointParams{})
-	addr := must(back.(uct.Paired).Address())(t)
-	r.devs[0].SetResolve(func(_, _ [16]byte) syscall.Errno { return syscall.ETIMEDOUT })
+	addr := rigtest.Must(back.(uct.Paired).Address())(t)
+	r.Devices()[0].SetResolve(func(_, _ [16]byte) syscall.Errno { return syscall.ETIMEDOUT })
 	if err := ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr); !errors.Is(err, syscall.ETIMEDOUT) {
 		t.Errorf("connected: %v", err)
 	}
 	if err := ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Error(err)
 	}
-	r.devs[0].SetResolve(nil)
+	r.Devices()[0].SetResolve(nil)
 	check(t, ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr))
 	check(t, ep.AMShort(1, 2, nil, 0, nil))
 }
 
-// TestReadsAtOnce: a connection has no more reads and atomics under way than the device can, than
-// is set, and than peers answer, which do not say how many these are.
+// TestReadsAtOnce checks that a connection has no more reads and atomics in flight than the device,
+// the settings, and the default allow. Peers do not say how many they serve.
 func TestReadsAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		device        int
@@ -277,7 +280,7 @@ func TestReadsAtOnce(t *testing.T) {
 		{128, "4", 4, 4},
 		{128, "64", 64, 64},
 	} {
-		r := newRigOf(t, verbstest.Config{Limits: verbstest.Limits{RdAtomic: c.device}})
+		r := rigtest.New(t, verbstest.Config{Limits: verbstest.Limits{RdAtomic: c.device}})
 		f := fixture(t, r, "RC_VERBS_MAX_RD_ATOMIC", c.set)
 		a, b := f.Pair(t)
 		ab, ba := a.ConnectPair(t, b)

@@ -9,39 +9,38 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Credits are the places in the queue of completions of sends that are free, and how many
-// there are.
+// Credits returns the free entries of the send completion queue, and all of them.
 func Credits(i uct.Iface) (free, total int) {
 	x := i.(*iface)
 	return x.credits, x.total
 }
 
-// Unsignaled is how many of the last requests have asked for no completion.
+// Unsignaled returns how many of the last requests have asked for no completion.
 func Unsignaled(e uct.Endpoint) int { return int(e.(*endpoint).unsignaled) }
 
-// Room is how many requests may be posted on an endpoint.
+// Room returns how many requests can be posted on an endpoint.
 func Room(e uct.Endpoint) int { return e.(*endpoint).room }
 
-// Limbo is how many endpoints are not quite over.
+// Limbo returns the number of ended endpoints that may still have completions in the queues.
 func Limbo(i uct.Iface) int {
 	l := &i.(*iface).retired
 	return max(len(l.sends), len(l.ends))
 }
 
-// Buffers are those that hold copied data, and how many of them are free; likewise headers.
+// Buffers returns the number of buffers for copied data and of free ones, and the same for headers.
 func Buffers(i uct.Iface) (bufs, freeBufs, hdrs, freeHdrs int) {
 	x := i.(*iface)
 	return x.bufs.Len(), x.bufs.Free(), x.hdrs.Len(), x.hdrs.Free()
 }
 
-// Posted are the buffers that the device has to receive into, and how many there are.
+// Posted returns how many receive buffers are posted on the device, and how many exist.
 func Posted(i uct.Iface) (posted, all int) {
 	x := i.(*iface)
 	return x.recvs.Posted(), x.recvs.Len()
 }
 
-// Haunt has numbers of queue pairs taken, as if completions of some that have ended could
-// still come.
+// Haunt takes queue pair numbers, as if ended endpoints of these numbers could still have
+// completions.
 func Haunt(i uct.Iface, numbers ...uint32) {
 	x := i.(*iface)
 	for _, n := range numbers {
@@ -52,25 +51,25 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 	x.quiet = 1
 }
 
-// MostPutOff has so many bytes put off on an interface at most.
-func MostPutOff(i uct.Iface, n int) { i.(*iface).mostPutOff = n }
+// MostPutOff limits the deferred bytes of an interface.
+func MostPutOff(i uct.Iface, n int) { i.(*iface).deferredLimit = n }
 
-// PutOff is how many are.
-func PutOff(i uct.Iface) int { return i.(*iface).putOff }
+// PutOff returns the deferred bytes of an interface.
+func PutOff(i uct.Iface) int { return i.(*iface).deferredBytes }
 
-// Silent reports whether the peer is gone and nobody has been told.
+// Silent reports whether the peer is known to be gone and the owner was not notified.
 func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
 
-// Owing is how many endpoints owe a grant.
+// Owing returns how many endpoints owe a grant.
 func Owing(i uct.Iface) int { return i.(*iface).grants.Len() }
 
-// MaxLingering is how many endpoints linger, and Lingering how many do.
-const MaxLingering = maxLingering
+// MaxDraining bounds the draining endpoints; Draining returns their number.
+const MaxDraining = maxDraining
 
-func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }
+func Draining(i uct.Iface) int { return i.(*iface).draining.Len() }
 
-// ReadsAtOnce is how many reads and atomics a queue pair has under way at once, at most, and
-// how many of the peer's it answers, as the device has it.
+// ReadsAtOnce returns the most reads and atomics that a queue pair has in flight, and the most that
+// it serves for the peer, as set on the device.
 func ReadsAtOnce(t testing.TB, ep any) (asks, answers uint8) {
 	t.Helper()
 	a, err := ep.(*endpoint).qp.Query(verbs.QPAttrMaxRdAtomic | verbs.QPAttrMaxDestRdAtomic)
@@ -80,7 +79,7 @@ func ReadsAtOnce(t testing.TB, ep any) (asks, answers uint8) {
 	return a.MaxRdAtomic, a.MaxDestRdAtomic
 }
 
-// Way is that of an endpoint's queue pair, as the device has it.
+// Way returns the address vector of an endpoint's queue pair, as set on the device.
 func Way(t testing.TB, ep any) verbs.AHAttr {
 	t.Helper()
 	a, err := ep.(*endpoint).qp.Query(verbs.QPAttrAH)

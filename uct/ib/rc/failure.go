@@ -13,7 +13,8 @@ import (
 // How endpoints fail. A failure may be detected anywhere in a send or a receive; there the
 // endpoint only stops accepting operations. Progress then ends it (end.go).
 
-// stop makes the endpoint accept nothing any more. A request that is being posted has ended.
+// stop makes the endpoint accept nothing any more. It is not called while a request is being
+// posted.
 func (e *endpoint) stop(err error) {
 	e.failed = err
 	e.room = 0
@@ -54,9 +55,9 @@ func completionError(doing string, e *endpoint, s verbs.WCStatus) error {
 	return statuserr.Errorf(statusOf(s), "rc: %s %v: %v", doing, &e.device, s)
 }
 
-// statusOf returns the UCX status for that of a completion (uct_ib_wc_to_ucs_status). A request
-// that was flushed although this side has not ended the endpoint means that the queue pair has
-// failed, for a reason that the device reported elsewhere or not at all.
+// statusOf returns the UCX status for the status of a completion (uct_ib_wc_to_ucs_status). A
+// request that was flushed although this side has not ended the endpoint means that the queue pair
+// has failed, for a reason that the device reported elsewhere or not at all.
 func statusOf(s verbs.WCStatus) ucs.Status {
 	switch s {
 	case verbs.WCRemAccessErr, verbs.WCRemOpErr, verbs.WCRemInvRDReqErr, verbs.WCRemInvReqErr, verbs.WCWRFlushErr:
@@ -67,8 +68,8 @@ func statusOf(s verbs.WCStatus) ucs.Status {
 	return ucs.ErrIO
 }
 
-// errNoBytes and errQueue are for what no correct peer and no correct device does.
+// errNoBytes and errQueue are errors that no correct peer and no correct device causes.
 var (
 	errNoBytes = fmt.Errorf("rc: an empty message: %w", ucs.ErrMessageTruncated)
-	errQueue   = fmt.Errorf("rc: the send queue is full though it should not be: %w", ucs.ErrIO)
+	errQueue   = fmt.Errorf("rc: the send queue is full although the interface has counted free entries: %w", ucs.ErrIO)
 )

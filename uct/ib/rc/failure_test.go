@@ -9,35 +9,36 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// key is the remote key of a scripted peer's memory.
-func (p *scriptedPeer) key() *uct.Rkey { return &uct.Rkey{Value: uint64(p.mr.RKey()) | 0xffffffff<<32} }
+// key returns the remote key of a scripted peer's memory.
+func (p *scriptedPeer) key() *uct.Rkey { return &uct.Rkey{Value: uint64(p.MR.RKey()) | 0xffffffff<<32} }
 
-// launch starts operations of all kinds on an endpoint, which are under way for as long as the
-// network does not work.
+// launch starts operations of all kinds on an endpoint. They are in flight until the network makes
+// progress.
 func launch(t *testing.T, p *scriptedPeer) (list []*ucttest.Completion) {
 	t.Helper()
 	rma, atomic := p.ep.(uct.RMA), p.ep.(uct.Atomic)
-	iov := []uct.IOV{p.host.IOV(t, make([]byte, 100))}
-	into := []uct.IOV{p.host.IOV(t, make([]byte, 100))}
+	iov := []uct.IOV{p.Host.IOV(t, make([]byte, 100))}
+	into := []uct.IOV{p.Host.IOV(t, make([]byte, 100))}
 	word := new(uint64)
 	u := new(ucttest.Unpacker)
 	for _, start := range []func(c *uct.Completion) error{
 		func(c *uct.Completion) error { return p.ep.AMZcopy(1, &ucttest.Packer{Data: []byte("h")}, iov, 0, c) },
-		func(c *uct.Completion) error { return rma.PutZcopy(iov, p.mr.Addr(), p.key(), c) },
-		func(c *uct.Completion) error { return rma.GetBcopy(u, 8, p.mr.Addr(), p.key(), c) },
-		func(c *uct.Completion) error { return rma.GetZcopy(into, p.mr.Addr(), p.key(), c) },
+		func(c *uct.Completion) error { return rma.PutZcopy(iov, p.MR.Addr(), p.key(), c) },
+		func(c *uct.Completion) error { return rma.GetBcopy(u, 8, p.MR.Addr(), p.key(), c) },
+		func(c *uct.Completion) error { return rma.GetZcopy(into, p.MR.Addr(), p.key(), c) },
 		func(c *uct.Completion) error {
-			return atomic.Atomic64Fetch(uct.AtomicAdd, 1, word, p.mr.Addr()&^7, p.key(), c)
+			return atomic.Atomic64Fetch(uct.AtomicAdd, 1, word, p.MR.Addr()&^7, p.key(), c)
 		},
-		func(c *uct.Completion) error { return atomic.AtomicCSwap64(1, 2, p.mr.Addr()&^7, p.key(), word, c) },
+		func(c *uct.Completion) error { return atomic.AtomicCSwap64(1, 2, p.MR.Addr()&^7, p.key(), word, c) },
 		func(c *uct.Completion) error { return p.ep.Flush(uct.FlushLocal, c) },
-		func(c *uct.Completion) error { return p.ep.(uct.Checker).Check(c) },
+		func(c *uct.Completion) error { return p.ep.Check(c) },
 	} {
 		c := ucttest.NewCompletion(1)
 		if err := start(&c.Completion); err != ucs.InProgress {
@@ -50,20 +51,20 @@ func launch(t *testing.T, p *scriptedPeer) (list []*ucttest.Completion) {
 		if _, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("copied")}, 0, nil); err != nil {
 			t.Fatal(err)
 		}
-		check(t, rma.PutShort([]byte("short"), p.mr.Addr(), p.key()))
-		if _, err := rma.PutBcopy(&ucttest.Packer{Data: []byte("copied")}, 8, p.mr.Addr(), p.key()); err != nil {
+		check(t, rma.PutShort([]byte("short"), p.MR.Addr(), p.key()))
+		if _, err := rma.PutBcopy(&ucttest.Packer{Data: []byte("copied")}, 8, p.MR.Addr(), p.key()); err != nil {
 			t.Fatal(err)
 		}
-		check(t, atomic.Atomic64Post(uct.AtomicAdd, 1, p.mr.Addr()&^7, p.key()))
+		check(t, atomic.Atomic64Post(uct.AtomicAdd, 1, p.MR.Addr()&^7, p.key()))
 	}
 	return list
 }
 
-// over checks that the operations have ended with a status, each once, that the endpoint has
-// failed with it once, and that nothing of it is held any more; and then that others go on.
+// over checks that each operation has completed once with the status want, that the endpoint has
+// failed with it once and holds nothing any more, and that the endpoint of other still works.
 func over(t *testing.T, p, other *scriptedPeer, list []*ucttest.Completion, want ucs.Status) {
 	t.Helper()
-	h := p.host
+	h := p.Host
 	ucttest.Until(t, "the failure", func() bool { return h.Failed(p.ep) != nil }, h)
 	ucttest.Settle(h)
 	for k, c := range list {
@@ -86,56 +87,44 @@ func over(t *testing.T, p, other *scriptedPeer, list []*ucttest.Completion, want
 	}
 	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
 	ucttest.Settle(h)
-	if got := other.heard(); len(got) != 1 {
+	if got := other.Received(); len(got) != 1 {
 		t.Errorf("%d messages on another connection", len(got))
 	}
 }
 
-// refused checks that an endpoint takes nothing.
+// refused checks that an endpoint accepts no operations.
 func refused(t *testing.T, ep uct.Endpoint) {
 	t.Helper()
-	c := ucttest.NewCompletion(1)
 	rma, atomic := ep.(uct.RMA), ep.(uct.Atomic)
-	pk := &ucttest.Packer{Data: []byte("x")}
-	for k, err := range []error{
-		ep.AMShort(1, 2, nil, 0, &c.Completion), ep.AMShortIOV(1, nil, 0, &c.Completion), ep.AMZcopy(1, pk, nil, 0, &c.Completion),
-		second(ep.AMBcopy(1, pk, 0, &c.Completion)), rma.PutShort(nil, 8, &uct.Rkey{}), second(rma.PutBcopy(pk, 1, 8, &uct.Rkey{})),
-		rma.PutZcopy(nil, 8, &uct.Rkey{}, &c.Completion), rma.GetBcopy(new(ucttest.Unpacker), 8, 8, &uct.Rkey{}, &c.Completion),
-		rma.GetZcopy(nil, 8, &uct.Rkey{}, &c.Completion), atomic.Atomic64Post(uct.AtomicAdd, 1, 8, &uct.Rkey{}),
-		ep.Flush(uct.FlushLocal, &c.Completion), ep.(uct.Checker).Check(&c.Completion), ep.Fence(),
-	} {
-		if err == nil || err == ucs.InProgress || err == ucs.ErrNoResource {
-			t.Errorf("operation %d on an endpoint that has failed: %v", k, err)
+	rigtest.Refused(t, ep, func(pk *ucttest.Packer, c *uct.Completion) []error {
+		return []error{
+			rma.PutShort(nil, 8, &uct.Rkey{}), second(rma.PutBcopy(pk, 1, 8, &uct.Rkey{})), rma.PutZcopy(nil, 8, &uct.Rkey{}, c),
+			rma.GetBcopy(new(ucttest.Unpacker), 8, 8, &uct.Rkey{}, c), rma.GetZcopy(nil, 8, &uct.Rkey{}, c),
+			atomic.Atomic64Post(uct.AtomicAdd, 1, 8, &uct.Rkey{}),
 		}
-	}
-	p := ucttest.NewPending(func() error { return nil })
-	if err := ep.PendingAdd(&p.Pending); err != ucs.ErrBusy {
-		t.Errorf("adding a request: %v", err)
-	}
-	if c.Fired != 0 || pk.Calls != 0 {
-		t.Errorf("refused, completed %d times and packed %d times", c.Fired, pk.Calls)
-	}
+	})
 }
 
 func second(_ int, err error) error { return err }
 
-// duo opens a host with two scripted peers, on a network that does nothing unless it is told to.
+// duo opens a host with two scripted peers, on a network that makes progress only on request.
 func duo(t *testing.T, pairs ...string) (r *rig, p, other *scriptedPeer) {
 	t.Helper()
-	r = newRig(t, verbstest.Port{}).slow(1 << 20)
+	r = newRig(t, verbstest.Port{}).Slow(1 << 20)
 	f := fixture(t, r, pairs...)
 	h := f.Open(t)
 	return r, newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 }
 
-// TestPeerKilled: the process at the other end is gone, with its queue pair.
+// TestPeerKilled checks that operations fail if the peer's process dies, and its queue pair with
+// it.
 func TestPeerKilled(t *testing.T) {
 	_, p, other := duo(t)
 	list := launch(t, p)
 	wait := ucttest.NewPending(func() error { return ucs.ErrNoResource })
 	fill(t, p)
 	check(t, p.ep.PendingAdd(&wait.Pending))
-	check(t, p.ctx.Close())
+	check(t, p.Ctx.Close())
 	over(t, p, other, list, ucs.ErrEndpointTimeout)
 	purged := 0
 	p.ep.PendingPurge(func(q *uct.Pending) {
@@ -149,7 +138,7 @@ func TestPeerKilled(t *testing.T) {
 	}
 }
 
-// fill sends until there is no room.
+// fill sends until the endpoint has no room.
 func fill(t *testing.T, p *scriptedPeer) {
 	t.Helper()
 	for k := 0; ; k++ {
@@ -163,39 +152,39 @@ func fill(t *testing.T, p *scriptedPeer) {
 	}
 }
 
-// TestPeerKilledIdle: a check finds out.
+// TestPeerKilledIdle checks that Check detects that the peer of an idle endpoint is dead.
 func TestPeerKilledIdle(t *testing.T) {
 	_, p, other := duo(t)
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	ucttest.Settle(p.host)
-	check(t, p.ctx.Close())
-	ucttest.Settle(p.host)
-	if err := p.host.Failed(p.ep); err != nil {
+	ucttest.Settle(p.Host)
+	check(t, p.Ctx.Close())
+	ucttest.Settle(p.Host)
+	if err := p.Host.Failed(p.ep); err != nil {
 		t.Fatalf("found out by nobody: %v", err)
 	}
-	if err := p.ep.(uct.Checker).Check(nil); err != nil && err != ucs.InProgress {
+	if err := p.ep.Check(nil); err != nil && err != ucs.InProgress {
 		t.Fatal(err)
 	}
 	over(t, p, other, nil, ucs.ErrEndpointTimeout)
 }
 
-// TestAccessViolation: the peer does not let us.
+// TestAccessViolation checks that an access refused by the peer fails the endpoint.
 func TestAccessViolation(t *testing.T) {
 	_, p, other := duo(t)
-	bad := &uct.Rkey{Value: uint64(p.mr.RKey()+0x1100) | 0xffffffff<<32}
-	check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.mr.Addr(), bad))
+	bad := &uct.Rkey{Value: uint64(p.MR.RKey()+0x1100) | 0xffffffff<<32}
+	check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.MR.Addr(), bad))
 	over(t, p, other, launch(t, p), ucs.ErrConnectionReset)
 }
 
-// TestPeerViolates: we do not let the peer, and so the connection ends at both ends.
+// TestPeerViolates checks that a forbidden access by the peer ends the connection on both sides.
 func TestPeerViolates(t *testing.T) {
 	_, p, other := duo(t)
 	list := launch(t, p)
-	_, err := p.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: 4096, RKey: 1,
-		SGList: []verbs.SGE{p.mr.SGE(0, 8)}}})
+	_, err := p.QP.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: 4096, RKey: 1,
+		SGList: []verbs.SGE{p.MR.SGE(0, 8)}}})
 	check(t, err)
-	ucttest.Until(t, "the failure", func() bool { return p.host.Failed(p.ep) != nil }, p.host)
-	for k, c := range list { // those that came before it went well
+	ucttest.Until(t, "the failure", func() bool { return p.Host.Failed(p.ep) != nil }, p.Host)
+	for k, c := range list { // operations before the access may have succeeded
 		if c.Fired != 1 || c.Err != nil && !errors.Is(c.Err, ucs.ErrConnectionReset) {
 			t.Errorf("operation %d: told %d times, %v", k, c.Fired, c.Err)
 		}
@@ -203,41 +192,42 @@ func TestPeerViolates(t *testing.T) {
 	over(t, p, other, nil, ucs.ErrConnectionReset)
 }
 
-// TestNoReceives: a peer without buffers is waited for, but not for ever where that is not
-// wanted.
+// TestNoReceives checks that an endpoint waits forever for a peer without receive buffers, unless
+// the settings limit the retries.
 func TestNoReceives(t *testing.T) {
 	r, p, other := duo(t, "RC_VERBS_RNR_RETRY_COUNT", "3")
-	r.net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == uint32(p.qp.QPN()) }, verbstest.Fate{NotReady: true}))
+	r.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == uint32(p.QP.QPN()) }, verbstest.Fate{NotReady: true}))
 	over(t, p, other, launch(t, p), ucs.ErrEndpointTimeout)
 	r, p, _ = duo(t)
-	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{NotReady: true}))
+	r.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{NotReady: true}))
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	ucttest.Settle(p.host)
-	r.net.SetHook(nil)
-	ucttest.Settle(p.host)
-	if got := p.heard(); len(got) != 1 || p.host.Failed(p.ep) != nil {
-		t.Errorf("%d messages, failure %v", len(got), p.host.Failed(p.ep))
+	ucttest.Settle(p.Host)
+	r.SetHook(nil)
+	ucttest.Settle(p.Host)
+	if got := p.Received(); len(got) != 1 || p.Host.Failed(p.ep) != nil {
+		t.Errorf("%d messages, failure %v", len(got), p.Host.Failed(p.ep))
 	}
 }
 
-// TestNetworkGone: nothing arrives any more. Who receives learns why; not of one that is closed.
+// TestNetworkGone checks that a source reports the error when nothing arrives any more, and no
+// error when its endpoint was closed.
 func TestNetworkGone(t *testing.T) {
 	r, p, other := duo(t)
 	gone, closed := watch(p.ep), watch(other.ep)
-	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	r.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	over(t, p, nil, launch(t, p), ucs.ErrEndpointTimeout)
 	other.ep.Close()
-	ucttest.Settle(p.host)
-	if gone.n != 1 || !errors.Is(gone.why, ucs.ErrEndpointTimeout) || closed.n != 1 || closed.why != nil {
-		t.Errorf("told %d times, %v; of the closed one %d times, %v", gone.n, gone.why, closed.n, closed.why)
+	ucttest.Settle(p.Host)
+	if gone.N != 1 || !errors.Is(gone.Why, ucs.ErrEndpointTimeout) || closed.N != 1 || closed.Why != nil {
+		t.Errorf("told %d times, %v; of the closed one %d times, %v", gone.N, gone.Why, closed.N, closed.Why)
 	}
 }
 
-// TestLink: a link that comes back in time is not noticed; one that does not ends even those
-// connections that have nothing to say.
+// TestLink checks that a link which returns in time has no effect, and that a link which stays down
+// fails all connections, idle ones too.
 func TestLink(t *testing.T) {
 	r, p, other := duo(t, "RC_VERBS_TIMEOUT", "1us")
-	dev, h := r.devs[0], p.host
+	dev, h := r.Devices()[0], p.Host
 	down := func() {
 		dev.SetPort(false)
 		h.Worker.Progress()
@@ -245,12 +235,12 @@ func TestLink(t *testing.T) {
 	}
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
-	r.net.Step(2) // of which this one is over
+	r.Step(2) // the message of other has arrived
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	down()
 	dev.SetPort(true)
 	ucttest.Settle(h)
-	if got, too := p.heard(), other.heard(); len(got) != 2 || len(too) != 1 || len(h.Failures) != 0 {
+	if got, too := p.Received(), other.Received(); len(got) != 2 || len(too) != 1 || len(h.Failures) != 0 {
 		t.Fatalf("%d and %d messages, failures %v", len(got), len(too), h.Failures)
 	}
 	down()
@@ -263,13 +253,13 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestLinkPatience: a link that is down for a moment ends nobody who has nothing under way, and
-// an interface can be closed meanwhile.
+// TestLinkPatience checks that a short loss of the link fails no idle connection, and that an
+// interface can be closed while the link is down.
 func TestLinkPatience(t *testing.T) {
 	r, p, _ := duo(t)
-	h := p.host
+	h := p.Host
 	for range 3 {
-		r.devs[0].SetPort(false)
+		r.Devices()[0].SetPort(false)
 		ucttest.Settle(h)
 		h.Worker.PollEvents()
 		ucttest.Settle(h)
@@ -277,18 +267,19 @@ func TestLinkPatience(t *testing.T) {
 	if len(h.Failures) != 0 {
 		t.Errorf("failures %v", h.Failures)
 	}
-	r.devs[0].SetPort(true)
+	r.Devices()[0].SetPort(true)
 	ucttest.Settle(h)
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	ucttest.Settle(h)
-	if n := len(p.heard()); n != 1 {
+	if n := len(p.Received()); n != 1 {
 		t.Errorf("%d messages", n)
 	}
-	r.devs[0].SetPort(false)
+	r.Devices()[0].SetPort(false)
 	ucttest.Settle(h)
 }
 
-// TestDeviceRemoved: all endpoints fail, and everything can be closed.
+// TestDeviceRemoved checks that all endpoints fail when their device is removed, and that
+// everything can be closed.
 func TestDeviceRemoved(t *testing.T) {
 	for _, idle := range []bool{true, false} {
 		r, p, other := duo(t)
@@ -296,8 +287,8 @@ func TestDeviceRemoved(t *testing.T) {
 		if !idle {
 			list = launch(t, p)
 		}
-		r.devs[0].Remove()
-		h := p.host
+		r.Devices()[0].Remove()
+		h := p.Host
 		ucttest.Until(t, "the failure of all", func() bool { return len(h.Failures) == 2 }, h)
 		for k, c := range list {
 			if c.Fired != 1 || c.Err == nil {
@@ -312,26 +303,26 @@ func TestDeviceRemoved(t *testing.T) {
 		if err := h.Iface.Reachable(uct.ReachableParams{DeviceAddr: h.Iface.DeviceAddress()}); !errors.Is(err, ucs.ErrUnreachable) {
 			t.Errorf("who was reachable is: %v", err)
 		}
-		if err := h.Iface.(uct.Failer).Failed(); !errors.Is(err, ucs.ErrIO) {
+		if err := h.Iface.(uct.NetworkIface).Failed(); !errors.Is(err, ucs.ErrIO) {
 			t.Errorf("the interface has failed with %v", err)
 		}
 	}
 }
 
-// TestDeviceRemovedUnnoticed: who sends before the news has come is refused, or not, but is
-// told of the end.
+// TestDeviceRemovedUnnoticed checks that a send before the removal of the device is noticed either
+// is refused or completes with an error.
 func TestDeviceRemovedUnnoticed(t *testing.T) {
 	r, p, _ := duo(t)
-	r.devs[0].Remove()
+	r.Devices()[0].Remove()
 	var accepted []*ucttest.Completion
-	iov := []uct.IOV{p.host.IOV(t, nil)}
+	iov := []uct.IOV{p.Host.IOV(t, nil)}
 	for range 3 {
 		c := ucttest.NewCompletion(1)
 		if err := p.ep.AMZcopy(1, nil, iov, 0, &c.Completion); err == ucs.InProgress {
 			accepted = append(accepted, c)
 		}
 	}
-	ucttest.Until(t, "the failure", func() bool { return p.host.Failed(p.ep) != nil }, p.host)
+	ucttest.Until(t, "the failure", func() bool { return p.Host.Failed(p.ep) != nil }, p.Host)
 	for k, c := range accepted {
 		if c.Fired != 1 || c.Err == nil {
 			t.Errorf("operation %d: told %d times, %v", k, c.Fired, c.Err)
@@ -339,10 +330,11 @@ func TestDeviceRemovedUnnoticed(t *testing.T) {
 	}
 }
 
-// TestLastWords: what a peer has sent before it went is received before its end is told.
+// TestLastWords checks that the last messages of a peer are delivered before its failure is
+// reported.
 func TestLastWords(t *testing.T) {
 	r, p, _ := duo(t, "RC_VERBS_RX_MAX_POLL", "1")
-	h := p.host
+	h := p.Host
 	got, early := 0, -1
 	h.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		got++
@@ -353,16 +345,16 @@ func TestLastWords(t *testing.T) {
 	})
 	const n = 20
 	var wrs []verbs.SendWR
-	p.mem[0] = 1
+	p.Mem[0] = 1
 	for range 10 {
-		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(0, 1)}})
+		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.MR.SGE(0, 1)}})
 	}
 	for range n / 10 {
-		_, err := p.qp.PostSend(wrs)
+		_, err := p.QP.PostSend(wrs)
 		check(t, err)
-		r.net.Progress()
+		r.Progress()
 	}
-	check(t, p.ctx.Close())
+	check(t, p.Ctx.Close())
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	ucttest.Until(t, "the failure", func() bool { return h.Failed(p.ep) != nil }, h)
 	if got != n || early >= 0 {
@@ -370,9 +362,9 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestClosedWithMail: what has come on an endpoint by the time that it is closed is delivered,
-// since its sender knows it to have arrived; then the source is gone. Closing the interface
-// delivers nothing.
+// TestClosedWithMail checks that the messages which an endpoint has received when it is closed are
+// delivered, because they were acknowledged to the sender, and that its source then is gone. After
+// the interface is closed nothing is delivered.
 func TestClosedWithMail(t *testing.T) {
 	const before, mail = 2, 20
 	for _, handler := range []bool{false, true} {
@@ -395,15 +387,15 @@ func TestClosedWithMail(t *testing.T) {
 					if src.Owner != p.ep.(uct.SourceOwner) {
 						return nil
 					}
-					if gone.n > 0 || int(data[0]) != n {
-						t.Errorf("message %d came as number %d, told of the end %d times", data[0], n, gone.n)
+					if gone.N > 0 || int(data[0]) != n {
+						t.Errorf("message %d came as number %d, told of the end %d times", data[0], n, gone.N)
 					}
 					if n++; n == before && handler {
 						end()
 					}
 					return nil
 				})
-				p.host, other.host = nil, nil // so that nothing is received meanwhile
+				p.Host, other.Host = nil, nil // without a host, sends do not make progress on h
 				for k := range before {
 					p.tell(1, byte(k))
 				}
@@ -411,7 +403,7 @@ func TestClosedWithMail(t *testing.T) {
 					ucttest.Until(t, "the first messages", func() bool { return n == before }, h)
 				}
 				for k := range mail {
-					p.tell(0x41, byte(before+k)) // which asks for a grant besides
+					p.tell(0x41, byte(before+k)) // also asks for a grant
 				}
 				other.tell(1, 0)
 				if !handler {
@@ -424,31 +416,19 @@ func TestClosedWithMail(t *testing.T) {
 				for range 3 * want {
 					h.Worker.Progress()
 				}
-				if n != want || gone.n != 1 || len(h.Failures) != 0 {
-					t.Errorf("%d messages of %d, told of the end %d times, failures %v", n, want, gone.n, h.Failures)
+				if n != want || gone.N != 1 || len(h.Failures) != 0 {
+					t.Errorf("%d messages of %d, told of the end %d times, failures %v", n, want, gone.N, h.Failures)
 				}
 			})
 		}
 	}
 }
 
-type goneCounter struct {
-	src *uct.Source
-	n   int
-	why error
-}
+// watch counts the notifications that an endpoint's source is gone.
+func watch(ep uct.Endpoint) *rigtest.Gone { return rigtest.Watch(ep.(uct.NetworkEndpoint).Source()) }
 
-func (g *goneCounter) SourceGone() { g.n, g.why = g.n+1, g.src.Err() }
-
-// watch counts how often the end of an endpoint's source is told.
-func watch(ep uct.Endpoint) *goneCounter {
-	g := &goneCounter{src: ep.(uct.SourceHolder).Source()}
-	g.src.User = g
-	return g
-}
-
-// TestClosedByHandler: a handler may close its endpoint and the interface; the data that it was
-// given is there until it returns.
+// TestClosedByHandler checks that a handler may close its endpoint and interface, and that its data
+// stays valid until it returns.
 func TestClosedByHandler(t *testing.T) {
 	for at := 1; at <= 3; at++ {
 		r := newRig(t, verbstest.Port{})
@@ -466,10 +446,9 @@ func TestClosedByHandler(t *testing.T) {
 			}
 			return nil
 		})
-		p.host = nil
+		p.Host = nil
 		for range 3 {
-			copy(p.mem[scriptedPeerRecvs*scriptedPeerSize:], []byte{1, 2, 7})
-			_, err := p.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(scriptedPeerRecvs*scriptedPeerSize, 3)}}})
+			_, err := p.QP.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.Outgoing([]byte{1, 2, 7})}}})
 			check(t, err)
 		}
 		for range 20 {

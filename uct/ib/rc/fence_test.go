@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestFence: what is posted behind a fence waits for reads that are under way, and for nothing
-// else; the first put goes by the second key.
+// TestFence checks that an operation after a fence waits for reads in flight and for nothing else,
+// and that the first put after it uses the second key.
 func TestFence(t *testing.T) {
 	const direct, second = 0x11, 0x22
 	key, single := &uct.Rkey{Value: second<<32 | direct}, &uct.Rkey{Value: 0xffffffff<<32 | direct}

@@ -39,7 +39,7 @@ func newFlowLimits(window, receives int, soft, hard float64, enabled bool) flowL
 
 // flow is the flow control of one endpoint.
 type flow struct {
-	left int32 // messages left of the window
+	left int32 // messages left in the window
 	owed bool  // the next message carries a grant
 }
 
@@ -73,8 +73,8 @@ func (f *flow) sent() {
 	f.owed = false
 }
 
-// received handles the bits of a received message. reply says that a grant is to be sent at
-// once; pure, that the message was only a grant.
+// received handles the bits of a received message. reply is true if a grant must be sent at once;
+// pure is true if the message was only a grant.
 func (f *flow) received(b byte, l *flowLimits) (reply, pure bool) {
 	if b&fcGrant != 0 {
 		f.left = l.window

@@ -27,9 +27,9 @@ func TestFlowLimits(t *testing.T) {
 	}
 }
 
-// TestFlowCaptured: the first bytes of what C UCX 1.22.0 sent on soft-RoCE (a program that
-// sends messages of 8 bytes with tags over rc_verbs, all bytes but plain ones), given when
-// grants came.
+// TestFlowCaptured compares the first bytes of messages with those that C UCX 1.22.0 sent on
+// soft-RoCE (a program that sends tagged messages of 8 bytes over rc_verbs), with grants as in the
+// capture. The map want has all bytes with a flow control bit.
 func TestFlowCaptured(t *testing.T) {
 	const eager = 2
 	l := defaultLimits()
@@ -37,7 +37,7 @@ func TestFlowCaptured(t *testing.T) {
 	client.open(&l)
 	server.open(&l)
 	want := map[int]byte{0x100: 0x22, 0x180: 0x42, 0x2c3: 0x22, 0x343: 0x42, 0x54d: 0x22}
-	grants := map[int]byte{451: 0xe0, 900: 0xe0, 1101: 0x82} // by the number of messages sent before
+	grants := map[int]byte{451: 0xe0, 900: 0xe0, 1101: 0x82} // by number of messages sent before
 	for n := range 0x54e {
 		if g, ok := grants[n]; ok {
 			if reply, pure := client.received(g, &l); reply || pure != (g == 0xe0) {
@@ -59,7 +59,8 @@ func TestFlowCaptured(t *testing.T) {
 			}
 		}
 		if n == 0x400 {
-			// A soft request was answered by no grant of its own, though hard ones were since.
+			// A soft request is still owed a grant, although hard requests were
+			// answered since.
 			for _, want := range []byte{0x80, 0} {
 				if b, ok := server.bits(&l); !ok || b != want {
 					t.Errorf("the server's message has %#x, %v, want %#x", b, ok, want)
@@ -70,7 +71,7 @@ func TestFlowCaptured(t *testing.T) {
 	}
 }
 
-// TestFlowBits: what every byte does.
+// TestFlowBits checks the effect of every first byte.
 func TestFlowBits(t *testing.T) {
 	l := defaultLimits()
 	for b := range 256 {
@@ -86,7 +87,7 @@ func TestFlowBits(t *testing.T) {
 	}
 }
 
-// TestFlowOff: without flow control nobody asks and nobody waits.
+// TestFlowOff checks that without flow control no message asks for a grant or waits for one.
 func TestFlowOff(t *testing.T) {
 	l := newFlowLimits(4, 4, 0.5, 0.25, false)
 	var f flow
@@ -99,17 +100,17 @@ func TestFlowOff(t *testing.T) {
 	}
 }
 
-// TestFlowModel: two ends with windows of any size send each other messages, which arrive
-// at any time but in order, with grants that may wait. No more are under way than the
-// window, and as long as all arrives nobody waits for ever.
+// TestFlowModel has two ends with windows of any size send each other messages. These arrive in
+// order after any delay, and grants may be delayed too. No end has more messages in flight than its
+// window, and once all have arrived neither waits for a grant.
 func TestFlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type end struct {
 			l     flowLimits
 			f     flow
-			inbox []byte // on the way to this end
-			sent  int    // since the last grant that came
-			due   bool   // a grant that had no room
+			inbox []byte // in flight to this end
+			sent  int    // messages since the last grant received
+			due   bool   // a grant waits for room
 		}
 		var ends [2]*end
 		for k := range ends {

@@ -20,10 +20,10 @@ func (e *endpoint) Fence() error {
 	return nil
 }
 
-// Flush implements uct.Endpoint. It waits for the completion of the last request, or, if that
-// request asks for no completion, for that of an empty write posted after it. An acknowledged
-// request has taken effect at the peer, so a remote flush does the same. If the empty write
-// itself fails, everything to be flushed had been acknowledged before the peer went away, and
+// Flush implements uct.Endpoint. It waits for the completion of the last request. If that request
+// asks for no completion, it waits for the completion of an empty write posted after it. An
+// acknowledged request has taken effect at the peer, so a remote flush does the same. If the empty
+// write itself fails, everything to be flushed had been acknowledged before the peer went away, and
 // the flush succeeds.
 func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	switch {
@@ -49,13 +49,13 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return err
 }
 
-// Check implements uct.Checker. Only requests that are not acknowledged reveal that a peer is
+// Check implements uct.Endpoint. Only requests that are not acknowledged reveal that a peer is
 // gone. If no request in flight is known to report its completion, an empty write is posted.
 func (e *endpoint) Check(c *uct.Completion) error {
 	if !e.iface.endless {
 		return e.check(c)
 	}
-	if !e.judge() {
+	if !e.checkOverdue() {
 		return e.failed
 	}
 	err := e.check(c)
@@ -70,10 +70,10 @@ func (e *endpoint) check(c *uct.Completion) error {
 	case !e.connected:
 		return nil
 	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0 || !e.mayTake()):
-		// The last request reports its completion; or the endpoint has no room for another
-		// request, and one of those in flight reports its completion, or will when there are
-		// places again. From now on a failure of the last request counts, even if that
-		// request is an internal one.
+		// Either the last request reports its completion, or the endpoint has no room for another
+		// request. In the second case one of those in flight reports its completion, or a request
+		// posted when there is room again will. From now on a failure of the last request counts,
+		// even if that request is an internal one.
 		e.matters = e.posted
 		if c == nil || e.unsignaled > 0 {
 			return nil
@@ -88,8 +88,8 @@ func (e *endpoint) check(c *uct.Completion) error {
 	return err
 }
 
-// waitForLast has c notified when the last request completes. That request asks for a
-// completion.
+// waitForLast arranges for c to be notified when the last request completes. That request must be
+// one that asks for a completion.
 func (e *endpoint) waitForLast(c *uct.Completion) {
 	if c != nil {
 		e.hold(noPool, 0, c)
@@ -105,7 +105,7 @@ func (e *endpoint) confirm(c *uct.Completion) error {
 	f := e.flags(true)
 	p := e.qp.Begin()
 	p.Write(e.id(), f, 0, 0)
-	if err := e.ringNothing(p, f); err != nil {
+	if err := e.ringInternal(p, f); err != nil {
 		return err
 	}
 	e.waitForLast(c)

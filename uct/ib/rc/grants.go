@@ -2,9 +2,9 @@
 
 package rc
 
-// Grants that peers have asked for at once. A grant that finds no room waits for it, before all
-// requests of the upper layer: otherwise two peers that each wait for a grant, and have filled
-// their queues meanwhile, would wait forever.
+// This file sends the grants that peers have asked for at once. A grant for which there is no room
+// waits, and goes before all requests of the upper layer: otherwise two peers that each wait for a
+// grant, and have filled their queues meanwhile, would wait forever.
 
 // grant sends a grant, or records that one is due.
 func (e *endpoint) grant() {
@@ -26,7 +26,7 @@ func (e *endpoint) postGrant() {
 	p := e.qp.Begin()
 	p.Send(e.id(), f)
 	p.Inline(i.head[:1])
-	e.ringNothing(p, f) // an error ends the endpoint
+	e.ringInternal(p, f) // an error ends the endpoint
 	e.receives = e.posted
 }
 

@@ -13,15 +13,16 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 func init() {
 	ib.RegisterTransport(ib.Transport{Name: transportName, Check: check, Open: openIface})
 }
 
-// check returns an error if the device lacks something.
+// check returns an error if the device has no shared receive queues, which the transport needs.
 func check(d *ib.Domain) error {
 	if d.Caps().MaxSRQ == 0 {
 		return fmt.Errorf("rc: %s has no shared receive queues: %w", d.Device(), ucs.ErrUnsupported)
@@ -36,46 +37,46 @@ type iface struct {
 	attr uct.IfaceAttr
 	set  *settings
 
-	recvs ib.RecvPool
-	bufs  ib.SendPool // for copied data
-	hdrs  ib.SendPool // for headers of zero-copy messages, and results of atomics
+	recvs memory.RecvPool
+	bufs  memory.SendPool // buffers for copied data
+	hdrs  memory.SendPool // buffers for headers of zero-copy messages, and for results of atomics
 
-	endpoints int         // open ones
-	eps       []*endpoint // by index; nil where there is none
+	endpoints int         // number of open endpoints
+	eps       []*endpoint // endpoints by index; nil where there is none
 	freeIndex []int32
 	byQPN     qpnTable
 	last      *endpoint // the endpoint of the last receive
 	retired   retiredEnds
 	freeOps   *op
 
-	credits    int    // free places in the completion queue of sends
-	total      int    // all of them
-	lowCredits int    // at so few every request is signaled, and endpoints are limited
-	few        uint32 // requests that an endpoint may have in flight then, while one is signaled
-	moderation uint32 // successive unsignaled requests, at most
-	maxWR      int    // requests of an endpoint in flight
-	maxReading int    // bytes in flight for reads at which no further read begins
-	reading    int    // bytes in flight for reads
-	limits     flowLimits
-	noFence    bool
-	endless    bool                // the device never gives a peer up, see overdue.go
-	grants     kit.Ring[*endpoint] // endpoints that owe a grant
-	tails      kit.Ring[*endpoint] // endpoints with a tail
-	still      int                 // rounds without an event since the last tail was added
-	resumed    kit.Ring[*endpoint] // endpoints with deferred messages to deliver
-	putOff     int                 // deferred bytes of all endpoints
-	mostPutOff int                 // their limit
-	lingering  kit.Ring[*endpoint] // closed, and still receiving, see linger.go
+	credits       int    // free entries of the send completion queue
+	total         int    // all of its entries
+	lowCredits    int    // at so few credits every request is signaled, and endpoints are limited
+	few           uint32 // requests that an endpoint may have in flight then, while one is signaled
+	moderation    uint32 // largest number of successive unsignaled requests
+	maxWR         int    // limit on requests of an endpoint in flight
+	maxReading    int    // bytes in flight for reads at which no further read begins
+	reading       int    // bytes in flight for reads
+	limits        flowLimits
+	noFence       bool
+	endless       bool                // the device retries forever, see overdue.go
+	grants        kit.Ring[*endpoint] // endpoints that owe a grant
+	tails         kit.Ring[*endpoint] // endpoints with a tail, see tail.go
+	idleRounds    int                 // successive rounds without an event since a tail was added
+	resumed       kit.Ring[*endpoint] // endpoints with deferred messages to deliver
+	deferredBytes int                 // deferred bytes of all endpoints
+	deferredLimit int                 // limit of deferredBytes
+	draining      kit.Ring[*endpoint] // endpoints that are closed and still receive, see drain.go
 
-	quiet  uint8 // 1: the completion queue of receives has not been seen empty
+	quiet  uint8 // 1: the receive completion queue was not seen empty since it had entries
 	late   int   // rounds that reports of failures have been delayed
 	closed bool
 
-	downFor *event.Timer // runs while the link has been down for less than patience; else nil
+	downFor *event.Timer // runs while the link has been down for less than lossTimeout; else nil
 	looking *event.Timer // runs until the next look at endpoints that may be overdue; nil if none are
 	emptied uint32       // rounds that have seen the completion queue of sends empty
 
-	head   [9]byte // of a short message
+	head   [9]byte // buffer for the header of a short message
 	pieces [maxPieces]verbs.SGE
 }
 
@@ -83,9 +84,10 @@ type iface struct {
 const maxPieces = 8
 
 var (
-	_ uct.Iface = (*iface)(nil)
-	_ uct.Armer = (*iface)(nil)
-	_ ib.User   = (*iface)(nil)
+	_ uct.Iface        = (*iface)(nil)
+	_ uct.NetworkIface = (*iface)(nil)
+	_ uct.Progressor   = (*iface)(nil)
+	_ ib.User          = (*iface)(nil)
 )
 
 // openIface opens a port.
@@ -97,7 +99,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	caps := p.Domain.Caps()
 	rc := &set.RC
 	receives := min(rc.Buffers.RxQueueLen.Int(0), caps.MaxSRQWR)
-	i := &iface{set: set, total: min(rc.TxCQLen.Int(0), caps.MaxCQE), noFence: rc.Fence == fenceNone, mostPutOff: maxPutOff}
+	i := &iface{set: set, total: min(rc.TxCQLen.Int(0), caps.MaxCQE), noFence: rc.Fence == fenceNone, deferredLimit: maxDeferredBytes}
 	i.limits = newFlowLimits(rc.FCWindow.Int(0), receives, rc.FCSoft, rc.FCHard, rc.FCEnable)
 	if err := i.Open(p, w, ib.IfaceInit{
 		User: i, Params: params, Settings: &rc.IB, SendCQE: i.total, RecvCQE: receives,
@@ -134,18 +136,13 @@ func (i *iface) openPools(receives int) error {
 	s := &i.set.RC
 	size := s.Buffers.SegSize.Int(0)
 	most := min(s.IB.TxMaxBufs.Int(i.total), i.total)
-	if err := i.bufs.Open(i.Domain, size, most); err != nil {
+	if err := i.bufs.Open(&i.Domain.Space, size, most); err != nil {
 		return err
 	}
-	if err := i.hdrs.Open(i.Domain, max(i.set.MaxAMHdr.Int(0), minHeader), most); err != nil {
+	if err := i.hdrs.Open(&i.Domain.Space, max(i.set.MaxAMHdr.Int(0), minHeader), most); err != nil {
 		return err
 	}
-	posted, keep := receives, receives/2
-	if n := s.IB.RxMaxBufs; !n.IsAuto() {
-		posted = min(max(n.Int(0), 1), receives)
-		keep = max(n.Int(0)-posted, 0)
-	}
-	return i.recvs.Open(i.Domain, i.SRQ, size, posted, keep)
+	return i.recvs.Open(&i.Domain.Space, i.SRQ, size, receives, s.IB.RxMaxBufs)
 }
 
 // probe creates a queue pair to learn its limits, and destroys it.
@@ -194,7 +191,7 @@ func clamp8(n int) uint8 { return uint8(min(n, math.MaxUint8)) }
 // Attr implements uct.Iface.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 
-// Address implements uct.Iface. It is empty: to peers a port has only one interface.
+// Address implements uct.Iface. It is empty, because the device address identifies the interface.
 func (i *iface) Address() []byte { return nil }
 
 // Reachable implements uct.Iface.
@@ -202,11 +199,7 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 	if len(p.IfaceAddr) != 0 {
 		return fmt.Errorf("rc: interface address of %d bytes, not 0: %w", len(p.IfaceAddr), ucs.ErrUnreachable)
 	}
-	a, err := ib.ParseAddress(p.DeviceAddr)
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
-	}
-	return i.Reaches(&a)
+	return i.ReachesDevice(p.DeviceAddr)
 }
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
@@ -218,7 +211,7 @@ func (i *iface) Close() error {
 	if i.endpoints > 0 {
 		return fmt.Errorf("rc: closing an interface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
 	}
-	i.endLingering(0)
+	i.endDraining(0)
 	i.Worker.RemoveProgress(i)
 	return i.release()
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// leaves has a scripted peer go while something is under way to it with which nothing is lost: a
-// grant that it has asked for, or the write that asks whether the last messages have arrived.
+// leaves closes a scripted peer while an internal request to it is in flight, with which no data is
+// lost: a grant that it asked for (by is "grant"), or the write that confirms the last messages
+// ("tail").
 func leaves(t *testing.T, by string, pairs ...string) (p, other *scriptedPeer) {
 	t.Helper()
 	r, p, other := duo(t, pairs...)
-	h := p.host
+	h := p.Host
 	h.Collect(t, 1)
 	held := false
-	r.net.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
+	r.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
 		if by == "grant" && m.Length == 1 && m.Head[0] == 0xe0 || by == "tail" && m.Length == 0 {
 			held = true
 			f.Hold = verbstest.UntilReleased
@@ -32,27 +33,27 @@ func leaves(t *testing.T, by string, pairs ...string) (p, other *scriptedPeer) {
 	if by == "grant" {
 		_, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("before")}, 0, nil)
 		check(t, err)
-		p.tell(0x41, 1, 2, 3, 4, 5, 6, 7, 8) // asks for one at once
+		p.tell(0x41, 1, 2, 3, 4, 5, 6, 7, 8) // asks for a grant at once
 	} else {
 		for range 3 {
 			check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 		}
 	}
 	heard := 0
-	ucttest.Until(t, "messages", func() bool { heard += len(p.heard()); return held && heard > 0 }, h)
-	check(t, p.ctx.Close())
-	r.net.SetHook(nil)
-	r.net.Release()
+	ucttest.Until(t, "messages", func() bool { heard += len(p.Received()); return held && heard > 0 }, h)
+	check(t, p.Ctx.Close())
+	r.SetHook(nil)
+	r.Release()
 	return p, other
 }
 
-// TestPeerLeaves: a peer that goes, and with it nothing that anybody has sent, is no failure:
-// flushes succeed, and nothing is held. Who uses the endpoint after all is told then.
+// TestPeerLeaves checks that it is no failure if a peer goes and no data of either side is lost:
+// flushes succeed, and nothing is held. A caller that uses the endpoint afterwards gets the error.
 func TestPeerLeaves(t *testing.T) {
 	use := map[string]func(ep uct.Endpoint) error{
 		"message": func(ep uct.Endpoint) error { return ep.AMShort(1, 2, nil, 0, nil) },
 		"put":     func(ep uct.Endpoint) error { return ep.(uct.RMA).PutShort([]byte("x"), 8, &uct.Rkey{}) },
-		"check":   func(ep uct.Endpoint) error { return ep.(uct.Checker).Check(nil) },
+		"check":   func(ep uct.Endpoint) error { return ep.Check(nil) },
 		"request": func(ep uct.Endpoint) error {
 			p := ucttest.NewPending(func() error { return nil })
 			if err := ep.PendingAdd(&p.Pending); err != ucs.ErrBusy {
@@ -66,7 +67,7 @@ func TestPeerLeaves(t *testing.T) {
 		for name, do := range use {
 			t.Run(by+", then "+name, func(t *testing.T) {
 				p, other := leaves(t, by)
-				h := p.host
+				h := p.Host
 				ucttest.Until(t, "the end", func() bool { return rc.Silent(p.ep) }, h)
 				ucttest.Settle(h)
 				if len(h.Failures) != 0 {
@@ -98,21 +99,21 @@ func TestPeerLeaves(t *testing.T) {
 	}
 }
 
-// TestPeerLeavesAsking: what a peer has asked for before it went, and is read behind that, is not
-// owed to it.
+// TestPeerLeavesAsking checks that no grant is owed to a peer that has gone, even if its request
+// for one is received after that.
 func TestPeerLeavesAsking(t *testing.T) {
 	r, p, other := duo(t, "RC_VERBS_RX_MAX_POLL", "1")
-	h := p.host
+	h := p.Host
 	h.Collect(t, 1)
-	copy(p.mem, []byte{0x41, 1, 2, 3, 4, 5, 6, 7, 8}) // asks for a grant at once
+	copy(p.Mem, []byte{0x41, 1, 2, 3, 4, 5, 6, 7, 8}) // asks for a grant at once
 	var wrs []verbs.SendWR
 	for range 10 {
-		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(0, 9)}})
+		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.MR.SGE(0, 9)}})
 	}
-	_, err := p.qp.PostSend(wrs)
+	_, err := p.QP.PostSend(wrs)
 	check(t, err)
-	r.net.Progress()
-	check(t, p.ctx.Close())
+	r.Progress()
+	check(t, p.Ctx.Close())
 	ucttest.Until(t, "the end", func() bool { return rc.Silent(p.ep) }, h)
 	ucttest.Settle(h)
 	if n := rc.Owing(h.Iface); n != 0 || len(h.Failures) != 0 {
@@ -121,27 +122,26 @@ func TestPeerLeavesAsking(t *testing.T) {
 	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
 }
 
-// TestPeerLeavesAsked: who asks whether the peer is there while such a request is under way is
-// told by it.
+// TestPeerLeavesAsked checks that a Check fails if the internal request in flight before it fails.
 func TestPeerLeavesAsked(t *testing.T) {
 	for _, by := range []string{"grant", "tail"} {
 		t.Run(by, func(t *testing.T) {
 			p, other := leaves(t, by)
 			c := ucttest.NewCompletion(1)
-			if err := p.ep.(uct.Checker).Check(&c.Completion); err != ucs.InProgress {
+			if err := p.ep.Check(&c.Completion); err != ucs.InProgress {
 				t.Fatal(err)
 			}
 			over(t, p, other, []*ucttest.Completion{c}, ucs.ErrEndpointTimeout)
 		})
 		t.Run(by+", and nobody waits", func(t *testing.T) {
 			p, other := leaves(t, by)
-			check(t, p.ep.(uct.Checker).Check(nil))
+			check(t, p.ep.Check(nil))
 			over(t, p, other, nil, ucs.ErrEndpointTimeout)
 		})
 	}
 }
 
-// TestPeerLeavesWithMore: what is behind such a request is lost, and that is told.
+// TestPeerLeavesWithMore checks that a message after such a request is lost, which is a failure.
 func TestPeerLeavesWithMore(t *testing.T) {
 	for _, by := range []string{"grant", "tail"} {
 		t.Run(by, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestPeerLeavesWithMore(t *testing.T) {
 			over(t, p, other, nil, ucs.ErrEndpointTimeout)
 		})
 	}
-	// Also if it has not been posted: it waits for a grant.
+	// The same for a message that waits for a grant.
 	p, other := leaves(t, "tail", "RC_FC_WND_SIZE", "3")
 	if err := p.ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Fatal(err)

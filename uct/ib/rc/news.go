@@ -35,17 +35,18 @@ func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 	}
 }
 
-// A link that is down may come back before senders count their peers as gone, and idle
-// connections need not notice: a device may end at once what is posted meanwhile. If the link
-// stays down for as long as it takes to count a peer as gone, all peers are checked.
+// A link that is down may come back before senders count their peers as gone. Idle connections need
+// not notice that. Nothing is posted on them at once, because a device may fail requests that are
+// posted while the link is down. If the link stays down for as long as it takes to count a peer as
+// gone, all peers are checked.
 
 // linkDown handles the event that the port is down.
 func (i *iface) linkDown() {
 	if i.downFor != nil {
 		return
 	}
-	if patience := i.patience(); patience > 0 {
-		i.downFor, _ = i.Worker.Timers().After(patience, i.stillDown)
+	if timeout := i.lossTimeout(); timeout > 0 {
+		i.downFor, _ = i.Worker.Timers().After(timeout, i.stillDown)
 	}
 }
 
@@ -71,8 +72,8 @@ func (i *iface) linkUp() {
 	}
 }
 
-// patience returns roughly how long it takes until a peer counts as gone; 0 means forever.
-func (i *iface) patience() time.Duration {
+// lossTimeout returns roughly how long it takes until a peer counts as gone; 0 means forever.
+func (i *iface) lossTimeout() time.Duration {
 	a := i.pathAttr()
 	if a.Timeout == 0 {
 		return 0

@@ -9,8 +9,8 @@ import (
 )
 
 // op is the record of what a work request holds until it completes: a buffer, or a completion
-// to notify. The records of an endpoint are a list, in the order in which the requests were
-// posted; a request that holds nothing has no record.
+// to notify. The records of an endpoint form a list, in the order in which the requests were
+// posted. A request that holds nothing has no record.
 type op struct {
 	next   *op
 	count  uint32 // the endpoint's done count at which the request is complete
@@ -29,14 +29,14 @@ type pool uint8
 
 const (
 	noPool  pool = iota
-	bufPool      // for copied data
-	hdrPool      // for headers, and results of atomics
+	bufPool      // buffers for copied data
+	hdrPool      // buffers for headers, and for results of atomics
 )
 
 // outstanding returns how many requests the device may still be working on.
 func (e *endpoint) outstanding() uint32 { return e.posted - e.done }
 
-// awaits reports whether the request with that count is in flight.
+// awaits reports whether request number count of the endpoint is in flight.
 func (e *endpoint) awaits(count uint32) bool { return int32(count-e.done) > 0 }
 
 // opQueue is the list of records of one endpoint.
@@ -111,7 +111,7 @@ func (i *iface) end(x *op, err error) {
 	}
 }
 
-// completed ends the records up to and including a count.
+// completed ends the records of requests up to number count.
 func (e *endpoint) completed(count uint32) {
 	for e.ops.head != nil && int32(e.ops.head.count-count) <= 0 {
 		x := e.pop()
@@ -127,8 +127,8 @@ func (e *endpoint) endOps(err error) {
 	}
 }
 
-// marked ends, without an error, the record of the failed request with that count, if the
-// request only confirmed those before it.
+// marked ends, without an error, the record of the failed request number count, if that request
+// only confirmed those before it.
 func (e *endpoint) marked(count uint32) {
 	if o := e.ops.head; o != nil && o.count == count && o.marker {
 		x := e.pop()

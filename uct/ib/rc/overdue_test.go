@@ -9,89 +9,90 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// endless is a scripted peer on a device that never gives a peer up, and another one.
+// endless returns two scripted peers on a device that retries forever.
 func endless(t *testing.T) (r *rig, p, other *scriptedPeer) {
 	t.Helper()
-	r = newRigOf(t, verbstest.Config{Endless: true}).slow(1 << 20)
+	r = rigtest.New(t, verbstest.Config{Endless: true}).Slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TIMEOUT", "1ms")
 	h := f.Open(t)
 	return r, newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 }
 
-// ask has an endpoint checked until it has failed, at most so often; it returns how often.
+// ask checks an endpoint until it has failed, at most most times. It returns the number of checks.
 func ask(h *ucttest.Host, ep uct.Endpoint, most int) (n int, err error) {
 	for n < most && err == nil {
 		n++
-		ep.(uct.Checker).Check(nil)
+		ep.Check(nil)
 		h.Worker.Progress()
 		err = h.Failed(ep)
 	}
 	return n, err
 }
 
-// TestNeverGivenUp: a device that never gives a peer up itself leaves that to who asks three
-// times, and as long as another device would have tried. What is only lost now and then ends
-// nobody.
+// TestNeverGivenUp checks that on a device that retries forever an absent peer is given up after
+// three checks, and not before another device would have given it up. Occasional losses fail no
+// endpoint.
 func TestNeverGivenUp(t *testing.T) {
 	r, p, other := endless(t)
 	seed := verbstest.Random(1, verbstest.Chances{Drop: 0.5})
-	r.net.SetHook(seed)
+	r.SetHook(seed)
 	for range 200 {
 		if err := p.ep.AMShort(1, 2, nil, 0, nil); err != nil && err != ucs.ErrNoResource {
 			t.Fatal(err)
 		}
-		p.host.Worker.Progress()
-		p.ep.(uct.Checker).Check(nil)
+		p.Host.Worker.Progress()
+		p.ep.Check(nil)
 	}
-	r.net.SetHook(nil)
-	ucttest.Settle(p.host)
-	if len(p.host.Failures) != 0 {
-		t.Fatal("a lossy network: ", p.host.Failures)
+	r.SetHook(nil)
+	ucttest.Settle(p.Host)
+	if len(p.Host.Failures) != 0 {
+		t.Fatal("a lossy network: ", p.Host.Failures)
 	}
 
-	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	r.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	n, err := ask(p.host, p.ep, 1_000_000_000)
+	n, err := ask(p.Host, p.ep, 1_000_000_000)
 	if n < 3 || !errors.Is(err, ucs.ErrEndpointTimeout) {
 		t.Errorf("a peer that is gone: %v after asking %d times", err, n)
 	}
-	r.net.SetHook(nil)
+	r.SetHook(nil)
 	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
-	ucttest.Settle(p.host)
-	if err := p.host.Failed(other.ep); err != nil {
+	ucttest.Settle(p.Host)
+	if err := p.Host.Failed(other.ep); err != nil {
 		t.Error("nobody has asked this one: ", err)
 	}
 }
 
-// TestNoReceivesForLong: a peer that has no receives is there, however long, and however close
-// the questions are.
+// TestNoReceivesForLong checks that a peer without receives is not given up, however long it has
+// none and however often Check is called.
 func TestNoReceivesForLong(t *testing.T) {
 	r, p, _ := endless(t)
-	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{NotReady: true}))
+	r.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{NotReady: true}))
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	start := p.host.Worker.Now()
-	for p.host.Worker.Now()-start < 1500*time.Millisecond {
-		p.host.Worker.Progress()
+	start := p.Host.Worker.Now()
+	for p.Host.Worker.Now()-start < 1500*time.Millisecond {
+		p.Host.Worker.Progress()
 		for range 10 {
-			p.ep.(uct.Checker).Check(nil)
+			p.ep.Check(nil)
 		}
 	}
-	r.net.SetHook(nil)
-	ucttest.Settle(p.host)
-	if got := p.heard(); len(got) != 1 || len(p.host.Failures) != 0 {
-		t.Errorf("%d messages, failures %v", len(got), p.host.Failures)
+	r.SetHook(nil)
+	ucttest.Settle(p.Host)
+	if got := p.Received(); len(got) != 1 || len(p.Host.Failures) != 0 {
+		t.Errorf("%d messages, failures %v", len(got), p.Host.Failures)
 	}
 }
 
-// TestLongRequest: what is put or got by one request may take long.
+// TestLongRequest checks that a peer is allowed more time for a large put or get.
 func TestLongRequest(t *testing.T) {
 	r, p, other := endless(t)
-	h, key := p.host, &uct.Rkey{Value: 0xffffffff00000001}
-	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	h, key := p.Host, &uct.Rkey{Value: 0xffffffff00000001}
+	r.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	c := ucttest.NewCompletion(1)
 	check(t, started(p.ep.(uct.RMA).PutZcopy([]uct.IOV{h.IOV(t, make([]byte, 1<<20))}, 4096, key, &c.Completion)))
 	for h.Failed(other.ep) == nil {
@@ -103,18 +104,19 @@ func TestLongRequest(t *testing.T) {
 	}
 }
 
-// TestLongRequests: what is posted behind a longer request may take long, too, when that is over.
+// TestLongRequests checks that a large request after an even larger one is allowed its time, too,
+// when the first is complete.
 func TestLongRequests(t *testing.T) {
 	const long, less = 200_001, 200_000
 	r, p, _ := endless(t)
-	h := p.host
-	r.net.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
+	h := p.Host
+	r.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
 		f.Drop = m.Length == less
 		return f
 	})
 	put := func(n int) *ucttest.Completion {
 		c := ucttest.NewCompletion(1)
-		check(t, started(p.ep.(uct.RMA).PutZcopy([]uct.IOV{h.IOV(t, make([]byte, n))}, p.mr.Addr(), p.key(), &c.Completion)))
+		check(t, started(p.ep.(uct.RMA).PutZcopy([]uct.IOV{h.IOV(t, make([]byte, n))}, p.MR.Addr(), p.key(), &c.Completion)))
 		return c
 	}
 	first := put(long)
@@ -131,7 +133,7 @@ func TestLongRequests(t *testing.T) {
 	}
 }
 
-// started is nil for an operation that goes on.
+// started returns nil for an operation in progress.
 func started(err error) error {
 	if err == ucs.InProgress {
 		return nil
@@ -139,19 +141,19 @@ func started(err error) error {
 	return err
 }
 
-// TestLooksAgain: one question is enough: behind it is looked again and again.
+// TestLooksAgain checks that one Check is enough: the endpoint is then checked again by a timer.
 func TestLooksAgain(t *testing.T) {
 	r, p, _ := endless(t)
-	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	r.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	check(t, started(p.ep.(uct.Checker).Check(nil)))
-	ucttest.Until(t, "the failure", func() bool { return p.host.Failed(p.ep) != nil }, p.host)
+	check(t, started(p.ep.Check(nil)))
+	ucttest.Until(t, "the failure", func() bool { return p.Host.Failed(p.ep) != nil }, p.Host)
 }
 
-// TestAcknowledgedUnseen: peers whose acknowledgements wait in the queue, of which few are taken
-// in each round, are not given up.
+// TestAcknowledgedUnseen checks that no peer is given up while its acknowledgments wait in the
+// completion queue, from which each round takes only a few.
 func TestAcknowledgedUnseen(t *testing.T) {
-	r := newRigOf(t, verbstest.Config{Endless: true}).slow(1 << 20)
+	r := rigtest.New(t, verbstest.Config{Endless: true}).Slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TIMEOUT", "1ms")
 	h := f.Open(t)
 	var list []*scriptedPeer
@@ -161,13 +163,13 @@ func TestAcknowledgedUnseen(t *testing.T) {
 	for _, p := range list {
 		check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	}
-	r.net.Step(1 << 20)
+	r.Step(1 << 20)
 	for range 3 {
 		for _, p := range list {
-			p.ep.(uct.Checker).Check(nil)
+			p.ep.Check(nil)
 		}
 		h.Worker.Progress()
-		for start := time.Now(); time.Since(start) < 800*time.Millisecond; { // others do something else
+		for start := time.Now(); time.Since(start) < 800*time.Millisecond; { // the program is busy
 		}
 	}
 	ucttest.Settle(h)
@@ -176,14 +178,14 @@ func TestAcknowledgedUnseen(t *testing.T) {
 	}
 }
 
-// TestFlushBehindGrant: when all that was sent is acknowledged, a flush has nothing to wait for,
-// though the peer has gone and a grant for it is under way for ever.
+// TestFlushBehindGrant checks that a flush completes when all data is acknowledged, even if the
+// peer has gone and a grant to it stays in flight forever.
 func TestFlushBehindGrant(t *testing.T) {
 	r, p, _ := endless(t)
-	h := p.host
+	h := p.Host
 	h.Collect(t, 1)
 	held := false
-	r.net.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
+	r.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
 		if m.Length == 1 && m.Head[0] == 0xe0 {
 			held = true
 			f.Hold = verbstest.UntilReleased
@@ -194,10 +196,10 @@ func TestFlushBehindGrant(t *testing.T) {
 	check(t, err)
 	p.tell(0x41, 1, 2, 3, 4, 5, 6, 7, 8) // asks for a grant at once
 	heard := 0
-	ucttest.Until(t, "messages", func() bool { heard += len(p.heard()); return held && heard > 0 }, h)
-	check(t, p.ctx.Close())
-	r.net.SetHook(nil)
-	r.net.Release()
+	ucttest.Until(t, "messages", func() bool { heard += len(p.Received()); return held && heard > 0 }, h)
+	check(t, p.Ctx.Close())
+	r.SetHook(nil)
+	r.Release()
 	c := ucttest.NewCompletion(1)
 	c.Finish(t, p.ep.Flush(uct.FlushLocal, &c.Completion), h)
 }

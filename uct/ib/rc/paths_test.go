@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestFlowLabels: connections have flow labels of their own, from which the UDP ports come that
-// networks spread connections over their links by; or that of C UCX.
+// TestFlowLabels checks that each connection has its own flow label, which determines the UDP port
+// by which networks spread connections over links. With the setting off all have that of C UCX.
 func TestFlowLabels(t *testing.T) {
 	for _, own := range []string{"y", "n"} {
 		r := newRig(t, verbstest.Port{})
@@ -18,7 +18,7 @@ func TestFlowLabels(t *testing.T) {
 		a, b := f.Pair(t)
 		const n = 32
 		labels := make(map[uint32]bool)
-		low := make(map[uint32]bool) // as a hash of a network may look at a few bits only
+		low := make(map[uint32]bool) // of the few bits that a network may hash
 		for range n {
 			ab, ba := a.ConnectPair(t, b)
 			for _, ep := range []any{ab, ba} {
@@ -42,8 +42,8 @@ func TestFlowLabels(t *testing.T) {
 	}
 }
 
-// TestTrafficClass: packets have the traffic class that the user says, else with RoCE v2 that of
-// the port, and that of C UCX where the port has none.
+// TestTrafficClass checks that packets have the traffic class of the settings, else, with RoCE v2,
+// that of the port, else the default of C UCX.
 func TestTrafficClass(t *testing.T) {
 	v1 := verbstest.IP("10.9.0.1")
 	v1.V1 = true

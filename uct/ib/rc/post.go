@@ -11,19 +11,19 @@ import (
 
 // How operations are posted.
 //
-// A work request takes a place in the send queue of its endpoint, and one in the completion
-// queue, even if it asks for no completion: if the connection breaks, each request has a
-// completion. The places are released when a completion tells how far the device has come. The
-// ID of a request, which its completion has as well, is the index of the endpoint and the
-// number of requests posted on the endpoint so far.
+// A work request takes an entry of the send queue of its endpoint and one of the completion queue.
+// It takes the latter even if it asks for no completion, because each request has a completion if
+// the connection breaks. The entries are released when a completion reports how far the device has
+// come. The ID of a request and of its completion is the index of the endpoint and the number of
+// requests posted on the endpoint so far.
 //
-// So that completions come in time, a request asks for one when none of the last moderation
-// requests has, when no signaled request is in flight, and when the places or buffers that
-// endpoints share are running low: any endpoint may become idle while its last few requests
-// still hold some. What is posted after the last signaled request is the tail (tail.go).
+// So that completions come in time, a request asks for one in three cases: when none of the last
+// i.moderation requests has, when no signaled request is in flight, and when the entries or buffers
+// that endpoints share are running low, because any endpoint may become idle while its last few
+// requests still hold some. The requests posted after the last signaled one are the tail (tail.go).
 
-// flags returns the flags of the next request of a caller. must says that its completion is
-// needed.
+// flags returns the flags of the next request of a caller. must is true if the completion of the
+// request is needed.
 func (e *endpoint) flags(must bool) verbs.SendFlags {
 	f := e.signal(must)
 	if e.fenced {
@@ -41,8 +41,8 @@ func (e *endpoint) signal(must bool) verbs.SendFlags {
 	return 0
 }
 
-// fence returns the flag of the first request after a fence: the request waits for reads and
-// atomics, if any are in flight.
+// fence returns the flag of the first request after a fence, with which the request waits for reads
+// and atomics; 0 if none are in flight.
 func (e *endpoint) fence() verbs.SendFlags {
 	e.fenced = false
 	if int32(e.fetches-e.done) > 0 {
@@ -54,7 +54,7 @@ func (e *endpoint) fence() verbs.SendFlags {
 // id returns the ID of the next request.
 func (e *endpoint) id() uint64 { return uint64(e.index)<<32 | uint64(e.posted+1) }
 
-// ring hands a request to the device. nil means that the request was accepted.
+// ring hands a request with the flags f to the device. It returns nil if the request was accepted.
 func (e *endpoint) ring(p *verbs.Post, f verbs.SendFlags) error {
 	n, err := p.Ring()
 	if n == 0 {
@@ -77,7 +77,7 @@ func (e *endpoint) ring(p *verbs.Post, f verbs.SendFlags) error {
 	return nil
 }
 
-// refused handles a request that could not be posted although there was room by all counts: the
+// refused handles a request that could not be posted although there was room by all counts. The
 // queue pair is broken, and the endpoint fails.
 //
 //go:noinline

@@ -6,11 +6,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // Progress implements uct.Progressor. Completions of sends are polled in every round in which
-// there may be some: otherwise received messages could keep an endpoint whose queue is full
+// there may be some, because otherwise received messages could keep an endpoint whose queue is full
 // from sending.
 func (i *iface) Progress() int {
 	n := i.ReadNews()
@@ -71,8 +71,8 @@ func (i *iface) sent(wc *verbs.WC) {
 		if e.failed != nil {
 			return // the request ends when the endpoint is destroyed
 		}
-		if e.silent != nil || e.loses(count) {
-			e.lose(wc.Status, count)
+		if e.silent != nil || e.losesNothing(count) {
+			e.failSilently(wc.Status, count)
 			return
 		}
 		e.sendFailed(wc.Status)
@@ -111,8 +111,9 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 	return n
 }
 
-// queueEmpty is called when the completion queue of receives has been seen empty, also of
-// completions for the first dead retired endpoints.
+// queueEmpty is called when the receive completion queue has been seen empty, so that it holds no
+// completions for the first retired endpoints; the parameter dead is the number of those. It
+// returns the number of their deferred messages that it has delivered.
 func (i *iface) queueEmpty(dead int) (n int) {
 	n = i.releaseReceives(dead)
 	if !i.closed {
@@ -132,9 +133,9 @@ func (i *iface) busy() bool {
 }
 
 // rest serves what waits: deferred messages, grants, pending requests, reports of failures.
-// full says that more may have been received.
+// full is true if more may have been received.
 func (i *iface) rest(full bool) (n int) {
-	n = i.deliverPutOff() + i.sendGrants()
+	n = i.deliverDeferred() + i.sendGrants()
 	if !i.Waiting.Empty() {
 		n += i.Waiting.Dispatch()
 		i.growForWaiting()
@@ -158,16 +159,14 @@ func (i *iface) rest(full bool) (n int) {
 // failure.
 const maxLate = 1024
 
-// Arm implements uct.Armer. A worker that sleeps while requests are in flight is woken by those
-// that ask for a completion, whether a caller waits for them or not: no other event would tell
-// that a request has failed. That is a wakeup or two for a burst, since few of its requests
-// ask; C UCX also arms for all sends (uct_rc_iface_arm_cq_check).
-func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
-
-// ArmFor implements uct.EventArmer. Requests that wait to be sent wait for completions of other
-// requests, or for grants of the peer, which arrive as messages do.
-func (i *iface) ArmFor(events uct.EventFlags) error {
-	if len(i.retired.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
+// Arm implements uct.Progressor. A worker that sleeps while requests are in flight is woken by
+// those that ask for a completion, even if no caller waits for them, because no other event would
+// report that a request has failed. That is a wakeup or two for a burst, since few of its requests
+// ask for a completion; C UCX also arms for all sends (uct_rc_iface_arm_cq_check). Requests that
+// wait to be sent wait for completions of other requests, or for grants of the peer, which arrive
+// as messages.
+func (i *iface) Arm(events uct.EventFlags) error {
+	if len(i.retired.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(kit.NoRoom) {
 		return ucs.ErrBusy
 	}
 	i.confirmTails()
@@ -179,5 +178,3 @@ func (i *iface) ArmFor(events uct.EventFlags) error {
 	}
 	return i.Iface.Arm(events)
 }
-
-func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

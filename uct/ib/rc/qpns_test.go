@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestQPNsModel compares with a map. The numbers are such that many have the same place.
+// TestQPNsModel compares the table with a map. Many of the numbers have the same preferred slot.
 func TestQPNsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table qpnTable

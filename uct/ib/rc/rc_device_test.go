@@ -4,90 +4,31 @@ package rc_test
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// patient are settings for devices that the kernel makes in a slow machine: a peer is gone
-// after two seconds and not after eight.
-var patient = []string{"RC_VERBS_TIMEOUT", "200ms"}
+func TestDeviceConformance(t *testing.T) { transport.ConformanceDevice(t) }
 
-// real is a fixture of a device of this machine.
-func real(t testing.TB, device string, pairs ...string) ucttest.Fixture {
-	t.Helper()
-	list := uct.Components()
-	k := slices.IndexFunc(list, func(c uct.Component) bool { return c.Name() == "ib" })
-	return ucttest.Fixture{
-		Component: list[k], Domain: device, Transport: "rc_verbs", Config: settings(t, append(slices.Clone(patient), pairs...)...),
-	}
-}
-
-// across opens hosts on both devices of the virtual machine, or twice on the only one.
-func across(t testing.TB, pairs ...string) (a, b *ucttest.Host) {
-	t.Helper()
-	name := rdmatest.Device(t)
-	f := real(t, name, pairs...)
-	a = f.Open(t)
-	if os.Getenv("VM_NET") == "veth" {
-		f = real(t, "rxe1", pairs...)
-	}
-	return a, f.Open(t)
-}
-
-// TestDeviceConformance is the suite on a device that is no fake; with other settings than the
-// defaults in the long form, TestDeviceAcross has them always.
-func TestDeviceConformance(t *testing.T) {
-	name := rdmatest.Device(t)
-	list := ways[:3]
-	if os.Getenv("RXE_LONG") == "" {
-		list = ways[:1]
-	}
-	for _, w := range list {
-		t.Run(w.name, func(t *testing.T) {
-			ucttest.Run(t, real(t, name, w.pairs...))
-		})
-	}
-}
-
-// TestDeviceAcross sends between two devices: all kinds of messages, far more than the window,
-// both ways at once, and puts and gets.
+// TestDeviceAcross sends between two devices: messages of all kinds in both directions at once, far
+// more than the window, and puts and gets.
 func TestDeviceAcross(t *testing.T) {
 	for _, w := range ways[:2] {
-		t.Run(w.name, func(t *testing.T) { testDeviceAcross(t, w.pairs) })
+		t.Run(w.Name, func(t *testing.T) { testDeviceAcross(t, w.Pairs) })
 	}
 }
 
 func testDeviceAcross(t *testing.T, pairs []string) {
 	ucttest.NoLeaks(t)
-	a, b := across(t, pairs...)
+	a, b := transport.Across(t, pairs...)
 	ab, ba := a.ConnectPair(t, b)
-	attr := a.Iface.Attr()
-	kinds := ucttest.KindsOf(attr)
-	atA, atB := a.Collect(t, 1), b.Collect(t, 2)
-	const count = 3000
-	sa := &ucttest.Sender{T: t, From: a, Endpoint: ab, ID: 2}
-	sb := &ucttest.Sender{T: t, From: b, Endpoint: ba, ID: 1}
-	for k := range uint64(count) {
-		kind := &kinds[k%3] // those that are not zcopy, which registers anew each time
-		ucttest.Accept(t, func() error { return sa.Number(kind, k) }, a, b)
-		ucttest.Accept(t, func() error { return sb.Number(kind, k) }, a, b)
-	}
-	atA.Wait(t, count, a, b)
-	atB.Wait(t, count, a, b)
-	for k := range count {
-		if !slices.Equal(atA.Messages[k].Data, atB.Messages[k].Data) || atA.Messages[k].Data[0] != byte(k) || atA.Messages[k].Data[1] != byte(k>>8) {
-			t.Fatalf("message %d: %x and %x", k, atA.Messages[k].Data, atB.Messages[k].Data)
-		}
-	}
+	rigtest.Exchange(t, a, b, ab, ba, 3000)
 	mem := b.Expose(t, make([]byte, 1<<20), uct.AccessAll)
 	key := a.Key(t, mem)
 	rma := ab.(uct.RMA)
@@ -101,23 +42,17 @@ func testDeviceAcross(t *testing.T, pairs []string) {
 	ucttest.SameBytes(t, "what was got", dst, src)
 }
 
-// TestDeviceLossy puts and gets much over a network that loses five packets of a hundred:
-// nobody is given up.
+// TestDeviceLossy puts and gets much data over a network that loses 5% of the packets. No peer is
+// given up.
 func TestDeviceLossy(t *testing.T) {
-	if os.Getenv("VM_NET") != "veth" {
-		t.Skip("no link of two devices that is ours; make test-rxe has one")
-	}
-	a, b := across(t, "RC_VERBS_TIMEOUT", "10ms")
+	rigtest.NeedLink(t)
+	a, b := transport.Across(t, "RC_VERBS_TIMEOUT", "10ms")
 	ep, _ := a.ConnectPair(t, b)
 	rma, mem := ep.(uct.RMA), b.Expose(t, make([]byte, 1<<20), uct.AccessAll)
 	key := a.Key(t, mem)
 	src, dst := ucttest.Pattern(1<<20, 5), make([]byte, 1<<20)
 	from, into := a.IOV(t, src), a.IOV(t, dst)
-	exec.Command("insmod", "/modules/sch_netem.ko").Run() // loaded already, if this is not the first time
-	for _, end := range []string{"veth0", "veth1"} {
-		run(t, "tc qdisc add dev "+end+" root netem loss 5%")
-		defer run(t, "tc qdisc del dev "+end+" root")
-	}
+	rigtest.Impair(t, "loss 5%")
 	for range 10 {
 		clear(dst)
 		c := ucttest.NewCompletion(1)
@@ -128,23 +63,11 @@ func TestDeviceLossy(t *testing.T) {
 	}
 }
 
-// run runs commands, which must not fail.
-func run(t *testing.T, lines ...string) {
-	t.Helper()
-	for _, line := range lines {
-		f := strings.Fields(line)
-		if out, err := exec.Command(f[0], f[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, out)
-		}
-	}
-}
-
-// TestDeviceEnds makes and ends endpoints with much under way, and looks whether the device
-// still has buffers to receive into afterwards: queue pairs take some with them that end in
-// the middle of a message.
+// TestDeviceEnds ends endpoints with much in flight, and checks that the device has receive buffers
+// afterwards: a queue pair that ends in the middle of a message loses the buffer of it.
 func TestDeviceEnds(t *testing.T) {
 	ucttest.NoLeaks(t)
-	a, b := across(t, "RC_VERBS_RX_QUEUE_LEN", "64")
+	a, b := transport.Across(t, "RC_VERBS_RX_QUEUE_LEN", "64")
 	got := b.Collect(t, 1)
 	for range 100 {
 		ep, back := a.ConnectPair(t, b)
@@ -169,16 +92,16 @@ func TestDeviceEnds(t *testing.T) {
 	}
 }
 
-// TestDeviceFailures: a peer that is gone, and one that does not let us.
+// TestDeviceFailures checks the errors for a peer that is gone and for a forbidden access.
 func TestDeviceFailures(t *testing.T) {
-	a, b := across(t, "RC_VERBS_TIMEOUT", "10ms")
+	a, b := transport.Across(t, "RC_VERBS_TIMEOUT", "10ms")
 	gone, back := a.ConnectPair(t, b)
 	bad, _ := a.ConnectPair(t, b)
 	back.Close()
 	check(t, gone.AMShort(1, 2, nil, 0, nil))
 	check(t, bad.(uct.RMA).PutShort([]byte("x"), 4096, &uct.Rkey{Value: 0xffffffff00000001}))
 	ucttest.Until(t, "both failures", func() bool {
-		gone.(uct.Checker).Check(nil) // soft-RoCE would try for ever
+		gone.Check(nil) // soft-RoCE alone would retry forever
 		return len(a.Failures) == 2
 	}, a, b)
 	if err := a.Failed(gone); !errors.Is(err, ucs.ErrEndpointTimeout) {
@@ -189,28 +112,21 @@ func TestDeviceFailures(t *testing.T) {
 	}
 }
 
-// TestDeviceLink takes the link down and up: who has nothing to say goes on, who sends
-// meanwhile does not.
+// TestDeviceLink takes the link down and up: an idle connection survives, and one that sends
+// meanwhile fails.
 func TestDeviceLink(t *testing.T) {
-	if os.Getenv("VM_NET") != "veth" {
-		t.Skip("no link of two devices that is ours; make test-rxe has one")
-	}
-	a, b := across(t)
+	rigtest.NeedLink(t)
+	a, b := transport.Across(t)
 	idle, _ := a.ConnectPair(t, b)
 	busy, _ := a.ConnectPair(t, b)
 	got := b.Collect(t, 1)
 	check(t, idle.AMShort(1, 1, nil, 0, nil))
 	got.Wait(t, 1, a, b)
-	up := []string{ // as scripts/vm-init made it
-		"ip link set veth0 up", "ip link set veth1 up",
-		"ip route replace 10.9.0.2/32 dev veth0 src 10.9.0.1 table 101",
-		"ip route replace 10.9.0.1/32 dev veth1 src 10.9.0.2 table 101",
-	}
-	t.Cleanup(func() { run(t, up...) })
-	run(t, "ip link set veth0 down")
+	t.Cleanup(func() { rdmatest.LinkUp(t) })
+	rigtest.Shell(t, "ip link set veth0 down")
 	check(t, busy.AMShort(1, 2, nil, 0, nil))
 	ucttest.Until(t, "the failure of who sends", func() bool { return a.Failed(busy) != nil }, a, b)
-	run(t, up...)
+	rdmatest.LinkUp(t)
 	ucttest.Settle(a, b)
 	if err := a.Failed(idle); err != nil {
 		t.Errorf("who did not send: %v", err)

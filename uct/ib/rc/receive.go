@@ -49,15 +49,15 @@ func (e *endpoint) arrived(data []byte, desc *uct.AMDesc) (kept bool) {
 		e.drop(errNoBytes)
 		return false
 	case e.backlog.waits():
-		e.putOff(data)
+		e.deferMessage(data)
 		return false
 	}
 	return e.message(data, desc)
 }
 
-// putOff defers a message. A grant in it takes effect at once: sending does not wait for
-// reading.
-func (e *endpoint) putOff(data []byte) {
+// deferMessage defers a message. A grant in it takes effect at once, because sending does not wait for
+// the delivery of messages.
+func (e *endpoint) deferMessage(data []byte) {
 	i, b := e.iface, &e.backlog
 	first := data[0]
 	if first&fcGrant != 0 {
@@ -75,18 +75,18 @@ func (e *endpoint) putOff(data []byte) {
 	}
 }
 
-// deliverPutOff delivers deferred messages of endpoints that are no longer paused, and returns
+// deliverDeferred delivers deferred messages of endpoints that are no longer paused, and returns
 // their number.
-func (i *iface) deliverPutOff() (n int) {
+func (i *iface) deliverDeferred() (n int) {
 	for range i.resumed.Len() {
 		if i.resumed.Len() == 0 {
 			break
 		}
 		e := i.resumed.Next()
-		m := e.nextMail()
+		m := e.popDeferred()
 		i.resumed.Pass()
 		if !e.backlog.waits() {
-			i.resumed.Remove(&e.backlog.turn)
+			i.resumed.Remove(&e.backlog.resumedNode)
 		}
 		e.message(m, nil)
 		n++
@@ -94,11 +94,12 @@ func (i *iface) deliverPutOff() (n int) {
 	return n
 }
 
-var errNoMessage = fmt.Errorf("rc: a put with notification: %w", ucs.ErrUnsupported)
+var errNoMessage = fmt.Errorf("rc: the peer sent a write with immediate data: %w", ucs.ErrUnsupported)
 
-// usualWindow is twice the default window of peers, in messages.
+// usualWindow is the number of deferred messages that every endpoint may have at least: twice the
+// default of the peers' send window.
 const usualWindow = 2 * 512
 
-var errUnread = fmt.Errorf("rc: a peer sends more than it was granted, on a connection that is not read: %w", ucs.ErrExceedsLimit)
+var errUnread = fmt.Errorf("rc: a peer sends more messages than it was granted, on a connection whose reading is stopped: %w", ucs.ErrExceedsLimit)
 
-var errCrowded = fmt.Errorf("rc: connections that are not read hold too much, and this one the most: %w", ucs.ErrExceedsLimit)
+var errLargestBacklog = fmt.Errorf("rc: connections whose reading is stopped hold too many receive buffers, and this one the most: %w", ucs.ErrExceedsLimit)

@@ -10,13 +10,14 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestModeration: only some messages ask for a completion, the first of them does, and puts
-// all do.
+// TestModeration checks that only some messages ask for a completion, among them the first, and
+// that all puts do.
 func TestModeration(t *testing.T) {
 	_, p, _ := duo(t)
 	for k := range 200 {
@@ -25,17 +26,18 @@ func TestModeration(t *testing.T) {
 			t.Fatalf("after %d messages %d ask for no completion, want %d", k+1, got, want)
 		}
 	}
-	check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.mr.Addr(), p.key()))
+	check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.MR.Addr(), p.key()))
 	if n := rc.Unsignaled(p.ep); n != 0 {
 		t.Errorf("after a put %d", n)
 	}
-	ucttest.Settle(p.host)
+	ucttest.Settle(p.Host)
 	if n := rc.Room(p.ep); n != 256 {
 		t.Errorf("room for %d requests", n)
 	}
 }
 
-// TestSendLimit: no more is posted than the queue holds, and completions make room.
+// TestSendLimit checks that an endpoint posts no more than its queue holds, and that completions
+// make room.
 func TestSendLimit(t *testing.T) {
 	_, p, other := duo(t, "RC_VERBS_TX_MAX_WR", "16")
 	for k := range 16 {
@@ -47,16 +49,16 @@ func TestSendLimit(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
-	ucttest.Settle(p.host)
+	ucttest.Settle(p.Host)
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 }
 
-// TestReadLimit: with as many bytes being read as the setting says no read begins, on any
-// endpoint, and who waits goes on when they are there; other operations are not held back.
+// TestReadLimit checks that no read starts on any endpoint once the bytes being read reach the
+// setting. A pending read starts when they have arrived; other operations are not limited.
 func TestReadLimit(t *testing.T) {
 	_, p, other := duo(t, "RC_VERBS_TX_NUM_GET_BYTES", "1500")
 	read := func(p *scriptedPeer, c *uct.Completion) error {
-		return p.ep.(uct.RMA).GetZcopy([]uct.IOV{p.host.IOV(t, make([]byte, 1000))}, p.mr.Addr(), p.key(), c)
+		return p.ep.(uct.RMA).GetZcopy([]uct.IOV{p.Host.IOV(t, make([]byte, 1000))}, p.MR.Addr(), p.key(), c)
 	}
 	var c ucttest.Completion
 	check(t, started(read(p, &c.Completion)))
@@ -72,17 +74,17 @@ func TestReadLimit(t *testing.T) {
 		return err
 	})
 	check(t, p.ep.PendingAdd(&wait.Pending))
-	ucttest.Settle(p.host)
+	ucttest.Settle(p.Host)
 	if !begun {
 		t.Error("a read that waits does not go on")
 	}
 	check(t, started(read(p, nil)))
 }
 
-// TestCreditLimit: no more is posted on all endpoints together than the completion queue
-// holds, though nobody asks for a completion of most, and who waits goes on.
+// TestCreditLimit checks that all endpoints together post no more than the completion queue holds,
+// although most requests ask for no completion, and that pending requests are sent later.
 func TestCreditLimit(t *testing.T) {
-	r := newRig(t, verbstest.Port{}).slow(1 << 20)
+	r := newRig(t, verbstest.Port{}).Slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TX_CQ_LEN", "64")
 	h := f.Open(t)
 	var scriptedPeers []*scriptedPeer
@@ -130,15 +132,15 @@ func TestCreditLimit(t *testing.T) {
 	}
 	got := 0
 	for _, p := range scriptedPeers {
-		got += len(p.heard())
+		got += len(p.Received())
 	}
 	if got != sent || len(h.Failures) != 0 {
 		t.Errorf("%d messages of %d, failures %v", got, sent, h.Failures)
 	}
 }
 
-// TestHungPeers: however many peers receive nothing, and are sent to all the same, who sends to one
-// that does receive goes on, can ask whether it is there, and wait for what it has sent.
+// TestHungPeers checks that many peers which receive nothing, but are sent to, do not block the
+// endpoint of a peer that does receive: its sends, checks and flushes complete.
 func TestHungPeers(t *testing.T) {
 	for _, places := range []string{"4096", "64"} {
 		r := newRig(t, verbstest.Port{})
@@ -149,7 +151,7 @@ func TestHungPeers(t *testing.T) {
 		for range 20 {
 			ep, back := a.ConnectPair(t, b)
 			hung[numberOf(t, back)] = true
-			r.net.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: hung[m.ToQP]} })
+			r.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: hung[m.ToQP]} })
 			for ep.AMShort(1, 1, nil, 0, nil) == nil {
 				sent++
 			}
@@ -161,7 +163,7 @@ func TestHungPeers(t *testing.T) {
 					t.Errorf("a request waits: %v, failure %v", w.Queued(), a.Failed(ep))
 				}
 			}()
-			if err := ep.(uct.Checker).Check(nil); err != nil && err != ucs.InProgress {
+			if err := ep.Check(nil); err != nil && err != ucs.InProgress {
 				t.Error(err)
 			}
 		}
@@ -173,7 +175,7 @@ func TestHungPeers(t *testing.T) {
 		heard.Wait(t, 1000, a, b)
 		for _, ask := range []func(*uct.Completion) error{
 			func(c *uct.Completion) error { return ep.Flush(uct.FlushLocal, c) },
-			ep.(uct.Checker).Check,
+			ep.Check,
 		} {
 			c := ucttest.NewCompletion(1)
 			c.Finish(t, ucttest.Accept(t, func() error { return ask(&c.Completion) }, a, b), a, b)
@@ -181,13 +183,14 @@ func TestHungPeers(t *testing.T) {
 		if free, _ := rc.Credits(a.Iface); free == 0 {
 			t.Error("no place is left")
 		}
-		r.net.SetHook(nil)
+		r.SetHook(nil)
 		got.Wait(t, sent, a, b)
 		ucttest.Settle(a, b)
 	}
 }
 
-// TestHungPeersBuffers: nor do they get all the buffers, where no more can be had.
+// TestHungPeersBuffers checks that such peers do not hold all send buffers when no more can be
+// allocated.
 func TestHungPeersBuffers(t *testing.T) {
 	packer := &ucttest.Packer{Data: []byte("copied")}
 	ways := map[string]func(uct.Endpoint) error{
@@ -213,7 +216,7 @@ func TestHungPeersBuffers(t *testing.T) {
 			for range 20 {
 				ep, back := a.ConnectPair(t, b)
 				hung[numberOf(t, back)] = true
-				r.net.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: hung[m.ToQP]} })
+				r.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: hung[m.ToQP]} })
 				for send(ep) == nil {
 					sent++
 				}
@@ -228,16 +231,16 @@ func TestHungPeersBuffers(t *testing.T) {
 			}
 			c := ucttest.NewCompletion(1)
 			c.Finish(t, ucttest.Accept(t, func() error { return good.Flush(uct.FlushLocal, &c.Completion) }, a, b), a, b)
-			r.net.SetHook(nil)
+			r.SetHook(nil)
 			got.Wait(t, sent, a, b)
 			ucttest.Settle(a, b)
 		})
 	}
 }
 
-// TestShortageEnds: when there is memory again, an endpoint gets buffers as before.
+// TestShortageEnds checks that an endpoint gets buffers again when memory is available again.
 func TestShortageEnds(t *testing.T) {
-	r := newRig(t, verbstest.Port{}).slow(1 << 20)
+	r := newRig(t, verbstest.Port{}).Slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_FC_ENABLE", "n")
 	h := f.Open(t)
 	p := newScriptedPeer(t, r, h)
@@ -250,14 +253,14 @@ func TestShortageEnds(t *testing.T) {
 			}
 		}
 		ucttest.Settle(h)
-		p.heard()
+		p.Received()
 		return n
 	}
-	r.devs[0].SetMemLock(1)
+	r.Devices()[0].SetMemLock(1)
 	if n := burst(); n > 100 {
 		t.Fatalf("%d messages without memory", n)
 	}
-	r.devs[0].SetMemLock(1 << 40)
+	r.Devices()[0].SetMemLock(1 << 40)
 	for n := 0; burst() < 100; n++ {
 		if n == 3000 {
 			t.Fatal("for ever")
@@ -265,17 +268,17 @@ func TestShortageEnds(t *testing.T) {
 	}
 }
 
-// numberOf is the number of an endpoint's queue pair.
+// numberOf returns the number of an endpoint's queue pair.
 func numberOf(t *testing.T, ep uct.Endpoint) uint32 {
 	t.Helper()
-	a := must(ep.(uct.Paired).Address())(t)
+	a := rigtest.Must(ep.(uct.Paired).Address())(t)
 	return uint32(a[1]) | uint32(a[2])<<8 | uint32(a[3])<<16
 }
 
-// TestSharedBuffers: endpoints that sleep over the buffers of their last messages do not keep
-// them from others.
+// TestSharedBuffers checks that idle endpoints do not keep the buffers of their last messages from
+// other endpoints.
 func TestSharedBuffers(t *testing.T) {
-	r := newRig(t, verbstest.Port{}).slow(1 << 20)
+	r := newRig(t, verbstest.Port{}).Slow(1 << 20)
 	f := fixture(t, r, "RC_VERBS_TX_MAX_BUFS", "8")
 	h := f.Open(t)
 	var scriptedPeers []*scriptedPeer
@@ -292,13 +295,13 @@ func TestSharedBuffers(t *testing.T) {
 	}
 	ucttest.Settle(h)
 	for k, p := range scriptedPeers {
-		if n := len(p.heard()); n != 4 {
+		if n := len(p.Received()); n != 4 {
 			t.Errorf("endpoint %d: %d messages", k, n)
 		}
 	}
 }
 
-// TestWindowClosed: puts, gets, flushes and checks need no grant.
+// TestWindowClosed checks that puts, gets, flushes and checks need no grant.
 func TestWindowClosed(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_FC_WND_SIZE", "4")
@@ -310,16 +313,16 @@ func TestWindowClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	rma := p.ep.(uct.RMA)
-	check(t, rma.PutShort([]byte("put"), p.mr.Addr(), p.key()))
+	check(t, rma.PutShort([]byte("put"), p.MR.Addr(), p.key()))
 	u, c := new(ucttest.Unpacker), ucttest.NewCompletion(1)
-	c.Finish(t, rma.GetBcopy(u, 3, p.mr.Addr(), p.key(), &c.Completion), h)
+	c.Finish(t, rma.GetBcopy(u, 3, p.MR.Addr(), p.key(), &c.Completion), h)
 	if string(u.Data) != "put" {
 		t.Errorf("read %q", u.Data)
 	}
 	c = ucttest.NewCompletion(1)
 	c.Finish(t, p.ep.Flush(uct.FlushLocal, &c.Completion), h)
 	c = ucttest.NewCompletion(1)
-	c.Finish(t, p.ep.(uct.Checker).Check(&c.Completion), h)
+	c.Finish(t, p.ep.Check(&c.Completion), h)
 	check(t, p.ep.PendingAdd(&w.Pending))
 	ucttest.Settle(h)
 	if !w.Queued() {
@@ -345,27 +348,27 @@ func TestWindowClosed(t *testing.T) {
 	}
 }
 
-// TestCanceledMemory: when an operation is told to have been canceled, the device does nothing
-// with the memory any more.
+// TestCanceledMemory checks that the device no longer accesses the memory of an operation after the
+// operation was reported as canceled.
 func TestCanceledMemory(t *testing.T) {
 	for _, cancel := range []func(p *scriptedPeer){
 		func(p *scriptedPeer) { p.ep.Close() },
 		func(p *scriptedPeer) {
 			if err := p.ep.Flush(uct.FlushCancel, nil); err != nil {
-				p.t.Error(err)
+				p.T.Error(err)
 			}
 		},
 	} {
 		r, p, other := duo(t)
 		mem := bytes.Repeat([]byte{1}, 4096)
 		into := make([]byte, 4096)
-		out, in := []uct.IOV{p.host.IOV(t, mem)}, []uct.IOV{p.host.IOV(t, into)}
-		copy(p.mem, bytes.Repeat([]byte{7}, 8192))
+		out, in := []uct.IOV{p.Host.IOV(t, mem)}, []uct.IOV{p.Host.IOV(t, into)}
+		copy(p.Mem, bytes.Repeat([]byte{7}, 8192))
 		c := ucttest.NewCompletion(3)
 		rma := p.ep.(uct.RMA)
 		for _, err := range []error{
-			rma.PutZcopy(out, p.mr.Addr()+4096, p.key(), &c.Completion),
-			rma.GetZcopy(in, p.mr.Addr(), p.key(), &c.Completion),
+			rma.PutZcopy(out, p.MR.Addr()+4096, p.key(), &c.Completion),
+			rma.GetZcopy(in, p.MR.Addr(), p.key(), &c.Completion),
 			p.ep.AMZcopy(1, nil, []uct.IOV{out[0]}, 0, &c.Completion),
 		} {
 			if err != ucs.InProgress {
@@ -376,28 +379,28 @@ func TestCanceledMemory(t *testing.T) {
 		if c.Fired != 1 || !errors.Is(c.Err, ucs.ErrCanceled) {
 			t.Fatalf("told %d times, %v", c.Fired, c.Err)
 		}
-		r.net.Progress()
-		ucttest.Settle(p.host)
-		if into[0] != 0 || p.mem[4096] != 7 || len(p.heard()) != 0 {
+		r.Progress()
+		ucttest.Settle(p.Host)
+		if into[0] != 0 || p.Mem[4096] != 7 || len(p.Received()) != 0 {
 			t.Error("the device went on")
 		}
 		refused(t, p.ep)
-		if len(p.host.Failures) != 0 {
-			t.Errorf("failures: %v", p.host.Failures)
+		if len(p.Host.Failures) != 0 {
+			t.Errorf("failures: %v", p.Host.Failures)
 		}
 		check(t, other.ep.AMShort(1, 2, nil, 0, nil))
-		ucttest.Settle(p.host)
-		if len(other.heard()) != 1 {
+		ucttest.Settle(p.Host)
+		if len(other.Received()) != 1 {
 			t.Error("another connection has suffered")
 		}
 	}
 }
 
-// TestManyEnds: endpoints that end with much under way, in all ways, leave nothing behind:
-// what comes of them later is no other's.
+// TestManyEnds checks that endpoints which end in different ways with much in flight leave nothing
+// behind, and that their late completions affect no other endpoint.
 func TestManyEnds(t *testing.T) {
 	logged := 0
-	r := newRig(t, verbstest.Port{}).slow(5)
+	r := newRig(t, verbstest.Port{}).Slow(5)
 	f := fixture(t, r, "RC_VERBS_TX_CQ_LEN", "256")
 	a, b := f.Pair(t)
 	b.Handle(t, 1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
@@ -464,17 +467,17 @@ func TestManyEnds(t *testing.T) {
 	}
 }
 
-// TestMemory: an interface takes little memory to begin with, and no more than may be pinned.
+// TestMemory checks that an interface pins little memory at first, and never more than the limit.
 func TestMemory(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	a := f.Open(t)
-	if now, _ := r.devs[0].Pinned(); now > 1<<20 {
+	if now, _ := r.Devices()[0].Pinned(); now > 1<<20 {
 		t.Errorf("%d bytes are pinned before anything is sent", now)
 	}
 	a.Close(t)
 	const limit = 4 << 20
-	r = newRigOf(t, verbstest.Config{Limits: verbstest.Limits{MemLock: limit}})
+	r = rigtest.New(t, verbstest.Config{Limits: verbstest.Limits{MemLock: limit}})
 	f = fixture(t, r)
 	a, b := f.Pair(t)
 	n := 0
@@ -495,29 +498,29 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	ucttest.Until(t, "all messages", func() bool { return n == sent }, a, b)
-	if _, most := r.devs[0].Pinned(); most > limit || most < limit/2 {
+	if _, most := r.Devices()[0].Pinned(); most > limit || most < limit/2 {
 		t.Errorf("%d bytes were pinned at most, the limit is %d", most, limit)
 	}
 	a.Close(t)
 	b.Close(t)
-	if now, _ := r.devs[0].Pinned(); now != 0 {
+	if now, _ := r.Devices()[0].Pinned(); now != 0 {
 		t.Errorf("%d bytes are pinned still", now)
 	}
-	// Too little for an interface at all.
-	r.devs[0].SetMemLock(100 << 10)
-	md := must(r.OpenMD("rxe0", nil))(t)
+	// With this limit no interface can be opened.
+	r.Devices()[0].SetMemLock(100 << 10)
+	md := rigtest.Must(r.OpenMD("rxe0", nil))(t)
 	defer md.Close()
-	w := must(uct.NewWorker())(t)
+	w := rigtest.Must(uct.NewWorker())(t)
 	defer w.Close()
 	if _, err := md.OpenIface(w, uct.IfaceParams{Transport: "rc_verbs", Device: "rxe0:1"}, nil); !errors.Is(err, ucs.ErrNoMemory) {
 		t.Errorf("opened with too little memory: %v", err)
 	}
 }
 
-// TestKeptBuffers: handlers that keep all they may do not keep others from receiving, also where
-// there is no memory for more buffers.
+// TestKeptBuffers checks that handlers which keep as many descriptors as they are given do not stop
+// the host from receiving, even without memory for more buffers.
 func TestKeptBuffers(t *testing.T) {
-	r := newRigOf(t, verbstest.Config{Limits: verbstest.Limits{MemLock: 4 << 20}})
+	r := rigtest.New(t, verbstest.Config{Limits: verbstest.Limits{MemLock: 4 << 20}})
 	f := fixture(t, r)
 	a, b := f.Pair(t)
 	ep := a.Connect(t, b)
@@ -553,7 +556,7 @@ func TestKeptBuffers(t *testing.T) {
 	release()
 }
 
-// TestAllocations: nothing is allocated for a put, a get, an atomic operation, a flush or a check.
+// TestAllocations checks that puts, gets, atomics, flushes, checks and fences allocate nothing.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -566,7 +569,7 @@ func TestAllocations(t *testing.T) {
 	data, pk, u := make([]byte, 32), &ucttest.Packer{Data: make([]byte, 64)}, &ucttest.Unpacker{Data: make([]byte, 0, 64)}
 	iov := []uct.IOV{h.IOV(t, make([]byte, 256))}
 	c := ucttest.NewCompletion(0)
-	at := p.mr.Addr() &^ 7
+	at := p.MR.Addr() &^ 7
 	var old uint64
 	for name, start := range map[string]func() error{
 		"put short": func() error { return rma.PutShort(data, at, key) },
@@ -586,7 +589,7 @@ func TestAllocations(t *testing.T) {
 			}
 			return p.ep.Flush(uct.FlushRemote, &c.Completion)
 		},
-		"check": func() error { return p.ep.(uct.Checker).Check(&c.Completion) },
+		"check": func() error { return p.ep.Check(&c.Completion) },
 		"fence": p.ep.Fence,
 	} {
 		once := func() {
@@ -604,7 +607,7 @@ func TestAllocations(t *testing.T) {
 		for range 100 {
 			once()
 			if name == "flush" {
-				p.heard()
+				p.Received()
 				p.tell(0xe0)
 				h.Worker.Progress()
 			}
@@ -612,13 +615,12 @@ func TestAllocations(t *testing.T) {
 		if n := testing.AllocsPerRun(100, once); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
-		p.heard()
+		p.Received()
 	}
 }
 
-// TestQueueGrows: a burst that uses most of the queue of receives makes it grow in the second
-// round in which somebody looks, which is as soon as the device could have told that few
-// are left.
+// TestQueueGrows checks that the receive queue grows in the second progress round after a burst
+// that uses most of it, as early as the device could report that few receives are left.
 func TestQueueGrows(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
@@ -646,8 +648,8 @@ func TestQueueGrows(t *testing.T) {
 	}
 }
 
-// TestSendsUnderLoad: who receives without end finds out all the same what he has sent, in
-// the next round, and goes on sending.
+// TestSendsUnderLoad checks that a host that receives all the time still handles its send
+// completions in each round, and so can continue to send.
 func TestSendsUnderLoad(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "4", "RC_VERBS_TX_QUEUE_LEN", "4")
@@ -657,7 +659,7 @@ func TestSendsUnderLoad(t *testing.T) {
 	b.Collect(t, 2)
 	came, sent, spins, rounds := 0, 0, 0, 500
 	for n := range rounds {
-		for came < got.Len()+8 { // so that there is more to receive than is taken in a round
+		for came < got.Len()+8 { // more than one round receives
 			if ba.AMShort(1, 2, nil, 0, nil) == nil {
 				came++
 				continue
@@ -680,10 +682,10 @@ func TestSendsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestGrowsForWhoWaits: when the shortage is over more buffers are tried for, although there are
-// requests that wait at any time.
+// TestGrowsForWhoWaits checks that more buffers are allocated after a shortage of memory, even if
+// requests are pending all the time.
 func TestGrowsForWhoWaits(t *testing.T) {
-	r := newRig(t, verbstest.Port{}).slow(64)
+	r := newRig(t, verbstest.Port{}).Slow(64)
 	f := fixture(t, r, "RC_VERBS_FC_ENABLE", "n")
 	h := f.Open(t)
 	p := newScriptedPeer(t, r, h)
@@ -695,11 +697,11 @@ func TestGrowsForWhoWaits(t *testing.T) {
 		}
 		return err
 	}
-	r.devs[0].SetMemLock(1)
+	r.Devices()[0].SetMemLock(1)
 	for send() == nil {
 	}
 	short, _, _, _ := rc.Buffers(h.Iface)
-	r.devs[0].SetMemLock(1 << 40)
+	r.Devices()[0].SetMemLock(1 << 40)
 	for bufs := short; bufs == short; bufs, _, _, _ = rc.Buffers(h.Iface) {
 		for waiting < 200 {
 			w := ucttest.NewPending(func() error {
@@ -715,15 +717,15 @@ func TestGrowsForWhoWaits(t *testing.T) {
 			waiting++
 		}
 		h.Worker.Progress()
-		p.heard()
+		p.Received()
 		if sent > 100_000 {
 			t.Fatalf("%d messages behind the end of the shortage there are still %d buffers", sent, bufs)
 		}
 	}
 	ucttest.Until(t, "those that wait", func() bool {
-		p.heard()
+		p.Received()
 		return waiting == 0
 	}, h)
 	ucttest.Settle(h)
-	p.heard()
+	p.Received()
 }

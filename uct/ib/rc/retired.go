@@ -5,18 +5,19 @@ package rc
 import "slices"
 
 // When a queue pair is destroyed, its last completions may still be in the completion queues.
-// They name the endpoint: completions of sends by its index, those of receives by its queue
-// pair number. So its index and its places stay taken until the completion queue of sends has
-// been seen empty, and its number until that of receives has. A message among these completions
-// is delivered: its sender has been told that the message arrived, and may have gone since.
+// Completions of sends identify the endpoint by its index, completions of receives by its queue
+// pair number. So the index and the completion queue entries of the endpoint stay taken until the
+// send completion queue has been seen empty, and the number until the receive completion queue has.
+// A message among these completions is delivered, because it has been acknowledged to its sender,
+// which may have gone since.
 
-// retiredEnds is what is left of endpoints that have ended.
+// retiredEnds holds endpoints that have ended and whose completions may still be in the queues.
 type retiredEnds struct {
 	sends []deadSends
 	ends  []*endpoint // endpoints for which messages may still arrive; they are in iface.byQPN
 }
 
-// deadSends is what an ended endpoint holds of the send side: its index, and places in the
+// deadSends is what an ended endpoint holds of the send side: its index, and entries of the
 // completion queue.
 type deadSends struct {
 	index   int32
@@ -30,8 +31,8 @@ func (i *iface) retire(e *endpoint) {
 	i.quiet = 1
 }
 
-// releaseSends releases the index and the places of the first n entries: the completion queue
-// of sends was seen empty after they were retired.
+// releaseSends releases the index and the completion queue entries of the first n retired
+// endpoints, since the send completion queue was seen empty after they were retired.
 func (i *iface) releaseSends(n int) {
 	l := &i.retired
 	for _, d := range l.sends[:n] {
@@ -41,12 +42,12 @@ func (i *iface) releaseSends(n int) {
 	l.sends = append(l.sends[:0], l.sends[n:]...)
 }
 
-// releaseReceives unregisters the first n retired endpoints, since the completion queue of
-// receives was seen empty after they were retired. It first delivers their deferred messages,
-// and returns the number of those.
+// releaseReceives unregisters the first n retired endpoints, since the completion queue of receives
+// was seen empty after they were retired. It first delivers their deferred messages, and returns
+// the number of these messages.
 func (i *iface) releaseReceives(n int) (delivered int) {
 	for _, e := range i.retired.ends[:n] {
-		delivered += e.readUp()
+		delivered += e.deliverAllDeferred()
 		if i.closed { // by a handler; that has unregistered the other endpoints as well
 			return delivered
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -17,12 +18,12 @@ func eachDriver(t *testing.T, test func(t *testing.T, r *rig)) {
 	for name, cfg := range map[string]verbstest.Config{
 		"rxe": {}, "mlx5": {MLX5: &verbstest.MLX5{}}, "mlx5, version 0": {MLX5: &verbstest.MLX5{Version0: true}},
 	} {
-		t.Run(name, func(t *testing.T) { test(t, newRigOf(t, cfg)) })
+		t.Run(name, func(t *testing.T) { test(t, rigtest.New(t, cfg)) })
 	}
 }
 
-// TestClosedAfterArm: what has come before an endpoint is closed is delivered also if arming had
-// looked at the queue before that.
+// TestClosedAfterArm checks that messages which arrived before an endpoint was closed are
+// delivered, even if Arm had read from the completion queue before.
 func TestClosedAfterArm(t *testing.T) { eachDriver(t, testClosedAfterArm) }
 
 func testClosedAfterArm(t *testing.T, r *rig) {
@@ -31,7 +32,7 @@ func testClosedAfterArm(t *testing.T, r *rig) {
 	a, b := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	got := h.Collect(t, 1)
 	ucttest.Settle(h)
-	a.host, b.host = nil, nil // so that nothing is received meanwhile
+	a.Host, b.Host = nil, nil // without a host, sends do not make progress on h
 	a.tell(1, 'a')
 	if err := h.Worker.Arm(); err != ucs.ErrBusy {
 		t.Fatalf("arming with a message that has come: %v", err)
@@ -44,8 +45,8 @@ func testClosedAfterArm(t *testing.T, r *rig) {
 	}
 }
 
-// TestCreditsAfterArm: the places in the queue of completions that a closed endpoint has come back
-// when the queue was seen empty, which it was not when arming has looked at it before.
+// TestCreditsAfterArm checks that the completion queue entries of a closed endpoint are released
+// only when the queue was seen empty, which does not follow from what Arm had read earlier.
 func TestCreditsAfterArm(t *testing.T) { eachDriver(t, testCreditsAfterArm) }
 
 func testCreditsAfterArm(t *testing.T, r *rig) {
@@ -53,9 +54,9 @@ func testCreditsAfterArm(t *testing.T, r *rig) {
 	h := f.Open(t)
 	a, b := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	ucttest.Settle(h)
-	put := func(p *scriptedPeer) { check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.mr.Addr(), p.key())) }
+	put := func(p *scriptedPeer) { check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.MR.Addr(), p.key())) }
 	put(a)
-	r.net.Progress()
+	r.Progress()
 	if err := h.Worker.Arm(); err != ucs.ErrBusy {
 		t.Fatalf("arming with a put that is over: %v", err)
 	}
@@ -63,7 +64,7 @@ func testCreditsAfterArm(t *testing.T, r *rig) {
 	for range puts {
 		put(b)
 	}
-	r.net.Progress()
+	r.Progress()
 	b.ep.Close()
 	h.Worker.Progress()
 	if free, total := rc.Credits(h.Iface); free > total-puts {
@@ -75,8 +76,8 @@ func testCreditsAfterArm(t *testing.T, r *rig) {
 	}
 }
 
-// TestClosedUnread closes endpoints with messages in the queue of completions, again and again:
-// all are delivered, and the buffers that they are in are posted again.
+// TestClosedUnread repeatedly closes endpoints whose messages are still in the completion queue:
+// all are delivered, and their buffers are posted again.
 func TestClosedUnread(t *testing.T) { eachDriver(t, testClosedUnread) }
 
 func testClosedUnread(t *testing.T, r *rig) {
@@ -87,7 +88,7 @@ func testClosedUnread(t *testing.T, r *rig) {
 	for range rounds {
 		p := newScriptedPeer(t, r, h)
 		ucttest.Settle(h)
-		p.host = nil // so that nothing is received meanwhile
+		p.Host = nil // without a host, sends do not make progress on h
 		for range messages {
 			p.tell(1, 'a')
 		}

@@ -9,26 +9,27 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// target returns the address and key of a put. The first put behind a fence uses the second
-// key, if there is one: accesses by that key keep their order with those by others
+// target returns the address and key of a put. The first put behind a fence uses the second key, if
+// there is one, because accesses by that key are ordered with accesses by other keys
 // (uct_rc_verbs_ep_fence_put).
 func (e *endpoint) target(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
 	if e.fencedPut {
 		e.fencedPut = false
 		return e.strict(raddr, key)
 	}
-	return raddr, ib.DirectKey(key)
+	return raddr, memory.DirectKey(key)
 }
 
 // strict returns an address and key for an access by the second key, if there is one.
 func (e *endpoint) strict(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
-	if k, ok := ib.AtomicKey(key); ok {
+	if k, ok := memory.AtomicKey(key); ok {
 		return raddr + e.peer.offset, k
 	}
-	return raddr, ib.DirectKey(key)
+	return raddr, memory.DirectKey(key)
 }
 
 // PutShort implements uct.RMA.
@@ -86,7 +87,7 @@ func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.C
 	if err := e.admit(); err != nil {
 		return err
 	}
-	e.lasts(uct.IOVLen(iov))
+	e.recordLong(uct.IOVLen(iov))
 	at, k := e.target(raddr, key)
 	f := e.flags(true)
 	p := e.qp.Begin()
@@ -113,7 +114,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	}
 	f := e.flags(true)
 	p := e.qp.Begin()
-	p.Read(e.id(), f, raddr, ib.DirectKey(key))
+	p.Read(e.id(), f, raddr, memory.DirectKey(key))
 	p.SGE(i.bufs.SGE(slot, length))
 	if err := e.ring(p, f); err != nil {
 		i.bufs.Put(slot)
@@ -126,7 +127,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	return ucs.InProgress
 }
 
-// GetZcopy implements uct.RMA. Lists shorter than Get.MinZcopy work as well.
+// GetZcopy implements uct.RMA. It also accepts fewer bytes than Get.MinZcopy.
 func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	i := e.iface
 	pieces, err := i.gather("get", iov, &i.attr.Get)
@@ -137,10 +138,10 @@ func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.C
 		return err
 	}
 	n := uct.IOVLen(iov)
-	e.lasts(n)
+	e.recordLong(n)
 	f := e.flags(true)
 	p := e.qp.Begin()
-	p.Read(e.id(), f, raddr, ib.DirectKey(key))
+	p.Read(e.id(), f, raddr, memory.DirectKey(key))
 	for k := range pieces {
 		p.SGE(pieces[k])
 	}
@@ -166,7 +167,7 @@ func (e *endpoint) admitRead() error {
 	return e.admit()
 }
 
-// reads adds n bytes in flight for reads, until the request of the record completes.
+// reads counts n bytes as in flight for reads until the request of the record completes.
 func (e *endpoint) reads(o *op, n int) {
 	o.reads = n
 	e.iface.reading += n
@@ -176,7 +177,7 @@ func (e *endpoint) reads(o *op, n int) {
 // limits.
 func (i *iface) gather(what string, iov []uct.IOV, most *uct.RMALimits) ([]verbs.SGE, error) {
 	if len(iov) > most.MaxIOV {
-		return nil, refuseIOV(len(iov), most.MaxIOV)
+		return nil, ib.RefuseIOV("rc", len(iov), most.MaxIOV)
 	}
 	if n := uct.IOVLen(iov); n > most.MaxZcopy {
 		return nil, refuseLen(what, n, most.MaxZcopy)

@@ -51,10 +51,10 @@ type settings struct {
 type rcSettings struct {
 	IB            ib.Settings  `prefix:"IB_"`
 	Buffers       bufSettings  `prefix:"IB_"`
-	MaxRdAtomic   config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Largest number of reads and atomics of an endpoint in flight; auto is what the device can answer, and for its own requests no more than any peer can."`
+	MaxRdAtomic   config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Largest number of reads and atomics of an endpoint in flight; auto is the number that the device can answer, and for its own requests at most the number that every peer can answer."`
 	Timeout       config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
-	RetryCount    config.Count `ucx:"RETRY_COUNT" default:"7" doc:"Number of retransmissions before the peer counts as gone. On soft-RoCE 7 means forever; there the keepalive detects a dead peer."`
-	RNRTimeout    config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits when no buffer is posted for what it sends."`
+	RetryCount    config.Count `ucx:"RETRY_COUNT" default:"7" doc:"Number of retransmissions before the peer counts as lost. On soft-RoCE 7 means forever; there the keepalive detects a dead peer."`
+	RNRTimeout    config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits before it sends again when no receive buffer is posted."`
 	RNRRetry      config.Count `ucx:"RNR_RETRY_COUNT" default:"7" doc:"Number of retries when the peer has no buffer; 7 means forever."`
 	FCEnable      bool         `ucx:"FC_ENABLE" default:"y" doc:"Hold back messages that the peer has not granted."`
 	FCWindow      config.Count `ucx:"FC_WND_SIZE" default:"512" doc:"Number of messages that an endpoint may send without a grant."`
@@ -76,7 +76,7 @@ type bufSettings struct {
 
 // commonSettings are those that all transports have (uct_iface_config_table).
 type commonSettings struct {
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which rc is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many. Half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Expected maximum number of endpoints (scaling hint, not a limit). If the program or UCX_NUM_EPS expects more, rc is used only to peers that no other transport with a sufficient number reaches. Half of UCX_RC_VERBS_TX_CQ_LEN is reserved in equal parts for that many endpoints."`
 }
 
 // fenceMode is what fences do (uct_rc_fence_mode_t).
@@ -145,7 +145,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// ackTimeout returns the code of a time to wait for acknowledgments: 4.096 µs · 2^n
+// ackTimeout returns the code n of a time to wait for acknowledgments, which is 4.096 µs · 2^n
 // (uct_ib_to_qp_timeout).
 func ackTimeout(d time.Duration) uint8 {
 	n := math.Round(math.Log2(float64(d) / 4096))

@@ -8,25 +8,18 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 )
 
-// load reads the settings with some of them set.
+// load loads the settings after changing some of them.
 func load(t *testing.T, pairs ...string) *settings {
 	t.Helper()
-	cfg, s := new(config.Set), new(settings)
-	for k := 0; k < len(pairs); k += 2 {
-		if err := cfg.Modify(pairs[k], pairs[k+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := cfg.Load(transportName, s); err != nil {
-		t.Fatal(err)
-	}
+	s := new(settings)
+	rigtest.Check(t, rigtest.Settings(t, pairs...).Load(transportName, s))
 	return s
 }
 
-// TestSettings: names count the more, the nearer they are to the transport.
+// TestSettings checks the defaults, and that of several prefixes the most specific one counts.
 func TestSettings(t *testing.T) {
 	s := load(t)
 	if err := s.check(); err != nil {
@@ -67,7 +60,7 @@ func TestSettingsRefused(t *testing.T) {
 	}
 }
 
-// TestTimes: the codes are those that C UCX has for its defaults, and the bounds.
+// TestTimes checks the codes of timeouts: those of C UCX for its defaults, and the bounds.
 func TestTimes(t *testing.T) {
 	for _, c := range []struct {
 		d    time.Duration

@@ -13,13 +13,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestMessageBytes: what each way of sending puts on the wire.
+// TestMessageBytes checks the bytes that each send operation puts on the wire.
 func TestMessageBytes(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
@@ -41,7 +42,7 @@ func TestMessageBytes(t *testing.T) {
 	}
 	ucttest.Settle(h)
 	want := []string{"\x03\x01\x02\x03\x04\x05\x06\x07\x08abc", "\x04xyz", "\x1fcopied", "\x00headdata", "\x01"}
-	got := p.heard()
+	got := p.Received()
 	for k := range want {
 		if k >= len(got) || string(got[k]) != want[k] {
 			t.Fatalf("arrived %q, want %q", got, want)
@@ -52,28 +53,29 @@ func TestMessageBytes(t *testing.T) {
 	}
 }
 
-// TestSolicited: messages wake who waits for them, grants and what writes do not.
+// TestSolicited checks that messages raise an event on a peer that waits for solicited completions,
+// and that grants and puts do not.
 func TestSolicited(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
 	h := f.Open(t)
 	p := newScriptedPeer(t, r, h)
 	woken := func() bool {
-		_, ok, err := p.ch.TryEvent()
+		_, ok, err := p.Wake.TryEvent()
 		check(t, err)
 		return ok
 	}
-	check(t, p.got.ReqNotify(true))
-	p.tell(0x41, 1) // asks for a grant
-	if _, err := ucsAccepted(p.ep.(uct.Checker).Check(nil)); err != nil {
+	check(t, p.Got.ReqNotify(true))
+	p.tell(0x41, 1) // asks for a grant at once
+	if _, err := ucsAccepted(p.ep.Check(nil)); err != nil {
 		t.Fatal(err)
 	}
 	ucttest.Settle(h)
-	if got := p.heard(); len(got) != 1 || string(got[0]) != "\xe0" || woken() {
+	if got := p.Received(); len(got) != 1 || string(got[0]) != "\xe0" || woken() {
 		t.Fatalf("heard %x, or was woken by it", got)
 	}
-	key := &uct.Rkey{Value: uint64(p.mr.RKey()) | 0xffffffff<<32}
-	check(t, p.ep.(uct.RMA).PutShort([]byte("put"), p.mr.Addr(), key))
+	key := &uct.Rkey{Value: uint64(p.MR.RKey()) | 0xffffffff<<32}
+	check(t, p.ep.(uct.RMA).PutShort([]byte("put"), p.MR.Addr(), key))
 	if woken() {
 		t.Error("woken by a put")
 	}
@@ -92,11 +94,11 @@ func TestSolicited(t *testing.T) {
 		if !woken() {
 			t.Errorf("not woken by message %d", k)
 		}
-		check(t, p.got.ReqNotify(true))
+		check(t, p.Got.ReqNotify(true))
 	}
 }
 
-// ucsAccepted is no error for what was accepted.
+// ucsAccepted turns ucs.InProgress into true and no error.
 func ucsAccepted(err error) (bool, error) {
 	if err == ucs.InProgress {
 		return true, nil
@@ -104,8 +106,8 @@ func ucsAccepted(err error) (bool, error) {
 	return false, err
 }
 
-// TestFlowOnWire: the first bytes of what two ends send each other, at the places where C UCX
-// has them.
+// TestFlowOnWire checks the flow control bits in the first bytes of messages of both directions,
+// which appear at the same messages as in C UCX.
 func TestFlowOnWire(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r)
@@ -126,7 +128,7 @@ func TestFlowOnWire(t *testing.T) {
 	}
 	expect := func(n int, special map[int]byte) {
 		t.Helper()
-		got := p.heard()
+		got := p.Received()
 		if len(got) != n {
 			t.Fatalf("%d messages, want %d", len(got), n)
 		}
@@ -152,14 +154,14 @@ func TestFlowOnWire(t *testing.T) {
 		send(nil)
 	}
 	expect(300, map[int]byte{257: 0x25})
-	// Grants may come with messages, and fill the window whatever is left of it.
+	// A grant may be part of a message; it fills the window whatever is left of it.
 	h.Handle(t, 9, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
 	tell(0x89)
 	for range 386 {
 		send(nil)
 	}
 	expect(386, map[int]byte{257: 0x25, 385: 0x45})
-	// What is owed goes with the next message; what is asked for at once goes alone.
+	// A grant for a soft request goes with the next message, one for a hard request at once.
 	tell(0x29)
 	expect(0, nil)
 	send(nil)
@@ -177,12 +179,12 @@ func TestFlowOnWire(t *testing.T) {
 	expect(256, map[int]byte{1: 0x85})
 	tell(0x29)
 	send(nil)
-	expect(1, map[int]byte{1: 0xa5}) // both in one byte
+	expect(1, map[int]byte{1: 0xa5}) // a grant and a soft request in one byte
 }
 
-// TestGrantsFirst: grants that find no room go before what users send.
+// TestGrantsFirst checks that grants which found no room are sent before messages of users.
 func TestGrantsFirst(t *testing.T) {
-	r := newRig(t, verbstest.Port{}).slow(1)
+	r := newRig(t, verbstest.Port{}).Slow(1)
 	f := fixture(t, r, "RC_VERBS_TX_QUEUE_LEN", "2")
 	h := f.Open(t)
 	p := newScriptedPeer(t, r, h)
@@ -192,15 +194,15 @@ func TestGrantsFirst(t *testing.T) {
 	}
 	late := ucttest.NewPending(func() error { return p.ep.AMShort(6, 0, nil, 0, nil) })
 	check(t, p.ep.PendingAdd(&late.Pending))
-	// The message comes while the queue is full: nothing is done of what is in it.
-	r.net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == uint32(p.qp.QPN()) }, verbstest.Fate{Hold: verbstest.UntilReleased}))
+	// The request for a grant arrives while the queue is full of requests that do not complete.
+	r.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == uint32(p.QP.QPN()) }, verbstest.Fate{Hold: verbstest.UntilReleased}))
 	p.tell(0x49)
 	ucttest.Settle(h)
-	r.net.SetHook(nil)
-	r.net.Release()
+	r.SetHook(nil)
+	r.Release()
 	ucttest.Settle(h)
 	var first []byte
-	for _, m := range p.heard() {
+	for _, m := range p.Received() {
 		first = append(first, m[0])
 	}
 	if !bytes.Equal(first, []byte{5, 5, 0xe0, 6}) {
@@ -208,9 +210,8 @@ func TestGrantsFirst(t *testing.T) {
 	}
 }
 
-// TestUnknownAndShort: messages of every first byte, of no handler, and shorter than
-// what handlers of short messages expect, harm nobody. A message without a byte costs the
-// connection.
+// TestUnknownAndShort checks that messages with any first byte, without a handler, or shorter than
+// handlers of short messages expect do no harm. An empty message ends the connection.
 func TestUnknownAndShort(t *testing.T) {
 	logtest.Watch(t).Expect("without handler")
 	r := newRig(t, verbstest.Port{})
@@ -230,7 +231,7 @@ func TestUnknownAndShort(t *testing.T) {
 	if got.Len() != want || len(h.Failures) != 0 {
 		t.Errorf("%d messages, want %d; failures %v", got.Len(), want, h.Failures)
 	}
-	for range 1000 { // grants that nobody asked for
+	for range 1000 { // unsolicited grants
 		p.tell(0xe0)
 	}
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
@@ -246,7 +247,7 @@ func TestUnknownAndShort(t *testing.T) {
 	}
 }
 
-// TestAnyMessages: messages of any content, on a connection beside which another one works on.
+// TestAnyMessages checks that arbitrary messages on one connection do not disturb another one.
 func TestAnyMessages(t *testing.T) {
 	logtest.Watch(t).Expect("without handler")
 	for seed := range uint64(20) {
@@ -290,7 +291,7 @@ func TestAnyMessages(t *testing.T) {
 					kept = kept[1:]
 				}
 				ucttest.Until(t, "the other connection's messages", func() bool { return heard > n }, h)
-				hostile.heard()
+				hostile.Received()
 			}
 			if len(h.Failures) > 1 || h.Failed(good.ep) != nil {
 				t.Errorf("failures: %v", h.Failures)
@@ -302,7 +303,7 @@ func TestAnyMessages(t *testing.T) {
 	}
 }
 
-// TestTooLong: a message longer than buffers ends the connection that it comes on.
+// TestTooLong checks that a message longer than the buffers ends its connection only.
 func TestTooLong(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "IB_SEG_SIZE", "1024")
@@ -321,30 +322,28 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestPutWithImmediate: a peer that puts and has that told of takes a buffer that nothing is
-// written to. What lies in it is not taken for a message: it was another one's.
+// TestPutWithImmediate checks that the receive buffer which a put with immediate data consumes is
+// not delivered as a message: it still holds data of another peer.
 func TestPutWithImmediate(t *testing.T) {
 	r := newRig(t, verbstest.Port{})
 	f := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "2")
 	h := f.Open(t)
 	p, other := newScriptedPeer(t, r, h), newScriptedPeer(t, r, h)
 	got := h.Collect(t, 1)
-	for range 4 { // by which all buffers have something in them
+	for range 4 { // fill every buffer
 		other.tell(1, 'p', 'r', 'i', 'v', 'a', 't', 'e')
 	}
 	got.Wait(t, 4, h)
-	mem := must(h.Domain.Register(make([]byte, 64), uct.AccessAll))(t)
+	mem := rigtest.Must(h.Domain.Register(make([]byte, 64), uct.AccessAll))(t)
 	defer h.Domain.Deregister(mem)
-	key := must(h.Domain.AppendKey(nil, mem))(t)
-	_, err := p.qp.PostSend([]verbs.SendWR{{
-		Opcode: verbs.WRRDMAWriteWithImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.mr.SGE(scriptedPeerRecvs*scriptedPeerSize, 8)},
-		RemoteAddr: mem.(*ib.Region).Addr(), RKey: verbs.RKey(binary.LittleEndian.Uint32(key)), Imm: 7,
+	key := rigtest.Must(h.Domain.AppendKey(nil, mem))(t)
+	_, err := p.QP.PostSend([]verbs.SendWR{{
+		Opcode: verbs.WRRDMAWriteWithImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.Outgoing(make([]byte, 8))},
+		RemoteAddr: mem.(*memory.Region).Addr(), RKey: verbs.RKey(binary.LittleEndian.Uint32(key)), Imm: 7,
 	}})
 	check(t, err)
-	var wc [1]verbs.WC
-	ucttest.Until(t, "the end of the put", func() bool { return p.sent.Poll(wc[:]) == 1 }, h)
-	if wc[0].Status != verbs.WCSuccess {
-		t.Fatal(wc[0].Status)
+	if s := p.Done(h); s != verbs.WCSuccess {
+		t.Fatal(s)
 	}
 	ucttest.Settle(h)
 	if got.Len() != 4 || h.Failed(p.ep) == nil || h.Failed(other.ep) != nil {

@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Addr holds the addresses of an ID and, once one of them has selected it, the device.
+// Addr holds the addresses of an ID and the device, once one of the addresses has selected it.
 type Addr struct {
 	Src, Dst netip.AddrPort // not valid: not known yet; of a request, IPv6 without zone
 	NodeGUID verbs.GUID     // of the device, 0 while there is none
@@ -35,7 +35,7 @@ func (id *ID) QueryAddr() (Addr, error) {
 	}, nil
 }
 
-// LocalAddr returns the address and port of this end.
+// LocalAddr returns the address and port of this side.
 func (id *ID) LocalAddr() (netip.AddrPort, error) {
 	a, err := id.QueryAddr()
 	return a.Src, err
@@ -92,7 +92,7 @@ func (a *Addr) FindDevice(list []verbs.Device) (*verbs.Device, error) {
 	return found, nil
 }
 
-// isAt reports whether the local address is one of a device's.
+// isAt reports whether the local address is a GID of port a.Port of the device.
 func (a *Addr) isAt(d *verbs.Device) bool {
 	if !a.Src.IsValid() {
 		return false
@@ -120,7 +120,7 @@ func (a *Addr) certain(d *verbs.Device) bool {
 }
 
 // Contexts opens each device once, for all connections over it. The zero value has no open
-// devices. Any goroutine may use it. After EventDeviceRemoval use another one: a device
+// devices. Any goroutine may use it. After EventDeviceRemoval use another one, because a device
 // that returns may have the name of the removed one.
 type Contexts struct {
 	// Devices is the result of verbs.Devices, which takes a while. The list is read again
@@ -131,7 +131,7 @@ type Contexts struct {
 	open map[string]*verbs.Context // under mu: by the name of the node
 }
 
-// Open returns the open device of a. It remains owned by the Contexts.
+// Open returns the device of a, which it opens if it is not open. The Contexts keeps ownership.
 func (c *Contexts) Open(a Addr) (*verbs.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *Contexts) Close() error {
 	return first
 }
 
-// The kernel's big-endian numbers, as the machine has read them.
+// Conversions of the kernel's big-endian numbers, as loaded in native byte order.
 
 func bigEndian16(v uint16) uint16 {
 	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, v))

@@ -12,32 +12,32 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
-	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// EventChannel delivers the events of IDs; struct rdma_event_channel. The caller must keep
-// a reference to it, or to an ID or Conn of it, as long as its connections are to last:
-// like a file it is closed when it becomes unreachable.
+// EventChannel delivers the events of IDs; struct rdma_event_channel. The caller must keep a
+// reference to the channel, or to one of its IDs or Conns, as long as the connections are to last:
+// like a file, a channel is closed when it becomes unreachable.
 type EventChannel struct {
 	file    File
 	raw     syscall.RawConn
-	reading chan struct{} // holds one token while somebody waits
-	// reads is held for reading from the kernel's answer to the delivery of an event,
-	// for no ID to move away in between.
+	reading chan struct{} // holds one token while a goroutine waits
+	// reads is held from reading an event from the kernel to its delivery, so that no ID migrates
+	// in between.
 	reads sync.RWMutex
 
 	mu     sync.Mutex
 	closed bool                  // under mu
-	ids    map[uint64]*ID        // under mu: what events name
+	ids    map[uint64]*ID        // under mu: IDs by the numbers in events
 	groups map[uint64]*Multicast // under mu
 }
 
-// lastUID is the number that events were last given to name something: never 0,
-// which the kernel has for what nobody has accepted, and never used again, over all
-// channels, for IDs move from one to another.
+// lastUID is the number that an ID or membership was last given to identify it in events. The
+// number is never 0, which the kernel uses for requests that have not been accepted, and never
+// reused, in any channel, because IDs move between channels.
 var lastUID atomic.Uint64
 
 // NewEventChannel opens the kernel's connection manager; rdma_create_event_channel.
@@ -68,7 +68,7 @@ func (c *EventChannel) FD() int {
 	return fd
 }
 
-// do makes a command.
+// do executes a command.
 func (c *EventChannel) do(cmd uint32, in, data []byte) error {
 	if e := c.file.Command(cmd, in, data); e != 0 {
 		return &ucm.Error{Call: cmabi.Lookup(cmd).Name, Errno: e}
@@ -133,8 +133,8 @@ func (c *EventChannel) GetEvent(ctx context.Context) (*Event, error) {
 		case e != nil:
 			return e, nil
 		case errors.Is(waited, os.ErrDeadlineExceeded):
-			// Woken to look again, or because ctx has ended: asked only now, or its
-			// end would be missed when the deadline it sets is taken away.
+			// Woken by wake or by the end of ctx. ctx is checked only after the deadline is reset:
+			// otherwise its end would be missed if it sets the deadline in between.
 			c.file.Poll().SetReadDeadline(time.Time{})
 			if ctx.Err() != nil {
 				return nil, canceled(ctx)
@@ -155,12 +155,12 @@ func (c *EventChannel) isClosed() bool {
 	return c.closed
 }
 
-// wake makes a GetEvent that waits look again.
+// wake makes a waiting GetEvent poll again.
 func (c *EventChannel) wake() { c.file.Poll().SetReadDeadline(time.Unix(1, 0)) } // long ago
 
-// deliver finds what an event is about. It is nil if that has been closed: here is
-// why an ID need not wait for its events to be acknowledged before it is closed, as
-// in C, where the event would point to what is freed.
+// deliver finds the object of an event and returns the event, or nil if the object is closed.
+// Because of this check an ID can be closed before its events are acknowledged; in C the event
+// would then point to freed memory.
 func (c *EventChannel) deliver(r *cmabi.EventResp) *Event {
 	if r.Event == cmabi.RDMA_CM_EVENT_MULTICAST_JOIN || r.Event == cmabi.RDMA_CM_EVENT_MULTICAST_ERROR {
 		c.mu.Lock()
@@ -188,8 +188,8 @@ func (c *EventChannel) deliver(r *cmabi.EventResp) *Event {
 	return e
 }
 
-// find is the ID of an event, nil if it is closed. Kernels before 5.4 could tell
-// that a connection is established without the number we have given.
+// find returns the ID of an event, nil if it is closed. Kernels before 5.4 may report an
+// established connection without the ID's number.
 func (c *EventChannel) find(r *cmabi.EventResp) *ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,8 +204,7 @@ func (c *EventChannel) find(r *cmabi.EventResp) *ID {
 	return nil
 }
 
-// request makes the ID of one who connects. If nobody listens any more, it is
-// refused.
+// request makes the ID of a connecting peer. If the listener is closed, the peer is refused.
 func (c *EventChannel) request(listener *ID, r *cmabi.EventResp) *Event {
 	if listener == nil {
 		c.destroy(r.Id)
@@ -216,13 +215,13 @@ func (c *EventChannel) request(listener *ID, r *cmabi.EventResp) *Event {
 	e.ID, e.Listener = id, listener
 	id.resources, id.depth = e.Conn.ResponderResources, e.Conn.InitiatorDepth
 	if !c.adopt(id, nil) {
-		return nil // the kernel has closed it with the channel
+		return nil // the kernel has closed the ID with the channel
 	}
 	return e
 }
 
-// adopt lets events of an ID and its memberships be delivered here. It reports false
-// if the channel is closed.
+// adopt makes the channel deliver the events of an ID and its memberships. It reports false if the
+// channel is closed.
 func (c *EventChannel) adopt(id *ID, groups []*Multicast) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +235,7 @@ func (c *EventChannel) adopt(id *ID, groups []*Multicast) bool {
 	return true
 }
 
-// memberships are those of an ID.
+// memberships returns the multicast memberships of an ID.
 func (c *EventChannel) memberships(id *ID) (list []*Multicast) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,8 +258,8 @@ func (c *EventChannel) forget(id *ID) {
 	}
 }
 
-// destroy ends something of the kernel. How many events it has told of does not
-// matter: see deliver.
+// destroy destroys a kernel ID. The number of events that the kernel has reported for it is
+// irrelevant: see deliver.
 func (c *EventChannel) destroy(handle uint32) error {
 	var resp cmabi.DestroyIdResp
 	return c.do(cmabi.RDMA_USER_CM_CMD_DESTROY_ID, cmabi.Bytes(&cmabi.DestroyId{Id: handle}), cmabi.Bytes(&resp))

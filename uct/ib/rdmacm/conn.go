@@ -25,8 +25,8 @@ type Config struct {
 
 const defaultResolveTimeout = 2 * time.Second
 
-// newChannel makes a channel and an ID of PortSpaceTCP with the options in it. It
-// closes all if init fails.
+// newChannel makes a channel and an ID of PortSpaceTCP with the configured options. It closes both
+// if init fails.
 func (cfg *Config) newChannel(init func(*ID) error) (*EventChannel, *ID, error) {
 	open := NewEventChannel
 	if cfg.NewChannel != nil {
@@ -53,16 +53,16 @@ func (cfg *Config) newChannel(init func(*ID) error) (*EventChannel, *ID, error) 
 	return ch, id, nil
 }
 
-// Conn is a reliable connection, established or begun by Resolve or Listener.GetRequest. It
-// has its own event channel, which Close releases; the queue pair stays the caller's. One
-// goroutine at a time may use it, except Close.
+// Conn is a reliable connection, established, or begun by Resolve or Listener.GetRequest. It has
+// its own event channel, which Close releases; the queue pair remains the caller's. Only one
+// goroutine at a time may use a Conn, except for Close.
 type Conn struct {
 	ch   *EventChannel
 	id   *ID
 	qp   *verbs.QP
 	addr Addr
 	peer ConnParam
-	over bool // an end has been told of
+	over bool // an event has reported the end
 }
 
 // Resolve finds the device and the path to an address: the first half of connecting. The
@@ -97,8 +97,8 @@ func Resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) (*Conn, error
 	return c, nil
 }
 
-// ID returns the connection's ID, for what Conn does not do: ID.InitQP, so that receives
-// can be posted before Connect or Accept, options, routes.
+// ID returns the connection's ID, for operations that Conn does not have: ID.InitQP, so that
+// receives can be posted before Connect or Accept, options, routes.
 func (c *Conn) ID() *ID { return c.id }
 
 // Addr returns the addresses of the connection and its device, for Contexts.Open.
@@ -107,7 +107,7 @@ func (c *Conn) Addr() Addr { return c.addr }
 // Peer returns the parameters that the peer has sent: in its request, or in its answer.
 func (c *Conn) Peer() ConnParam { return c.peer }
 
-// await waits for an event. Another one is an error, what it says or that it came.
+// await waits for an event. Any other event is an error.
 func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 	for {
 		e, err := c.ch.GetEvent(ctx)
@@ -117,7 +117,7 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 		switch e.Type {
 		case EventDisconnected:
 			c.over = true
-			c.id.Disconnect() // lets the peer's Disconnect return; an error says that it was ours
+			c.id.Disconnect() // lets the peer's Disconnect return; an error means that this side had disconnected first
 		case EventDeviceRemoval, EventRejected, EventUnreachable, EventConnectError:
 			c.over = true
 		case EventAddrChange, EventTimewaitExit:
@@ -133,7 +133,7 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 	}
 }
 
-// prepare takes a new queue pair to where Connect and Accept want it.
+// prepare takes a new queue pair to the state that Connect and Accept need.
 func (c *Conn) prepare(qp *verbs.QP) error {
 	c.qp = qp
 	if qp.State() != verbs.QPReset {
@@ -163,11 +163,11 @@ func (c *Conn) Connect(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 		return fmt.Errorf("connecting to %v: %w", c.addr.Dst, err)
 	}
 	c.peer = e.Conn
-	// No more than was asked for, whatever the peer says.
+	// Limit the peer's answer to the requested numbers.
 	param.ResponderResources = min(param.ResponderResources, e.Conn.ResponderResources)
 	param.InitiatorDepth = min(param.InitiatorDepth, e.Conn.InitiatorDepth)
 	if err := c.id.ConnectQP(qp, &param); err != nil {
-		c.id.Reject(nil) // the peer waits; if this fails too, Close tells it
+		c.id.Reject(nil) // the peer waits; if Reject fails too, Close notifies the peer
 		return err
 	}
 	return c.id.Establish()
@@ -249,8 +249,8 @@ type Listener struct {
 	addr netip.AddrPort
 }
 
-// Listen listens for peers on an address, of a device or unspecified for all; port 0 is any
-// free port.
+// Listen listens for peers at an address of a device, or at the unspecified address for all
+// devices. Port 0 means any free port.
 func Listen(addr netip.AddrPort, cfg *Config) (*Listener, error) {
 	l := &Listener{}
 	if cfg != nil {
@@ -296,7 +296,7 @@ func (l *Listener) GetRequest(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// request gives a connection a channel of its own.
+// request gives a connection its own channel.
 func (l *Listener) request(e *Event) (*Conn, error) {
 	open := NewEventChannel
 	if l.cfg.NewChannel != nil {

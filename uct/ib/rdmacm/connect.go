@@ -6,28 +6,28 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
-	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// checkData bounds private data by what the kernel's structs hold.
+// checkData checks private data against the size of the kernel's structs.
 func checkData(data []byte) error {
 	if len(data) > maxPrivateData {
-		return fmt.Errorf("rdmacm: %d bytes of private data, at most %d fit: %w", len(data), maxPrivateData, ucs.ErrExceedsLimit)
+		return fmt.Errorf("rdmacm: %d bytes of private data, the limit is %d: %w", len(data), maxPrivateData, ucs.ErrExceedsLimit)
 	}
 	return nil
 }
 
-// tooMuch says in an EINVAL that there may be more data than the message takes.
+// tooMuch adds a hint to an EINVAL if there is more data than the message has room for.
 func (id *ID) tooMuch(err error, data []byte, rc, ud int) error {
 	limit := rc
 	if id.typ == verbs.UD {
 		limit = ud
 	}
 	if len(data) > limit {
-		return hint(err, syscall.EINVAL, fmt.Sprintf("%d bytes of private data, on InfiniBand and RoCE at most %d fit", len(data), limit))
+		return hint(err, syscall.EINVAL, fmt.Sprintf("%d bytes of private data, on InfiniBand and RoCE the limit is %d", len(data), limit))
 	}
 	return err
 }
@@ -90,8 +90,8 @@ func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 	return id.tooMuch(err, data, MaxRejectData, MaxAcceptDataUD)
 }
 
-// Disconnect ends the connection; rdma_disconnect. EventDisconnected arrives at both ends;
-// the passive end has to call Disconnect, too, or Close. Queue pairs stay as they are: set
+// Disconnect ends the connection; rdma_disconnect. EventDisconnected arrives at both sides;
+// the passive side has to call Disconnect, too, or Close. Queue pairs stay as they are: set
 // them to verbs.QPErr first, so that their posted requests complete. If the peer has
 // already ended the connection, that is no error.
 func (id *ID) Disconnect() error {

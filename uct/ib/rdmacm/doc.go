@@ -1,7 +1,7 @@
 // Package rdmacm is the RDMA connection manager in Go on the kernel's interface,
-// /dev/infiniband/rdma_cm, without C libraries: it finds the device and the path to an IP
-// address, connects queue pairs of package verbs with a handshake that carries private
-// data, and reports when a connection ends.
+// /dev/infiniband/rdma_cm, without C libraries. It finds the device and the path to an IP address,
+// connects queue pairs of package verbs with a handshake that carries private data, and reports
+// when a connection ends.
 //
 // There are two levels. EventChannel and ID have the functions of librdmacm under the names
 // of rdma_*: a call starts an operation, and an Event reports its result. Only
@@ -11,10 +11,10 @@
 //
 // # Queue pairs
 //
-// A queue pair belongs to the device that ID.QueryAddr or Conn.Addr returns; Contexts opens
-// it. The caller owns the queue pair, before and after: ID.InitQP takes it to the state
-// where receives can be posted, ID.ConnectQP to the state where it sends, with the
-// parameters that the handshake has agreed on. Closing an ID does not close it.
+// A queue pair belongs to the device that ID.QueryAddr or Conn.Addr returns; Contexts opens the
+// device. The caller owns the queue pair at all times: ID.InitQP takes it to the state in which
+// receives can be posted, ID.ConnectQP to the state in which it can send, with the parameters of
+// the handshake. Closing an ID does not close the queue pair.
 //
 // # Private data
 //

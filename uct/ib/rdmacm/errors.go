@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 )
 
-// Error is a command that the kernel refused: its name, errno, and possibly a hint.
+// Error is a failed command: its name, errno, and possibly a hint.
 type Error = ucm.Error
 
 // File is an open connection manager, as NewChannel takes it: /dev/infiniband/rdma_cm, or
@@ -22,7 +22,7 @@ type File = ucm.File
 // RejectReason is the reason for which a connection was refused.
 type RejectReason int
 
-// Reasons that a program may see; enum ib_cm_rej_reason, rdma/ib_cm.h.
+// Reasons for a refusal that a program may see; enum ib_cm_rej_reason, rdma/ib_cm.h.
 const (
 	RejectTimeout          RejectReason = 4
 	RejectInvalidServiceID RejectReason = 8 // no listener
@@ -33,11 +33,11 @@ const (
 
 var rejectNames = map[RejectReason]string{
 	1: "no queue pair", 2: "no end-to-end context", 3: "no resources", RejectTimeout: "timeout", 5: "unsupported request",
-	6: "invalid communication ID", 7: "invalid communication instance", RejectInvalidServiceID: "no listener there",
+	6: "invalid communication ID", 7: "invalid communication instance", RejectInvalidServiceID: "no listener at the address",
 	9: "invalid transport type", RejectStaleConn: "stale connection", 11: "RDC does not exist", 12: "invalid GID",
 	13: "invalid LID", 14: "invalid SL", 15: "invalid traffic class", 16: "invalid hop limit", 17: "invalid packet rate",
 	24: "port and CM redirection", 25: "port redirection", 26: "invalid path MTU", 27: "insufficient responder resources",
-	RejectConsumerDefined: "by the program there", 29: "invalid RNR retry count", 30: "duplicate communication ID",
+	RejectConsumerDefined: "by the peer's application", 29: "invalid RNR retry count", 30: "duplicate communication ID",
 	31: "invalid class version", 32: "invalid flow label", 33: "invalid alternate flow label",
 	RejectVendorOption: "vendor option not supported",
 }
@@ -114,7 +114,7 @@ func (e *EventError) Unwrap() []error {
 	return []error{status, e.Errno, ucm.Status(e.Errno)}
 }
 
-// canceled is the error of a call that ctx has ended.
+// canceled returns the error of a call that ended with ctx.
 func canceled(ctx context.Context) error {
 	status := ucs.ErrCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
 // EventType is the kind of an Event.
 type EventType uint32
 
-// Events; enum rdma_cm_event_type, rdma_cma.h.
+// Types of events; enum rdma_cm_event_type, rdma_cma.h.
 const (
 	EventAddrResolved    EventType = cmabi.RDMA_CM_EVENT_ADDR_RESOLVED
 	EventAddrError       EventType = cmabi.RDMA_CM_EVENT_ADDR_ERROR
@@ -73,7 +73,7 @@ func (e *Event) Err() error {
 			return nil
 		}
 	case EventRejected:
-		if e.Status >= 0 { // else it is an errno, of iWARP
+		if e.Status >= 0 { // a negative status is an errno, of iWARP
 			return &RejectedError{Reason: RejectReason(e.Status), PrivateData: e.PrivateData()}
 		}
 	case EventUnreachable:
@@ -88,7 +88,7 @@ func (e *Event) Err() error {
 	return err
 }
 
-// event reads what the kernel tells; the objects are found by the channel.
+// event converts the kernel's event. The channel sets the objects.
 func event(r *cmabi.EventResp, typ verbs.QPType) *Event {
 	e := &Event{Type: EventType(r.Event), Status: int(int32(r.Status))}
 	if typ == verbs.UD {
@@ -101,7 +101,7 @@ func event(r *cmabi.EventResp, typ verbs.QPType) *Event {
 		e.Conn = connParam(&p)
 	}
 	if e.Type == EventMulticastJoin || e.Type == EventMulticastError {
-		e.UD.PrivateData = nil // there the kernel has a number of its own
+		e.UD.PrivateData = nil // the kernel puts its own number there
 	}
 	return e
 }

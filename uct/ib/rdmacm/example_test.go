@@ -15,9 +15,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// A server accepts a connection, and both sides tell each other something in the
-// handshake. On real devices the Config is nil, and the device comes from
-// Contexts.Open.
+// A server accepts a connection, and both sides exchange private data in the handshake. On real
+// devices the Config is nil, and the device comes from Contexts.Open.
 func Example() {
 	kernel := rdmacmtest.New()
 	device, err := verbs.NewContext(verbstest.New().Open(), 0)

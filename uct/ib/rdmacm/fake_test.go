@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
-	"github.com/ucx-go/ucx/internal/ib/ucm"
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/rdmacmtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -23,7 +24,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// fakeRig is a machine without a kernel.
+// fakeRig returns a simulated machine.
 func fakeRig(t *testing.T) (*rig, *rdmacmtest.Kernel) {
 	t.Helper()
 	ucttest.NoLeaks(t)
@@ -56,7 +57,7 @@ func fakeRig(t *testing.T) (*rig, *rdmacmtest.Kernel) {
 	}, k
 }
 
-// TestFake runs the suite without a kernel.
+// TestFake runs the suite on a simulated machine.
 func TestFake(t *testing.T) {
 	for _, s := range suite {
 		t.Run(s.name, func(t *testing.T) {
@@ -71,8 +72,8 @@ func TestFake(t *testing.T) {
 	})
 }
 
-// TestFailingCalls makes each command of a connection fail in turn: the error names
-// it, nothing hangs and nothing is left.
+// TestFailingCalls makes each command of a connection fail in turn: the error must name it, nothing
+// may hang, and nothing may be left.
 func TestFailingCalls(t *testing.T) {
 	for _, name := range []string{"CREATE_ID", "BIND", "LISTEN", "QUERY", "RESOLVE_ADDR", "RESOLVE_ROUTE", "INIT_QP_ATTR",
 		"CONNECT", "ACCEPT", "MIGRATE_ID", "SET_OPTION", "GET_EVENT"} {
@@ -152,7 +153,7 @@ func lifetime(t *testing.T, r *rig) error {
 	return failed
 }
 
-// TestDeviceRemoval: whoever waits is told.
+// TestDeviceRemoval checks that all waiting calls return when the device is removed.
 func TestDeviceRemoval(t *testing.T) {
 	r, k := fakeRig(t)
 	l := r.listen(t)
@@ -164,7 +165,7 @@ func TestDeviceRemoval(t *testing.T) {
 	p.close(t)
 }
 
-// TestNotify: an end that has received before the handshake is over says so.
+// TestNotify checks that Notify is refused before the handshake has begun.
 func TestNotify(t *testing.T) {
 	r, _ := fakeRig(t)
 	ch := must(r.channel())(t)
@@ -174,7 +175,7 @@ func TestNotify(t *testing.T) {
 	check(t, id.Close())
 }
 
-// TestErrors: what events say is found by errors.Is.
+// TestErrors checks the errors of events with errors.Is.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		event  rdmacm.Event
@@ -186,9 +187,9 @@ func TestErrors(t *testing.T) {
 			ucs.ErrRejected, "ADDR_ERROR: connection timed out"},
 		{rdmacm.Event{Type: rdmacm.EventRouteError, Status: -22}, []error{ucs.ErrUnreachable, ucs.ErrInvalidParam}, nil, "ROUTE_ERROR"},
 		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: -110}, []error{ucs.ErrUnreachable, ucs.ErrTimedOut}, ucs.ErrRejected, "UNREACHABLE"},
-		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: 1}, []error{ucs.ErrRejected}, nil, "no listener there"},
+		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: 1}, []error{ucs.ErrRejected}, nil, "no listener at the address"},
 		{rdmacm.Event{Type: rdmacm.EventUnreachable, Status: 5}, []error{ucs.ErrRejected}, nil, "status 5"},
-		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 28}, []error{ucs.ErrRejected}, ucs.ErrUnreachable, "by the program there"},
+		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 28}, []error{ucs.ErrRejected}, ucs.ErrUnreachable, "by the peer's application"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 99}, []error{ucs.ErrRejected}, nil, "reason 99"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: -111}, []error{ucs.ErrRejected, syscall.ECONNREFUSED}, nil, "REJECTED: connection refused"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: -104}, []error{ucs.ErrRejected, syscall.ECONNRESET}, nil, "REJECTED: connection reset"},
@@ -216,7 +217,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestFindDevice chooses among devices.
+// TestFindDevice checks the choice among devices.
 func TestFindDevice(t *testing.T) {
 	gid := func(s string) []verbs.Port {
 		return []verbs.Port{{Num: 1, GIDs: []verbs.PortGID{{GID: verbs.GIDFromAddr(netip.MustParseAddr(s))}}}}
@@ -238,8 +239,8 @@ func TestFindDevice(t *testing.T) {
 	}
 }
 
-// TestContextsLookAgain: a device that has the GUID but not the address may have been
-// listed before the right one was there.
+// TestContextsLookAgain checks that the devices are listed again if a device has the GUID but not
+// the address, because the right one may be new.
 func TestContextsLookAgain(t *testing.T) {
 	port := verbs.Port{Num: 1, LinkLayer: verbs.LinkEthernet, GIDs: []verbs.PortGID{{GID: verbs.GIDFromAddr(netip.MustParseAddr("10.0.0.1"))}}}
 	old := verbs.Device{Name: "old", Uverbs: "uverbs-none", Path: "/dev/null", NodeGUID: 7, Ports: []verbs.Port{port}}
@@ -252,7 +253,7 @@ func TestContextsLookAgain(t *testing.T) {
 	}
 }
 
-// TestTrace prints what a call does.
+// TestTrace checks the printed trace of calls.
 func TestTrace(t *testing.T) {
 	ucttest.NoLeaks(t)
 	var b strings.Builder
@@ -274,8 +275,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// FuzzEvents hands events to a channel that say anything, about IDs that are there
-// and others.
+// FuzzEvents sends arbitrary events to a channel, for existing IDs and for others.
 func FuzzEvents(f *testing.F) {
 	for typ := range uint32(18) {
 		r := cmabi.EventResp{Event: typ}
@@ -288,7 +288,7 @@ func FuzzEvents(f *testing.F) {
 		f.Add(byte(2), cmabi.Bytes(&r))
 		f.Add(byte(3), cmabi.Bytes(&r))
 	}
-	f.Fuzz(func(t *testing.T, how byte, data []byte) {
+	fuzztest.Run(f, func(t *testing.T, how byte, data []byte) {
 		k := rdmacmtest.New()
 		file, err := k.Open()
 		check(t, err)
@@ -328,13 +328,13 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzCommands gives the stand-in for the kernel anything: it answers each with
-// success or an errno, and closing leaves nothing.
+// FuzzCommands sends arbitrary commands to the simulated kernel: it must answer each with success
+// or an errno, and closing must leave nothing behind.
 func FuzzCommands(f *testing.F) {
 	for i := range cmabi.Commands {
 		f.Add([]byte{0, 0, byte(i), 1, 1, 7, byte(i), 2})
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	fuzztest.Run(f, func(t *testing.T, data []byte) {
 		k := rdmacmtest.New()
 		file := must(k.Open())(t)
 		for n := 0; n < 64 && len(data) > 0; n++ {

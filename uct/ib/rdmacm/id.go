@@ -10,21 +10,21 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
-	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// ID is one end of a connection, established or not, or a listener; struct rdma_cm_id. Its
-// methods start operations and do not wait for the peer: events on its channel report the
+// ID is one side of a connection, established or not, or a listener; struct rdma_cm_id. Its
+// methods start operations and do not wait for the peer; events on its channel report the
 // results.
 type ID struct {
 	uid    uint64
 	handle uint32
 	ps     PortSpace
 	typ    verbs.QPType
-	// What a peer that connects wants, in its request.
+	// The limits that the connecting peer has sent in its request.
 	resources, depth uint8
 
 	// Context belongs to the caller. It is nil in the ID of an EventConnectRequest.
@@ -35,8 +35,8 @@ type ID struct {
 	closed bool          // under mu
 }
 
-// CreateID makes an ID; rdma_create_id. typ is for PortSpaceIB; in other port spaces it is
-// that of the port space, and may be 0.
+// CreateID makes an ID; rdma_create_id. typ is the type of queue pairs. It is needed in
+// PortSpaceIB; the other port spaces have one type each, and typ may be 0 or that type.
 func (c *EventChannel) CreateID(ps PortSpace, typ verbs.QPType) (*ID, error) {
 	want := verbs.RC
 	if ps == PortSpaceUDP || ps == PortSpaceIPoIB {
@@ -74,7 +74,7 @@ func (id *ID) Channel() *EventChannel {
 	return id.ch
 }
 
-// do makes a command for the ID.
+// do executes a command for the ID.
 func (id *ID) do(cmd uint32, in, data []byte) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -84,7 +84,7 @@ func (id *ID) do(cmd uint32, in, data []byte) error {
 	return id.ch.do(cmd, in, data)
 }
 
-// hint adds to an error with one errno what it probably means.
+// hint adds the probable cause to an error with this errno.
 func hint(err error, errno syscall.Errno, text string) error {
 	var e *ucm.Error
 	if errors.As(err, &e) && e.Errno == errno && e.Hint == "" {
@@ -93,8 +93,8 @@ func hint(err error, errno syscall.Errno, text string) error {
 	return err
 }
 
-// BindAddr gives the ID a local address, and a port, any free one if it is 0;
-// rdma_bind_addr. An address of a device chooses the device.
+// BindAddr gives the ID a local address and a port; rdma_bind_addr. Port 0 means any free port. An
+// address of a device chooses the device.
 func (id *ID) BindAddr(addr netip.AddrPort) error {
 	req := cmabi.Bind{Id: id.handle}
 	var err error
@@ -102,7 +102,7 @@ func (id *ID) BindAddr(addr netip.AddrPort) error {
 		return err
 	}
 	err = id.do(cmabi.RDMA_USER_CM_CMD_BIND, cmabi.Bytes(&req), nil)
-	err = hint(err, syscall.EADDRNOTAVAIL, "no RDMA device has this address, or the port is taken at another")
+	err = hint(err, syscall.EADDRNOTAVAIL, "no RDMA device has this address, or the port is in use at another address")
 	return hint(err, syscall.ENODEV, "no RDMA device has this address")
 }
 
@@ -120,7 +120,7 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error 
 		return err
 	}
 	err = id.do(cmabi.RDMA_USER_CM_CMD_RESOLVE_ADDR, cmabi.Bytes(&req), nil)
-	return hint(err, syscall.ENODEV, "no RDMA device on the way there")
+	return hint(err, syscall.ENODEV, "no RDMA device on the route to the address")
 }
 
 // ResolveRoute finds the route to the resolved address; rdma_resolve_route.
@@ -130,23 +130,23 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 	return id.do(cmabi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, cmabi.Bytes(&req), nil)
 }
 
-// milliseconds rounds up, so that a short time is not none.
+// milliseconds rounds up, so that a short timeout does not become 0.
 func milliseconds(d time.Duration) uint32 {
 	ms := (d + time.Millisecond - 1) / time.Millisecond
 	return uint32(min(max(ms, 0), 1<<31-1))
 }
 
 // Listen listens for peers on the bound address; rdma_listen. Each peer causes an
-// EventConnectRequest. Up to backlog of them may be unread; further peers are refused. 0 is
-// the kernel's limit, 1024 unless changed.
+// EventConnectRequest. At most backlog of these events may be unread; further peers are refused. A
+// backlog of 0 means the kernel's limit, which is 1024 unless changed.
 func (id *ID) Listen(backlog int) error {
 	req := cmabi.Listen{Id: id.handle, Backlog: uint32(max(backlog, 0))}
 	return id.do(cmabi.RDMA_USER_CM_CMD_LISTEN, cmabi.Bytes(&req), nil)
 }
 
-// Migrate moves the ID and its events to another channel; rdma_migrate_id. Each event is
-// delivered at one of the two. GetEvent there returns with a moved event; a goroutine that
-// already waits for FD is not woken by the kernel, and has to poll.
+// Migrate moves the ID and its events to another channel; rdma_migrate_id. Each event is delivered
+// on one of the two channels. A GetEvent that waits on the new channel returns a moved event. A
+// goroutine that waits for the FD of that channel is not woken by the kernel, and has to poll.
 func (id *ID) Migrate(to *EventChannel) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -157,12 +157,12 @@ func (id *ID) Migrate(to *EventChannel) error {
 	if from == to {
 		return nil
 	}
-	if !to.adopt(id, from.memberships(id)) { // before the first event can come there
+	if !to.adopt(id, from.memberships(id)) { // before the first event can arrive there
 		return errClosed
 	}
 	err := errClosed
-	// The old channel stays open meanwhile: its descriptor could become another's, and
-	// the ID's number that of an ID there.
+	// The old channel stays open during the call: otherwise its descriptor could be reused for
+	// another channel, and the ID's number could be that of an ID there.
 	from.raw.Control(func(fd uintptr) {
 		from.reads.Lock()
 		defer from.reads.Unlock()
@@ -177,7 +177,7 @@ func (id *ID) Migrate(to *EventChannel) error {
 		return err
 	}
 	id.ch = to
-	to.wake() // the kernel does not tell of events that have moved
+	to.wake() // the kernel does not signal events that have moved
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (id *ID) Close() error {
 	id.ch.forget(id)
 	err := id.ch.destroy(id.handle)
 	if ucm.Errno(err) == syscall.EBADF {
-		return nil // the kernel has closed it with the channel
+		return nil // the kernel has closed the ID with the channel
 	}
 	return err
 }

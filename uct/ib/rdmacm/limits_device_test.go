@@ -20,8 +20,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// childEnv makes the test binary a client of the address in it, which connects and
-// then waits to be killed.
+// childEnv names the variable that makes the test binary a client of the address in it. The client
+// connects and then waits to be killed.
 const childEnv = "CM_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ func child(to string) error {
 	return c.Wait(ctx)
 }
 
-// TestKilled: a peer that is killed is noticed.
+// TestKilled checks that the death of a peer is noticed.
 func TestKilled(t *testing.T) {
 	r := deviceRig(t)
 	l := r.listen(t)
@@ -87,7 +87,7 @@ func TestKilled(t *testing.T) {
 	e.close(t)
 }
 
-// resources is what `rdma resource` counts.
+// resources returns the output of `rdma resource`.
 func resources(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource").Output()
@@ -97,14 +97,14 @@ func resources(t *testing.T) string {
 	return string(out)
 }
 
-// TestNothingLeft: connections that come and go leave nothing in the kernel.
+// TestNothingLeft checks that connections which come and go leave nothing in the kernel.
 func TestNothingLeft(t *testing.T) {
 	if os.Getenv("VM_NET") == "" {
 		t.Skip("others may use the devices of this machine; make test-rxe has some in a VM")
 	}
 	before := resources(t)
-	t.Cleanup(func() { // when all of the rig is closed
-		for deadline := time.Now().Add(patience); resources(t) != before; {
+	t.Cleanup(func() { // after everything of the rig is closed
+		for deadline := time.Now().Add(eventTimeout); resources(t) != before; {
 			if time.Now().After(deadline) {
 				t.Fatalf("before\n%safter\n%s", before, resources(t))
 			}
@@ -130,7 +130,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestNoNeighbor: there is a way, but nobody at its end.
+// TestNoNeighbor checks the error if there is a route but no neighbor.
 func TestNoNeighbor(t *testing.T) {
 	r := deviceRig(t)
 	if os.Getenv("VM_NET") != "veth" {
@@ -147,7 +147,7 @@ func TestNoNeighbor(t *testing.T) {
 	t.Log(err)
 }
 
-// TestIPv6 connects by the address of a link.
+// TestIPv6 connects by IPv6 addresses, including link-local ones.
 func TestIPv6(t *testing.T) {
 	r := deviceRig(t)
 	for _, d := range must(devices())(t) {
@@ -165,7 +165,7 @@ func TestIPv6(t *testing.T) {
 				r.client = r.client.WithZone(i.Name)
 			}
 			r.server = r.client
-			for deadline := time.Now().Add(patience); ; { // the address is being checked for another owner at first
+			for deadline := time.Now().Add(eventTimeout); ; { // duplicate address detection may still be running
 				l, err := rdmacm.Listen(netip.AddrPortFrom(r.server, 0), r.config())
 				if err == nil {
 					l.Close()

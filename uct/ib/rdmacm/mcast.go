@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -22,8 +22,8 @@ type Multicast struct {
 // Addr returns the address of the group.
 func (m *Multicast) Addr() netip.Addr { return m.addr }
 
-// joined completes what EventMulticastJoin tells: who sends to a group sends to
-// every queue pair.
+// joined completes the parameters of an EventMulticastJoin with the queue pair number for sends to
+// a group, which stands for all queue pairs.
 func (m *Multicast) joined(p *UDParam) { p.QPN = verbs.QPN(maxQPNumber) }
 
 // JoinMulticast joins a group with the ID, which must have a device; with sendOnly it does
@@ -46,7 +46,7 @@ func (id *ID) JoinMulticast(addr netip.Addr, sendOnly bool) (*Multicast, error) 
 		return nil, errClosed
 	}
 	c := id.ch
-	if !c.adopt(id, []*Multicast{m}) { // before the event can come
+	if !c.adopt(id, []*Multicast{m}) { // before the event can arrive
 		return nil, errClosed
 	}
 	var resp cmabi.CreateIdResp
@@ -71,7 +71,7 @@ func (m *Multicast) Leave() error {
 	delete(c.groups, m.uid)
 	c.mu.Unlock()
 	if m.id.closed || !member {
-		return fmt.Errorf("rdmacm: not in the group %v: %w", m.addr, ucs.ErrNoElem)
+		return fmt.Errorf("rdmacm: not a member of the multicast group %v: %w", m.addr, ucs.ErrNoElem)
 	}
 	var resp cmabi.DestroyIdResp
 	return c.do(cmabi.RDMA_USER_CM_CMD_LEAVE_MCAST, cmabi.Bytes(&cmabi.DestroyId{Id: m.handle}), cmabi.Bytes(&resp))

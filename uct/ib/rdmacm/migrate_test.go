@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
-	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
 
-// TestMigrateFromClosed: an ID whose channel is closed is closed too, also where the
-// descriptor's number has become that of another channel.
+// TestMigrateFromClosed checks that an ID whose channel is closed counts as closed, even if another
+// channel has the same descriptor number now.
 func TestMigrateFromClosed(t *testing.T) {
 	r, _ := fakeRig(t)
 	from := must(r.channel())(t)
@@ -34,11 +34,11 @@ func TestMigrateFromClosed(t *testing.T) {
 	check(t, other.BindAddr(netip.AddrPortFrom(r.server, 0)))
 }
 
-// slow is a connection manager whose answer with an event takes until it is let go.
+// slow is a connection manager that delays an answer with an event until it is released.
 type slow struct {
 	ucm.File
 	read chan struct{} // closed when an event has been read
-	let  chan struct{} // closed to let it go
+	let  chan struct{} // closed to release the answer
 }
 
 func (s *slow) Command(cmd uint32, in, data []byte) syscall.Errno {
@@ -50,8 +50,8 @@ func (s *slow) Command(cmd uint32, in, data []byte) syscall.Errno {
 	return e
 }
 
-// TestMigrateWhileReading: an event that somebody is reading when its ID moves away
-// is not lost.
+// TestMigrateWhileReading checks that an event is not lost if its ID moves to another channel while
+// the event is being read.
 func TestMigrateWhileReading(t *testing.T) {
 	r, k := fakeRig(t)
 	s := &slow{File: must(k.Open())(t), read: make(chan struct{}), let: make(chan struct{})}
@@ -71,7 +71,7 @@ func TestMigrateWhileReading(t *testing.T) {
 	}()
 	<-s.read
 	go func() { moved <- id.Migrate(to) }()
-	for range 1000 { // time enough to do it wrong
+	for range 1000 { // enough time for an error to show
 		runtime.Gosched()
 	}
 	close(s.let)

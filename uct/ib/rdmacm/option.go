@@ -5,7 +5,7 @@ package rdmacm
 import (
 	"encoding/binary"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 )
 
 // setOption sets an option of level RDMA_OPTION_ID.
@@ -24,8 +24,8 @@ func (id *ID) SetTypeOfService(tos uint8) error {
 	return id.setOption(cmabi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
-// SetReuseAddr lets other IDs that have set it bind the same address, before it is bound;
-// RDMA_OPTION_ID_REUSEADDR.
+// SetReuseAddr allows other IDs with this option to bind the same address. It must be set before
+// the address is bound; RDMA_OPTION_ID_REUSEADDR.
 func (id *ID) SetReuseAddr(on bool) error {
 	return id.setOption(cmabi.RDMA_OPTION_ID_REUSEADDR, intOption(on))
 }

@@ -5,22 +5,22 @@ package rdmacm
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// attrMask are the attributes that package verbs has. Kernels before 4.7 answer
-// others too, for RoCE, which are none of the program's; alternate paths, which
-// package verbs leaves out, nobody asks for here.
+// attrMask are the attributes that package verbs supports. Kernels before 4.7 also return others,
+// for RoCE, which are not for programs. Alternate paths, which package verbs does not support, are
+// never requested here.
 const attrMask = verbs.QPAttrState | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey |
 	verbs.QPAttrAH | verbs.QPAttrPathMTU | verbs.QPAttrTimeout | verbs.QPAttrRetryCount | verbs.QPAttrRNRRetry |
 	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
 	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN
 
-// InitQPAttr returns the attributes of a queue pair for a state, as far as the handshake
-// has come: verbs.QPInit once there is a device, verbs.QPRTR and verbs.QPRTS when the peer
-// is known; rdma_init_qp_attr. The result is for verbs.QP.Modify.
+// InitQPAttr returns the attributes that take a queue pair to a state; rdma_init_qp_attr. They
+// follow from the handshake: those for verbs.QPInit are known once there is a device, those for
+// verbs.QPRTR and verbs.QPRTS once the peer is known. The result is for verbs.QP.Modify.
 func (id *ID) InitQPAttr(state verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
 	var r cmabi.QpAttr
 	req := cmabi.InitQpAttr{Id: id.handle, QpState: uint32(state)}
@@ -36,7 +36,7 @@ func (id *ID) InitQPAttr(state verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, e
 	}, verbs.QPAttrMask(r.QpAttrMask) & attrMask, nil
 }
 
-// set takes a queue pair to a state; change may alter what the kernel says.
+// set takes a queue pair to a state; change may modify the kernel's attributes.
 func (id *ID) set(qp *verbs.QP, state verbs.QPState, change func(*verbs.QPAttr)) error {
 	a, mask, err := id.InitQPAttr(state)
 	if err != nil {
@@ -69,7 +69,7 @@ func (id *ID) InitQP(qp *verbs.QP) error {
 // as the peer permits. Peers may write, and read if there is room for it; see
 // verbs.AccessRemoteWrite and the constants beside it.
 func (id *ID) ConnectQP(qp *verbs.QP, p *ConnParam) error {
-	// Once more, now with what the peer may do.
+	// Again, now with the access rights of the peer.
 	if err := id.set(qp, verbs.QPInit, nil); err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// devices reads sysfs once: there are thousands of files.
+// devices reads sysfs once, because it has thousands of files.
 var devices = sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
 
-// deviceRig is the kernel with the devices of the addresses that CM_CLIENT and
-// CM_SERVER name; those of the virtual machine's cable; or one device twice.
+// deviceRig returns a rig on the kernel, with the devices of the addresses in CM_CLIENT and
+// CM_SERVER, else with those of the virtual machine's cable, else with one device for both ends.
 func deviceRig(t *testing.T) *rig {
 	t.Helper()
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {

@@ -24,7 +24,7 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// newDevice makes a device rxe8 at 10.8.0.1, on a cable whose other end nobody has.
+// newDevice makes a device rxe8 at 10.8.0.1, on a cable without a machine at the other end.
 func newDevice(t *testing.T) *rig {
 	t.Helper()
 	r := deviceRig(t)
@@ -39,7 +39,7 @@ func newDevice(t *testing.T) *rig {
 	return r
 }
 
-// TestRemoval: a device goes while IDs are on it.
+// TestRemoval removes a device with IDs on it.
 func TestRemoval(t *testing.T) {
 	r := newDevice(t)
 	l := r.listen(t)
@@ -60,8 +60,8 @@ func TestRemoval(t *testing.T) {
 	check(t, l.Close())
 }
 
-// TestSilence: the peer's machine is known but does not answer. The kernel takes a
-// minute to give up.
+// TestSilence checks a peer whose hardware address is known but which does not answer. The kernel
+// takes a minute to give up.
 func TestSilence(t *testing.T) {
 	r := newDevice(t)
 	var open rdmacm.Contexts

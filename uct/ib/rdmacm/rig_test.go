@@ -15,14 +15,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// patience bounds what must happen, for the case that it does not.
-const patience = 2 * time.Minute
+// eventTimeout bounds the wait for an event that should happen.
+const eventTimeout = 2 * time.Minute
 
-// rig is where tests run: without a kernel, or on devices.
+// rig is the environment of tests: a simulated machine, or real devices.
 type rig struct {
 	channel  func() (*rdmacm.EventChannel, error)
 	open     func(rdmacm.Addr) (*verbs.Context, error)
-	client   netip.Addr // what clients bind to
+	client   netip.Addr // the address that clients bind to
 	server   netip.Addr
 	tos      uint8
 	progress func()
@@ -40,10 +40,10 @@ type end struct {
 	qp  *verbs.QP
 	mr  *verbs.MR
 	buf []byte
-	wcs []verbs.WC // completions that nobody has waited for yet
+	wcs []verbs.WC // completions not waited for yet
 }
 
-// newEnd makes a queue pair on the device of an address.
+// newEnd creates a queue pair on the device of an address.
 func (r *rig) newEnd(t *testing.T, a rdmacm.Addr, typ verbs.QPType) *end {
 	t.Helper()
 	ctx, err := r.open(a)
@@ -56,7 +56,7 @@ func (r *rig) newEnd(t *testing.T, a rdmacm.Addr, typ verbs.QPType) *end {
 	return e
 }
 
-// close closes everything of e. No completion may have come that nobody has waited for.
+// close closes all objects of e. No completion may be left that was not waited for.
 func (e *end) close(t *testing.T) {
 	t.Helper()
 	if len(e.wcs) > 0 {
@@ -76,7 +76,7 @@ func (e *end) recv(t *testing.T) {
 	}
 }
 
-// send sends a text; what w says besides is kept.
+// send sends a text, with the other fields of w.
 func (e *end) send(t *testing.T, text string, w verbs.SendWR) {
 	t.Helper()
 	copy(e.buf[2048:], text)
@@ -90,7 +90,7 @@ func (e *end) send(t *testing.T, text string, w verbs.SendWR) {
 func (e *end) poll(t *testing.T) {
 	t.Helper()
 	var wc [1]verbs.WC
-	for deadline := time.Now().Add(patience); e.cq.Poll(wc[:]) == 0; runtime.Gosched() {
+	for deadline := time.Now().Add(eventTimeout); e.cq.Poll(wc[:]) == 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("no completion, but %+v", e.wcs)
 		}
@@ -101,8 +101,8 @@ func (e *end) poll(t *testing.T) {
 	e.wcs = append(e.wcs, wc[0])
 }
 
-// done waits for a completion of a kind. Those of others are kept for later: the answer to
-// a message may come before its acknowledgement.
+// done waits for a completion with an operation, and keeps others for later: the answer to a
+// message may arrive before its acknowledgement.
 func (e *end) done(t *testing.T, op verbs.WCOpcode) verbs.WC {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -134,8 +134,7 @@ func (e *end) drain(t *testing.T, n int) {
 	e.wcs = e.wcs[n:]
 }
 
-// talk sends a text from one connected end to the other, which has posted a
-// receive.
+// talk sends a text from one connected end to the other, which has posted a receive.
 func talk(t *testing.T, from, to *end, text string) {
 	t.Helper()
 	from.send(t, text, verbs.SendWR{})
@@ -146,7 +145,7 @@ func talk(t *testing.T, from, to *end, text string) {
 	}
 }
 
-// pair is a connection of which both ends are here.
+// pair is a connection with both ends.
 type pair struct {
 	client, server *rdmacm.Conn
 	a, b           *end
@@ -199,7 +198,7 @@ func (r *rig) listen(t *testing.T) *rdmacm.Listener {
 }
 
 func timeout(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -211,7 +210,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// must returns a result or ends the test.
+// must returns a function that returns v or ends the test.
 func must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -220,7 +219,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// wantErr checks what an error is.
+// wantErr checks that an error is want.
 func wantErr(t *testing.T, err, want error, what string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -228,7 +227,7 @@ func wantErr(t *testing.T, err, want error, what string) {
 	}
 }
 
-// next waits for an event of a type.
+// next waits for an event, which must be of type want.
 func next(t *testing.T, ch *rdmacm.EventChannel, want rdmacm.EventType) *rdmacm.Event {
 	t.Helper()
 	e, err := ch.GetEvent(timeout(t))

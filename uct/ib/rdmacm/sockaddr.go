@@ -41,8 +41,8 @@ func putSockaddr(b *[128]byte, a netip.AddrPort) (size uint16, err error) {
 	return sizeofIn6, err
 }
 
-// getSockaddr reads struct sockaddr_in or sockaddr_in6; anything else is no
-// address.
+// getSockaddr reads struct sockaddr_in or sockaddr_in6. It returns the invalid address for anything
+// else.
 func getSockaddr(b []byte) netip.AddrPort {
 	if len(b) < sizeofIn {
 		return netip.AddrPort{}
@@ -61,7 +61,7 @@ func getSockaddr(b []byte) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// zoneIndex is the number of a network interface, by name or number.
+// zoneIndex returns the index of a network interface, given by name or number.
 func zoneIndex(zone string) (uint32, error) {
 	if zone == "" {
 		return 0, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// suite is what every rig passes.
+// suite contains the tests that run on every rig.
 var suite = []struct {
 	name string
 	test func(*testing.T, *rig)
@@ -31,13 +31,13 @@ var suite = []struct {
 	{"Closed", testClosed}, {"Many", testMany},
 }
 
-// begins reports whether private data is some text, with zeros behind it.
+// begins reports whether private data is a text followed by zeros.
 func begins(data []byte, text string) bool {
 	return bytes.HasPrefix(data, []byte(text)) && len(bytes.Trim(data[len(text):], "\x00")) == 0
 }
 
-// testConnect: data of the handshake and of the connection goes both ways, and the
-// client ends it.
+// testConnect checks that data of the handshake and of the connection arrives in both directions,
+// and that the client can end the connection.
 func testConnect(t *testing.T, r *rig) {
 	l := r.listen(t)
 	p := r.connect(t, l)
@@ -61,7 +61,7 @@ func testConnect(t *testing.T, r *rig) {
 		}
 	}
 	ca, sa := p.client.Addr(), p.server.Addr()
-	// Of a request the kernel does not tell the zone of its addresses.
+	// For a request the kernel does not report the zones of its addresses.
 	bare := func(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port()) }
 	if ca.Dst != l.Addr() || bare(sa.Src) != bare(l.Addr()) || ca.Src.Addr() != r.client || bare(sa.Dst) != bare(ca.Src) {
 		t.Errorf("addresses %+v and %+v, listening at %v", ca, sa, l.Addr())
@@ -77,7 +77,7 @@ func testConnect(t *testing.T, r *rig) {
 	talk(t, p.a, p.b, "there")
 	talk(t, p.b, p.a, "and back")
 	ended := make(chan error)
-	go func() { ended <- p.server.Disconnect(timeout(t)) }() // both at once are fine
+	go func() { ended <- p.server.Disconnect(timeout(t)) }() // both may do it at once
 	check(t, p.client.Disconnect(timeout(t)))
 	check(t, <-ended)
 	if p.a.qp.State() != verbs.QPErr {
@@ -85,19 +85,19 @@ func testConnect(t *testing.T, r *rig) {
 	}
 }
 
-// testDisconnectServer: the server ends a connection, the client hears of it.
+// testDisconnectServer checks that the client notices when the server ends the connection.
 func testDisconnectServer(t *testing.T, r *rig) {
 	p := r.connect(t, r.listen(t))
 	defer p.close(t)
 	ended := make(chan error)
 	go func() { ended <- p.server.Disconnect(timeout(t)) }()
 	check(t, p.client.Wait(timeout(t)))
-	check(t, p.client.Wait(timeout(t))) // still so
+	check(t, p.client.Wait(timeout(t))) // returns again
 	check(t, p.client.Disconnect(timeout(t)))
 	check(t, <-ended)
 }
 
-// testVanish: an end that only closes is noticed.
+// testVanish checks that an end that only closes is noticed.
 func testVanish(t *testing.T, r *rig) {
 	p := r.connect(t, r.listen(t))
 	check(t, p.server.Close())
@@ -106,7 +106,7 @@ func testVanish(t *testing.T, r *rig) {
 	p.close(t)
 }
 
-// testReject: a refusal carries data.
+// testReject checks that a rejection carries data.
 func testReject(t *testing.T, r *rig) {
 	l := r.listen(t)
 	for _, data := range []string{"", "not today", strings.Repeat("x", rdmacm.MaxRejectData)} {
@@ -130,7 +130,7 @@ func testReject(t *testing.T, r *rig) {
 		check(t, c.Close())
 		e.close(t)
 	}
-	// Closing a request refuses it too.
+	// Closing a request rejects it, too.
 	failed := make(chan error)
 	go func() {
 		c, err := l.GetRequest(timeout(t))
@@ -147,7 +147,7 @@ func testReject(t *testing.T, r *rig) {
 	e.close(t)
 }
 
-// testNobody: nobody listens.
+// testNobody connects to an address without a listener.
 func testNobody(t *testing.T, r *rig) {
 	l := r.listen(t)
 	check(t, l.Close())
@@ -164,7 +164,7 @@ func testNobody(t *testing.T, r *rig) {
 	e.close(t)
 }
 
-// testCancel: a context ends each call that waits.
+// testCancel checks that a context ends each call that waits.
 func testCancel(t *testing.T, r *rig) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -179,7 +179,7 @@ func testCancel(t *testing.T, r *rig) {
 	_, err = l.GetRequest(short)
 	wantErr(t, err, ucs.ErrTimedOut, "a request")
 
-	// Behind another who waits.
+	// Behind another goroutine that waits.
 	first := make(chan error)
 	waiting, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -202,19 +202,19 @@ func testCancel(t *testing.T, r *rig) {
 	request := must(l.GetRequest(timeout(t)))(t)
 	cancel()
 	wantErr(t, <-failed, ucs.ErrCanceled, "connecting")
-	// The client is gone before the server accepts.
+	// The client is closed before the server accepts.
 	check(t, c.Close())
 	f := r.newEnd(t, request.Addr(), verbs.RC)
 	if err := request.Accept(timeout(t), f.qp, nil); err == nil {
 		t.Error("a request of nobody is accepted")
 	}
 	check(t, request.Close())
-	// The client does not say that the answer has come.
+	// The client does not confirm the answer.
 	ch := must(r.channel())(t)
 	id := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
-	check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), l.Addr(), patience))
+	check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), l.Addr(), eventTimeout))
 	next(t, ch, rdmacm.EventAddrResolved)
-	check(t, id.ResolveRoute(patience))
+	check(t, id.ResolveRoute(eventTimeout))
 	next(t, ch, rdmacm.EventRouteResolved)
 	param := rdmacm.DefaultConnParam()
 	g := r.newEnd(t, must(id.QueryAddr())(t), verbs.RC)
@@ -230,7 +230,7 @@ func testCancel(t *testing.T, r *rig) {
 	check(t, request.Close())
 	wantErr(t, next(t, ch, rdmacm.EventRejected).Err(), ucs.ErrRejected, "an answer that is taken back")
 	check(t, ch.Close())
-	// A connection that lasts, and one whose peer does not see its end.
+	// A connection that does not end, and one whose peer does not see its end.
 	p := r.connect(t, l)
 	short, stop = context.WithTimeout(context.Background(), time.Millisecond)
 	defer stop()
@@ -242,7 +242,7 @@ func testCancel(t *testing.T, r *rig) {
 	}
 }
 
-// readable reports whether a descriptor is.
+// readable reports whether a descriptor is readable.
 func readable(t *testing.T, fd int) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -254,8 +254,7 @@ func readable(t *testing.T, fd int) bool {
 	}
 }
 
-// testAsync does a handshake by events on one channel for all, never waiting but in
-// poll(2).
+// testAsync does a handshake with events on one channel for all IDs, waiting only in poll(2).
 func testAsync(t *testing.T, r *rig) {
 	for _, ps := range []rdmacm.PortSpace{rdmacm.PortSpaceTCP, rdmacm.PortSpaceIB} {
 		async(t, r, ps)
@@ -273,7 +272,7 @@ func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 	if _, err := ch.PollEvent(); !errors.Is(err, ucs.ErrNoMessage) || readable(t, ch.FD()) {
 		t.Fatalf("an empty channel: %v", err)
 	}
-	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), patience))
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), eventTimeout))
 	var server *rdmacm.ID
 	var a, b *end
 	param := func(e *end) *rdmacm.ConnParam {
@@ -285,7 +284,7 @@ func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 	done := false
 	for !done {
 		fds := []unix.PollFd{{Fd: int32(ch.FD()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, int(patience/time.Millisecond)); err == unix.EINTR {
+		if _, err := unix.Poll(fds, int(eventTimeout/time.Millisecond)); err == unix.EINTR {
 			continue
 		}
 		e := must(ch.PollEvent())(t)
@@ -298,7 +297,7 @@ func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 			if e.ID.Context != "client" {
 				t.Error("another ID")
 			}
-			check(t, e.ID.ResolveRoute(patience))
+			check(t, e.ID.ResolveRoute(eventTimeout))
 		case rdmacm.EventRouteResolved:
 			a = r.newEnd(t, must(e.ID.QueryAddr())(t), verbs.RC)
 			check(t, e.ID.InitQP(a.qp))
@@ -342,7 +341,7 @@ func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 	b.close(t)
 }
 
-// udPair resolves a datagram listener.
+// udPair creates a datagram listener, and a client that has resolved its address.
 func udPair(t *testing.T, r *rig) (ch *rdmacm.EventChannel, listener, client *rdmacm.ID) {
 	t.Helper()
 	ch = must(r.channel())(t)
@@ -351,14 +350,14 @@ func udPair(t *testing.T, r *rig) (ch *rdmacm.EventChannel, listener, client *rd
 	check(t, listener.BindAddr(netip.AddrPortFrom(r.server, 0)))
 	check(t, listener.Listen(4))
 	client = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
-	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), patience))
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), eventTimeout))
 	next(t, ch, rdmacm.EventAddrResolved)
-	check(t, client.ResolveRoute(patience))
+	check(t, client.ResolveRoute(eventTimeout))
 	next(t, ch, rdmacm.EventRouteResolved)
 	return ch, listener, client
 }
 
-// testDatagrams: the handshake tells where to send datagrams.
+// testDatagrams checks that the handshake returns the address for datagrams.
 func testDatagrams(t *testing.T, r *rig) {
 	ch, _, client := udPair(t, r)
 	a := r.newEnd(t, must(client.QueryAddr())(t), verbs.UD)
@@ -391,7 +390,7 @@ func testDatagrams(t *testing.T, r *rig) {
 	b.close(t)
 }
 
-// testDatagramsRefused: by the program, and because nobody listens.
+// testDatagramsRefused checks rejections by the program, and those without a listener.
 func testDatagramsRefused(t *testing.T, r *rig) {
 	ch, listener, client := udPair(t, r)
 	a := r.newEnd(t, must(client.QueryAddr())(t), verbs.UD)
@@ -409,9 +408,9 @@ func testDatagramsRefused(t *testing.T, r *rig) {
 	check(t, listener.Close())
 	check(t, client.Close())
 	client = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
-	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), where, patience))
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), where, eventTimeout))
 	next(t, ch, rdmacm.EventAddrResolved)
-	check(t, client.ResolveRoute(patience))
+	check(t, client.ResolveRoute(eventTimeout))
 	next(t, ch, rdmacm.EventRouteResolved)
 	check(t, client.Connect(&rdmacm.ConnParam{QPN: a.qp.QPN()}))
 	e = next(t, ch, rdmacm.EventUnreachable)
@@ -420,8 +419,8 @@ func testDatagramsRefused(t *testing.T, r *rig) {
 	a.close(t)
 }
 
-// testListenerCloses: who waits to be accepted is refused when the listener closes,
-// whether the request has been read or not.
+// testListenerCloses checks that clients that wait to be accepted are rejected when the listener
+// closes, whether their requests have been read or not.
 func testListenerCloses(t *testing.T, r *rig) {
 	ch := must(r.channel())(t)
 	defer ch.Close()
@@ -432,7 +431,7 @@ func testListenerCloses(t *testing.T, r *rig) {
 	e := r.newEnd(t, c.Addr(), verbs.RC)
 	failed := make(chan error)
 	go func() { failed <- c.Connect(timeout(t), e.qp, nil) }()
-	for deadline := time.Now().Add(patience); !readable(t, ch.FD()); {
+	for deadline := time.Now().Add(eventTimeout); !readable(t, ch.FD()); {
 		if time.Now().After(deadline) {
 			t.Fatal("no request")
 		}
@@ -446,14 +445,14 @@ func testListenerCloses(t *testing.T, r *rig) {
 	e.close(t)
 }
 
-// testMigrate: an event that has not been read moves with its ID, also to one who
-// waits there already.
+// testMigrate checks that an unread event moves with its ID to another channel, even if a goroutine
+// already waits there.
 func testMigrate(t *testing.T, r *rig) {
 	for _, waits := range []bool{false, true} {
 		from, to := must(r.channel())(t), must(r.channel())(t)
 		id := must(from.CreateID(rdmacm.PortSpaceTCP, 0))(t)
-		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), patience))
-		for deadline := time.Now().Add(patience); !readable(t, from.FD()); {
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), eventTimeout))
+		for deadline := time.Now().Add(eventTimeout); !readable(t, from.FD()); {
 			if time.Now().After(deadline) {
 				t.Fatal("no event")
 			}
@@ -478,7 +477,7 @@ func testMigrate(t *testing.T, r *rig) {
 			t.Errorf("the old channel: %v", err)
 		}
 		check(t, from.Close())
-		check(t, id.ResolveRoute(patience))
+		check(t, id.ResolveRoute(eventTimeout))
 		next(t, to, rdmacm.EventRouteResolved)
 		wantErr(t, id.Migrate(from), ucs.ErrCanceled, "to a closed channel")
 		check(t, id.Close())
@@ -486,8 +485,8 @@ func testMigrate(t *testing.T, r *rig) {
 	}
 }
 
-// testReaders: whose contexts end all the time lose no event, and none comes twice,
-// while IDs move.
+// testReaders checks that no event is lost or duplicated while the contexts of readers end all the
+// time and IDs move.
 func testReaders(t *testing.T, r *rig) {
 	const ids, readers = 32, 4
 	from, to := must(r.channel())(t), must(r.channel())(t)
@@ -524,7 +523,7 @@ func testReaders(t *testing.T, r *rig) {
 	for range ids {
 		id := must(from.CreateID(rdmacm.PortSpaceTCP, 0))(t)
 		want[id] = true
-		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), patience))
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), eventTimeout))
 		check(t, id.Migrate(to))
 	}
 	for range ids {
@@ -610,8 +609,8 @@ func testOptions(t *testing.T, r *rig) {
 	check(t, conn.Close())
 }
 
-// testConfig: the timeout of each side holds for its queue pairs, also for those that
-// a listener accepts, and the client's type of service for both.
+// testConfig checks that the timeout of each side applies to its queue pairs, including those that
+// a listener accepts, and that the client's type of service applies to both.
 func testConfig(t *testing.T, r *rig) {
 	cfg := r.config()
 	cfg.AckTimeout, cfg.TypeOfService = 11, 64
@@ -632,7 +631,7 @@ func testConfig(t *testing.T, r *rig) {
 	}
 }
 
-// testLimits: data that is too long says so.
+// testLimits checks that data that is too long is refused.
 func testLimits(t *testing.T, r *rig) {
 	l := r.listen(t)
 	c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
@@ -640,7 +639,7 @@ func testLimits(t *testing.T, r *rig) {
 	err := c.Connect(timeout(t), e.qp, &rdmacm.ConnParam{PrivateData: make([]byte, 256)})
 	wantErr(t, err, ucs.ErrExceedsLimit, "256 bytes")
 	err = c.Connect(timeout(t), e.qp, &rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectData+1)})
-	if err == nil || !strings.Contains(err.Error(), "at most 56 fit") {
+	if err == nil || !strings.Contains(err.Error(), "the limit is 56") {
 		t.Errorf("57 bytes: %v", err)
 	}
 	failed := make(chan error)
@@ -650,11 +649,11 @@ func testLimits(t *testing.T, r *rig) {
 	request := must(l.GetRequest(timeout(t)))(t)
 	f := r.newEnd(t, request.Addr(), verbs.RC)
 	err = request.Reject(make([]byte, rdmacm.MaxRejectData+1))
-	if err == nil || !strings.Contains(err.Error(), "at most 148 fit") {
+	if err == nil || !strings.Contains(err.Error(), "the limit is 148") {
 		t.Errorf("149 bytes: %v", err)
 	}
 	err = request.Accept(timeout(t), f.qp, &rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxAcceptData+1)})
-	if err == nil || !strings.Contains(err.Error(), "at most 196 fit") {
+	if err == nil || !strings.Contains(err.Error(), "the limit is 196") {
 		t.Errorf("197 bytes: %v", err)
 	}
 	check(t, request.Close())
@@ -665,7 +664,7 @@ func testLimits(t *testing.T, r *rig) {
 
 	ch, _, client := udPair(t, r)
 	err = client.Connect(&rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectDataUD+1)})
-	if err == nil || !strings.Contains(err.Error(), "at most 180 fit") {
+	if err == nil || !strings.Contains(err.Error(), "the limit is 180") {
 		t.Errorf("181 bytes: %v", err)
 	}
 	check(t, client.Connect(&rdmacm.ConnParam{PrivateData: bytes.Repeat([]byte{7}, rdmacm.MaxConnectDataUD)}))
@@ -674,14 +673,14 @@ func testLimits(t *testing.T, r *rig) {
 		t.Errorf("180 bytes arrive as % x", event.PrivateData())
 	}
 	err = event.ID.Accept(&rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxAcceptDataUD+1)})
-	if err == nil || !strings.Contains(err.Error(), "at most 136 fit") {
+	if err == nil || !strings.Contains(err.Error(), "the limit is 136") {
 		t.Errorf("137 bytes: %v", err)
 	}
 	check(t, event.ID.Close())
 	check(t, client.Close())
 }
 
-// testClosed: what is closed says so, and does not wait.
+// testClosed checks that calls on closed objects return an error and do not wait.
 func testClosed(t *testing.T, r *rig) {
 	ch := must(r.channel())(t)
 	id := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
@@ -712,7 +711,7 @@ func testClosed(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrCanceled, "a closed listener")
 }
 
-// testMany makes connections and closes them.
+// testMany makes and closes many connections.
 func testMany(t *testing.T, r *rig) {
 	n := 100
 	if testing.Short() {

@@ -17,7 +17,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// What the C examples are run with: connections at once, messages each.
+// Arguments of the C examples: number of connections, messages for each.
 const (
 	toolConns    = 3
 	toolMessages = 5
@@ -26,7 +26,7 @@ const (
 	toolPortUD   = 7174 // udaddy.c
 )
 
-// tool starts a C example, and checks at the end that it says all was well.
+// tool starts a C example, and checks at the end that it succeeded.
 func tool(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -47,7 +47,7 @@ func tool(t *testing.T, name string, args ...string) {
 	})
 }
 
-// receive and reply are what the C examples do, in one order or the other.
+// receive and reply do what the C examples do, in either order.
 func (e *end) receive(t *testing.T) (last verbs.WC) {
 	t.Helper()
 	for range toolMessages {
@@ -67,7 +67,7 @@ func (e *end) reply(t *testing.T, w verbs.SendWR) {
 	}
 }
 
-// newToolEnd makes an end that can receive all that comes.
+// newToolEnd creates an end with receives for all messages.
 func (r *rig) newToolEnd(t *testing.T, a rdmacm.Addr, typ verbs.QPType, id *rdmacm.ID) *end {
 	t.Helper()
 	e := r.newEnd(t, a, typ)
@@ -78,7 +78,7 @@ func (r *rig) newToolEnd(t *testing.T, a rdmacm.Addr, typ verbs.QPType, id *rdma
 	return e
 }
 
-// TestServeCmatose: the client is C's ucmatose, with several connections.
+// TestServeCmatose runs a server with C's ucmatose as the client, with several connections.
 func TestServeCmatose(t *testing.T) {
 	r := deviceRig(t)
 	l := must(rdmacm.Listen(netip.AddrPortFrom(r.server, toolPort), r.config()))(t)
@@ -95,7 +95,7 @@ func TestServeCmatose(t *testing.T) {
 		check(t, c.Accept(timeout(t), e.qp, nil))
 		conns = append(conns, conn{c, e})
 	}
-	// It receives from all before it answers any.
+	// The C program receives from all connections before it answers any.
 	for _, c := range conns {
 		c.e.reply(t, verbs.SendWR{})
 	}
@@ -109,18 +109,18 @@ func TestServeCmatose(t *testing.T) {
 	}
 }
 
-// TestClientOfCmatose: the server is C's.
+// TestClientOfCmatose runs a client with C's ucmatose as the server.
 func TestClientOfCmatose(t *testing.T) {
 	r := deviceRig(t)
 	tool(t, "ucmatose", "-b", r.server.String())
 	to := netip.AddrPortFrom(r.server, toolPort)
 	var conns []*rdmacm.Conn
 	var ends []*end
-	for deadline := time.Now().Add(patience); len(conns) < toolConns; {
+	for deadline := time.Now().Add(eventTimeout); len(conns) < toolConns; {
 		c := must(rdmacm.Resolve(timeout(t), to, r.config()))(t)
 		e := r.newToolEnd(t, c.Addr(), verbs.RC, c.ID())
 		err := c.Connect(timeout(t), e.qp, nil)
-		if errors.Is(err, ucs.ErrRejected) && time.Now().Before(deadline) { // it does not listen yet
+		if errors.Is(err, ucs.ErrRejected) && time.Now().Before(deadline) { // not listening yet
 			check(t, c.Close())
 			e.close(t)
 			continue
@@ -134,8 +134,9 @@ func TestClientOfCmatose(t *testing.T) {
 			e.send(t, string(make([]byte, toolSize)), verbs.SendWR{})
 		}
 	}
-	// It ends the connections as soon as it has received all. Soft-RoCE then acknowledges
-	// the last message or does not: that completes when the connection ends here, too.
+	// The C program ends the connections as soon as it has received everything. Soft-RoCE may
+	// then not acknowledge the last message, which completes when the connection ends on this
+	// side, too.
 	for i, c := range conns {
 		check(t, c.Wait(timeout(t)))
 		check(t, c.Disconnect(timeout(t)))
@@ -145,8 +146,8 @@ func TestClientOfCmatose(t *testing.T) {
 	}
 }
 
-// TestServeUdaddy: datagrams with C's udaddy as the client. It tells the number of
-// its queue pair in the immediate data.
+// TestServeUdaddy runs a server with C's udaddy, which uses datagrams, as the client. The client
+// sends its queue pair number as immediate data.
 func TestServeUdaddy(t *testing.T) {
 	r := deviceRig(t)
 	ch := must(r.channel())(t)
@@ -184,7 +185,7 @@ func TestServeUdaddy(t *testing.T) {
 	}
 }
 
-// TestClientOfUdaddy: the server is C's.
+// TestClientOfUdaddy runs a client with C's udaddy as the server.
 func TestClientOfUdaddy(t *testing.T) {
 	r := deviceRig(t)
 	tool(t, "udaddy", "-b", r.server.String())
@@ -194,16 +195,16 @@ func TestClientOfUdaddy(t *testing.T) {
 	var ids []*rdmacm.ID
 	var ends []*end
 	var peers []rdmacm.UDParam
-	for deadline := time.Now().Add(patience); len(ids) < toolConns; {
+	for deadline := time.Now().Add(eventTimeout); len(ids) < toolConns; {
 		id := must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
-		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), to, patience))
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), to, eventTimeout))
 		next(t, ch, rdmacm.EventAddrResolved)
-		check(t, id.ResolveRoute(patience))
+		check(t, id.ResolveRoute(eventTimeout))
 		next(t, ch, rdmacm.EventRouteResolved)
 		e := r.newToolEnd(t, must(id.QueryAddr())(t), verbs.UD, id)
 		check(t, id.Connect(&rdmacm.ConnParam{QPN: e.qp.QPN()}))
 		event := must(ch.GetEvent(timeout(t)))(t)
-		if errors.Is(event.Err(), ucs.ErrRejected) && time.Now().Before(deadline) { // it does not listen yet
+		if errors.Is(event.Err(), ucs.ErrRejected) && time.Now().Before(deadline) { // not listening yet
 			check(t, id.Close())
 			e.close(t)
 			continue

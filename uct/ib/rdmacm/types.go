@@ -5,8 +5,8 @@ package rdmacm
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -17,7 +17,7 @@ type PortSpace uint16
 // Port spaces; enum rdma_port_space, rdma_cma.h.
 const (
 	PortSpaceTCP   PortSpace = cmabi.RDMA_PS_TCP   // reliable connections
-	PortSpaceUDP   PortSpace = cmabi.RDMA_PS_UDP   // datagrams: the handshake tells the peer's address, queue pair and key
+	PortSpaceUDP   PortSpace = cmabi.RDMA_PS_UDP   // datagrams: the handshake exchanges address, queue pair and key
 	PortSpaceIB    PortSpace = cmabi.RDMA_PS_IB    // any type of queue pair
 	PortSpaceIPoIB PortSpace = cmabi.RDMA_PS_IPOIB // datagrams with IP over InfiniBand
 )
@@ -41,27 +41,27 @@ func (p PortSpace) String() string {
 // addresses, in bytes (ib_cm.h, and struct cma_hdr in drivers/infiniband/core/cma.c, which
 // takes 36 bytes of a request).
 const (
-	MaxConnectData   = 56  // Connect
-	MaxAcceptData    = 196 // Accept
-	MaxRejectData    = 148 // Reject
-	MaxConnectDataUD = 180 // Connect in PortSpaceUDP
-	MaxAcceptDataUD  = 136 // Accept and Reject there
-	maxPrivateData   = 255 // what the kernel's interface has room for
+	MaxConnectData   = 56  // limit of Connect
+	MaxAcceptData    = 196 // limit of Accept
+	MaxRejectData    = 148 // limit of Reject
+	MaxConnectDataUD = 180 // limit of Connect in PortSpaceUDP
+	MaxAcceptDataUD  = 136 // limit of Accept and Reject in PortSpaceUDP
+	maxPrivateData   = 255 // room in the kernel's interface
 	maxQPNumber      = 1<<24 - 1
 	defaultRdAtomic  = 16
 	defaultRetry     = 7
 )
 
-// ConnParam holds what one side of a handshake sends to the other; struct rdma_conn_param.
-// In an event the two numbers of reads and atomics have already been exchanged: they are
-// the reader's own limits.
+// ConnParam holds the parameters that one side of a handshake sends to the other; struct
+// rdma_conn_param. In an event, ResponderResources and InitiatorDepth have already been exchanged,
+// so that they are the reader's own limits.
 type ConnParam struct {
 	PrivateData        []byte    // see MaxConnectData and the constants below it
 	ResponderResources uint8     // reads and atomics of the other side that this side has room for
 	InitiatorDepth     uint8     // reads and atomics that this side may have in flight
 	FlowControl        bool      // by the hardware
 	RetryCount         uint8     // of Connect: up to 7, for both sides; rxe retries forever at 7
-	RNRRetryCount      uint8     // up to 7, which means forever: of the peer, when this side has no receive posted
+	RNRRetryCount      uint8     // peer's retries when no receive is posted here; 7 means forever
 	SRQ                bool      // the queue pair has a shared receive queue
 	QPN                verbs.QPN // the queue pair
 }
@@ -89,7 +89,7 @@ func boolByte(b bool) uint8 {
 	return 0
 }
 
-// abi turns p into what the kernel takes. The data has been checked.
+// abi converts p to the kernel's struct. The length of the data has been checked.
 func (p *ConnParam) abi() cmabi.ConnParam {
 	a := cmabi.ConnParam{
 		QpNum: uint32(p.QPN), PrivateDataLen: uint8(len(p.PrivateData)), Srq: boolByte(p.SRQ),
@@ -123,8 +123,7 @@ func ahAttr(a *abi.AhAttr) verbs.AHAttr {
 	}
 }
 
-// privateData copies what has come. The length has 8 bits and so is within the
-// array.
+// privateData copies received private data. The length has 8 bits, so it is within the array.
 func privateData(b *[cmabi.RDMA_MAX_PRIVATE_DATA]byte, n uint8) []byte {
 	if n == 0 {
 		return nil

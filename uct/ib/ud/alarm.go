@@ -13,8 +13,8 @@ import (
 // a busy connection sets the timer every few milliseconds, not with every message.
 type alarm struct {
 	timer *event.Timer
-	at    int64 // expiry, 0: not set
-	due   bool  // the next expiry may have changed: see watch
+	at    int64 // time of the expiry, 0: not set
+	due   bool  // the time of the next expiry may have changed, see watch
 
 	rounds uint // rounds of progress with the timer set
 }
@@ -22,8 +22,8 @@ type alarm struct {
 // lookGap is the number of rounds between checks of the clock.
 const lookGap = 16
 
-// look calls ring when the alarm is due. The worker also does, but it checks its timers only once in
-// hundreds of rounds, between which a program may do much other work.
+// look calls ring when the alarm is due. The worker does so too, but it checks its timers only once
+// in hundreds of rounds, between which a program may do much other work.
 func (i *iface) look() {
 	a := &i.alarm
 	if a.rounds++; a.rounds%lookGap == 0 && int64(i.Worker.RoughNow()) >= a.at {
@@ -39,11 +39,11 @@ func (i *iface) watch() {
 	if !ok || a.at != 0 && a.at <= due || i.closed {
 		return
 	}
-	i.wind(due)
+	i.setTimer(due)
 }
 
-// wind sets the timer to due.
-func (i *iface) wind(due int64) {
+// setTimer sets the timer to due.
+func (i *iface) setTimer(due int64) {
 	// Setting a timer that exists cannot fail: its arguments are in range.
 	i.alarm.timer.Reset(time.Duration(due) - i.Worker.Now())
 	i.alarm.at = max(due, 1)

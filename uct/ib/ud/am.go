@@ -8,17 +8,18 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // Active messages. A message is a packet with the state machine's header, followed by the payload.
 
 const headerLen = wire.HeaderLen
 
-// send sends the message in a slot. The slot's buffer has n bytes, including room for the header in
-// front. admit has to have returned nil. ask requests an acknowledgement from the peer, must a
-// completion from the device.
+// send sends the message in a slot; admit must have returned nil. n is the number of bytes in the
+// slot's buffer, including room for the header at its beginning. If ask is true, the peer is asked
+// for an acknowledgement; if must is true, the device is asked for a completion.
 func (e *endpoint) send(slot int32, h *held, id uct.AMID, n int, ask, must bool) error {
 	i, c := e.iface, e.conn
 	total := n
@@ -45,7 +46,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	i := e.iface
 	n := headerLen + 8 + len(payload)
 	if id >= uct.MaxAMIDs || n > headerLen+i.attr.AM.MaxShort {
-		return refuseAM(id, n-headerLen, i.attr.AM.MaxShort)
+		return ib.RefuseAM("ud", id, n-headerLen, i.attr.AM.MaxShort)
 	}
 	if err := e.admit(); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) error {
 	i := e.iface
 	if n := uct.IOVLen(iov); id >= uct.MaxAMIDs || n > i.attr.AM.MaxShort {
-		return refuseAM(id, n, i.attr.AM.MaxShort)
+		return ib.RefuseAM("ud", id, n, i.attr.AM.MaxShort)
 	}
 	if err := e.admit(); err != nil {
 		return err
@@ -112,9 +113,9 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 	case !i.attr.Flags.Has(uct.IfaceAMZcopy):
 		return ucs.ErrUnsupported
 	case id >= uct.MaxAMIDs || n > a.MaxZcopy:
-		return refuseAM(id, n, a.MaxZcopy)
+		return ib.RefuseAM("ud", id, n, a.MaxZcopy)
 	case len(iov) > a.MaxIOV:
-		return refuseIOV(len(iov), a.MaxIOV)
+		return ib.RefuseIOV("ud", len(iov), a.MaxIOV)
 	}
 	if err := e.admit(); err != nil {
 		return err
@@ -146,19 +147,6 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 		return err
 	}
 	return ucs.InProgress
-}
-
-//go:noinline
-func refuseAM(id uct.AMID, n, most int) error {
-	if id >= uct.MaxAMIDs {
-		return kit.ErrAMID(id)
-	}
-	return fmt.Errorf("ud: active message of %d bytes, at most %d: %w", n, most, ucs.ErrInvalidParam)
-}
-
-//go:noinline
-func refuseIOV(n, most int) error {
-	return fmt.Errorf("ud: list of %d entries, at most %d: %w", n, most, ucs.ErrInvalidParam)
 }
 
 //go:noinline

@@ -11,10 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestAttributes holds the attributes against what C UCX of both releases has of a port
-// like those of the network without a kernel: soft-RoCE on virtual Ethernet. The first
-// three numbers are those in its worker addresses (packed as float32), the limits those
-// that ucx_info -d prints (1.22.0).
+// TestAttributes compares the attributes with those that both releases of C UCX have for a port
+// like the simulated one: soft-RoCE on virtual Ethernet. The first three numbers are from C UCX
+// worker addresses (packed as float32), the limits from ucx_info -d (1.22.0).
 func TestAttributes(t *testing.T) {
 	for _, tc := range []struct {
 		mtu       uint8
@@ -51,7 +50,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestMaxEndpoints: the number of endpoints that is published is a setting.
+// TestMaxEndpoints checks that a setting determines the announced number of endpoints.
 func TestMaxEndpoints(t *testing.T) {
 	for _, name := range []string{"UD_MAX_NUM_EPS", "UD_VERBS_MAX_NUM_EPS"} {
 		f := fixture(t, network(t, verbstest.Config{Ports: []verbstest.Port{{}}}), name, "100")

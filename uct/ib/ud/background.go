@@ -3,11 +3,9 @@
 package ud
 
 import (
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/ucx-go/ucx/ucs/async"
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
@@ -17,15 +15,16 @@ import (
 // endpoints are then wrapped in types that take a lock for each call (guarded.go). Interfaces
 // without UCX_UD_ASYNC take no lock.
 
-// background is the lock of an interface, and the goroutine that takes the lock beside the worker's
-// goroutine. ctx and depth belong to the worker's goroutine.
+// background holds the lock of an interface, and the goroutine that takes it beside the worker's
+// goroutine. Only the worker's goroutine uses the field depth.
 type background struct {
 	mu    sync.Mutex
 	depth int // nested calls of the worker's goroutine, the outermost of which holds the lock
 
-	ctx    *async.Context
-	rounds uint64 // under mu: calls of Progress
-	seen   uint64 // under mu: value of rounds at the last check
+	stop   chan struct{} // closed to end the goroutine
+	ended  chan struct{} // closed at the end of the goroutine
+	rounds uint64        // under mu: calls of Progress
+	seen   uint64        // under mu: value of rounds at the last check
 
 	clock event.Clock   // of the background goroutine
 	now   time.Duration // of the background goroutine
@@ -50,17 +49,31 @@ const asyncTick = 100 * time.Millisecond // ASYNC_TIMER_TICK of C
 
 // start starts the goroutine. The goroutine calls work, with the lock held, while the application
 // does not call Progress.
-func (b *background) start(work func()) (err error) {
-	if b.ctx, err = async.New(async.ModeThread); err != nil {
-		return err
-	}
-	if _, err = b.ctx.AddTimer(asyncTick, func(int, event.Events) { b.look(work) }); err != nil {
-		return errors.Join(err, b.ctx.Close())
-	}
-	return nil
+func (b *background) start(work func()) {
+	b.stop, b.ended = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(b.ended)
+		ticker := time.NewTicker(asyncTick)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				b.look(work)
+			case <-b.stop:
+				return
+			}
+		}
+	}()
 }
 
-// look is the check of the goroutine.
+// close ends the goroutine and waits for its end. The caller may hold the lock, because look does
+// not wait for the lock.
+func (b *background) close() {
+	close(b.stop)
+	<-b.ended
+}
+
+// look calls work, with the lock held, if Progress was not called since the last look.
 func (b *background) look(work func()) {
 	if !b.mu.TryLock() {
 		return // the worker's goroutine is in a call

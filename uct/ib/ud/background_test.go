@@ -8,21 +8,20 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// absent is a host that makes no progress for far longer than others wait for an answer:
-// what it has sent itself is lost, one that it is connected with goes on sending, and
-// another one connects.
+// absent is a host that makes no progress for much longer than its peers wait for an answer.
+// Meanwhile a packet that it sent is lost, a connected peer sends to it, and an unknown peer
+// connects.
 type absent struct {
 	host, known, stranger *ucttest.Host
 	got, atKnown          *ucttest.Collector
 	flushed               *ucttest.Completion
-	sent                  int // by the others
+	sent                  int // messages sent by the peers
 }
 
 func beAbsent(t *testing.T, meanwhile func(x *absent), pairs ...string) *absent {
@@ -57,9 +56,9 @@ func beAbsent(t *testing.T, meanwhile func(x *absent), pairs ...string) *absent 
 	return x
 }
 
-// TestBackground: who makes no progress is not given up if it is looked after in the
-// background. Connections to it are made, what it has sent goes again, and what it is
-// sent is acknowledged, within bounds. Its user is told of nothing before it is back.
+// TestBackground checks that with background work a host without progress is not given up: it
+// accepts connections, retransmits, and acknowledges a bounded number of messages. Its user is
+// notified of nothing until the host makes progress again.
 func TestBackground(t *testing.T) {
 	x := beAbsent(t, func(x *absent) { ud.Look(x.host.Iface) }, "UD_ASYNC", "y")
 	if len(x.known.Failures)+len(x.stranger.Failures)+len(x.host.Failures) != 0 {
@@ -81,7 +80,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestNoBackground: without it, one that makes no progress is given up.
+// TestNoBackground checks that without background work a host without progress is given up.
 func TestNoBackground(t *testing.T) {
 	x := beAbsent(t, func(*absent) { time.Sleep(time.Millisecond) })
 	if len(x.known.Failures) != 1 {
@@ -90,8 +89,10 @@ func TestNoBackground(t *testing.T) {
 	ucttest.Settle(x.host, x.known, x.stranger)
 }
 
-// TestBackgroundAlone: somebody does look.
+// TestBackgroundAlone checks that the background goroutine runs without being called, and ends with
+// the interface.
 func TestBackgroundAlone(t *testing.T) {
+	ucttest.NoLeaks(t)
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net, "UD_ASYNC", "y")
 	a, b := f.Open(t), f.Open(t)
@@ -112,7 +113,8 @@ func TestBackgroundAlone(t *testing.T) {
 	got.Wait(t, 4, b)
 }
 
-// TestNoSleepOverCompletions: what has ended in the background is told of before a sleep.
+// TestNoSleepOverCompletions checks that a completion which was found in the background is reported
+// before the worker sleeps.
 func TestNoSleepOverCompletions(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net, "UD_ASYNC", "y")
@@ -144,17 +146,17 @@ func TestNoSleepOverCompletions(t *testing.T) {
 	ucttest.Settle(a, b)
 }
 
-// TestPutOffBeforeFailure: what a peer has sent before it went, and was taken in the
-// background, is delivered before the user is told that it is gone, also by the timer.
+// TestPutOffBeforeFailure checks that messages received in the background are delivered before the
+// failure of their peer is reported, even if the timer runs first.
 func TestPutOffBeforeFailure(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_ASYNC", "y")
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
 	got := h.Collect(t, 1)
-	ud.Look(h.Iface) // which finds that somebody has looked
+	ud.Look(h.Iface) // records the calls of Progress so far
 	p.sendWith(packed(wire.AMHeader(id, 1, 2, 1), 0, 0, 0, 0, 0, 0, 0, 0))
 	p.sendWith(packed(wire.NewHeader(id, wire.FlagRefuse, 3, 1)))
 	ud.Look(h.Iface)
@@ -171,17 +173,17 @@ func TestPutOffBeforeFailure(t *testing.T) {
 	}
 }
 
-// TestBackgroundRemoved: the device is removed while a stranger is let in in the background. It
-// says something under the race detector only.
+// TestBackgroundRemoved removes the device while the background work accepts an unknown peer. It
+// can fail under the race detector only.
 func TestBackgroundRemoved(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_ASYNC", "y")
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	p := newScriptedPeer(t, net.Devices()[1], h)
 	p.sendWith(p.creq(1, 0))
 	net.Devices()[0].Remove()
-	h.Worker.Events().Poll() // leaves a letter
+	h.Worker.Events().Poll() // puts the event into the interface's mailbox
 	inside, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		ud.Work(h.Iface, func() { close(inside) })
@@ -189,8 +191,8 @@ func TestBackgroundRemoved(t *testing.T) {
 	}()
 	<-inside
 	for range 2 {
-		h.Worker.Events().Poll() // not inside a call of the interface
+		h.Worker.Events().Poll() // outside of any call of the interface
 	}
 	<-done
-	ucttest.Until(t, "the news", func() bool { return h.Iface.(uct.Failer).Failed() != nil }, h)
+	ucttest.Until(t, "the news", func() bool { return h.Iface.(uct.NetworkIface).Failed() != nil }, h)
 }

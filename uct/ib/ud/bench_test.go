@@ -7,15 +7,16 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// quick is two hosts with a connection whose window is open, over devices that work in
-// steps, so that what they do is not measured.
+// quick returns two hosts with a connection whose window is fully open, over devices that work only
+// in steps, so that their work is not measured.
 func quick(b *testing.B) (x, y *ucttest.Host, ep uct.Endpoint) {
 	net := network(b, verbstest.Config{})
-	f := ucttest.Fixture{Component: slow(net, 1<<20), Transport: "ud_verbs", Config: settings(b, "UD_VERBS_TX_QUEUE_LEN", "4096")}
+	f := ucttest.Fixture{Component: net.Slow(1 << 20), Transport: "ud_verbs", Config: settings(b, "UD_VERBS_TX_QUEUE_LEN", "4096")}
 	x, y = f.Pair(b)
 	ep = x.Connect(b, y)
 	y.Handle(b, 1, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
@@ -26,24 +27,14 @@ func quick(b *testing.B) (x, y *ucttest.Host, ep uct.Endpoint) {
 	return x, y, ep
 }
 
-// BenchmarkShort posts short messages, without what the doorbell costs, which is the
-// system's, and without what the devices do.
+// BenchmarkShort posts short messages, without the system call of the doorbell and without the work
+// of the devices.
 func BenchmarkShort(b *testing.B) {
 	x, y, ep := quick(b)
-	payload := make([]byte, 8)
-	b.ReportAllocs()
-	b.ResetTimer()
-	for range b.N {
-		for ep.AMShort(1, 2, payload, 0, nil) == ucs.ErrNoResource {
-			b.StopTimer()
-			for x.Worker.Progress()+y.Worker.Progress() > 0 {
-			}
-			b.StartTimer()
-		}
-	}
+	rigtest.PostShort(b, x, y, ep)
 }
 
-// BenchmarkRate sends short messages and receives them, devices and all.
+// BenchmarkRate sends and receives short messages, including the work of the devices.
 func BenchmarkRate(b *testing.B) {
 	net := network(b, verbstest.Config{})
 	f := ucttest.Fixture{Component: fixture(b, net).Component, Transport: "ud_verbs"}
@@ -65,7 +56,7 @@ func BenchmarkRate(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is a round of an interface that has nothing to do.
+// BenchmarkIdle measures a progress round of an idle interface.
 func BenchmarkIdle(b *testing.B) {
 	f := ucttest.Fixture{Component: fixture(b, network(b, verbstest.Config{})).Component, Transport: "ud_verbs"}
 	x, y := f.Pair(b)

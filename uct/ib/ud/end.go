@@ -23,16 +23,16 @@ func (e *endpoint) fail(err error) {
 }
 
 // Over implements kit.Failing. Messages that the peer has sent are delivered before the failure.
-func (e *endpoint) Over(error) (userData any, tell bool) {
-	e.conn.readUp()
+func (e *endpoint) Over(error) (userData any, report bool) {
+	e.conn.deliverAllLate()
 	e.conn.forget()
 	e.conn.Source.Gone()
 	return e.userData, !e.closed
 }
 
 // cancel cancels the operations in flight, without reporting a failure. Messages that were copied
-// still arrive, and the peer's messages are acknowledged until the endpoint is closed: the peer does
-// not notice (uct_ud_ep_flush in src/uct/ib/ud/base/ud_ep.c).
+// still arrive, and the peer's messages are acknowledged until the endpoint is closed, so that the
+// peer does not notice (uct_ud_ep_flush in src/uct/ib/ud/base/ud_ep.c).
 func (e *endpoint) cancel() {
 	if e.failed == nil {
 		e.stop(ucs.ErrCanceled)
@@ -59,7 +59,7 @@ func (e *endpoint) Close() {
 	i.watch()
 }
 
-// takeBack ends the use of the caller's memory by messages in flight: it copies the memory into
+// takeBack ends the use of the caller's memory by messages in flight, by copying the memory into
 // their slots. Their completions get ucs.ErrCanceled when the device is done.
 func (e *endpoint) takeBack() {
 	i := e.iface

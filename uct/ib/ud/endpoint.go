@@ -10,16 +10,17 @@ import (
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// endpoint is the application's end of a connection. It belongs to the goroutine of its
+// endpoint is the application's side of a connection. It belongs to the goroutine of its
 // interface's worker.
 type endpoint struct {
+	uct.BasicNetworkEndpoint
 	iface    *iface
 	conn     *conn
 	userData any
-	origin   uct.Origin // of the addresses that the endpoint is connected with
+	origin   uct.Origin // origin of the addresses that the endpoint is connected with
 	pending  kit.Queue
 	failed   error // why operations are refused; nil while they are accepted
 	closed   bool
@@ -29,9 +30,7 @@ type endpoint struct {
 var _ interface {
 	uct.Endpoint
 	uct.Paired
-	uct.Located
-	uct.Checker
-	uct.SourceHolder
+	uct.NetworkEndpoint
 	kit.Failing
 	kit.Sender
 } = (*endpoint)(nil)
@@ -42,7 +41,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	case i.dead != nil:
 		return nil, i.dead
 	case p.Over != nil:
-		return nil, fmt.Errorf("ud: an endpoint cannot use a connection of the peer: %w", ucs.ErrUnsupported)
+		return nil, fmt.Errorf("ud: an endpoint cannot send over a connection that the peer made: %w", ucs.ErrUnsupported)
 	case p.PathIndex < 0 || p.PathIndex >= i.NumPaths():
 		return nil, fmt.Errorf("ud: path %d of %d: %w", p.PathIndex, i.NumPaths(), ucs.ErrInvalidParam)
 	case p.DeviceAddr == nil && p.IfaceAddr == nil:
@@ -135,10 +134,10 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if c.ah != nil {
 		return errConnected
 	}
-	if err := c.aim(&a, verbs.QPN(qpn), 0); err != nil {
+	if err := c.resolvePath(&a, verbs.QPN(qpn), 0); err != nil {
 		return err
 	}
-	c.flow.SetGID(i.guard(&a))
+	c.flow.SetGID(i.expectedGID(&a))
 	if err := c.flow.ConnectPair(qpn, id); err != nil {
 		return errConnected
 	}
@@ -147,14 +146,14 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 
 var errConnected = fmt.Errorf("ud: the endpoint is connected already: %w", ucs.ErrInvalidParam)
 
-// LeadsTo implements uct.Located.
-func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
+// IsConnectedTo implements uct.Paired.
+func (e *endpoint) IsConnectedTo(dev, iface, ep []byte) bool {
 	c := e.conn
 	if c.ah == nil {
 		return false
 	}
 	a, err := ib.ParseAddress(dev)
-	if err != nil || peerOf(&a, 0, 0) != peerOf(&c.device, 0, 0) {
+	if err != nil || !a.SamePort(&c.device) {
 		return false
 	}
 	if len(iface) != 0 || ep == nil {
@@ -169,7 +168,7 @@ func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
 	return err == nil && verbs.QPN(q) == c.qpn && c.flow.Connected() && id == c.flow.PeerID()
 }
 
-// Source implements uct.SourceHolder.
+// Source implements uct.NetworkEndpoint.
 func (e *endpoint) Source() *uct.Source {
 	if !e.conn.flow.Connected() || e.failed != nil {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -22,7 +23,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// launch starts one operation of each kind that is to be told of.
+// launch starts one operation of each kind that has a completion.
 func launch(t *testing.T, h *ucttest.Host, ep uct.Endpoint) (list []*ucttest.Completion) {
 	t.Helper()
 	iov := []uct.IOV{h.IOV(t, make([]byte, 100))}
@@ -39,7 +40,8 @@ func launch(t *testing.T, h *ucttest.Host, ep uct.Endpoint) (list []*ucttest.Com
 	return list
 }
 
-// ended checks that operations have ended with a status, each once, and that nothing is held.
+// ended checks that each operation has completed once with the error want, and that no slots are
+// held.
 func ended(t *testing.T, h *ucttest.Host, list []*ucttest.Completion, want error) {
 	t.Helper()
 	for k, c := range list {
@@ -52,7 +54,7 @@ func ended(t *testing.T, h *ucttest.Host, list []*ucttest.Completion, want error
 	}
 }
 
-// connected is a connection between two hosts, over which something has gone.
+// connected connects two hosts, and sends some messages over the connection.
 func connected(t *testing.T, a, b *ucttest.Host) uct.Endpoint {
 	t.Helper()
 	got := b.Collect(t, 1)
@@ -66,8 +68,8 @@ func connected(t *testing.T, a, b *ucttest.Host) uct.Endpoint {
 	return ep
 }
 
-// TestCheckWhilePolling: a worker that polls, and never sleeps, finds out by a check that the peer of
-// an endpoint without anything in flight is dead. The check alone sets the timer.
+// TestCheckWhilePolling checks that a worker which polls and never sleeps detects by a Check that
+// the peer of an idle endpoint is dead. The check alone sets the timer.
 func TestCheckWhilePolling(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -75,7 +77,7 @@ func TestCheckWhilePolling(t *testing.T) {
 	ep := connected(t, a, b)
 	ucttest.Until(t, "the end of the timer", func() bool { return !ud.Alarmed(a.Iface) }, a, b)
 	net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
-	check(t, ep.(uct.Checker).Check(nil))
+	check(t, ep.Check(nil))
 	for range 2 {
 		a.Worker.Progress()
 	}
@@ -91,8 +93,8 @@ func TestCheckWhilePolling(t *testing.T) {
 	}
 }
 
-// TestPeerIsDead: operations toward a peer that does not answer end with an error after the
-// time for that, and the endpoint fails once.
+// TestPeerIsDead checks that operations to a silent peer end with an error after the timeout, and
+// that the endpoint fails once.
 func TestPeerIsDead(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -105,14 +107,14 @@ func TestPeerIsDead(t *testing.T) {
 	if len(a.Failures) != 1 || !errors.Is(a.Failures[0].Err, ucs.ErrEndpointTimeout) {
 		t.Errorf("%+v", a.Failures)
 	}
-	refused(t, ep)
+	rigtest.Refused(t, ep, nil)
 }
 
-// TestPeerIsClosed: an interface that is closed says so, and so does who drops a connection.
-// Peers need not wait for that.
+// TestPeerIsClosed checks that an interface notifies its peers when it is closed, and when it drops
+// a connection, so that they need not wait for a timeout.
 func TestPeerIsClosed(t *testing.T) {
 	net := network(t, verbstest.Config{})
-	f := ucttest.Fixture{Component: fixture(t, net).Component, Transport: "ud_verbs", Silent: true} // patient
+	f := ucttest.Fixture{Component: fixture(t, net).Component, Transport: "ud_verbs", Silent: true} // default timeout
 	a, b := f.Pair(t)
 	ep := connected(t, a, b)
 	list := launch(t, a, ep)
@@ -132,30 +134,7 @@ func TestPeerIsClosed(t *testing.T) {
 	}
 }
 
-// refused checks that an endpoint takes nothing.
-func refused(t *testing.T, ep uct.Endpoint) {
-	t.Helper()
-	c := ucttest.NewCompletion(1)
-	pk := &ucttest.Packer{Data: []byte("x")}
-	_, bcopy := ep.AMBcopy(1, pk, 0, &c.Completion)
-	for k, err := range []error{
-		ep.AMShort(1, 2, nil, 0, &c.Completion), ep.AMShortIOV(1, nil, 0, &c.Completion), ep.AMZcopy(1, pk, nil, 0, &c.Completion),
-		bcopy, ep.Flush(uct.FlushLocal, &c.Completion), ep.(uct.Checker).Check(&c.Completion), ep.Fence(),
-	} {
-		if err == nil || err == ucs.InProgress || err == ucs.ErrNoResource {
-			t.Errorf("operation %d on an endpoint that has failed: %v", k, err)
-		}
-	}
-	p := ucttest.NewPending(func() error { return nil })
-	if err := ep.PendingAdd(&p.Pending); err != ucs.ErrBusy {
-		t.Errorf("adding a request: %v", err)
-	}
-	if c.Fired != 0 || pk.Calls != 0 {
-		t.Errorf("refused, completed %d times and packed %d times", c.Fired, pk.Calls)
-	}
-}
-
-// TestDeviceIsRemoved under live endpoints: they fail, each once.
+// TestDeviceIsRemoved checks that endpoints fail once each when their device is removed.
 func TestDeviceIsRemoved(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
@@ -172,7 +151,7 @@ func TestDeviceIsRemoved(t *testing.T) {
 	if len(a.Failures) != 1 {
 		t.Errorf("%+v", a.Failures)
 	}
-	refused(t, ep)
+	rigtest.Refused(t, ep, nil)
 	if _, err := a.Iface.NewEndpoint(uct.EndpointParams{}); err == nil {
 		t.Error("an endpoint of a device that is gone")
 	}
@@ -182,7 +161,7 @@ func TestDeviceIsRemoved(t *testing.T) {
 	}
 }
 
-// TestLinkGoesDown and up again: everything arrives.
+// TestLinkGoesDown checks that messages sent while the link is down arrive when it is up again.
 func TestLinkGoesDown(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
@@ -201,15 +180,15 @@ func TestLinkGoesDown(t *testing.T) {
 	}
 }
 
-// TestQueuePairBreaks again and again on both sides, with messages of all kinds under way:
-// all arrive, once and in order, and nothing is held in the end.
+// TestQueuePairBreaks breaks the queue pairs of both sides repeatedly, with messages of all kinds
+// in flight: all must arrive once and in order, and no slots may be held at the end.
 func TestQueuePairBreaks(t *testing.T) {
 	for _, pace := range []int{0, 1, 5} {
 		t.Run(fmt.Sprint("pace ", pace), func(t *testing.T) {
 			net := network(t, verbstest.Config{})
 			f := fixture(t, net)
 			if pace > 0 {
-				f.Component = slow(net, pace)
+				net.Slow(pace)
 			}
 			a, b := f.Pair(t)
 			ep := connected(t, a, b)
@@ -259,7 +238,7 @@ func TestQueuePairBreaks(t *testing.T) {
 	}
 }
 
-// sleep lets a host sleep until its descriptor wakes it, as programs do that wait.
+// sleep lets a host sleep until its descriptor is readable, as waiting programs do.
 func sleep(t *testing.T, h *ucttest.Host) {
 	t.Helper()
 	if h.Worker.Arm() != nil {
@@ -271,8 +250,8 @@ func sleep(t *testing.T, h *ucttest.Host) {
 	}
 }
 
-// TestAsleep: a sender that sleeps whenever it has nothing to do sends again what is lost:
-// the timer wakes it. At rest no timer is set.
+// TestAsleep checks that a timer wakes a sleeping sender to retransmit lost packets, and that no
+// timer is set when nothing is in flight.
 func TestAsleep(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net, "UD_TIMEOUT", "30s")
@@ -301,7 +280,7 @@ func TestAsleep(t *testing.T) {
 	net.SetHook(nil)
 	c := ucttest.NewCompletion(1)
 	c.Finish(t, ucttest.Accept(t, func() error { return ep.Flush(uct.FlushLocal, &c.Completion) }, a, b), a, b)
-	for n := 0; ud.Alarmed(a.Iface); n++ { // rings once more at most
+	for n := 0; ud.Alarmed(a.Iface); n++ { // fires at most once more
 		if n > 100 {
 			t.Fatal("a timer is set at rest")
 		}
@@ -310,15 +289,15 @@ func TestAsleep(t *testing.T) {
 	}
 }
 
-// TestCloseGoesOn: messages that were sent before an endpoint was closed arrive although
-// they are lost at first; those that were not copied as well, of which the memory is the
-// caller's again.
+// TestCloseGoesOn checks that messages sent before their endpoint was closed arrive even if they
+// are lost at first. This includes zero-copy messages, whose memory belongs to the caller again
+// after the completion.
 func TestCloseGoesOn(t *testing.T) {
 	for _, pace := range []int{0, 1} {
 		net := network(t, verbstest.Config{})
 		f := fixture(t, net)
 		if pace > 0 {
-			f.Component = slow(net, pace)
+			net.Slow(pace)
 		}
 		a, b := f.Pair(t)
 		ep := connected(t, a, b)
@@ -346,11 +325,11 @@ func TestCloseGoesOn(t *testing.T) {
 	}
 }
 
-// TestManyEndpoints are made, used and closed. What is left of them is gone when the time
-// for that is over.
+// TestManyEndpoints checks that many endpoints can be made, used and closed, and that nothing of
+// them is left after the linger time.
 func TestManyEndpoints(t *testing.T) {
 	net := network(t, verbstest.Config{})
-	f := fixture(t, net, "UD_LINGER_TIMEOUT", "50ms", "UD_TIMEOUT", "30s") // they are made in no time, or not
+	f := fixture(t, net, "UD_LINGER_TIMEOUT", "50ms", "UD_TIMEOUT", "30s") // no timeout while they are made
 	a, b := f.Pair(t)
 	got := b.Collect(t, 1)
 	const many = 500
@@ -366,7 +345,7 @@ func TestManyEndpoints(t *testing.T) {
 		ep.Close()
 	}
 	ucttest.Settle(a, b)
-	ep := a.Connect(t, b) // which is used, so that somebody looks
+	ep := a.Connect(t, b) // its messages make the interfaces run their timers
 	ucttest.Until(t, "the end of closed ones", func() bool {
 		ep.AMShort(1, 1, nil, 0, nil)
 		return ud.Connections(a.Iface) == 1 && ud.Connections(b.Iface) == 1
@@ -378,7 +357,7 @@ func TestManyEndpoints(t *testing.T) {
 	}, a, b)
 }
 
-// TestNoMemory: a process that may pin little works, with fewer buffers.
+// TestNoMemory checks that an interface works with fewer buffers if little memory may be pinned.
 func TestNoMemory(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	k := net.Devices()[0]
@@ -401,16 +380,15 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// TestStrangers: for a sender that cannot be found the system is asked once, and not again
-// for each that comes behind; others have connections, and new ones that can be found
-// come through in the end.
+// TestStrangers checks that the path to an unreachable sender of many CREQs is looked up only a few
+// times. Another sender, which is reachable, must get a connection by repeating its CREQ.
 func TestStrangers(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
 	h := f.Open(t)
 	p, q := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[2], h)
 	bad := [16]byte(p.dev[1:17])
-	var asked atomic.Int32 // by whoever makes address handles
+	var asked atomic.Int32 // lookups by any goroutine
 	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {
 		if to == bad {
 			asked.Add(1)
@@ -428,10 +406,10 @@ func TestStrangers(t *testing.T) {
 	}
 	q.send(q.creq(1, 0))
 	ucttest.Until(t, "a connection", func() bool {
-		if len(q.heard()) > 0 {
+		if len(q.Received()) > 0 {
 			return true
 		}
-		q.send(q.creq(1, 0)) // as peers do that hear nothing
+		q.send(q.creq(1, 0)) // repeat the CREQ, as peers without an answer do
 		return false
 	}, h)
 	if c := ud.Counters(h.Iface); c.Refused == 0 || c.Passive != 1 {
@@ -439,7 +417,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestNoSleepWithDebts: nobody goes to sleep over a packet that is to be sent.
+// TestNoSleepWithDebts checks that a worker does not sleep while a packet is still to be sent.
 func TestNoSleepWithDebts(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -451,7 +429,7 @@ func TestNoSleepWithDebts(t *testing.T) {
 		}
 		a.Worker.Progress()
 	}
-	check(t, ep.(uct.Checker).Check(nil))
+	check(t, ep.Check(nil))
 	if err := a.Worker.Arm(); err != ucs.ErrBusy {
 		t.Errorf("armed: %v", err)
 	}
@@ -461,17 +439,18 @@ func TestNoSleepWithDebts(t *testing.T) {
 	}
 }
 
-// TestDebtsFirst: who sends as much as a small queue takes answers others all the same.
+// TestDebtsFirst checks that a host which sends as much as its small queue takes still acknowledges
+// the messages of others.
 func TestDebtsFirst(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", "2", "UD_TIMEOUT", "30s")
-	f.Component = slow(net, 1)
+	net.Slow(1)
 	a, b := f.Pair(t)
 	c := f.Open(t)
 	ep, other := a.Connect(t, b), c.Connect(t, a)
 	b.Collect(t, 1)
 	a.Collect(t, 1)
-	for range 100 { // its window is open then
+	for range 100 { // to open its window
 		ucttest.Accept(t, func() error { return ep.AMShort(1, 0, nil, 0, nil) }, a, b)
 		ucttest.Accept(t, func() error { return other.AMShort(1, 0, nil, 0, nil) }, a, c)
 	}
@@ -507,7 +486,7 @@ func TestDebtsFirst(t *testing.T) {
 	ucttest.Settle(a, b, c)
 }
 
-// TestTimerBeforeSleep: who goes to sleep right behind a message has the timer set.
+// TestTimerBeforeSleep checks that the timer is set when a worker sleeps right after a send.
 func TestTimerBeforeSleep(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -521,14 +500,15 @@ func TestTimerBeforeSleep(t *testing.T) {
 	ucttest.Settle(a, b)
 }
 
-// TestSleepForRoom: who waits for room in the queue sleeps until there is some.
+// TestSleepForRoom checks that a worker whose request waits for room in the queue sleeps until
+// there is room.
 func TestSleepForRoom(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", "8", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	a, b := f.Pair(t)
 	ep := connected(t, a, b)
-	for range 50 { // its window is open then
+	for range 50 { // to open its window
 		c := ucttest.NewCompletion(1)
 		c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b)
 	}
@@ -552,14 +532,14 @@ func TestSleepForRoom(t *testing.T) {
 	ucttest.Settle(a, b)
 }
 
-// TestEvents: an interface hears of what becomes of its device, without anything to send.
+// TestEvents checks that an interface handles events of its device without sending anything.
 func TestEvents(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
 	a, b := f.Pair(t)
 	ep := connected(t, a, b)
 	got := b.Collect(t, 1)
-	// What the queue pair was given in its error state would never go; nobody says so.
+	// No completion reports that a queue pair in the error state would not send what is posted.
 	check(t, ud.Break(a.Iface))
 	ud.Tell(a.Iface, verbs.EventQPFatal)
 	if err := a.Worker.Arm(); err != ucs.ErrBusy {
@@ -578,8 +558,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestDoorbellFails: who sends is not told, but as others are, before a sleep. The interface has
-// failed as one whose device is gone: nobody is reached from there.
+// TestDoorbellFails checks that a send succeeds although its doorbell fails, and that the failure
+// is reported before the worker sleeps. The interface has then failed as if its device were gone,
+// and no peer is reachable from it.
 func TestDoorbellFails(t *testing.T) {
 	for _, async := range []string{"n", "y"} {
 		net := network(t, verbstest.Config{})
@@ -597,20 +578,20 @@ func TestDoorbellFails(t *testing.T) {
 		if len(a.Failures) != 1 || a.Failed(ep) == nil {
 			t.Errorf("%+v", a.Failures)
 		}
-		if err := a.Iface.(uct.Failer).Failed(); !errors.Is(err, syscall.EIO) {
+		if err := a.Iface.(uct.NetworkIface).Failed(); !errors.Is(err, syscall.EIO) {
 			t.Errorf("the interface has failed with %v", err)
 		}
 		if err := a.Iface.Reachable(peer); !errors.Is(err, ucs.ErrUnreachable) {
 			t.Errorf("the peer is reachable: %v", err)
 		}
-		if err := b.Iface.(uct.Failer).Failed(); err != nil {
+		if err := b.Iface.(uct.NetworkIface).Failed(); err != nil {
 			t.Errorf("the other interface has failed with %v", err)
 		}
 	}
 }
 
-// TestNoSleepWithRoom: who waits though there is room, because of something else, is
-// asked again before a sleep.
+// TestNoSleepWithRoom checks that a pending request which waits for something else than room is
+// dispatched again before the worker sleeps.
 func TestNoSleepWithRoom(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -635,21 +616,21 @@ func TestNoSleepWithRoom(t *testing.T) {
 	ucttest.Settle(a, b)
 }
 
-// TestWrongPair: an endpoint of another interface than the one that is named.
+// TestWrongPair checks that an endpoint address is refused with the address of another interface.
 func TestWrongPair(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
 	a, b := f.Pair(t)
 	there, back := a.NewEndpoint(t, uct.EndpointParams{}), b.NewEndpoint(t, uct.EndpointParams{})
-	addr := must(back.(uct.Paired).Address())(t)
+	addr := rigtest.Must(back.(uct.Paired).Address())(t)
 	if err := there.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), a.Iface.Address(), addr); !errors.Is(err, ucs.ErrInvalidAddr) {
 		t.Errorf("connected with it: %v", err)
 	}
 	check(t, there.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), b.Iface.Address(), addr))
 }
 
-// TestSleepAfterClose: what a closed endpoint leaves does not keep its worker awake, also when
-// all that was sent is over by then.
+// TestSleepAfterClose checks that the remains of a closed endpoint do not keep its worker awake,
+// even if everything sent has completed before.
 func TestSleepAfterClose(t *testing.T) {
 	for _, size := range []string{"2", "256"} {
 		net := network(t, verbstest.Config{})
@@ -657,7 +638,7 @@ func TestSleepAfterClose(t *testing.T) {
 		a, b := f.Pair(t)
 		ep := connected(t, a, b)
 		c := ucttest.NewCompletion(1)
-		c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b) // asks the device for its end
+		c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b) // requests a completion
 		ep.Close()
 		ucttest.Settle(a, b)
 		for _, h := range []*ucttest.Host{a, b} {
@@ -666,8 +647,8 @@ func TestSleepAfterClose(t *testing.T) {
 	}
 }
 
-// TestClosedWhileMended: a handler may close the interface while its queue pair is being set
-// up anew, which delivers what had come before.
+// TestClosedWhileMended checks that a handler may close the interface while its queue pair is
+// reset, which delivers the messages received before.
 func TestClosedWhileMended(t *testing.T) {
 	for at := 1; at <= 4; at++ {
 		net := network(t, verbstest.Config{})
@@ -682,7 +663,7 @@ func TestClosedWhileMended(t *testing.T) {
 		b.Handle(t, 5, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 			if n++; n == at {
 				check(t, b.Iface.Close())
-				if data[0] != 1 { // it is there until the handler returns
+				if data[0] != 1 { // valid until the handler returns
 					t.Errorf("%x", data)
 				}
 			}
@@ -703,17 +684,17 @@ func TestClosedWhileMended(t *testing.T) {
 	}
 }
 
-// closer closes when it is told of something.
+// closer is a completion owner that calls itself.
 type closer func()
 
 // Completed implements uct.CompletionOwner.
 func (c closer) Completed(*uct.Completion) { c() }
 
-// TestClosedByCompletion: so may who is told that something he has sent is over.
+// TestClosedByCompletion checks that the owner of a completion may close the interface, too.
 func TestClosedByCompletion(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	a, b := f.Pair(t)
 	ep := connected(t, a, b)
 	told := 0
@@ -726,7 +707,7 @@ func TestClosedByCompletion(t *testing.T) {
 	if err := ep.AMZcopy(2, nil, nil, 0, &c); err != ucs.InProgress {
 		t.Fatal(err)
 	}
-	ep.Flush(uct.FlushCancel, nil) // it waits for the device now
+	ep.Flush(uct.FlushCancel, nil) // the operation now waits for the device
 	if told != 0 {
 		t.Fatal("told before the device is done")
 	}
@@ -740,8 +721,8 @@ func TestClosedByCompletion(t *testing.T) {
 	}
 }
 
-// TestCanceledAcknowledges: the peer of an endpoint that was canceled does not notice it: what it
-// sends arrives.
+// TestCanceledAcknowledges checks that a canceled endpoint still receives and acknowledges the
+// messages of its peer.
 func TestCanceledAcknowledges(t *testing.T) {
 	f := fixture(t, network(t, verbstest.Config{}))
 	a, b := f.Pair(t)
@@ -750,7 +731,7 @@ func TestCanceledAcknowledges(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := a.Collect(t, 1)
-	for range 3 * 16 { // more than a window may start with
+	for range 3 * 16 { // more than an initial window
 		ucttest.Accept(t, func() error { return back.AMShort(1, 1, nil, 0, nil) }, a, b)
 	}
 	got.Wait(t, 3*16, a, b)
@@ -761,8 +742,8 @@ func TestCanceledAcknowledges(t *testing.T) {
 	}
 }
 
-// TestControlBesideDead: where control packets need buffers, a dead peer that holds all those of
-// messages keeps nobody from connecting, nor from sleeping.
+// TestControlBesideDead checks a device on which control packets need buffers: a dead peer that
+// holds all buffers of messages prevents neither connecting to others nor sleeping.
 func TestControlBesideDead(t *testing.T) {
 	net := network(t, verbstest.Config{Limits: verbstest.Limits{Inline: 64}})
 	f := fixture(t, net, "UD_TIMEOUT", "30s", "UD_TX_MAX_BUFS", "2")
@@ -776,7 +757,7 @@ func TestControlBesideDead(t *testing.T) {
 	ucttest.Accept(t, func() error { return copied(gone) }, a, dead)
 	got.Wait(t, 1, a, dead)
 	ucttest.Settle(a, dead)
-	to := must(wire.ParseIfaceAddr(dead.Iface.Address()))(t)
+	to := rigtest.Must(wire.ParseIfaceAddr(dead.Iface.Address()))(t)
 	net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == to }, verbstest.Fate{Drop: true}))
 	for copied(gone) == nil {
 	}
@@ -795,9 +776,9 @@ func TestControlBesideDead(t *testing.T) {
 	ucttest.Settle(a, b, dead)
 }
 
-// TestMessagesBesideDead: dead peers that hold as many slots as they get leave some, so that who
-// sends to another one goes on, before anybody has taken them for dead. What waits for them is
-// sent when they come back. There may be few slots because that is wanted, or as memory is short.
+// TestMessagesBesideDead checks that dead peers do not hold all slots, so that sends to another
+// peer proceed before the dead ones are detected. Requests to them are sent when they come back.
+// Slots may be few because of a setting or for lack of memory.
 func TestMessagesBesideDead(t *testing.T) {
 	t.Run("wanted", func(t *testing.T) { testMessagesBesideDead(t, verbstest.Config{}, "UD_TX_MAX_BUFS", "32") })
 	t.Run("short", func(t *testing.T) {
@@ -821,7 +802,7 @@ func testMessagesBesideDead(t *testing.T, here verbstest.Config, pairs ...string
 	var eps []uct.Endpoint
 	for range conns {
 		ep := a.Connect(t, dead)
-		for range 200 { // which opens the window
+		for range 200 { // to open the window
 			ucttest.Accept(t, func() error { return send(ep, 1) }, a, dead)
 			sent++
 		}
@@ -829,7 +810,7 @@ func testMessagesBesideDead(t *testing.T, here verbstest.Config, pairs ...string
 	}
 	got.Wait(t, sent, a, dead)
 	ucttest.Settle(a, dead)
-	to := must(wire.ParseIfaceAddr(dead.Iface.Address()))(t)
+	to := rigtest.Must(wire.ParseIfaceAddr(dead.Iface.Address()))(t)
 	net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == to }, verbstest.Fate{Drop: true}))
 	var waiting []*ucttest.Pending
 	for _, ep := range eps {

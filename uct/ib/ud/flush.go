@@ -45,7 +45,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return nil
 }
 
-// Check implements uct.Checker. Packets in flight detect a dead peer; if there are none, a keepalive
+// Check implements uct.Endpoint. Packets in flight detect a dead peer; if there are none, a keepalive
 // is sent.
 func (e *endpoint) Check(*uct.Completion) error {
 	if e.failed != nil {

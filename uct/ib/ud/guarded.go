@@ -3,10 +3,8 @@
 package ud
 
 import (
-	"errors"
-
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // guarded is an interface whose methods take the lock of its background.
@@ -16,9 +14,9 @@ type guarded struct {
 }
 
 var (
-	_ uct.Iface     = (*guarded)(nil)
-	_ uct.Armer     = (*guarded)(nil)
-	_ uct.WaySeeker = (*guarded)(nil)
+	_ uct.Iface        = (*guarded)(nil)
+	_ uct.Progressor   = (*guarded)(nil)
+	_ uct.NetworkIface = (*guarded)(nil)
 )
 
 // Progress implements uct.Progressor.
@@ -33,14 +31,14 @@ func (g *guarded) Progress() int {
 	return n
 }
 
-// Arm implements uct.Armer.
-func (g *guarded) Arm() error {
+// Arm implements uct.Progressor.
+func (g *guarded) Arm(events uct.EventFlags) error {
 	g.b.enter()
 	defer g.b.leave()
-	return g.iface.Arm()
+	return g.iface.Arm(events)
 }
 
-// Failed implements uct.Failer.
+// Failed implements uct.NetworkIface.
 func (g *guarded) Failed() error {
 	g.b.enter()
 	defer g.b.leave()
@@ -54,11 +52,11 @@ func (g *guarded) Reachable(p uct.ReachableParams) error {
 	return g.iface.Reachable(p)
 }
 
-// SeekWay implements uct.WaySeeker.
-func (g *guarded) SeekWay(p uct.ReachableParams, done func(found bool)) bool {
+// ResolveAddress implements uct.NetworkIface.
+func (g *guarded) ResolveAddress(p uct.ReachableParams, done func(found bool)) bool {
 	g.b.enter()
 	defer g.b.leave()
-	return g.iface.SeekWay(p, done)
+	return g.iface.ResolveAddress(p, done)
 }
 
 // NewEndpoint implements uct.Iface.
@@ -91,7 +89,8 @@ func (g *guarded) Close() error {
 	g.Worker.RemoveProgress(g)
 	err := g.iface.release()
 	g.b.leave()
-	return errors.Join(err, g.b.ctx.Close()) // waits for the goroutine
+	g.b.close()
+	return err
 }
 
 // guardedEndpoint is an endpoint whose methods take the lock of its interface's background.
@@ -103,9 +102,7 @@ type guardedEndpoint struct {
 var _ interface {
 	uct.Endpoint
 	uct.Paired
-	uct.Located
-	uct.Checker
-	uct.SourceHolder
+	uct.NetworkEndpoint
 	kit.Failing
 } = (*guardedEndpoint)(nil)
 
@@ -151,7 +148,7 @@ func (g *guardedEndpoint) Fence() error {
 	return g.endpoint.Fence()
 }
 
-// Check implements uct.Checker.
+// Check implements uct.Endpoint.
 func (g *guardedEndpoint) Check(c *uct.Completion) error {
 	g.b.enter()
 	defer g.b.leave()
@@ -193,14 +190,14 @@ func (g *guardedEndpoint) ConnectToEP(dev, iface, ep []byte) error {
 	return g.endpoint.ConnectToEP(dev, iface, ep)
 }
 
-// LeadsTo implements uct.Located.
-func (g *guardedEndpoint) LeadsTo(dev, iface, ep []byte) bool {
+// IsConnectedTo implements uct.Paired.
+func (g *guardedEndpoint) IsConnectedTo(dev, iface, ep []byte) bool {
 	g.b.enter()
 	defer g.b.leave()
-	return g.endpoint.LeadsTo(dev, iface, ep)
+	return g.endpoint.IsConnectedTo(dev, iface, ep)
 }
 
-// Source implements uct.SourceHolder.
+// Source implements uct.NetworkEndpoint.
 func (g *guardedEndpoint) Source() *uct.Source {
 	g.b.enter()
 	defer g.b.leave()

@@ -9,10 +9,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // qkey is the Q_Key of all packets of UCX (UCT_IB_KEY).
@@ -30,7 +31,7 @@ type iface struct {
 	addr [wire.IfaceAddrLen]byte
 
 	flow    *flow.Iface
-	recvs   ib.RecvPool
+	recvs   memory.RecvPool
 	slots   slots
 	retired retiredItems
 	sq      sendQueue
@@ -46,20 +47,21 @@ type iface struct {
 	mostLate  int             // bound of lateBytes, see maxLateBytes
 	inbound   packet          // the packet that is being handled
 	quiet     uint8           // 1: the receive queue was not found empty since packets were received
-	starved   bool            // control packets wait for room in the queue: no message is sent
+	starved   bool            // control packets wait for room in the queue, so no message is sent
 	dead      error           // why nothing can be sent or received any more
 	dying     bool            // dead is set, but the endpoints have not failed yet
 	broken    bool            // the queue pair is in its error state
-	inside    bool            // the state machine is running
+	inside    bool            // the state machine is running, so that Dispatch must not be called
 	offline   bool            // the background is running: callbacks may not be called
 	back      *background     // nil without UCX_UD_ASYNC
 	closed    bool
 }
 
 var (
-	_ uct.Iface = (*iface)(nil)
-	_ uct.Armer = (*iface)(nil)
-	_ ib.User   = (*iface)(nil)
+	_ uct.Iface        = (*iface)(nil)
+	_ uct.NetworkIface = (*iface)(nil)
+	_ uct.Progressor   = (*iface)(nil)
+	_ ib.User          = (*iface)(nil)
 )
 
 // segment returns the size of the largest packet, including its header.
@@ -98,9 +100,5 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 	if _, err := wire.ParseIfaceAddr(p.IfaceAddr); err != nil {
 		return fmt.Errorf("ud: interface address %x: %w: %w", p.IfaceAddr[:min(len(p.IfaceAddr), 16)], err, ucs.ErrUnreachable)
 	}
-	a, err := ib.ParseAddress(p.DeviceAddr)
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
-	}
-	return i.Reaches(&a)
+	return i.ReachesDevice(p.DeviceAddr)
 }

@@ -12,12 +12,12 @@ import (
 
 // Received packets. A device delivers a packet by the number of the queue pair alone. The buffer of
 // a received packet begins with 40 bytes for the network header. With RoCE v2 these hold an IPv6
-// header, or an IPv4 header in the last 20 bytes and arbitrary bytes in the first 20. The first byte
-// tells IPv6 from IPv4: it is set to noVersion before a buffer is posted
+// header, or an IPv4 header in the last 20 bytes and arbitrary bytes in the first 20. The first
+// byte distinguishes IPv6 from IPv4, because it is set to noVersion before a buffer is posted
 // (uct_ud_verbs_iface_get_gid_len of 1.22.0; 1.13.1 relies on a value that only one make of devices
 // reports, and drops all packets over IPv4 on others).
 
-// packet describes the packet that is being handled, beside its bytes.
+// packet describes the source of the packet that is being handled.
 type packet struct{ from flow.From }
 
 // noVersion is a value of a buffer's first byte that is no version of IP.
@@ -59,10 +59,10 @@ func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 		return false
 	}
 	c := e.User.(*conn)
-	if c.paused || c.turn.Listed() || i.offline {
+	if c.paused || c.resumedNode.Listed() || i.offline {
 		m := late{uct.AMID(id), append([]byte(nil), data...)}
 		c.late = append(c.late, m)
-		i.weigh(m.weight())
+		i.addLateBytes(m.weight())
 		if i.offline && len(c.late) >= maxLateOffline {
 			c.flow.Halt()
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestLocate: packets are for us if their destination is an address of the port, whatever
-// lies in front of an IPv4 header.
+// TestLocate checks that packets are accepted if their destination is an address of the port,
+// whatever bytes precede an IPv4 header.
 func TestLocate(t *testing.T) {
 	v6 := [16]byte{0xfe, 0x80, 15: 1}
 	other := [16]byte{0xfe, 0x80, 15: 2}
@@ -44,7 +44,7 @@ func TestLocate(t *testing.T) {
 		"IPv4, to another":              {ip4(0, 1, 2), false, v4},
 		"IPv4, to another with ours in": {ip4(0x5f, 1, 3), false, v4},
 	} {
-		for range 2 { // the second one with what the first has left
+		for range 2 { // the second time after locate has changed the buffer
 			wc := verbs.WC{SrcQPN: 0x17, Flags: verbs.WCGRH}
 			if got := i.locate(tc.b, &wc); got != tc.ours {
 				t.Errorf("%s: ours %v, want %v", name, got, tc.ours)

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
-	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	_ "github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -19,8 +19,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestInfiniBandAddresses: addresses of ports of InfiniBand, byte for byte as
-// uct_ib_iface_get_device_address packs them (src/uct/ib/base/ib_iface.c).
+// TestInfiniBandAddresses checks that addresses of InfiniBand ports equal, byte for byte, those of
+// uct_ib_iface_get_device_address (src/uct/ib/base/ib_iface.c).
 func TestInfiniBandAddresses(t *testing.T) {
 	const lid = 0x1234
 	for _, c := range []struct {
@@ -53,8 +53,8 @@ func TestInfiniBandAddresses(t *testing.T) {
 				c.port.InfiniBand, c.port.LID = true, lid
 				net := network(t, port(c.port))
 				set := settings(t, c.pairs...)
-				component := ibtest.Component(net.Devices()...)
-				md := must(component.OpenMD("rxe0", set))(t)
+				component := net.Still()
+				md := rigtest.Must(component.OpenMD("rxe0", set))(t)
 				defer md.Close()
 				i, err := md.OpenIface(worker(t), uct.IfaceParams{Transport: transport, Device: "rxe0:1"}, set)
 				if c.want == "" {
@@ -66,11 +66,11 @@ func TestInfiniBandAddresses(t *testing.T) {
 				check(t, err)
 				defer i.Close()
 				b := i.DeviceAddress()
-				want := must(hex.DecodeString(strings.ReplaceAll(c.want, " ", "")))(t)
+				want := rigtest.Must(hex.DecodeString(strings.ReplaceAll(c.want, " ", "")))(t)
 				if string(b) != string(want) || i.Attr().DeviceAddrLen != len(want) {
 					t.Errorf("%x, want %s", b, c.want)
 				}
-				a := must(ib.ParseAddress(b))(t)
+				a := rigtest.Must(ib.ParseAddress(b))(t)
 				if again := hex.EncodeToString(a.Append(nil)); again != hex.EncodeToString(want) {
 					t.Errorf("read and packed again as %s", again)
 				}
@@ -79,8 +79,8 @@ func TestInfiniBandAddresses(t *testing.T) {
 	}
 }
 
-// TestInfiniBandReach: who reaches whom in a subnet depends on prefixes and partitions; what
-// is reached works.
+// TestInfiniBandReach checks that reachability depends on subnet prefixes and partitions, and that
+// messages to reachable ports arrive.
 func TestInfiniBandReach(t *testing.T) {
 	link, other := []verbstest.GID{subnet(0xfe, 0x80)}, []verbstest.GID{subnet(0xaa, 0xbb)}
 	for _, c := range []struct {
@@ -104,7 +104,6 @@ func TestInfiniBandReach(t *testing.T) {
 				net := network(t, port(c.a), port(c.b))
 				f := fixture(t, net, "IB_NUM_PATHS", "8")
 				f.Transport, f.Silent = transport, transport == "ud_verbs"
-				f.Component = ibtest.Network("ib", net)
 				g := f
 				f.Domain, g.Domain = "rxe0", "rxe1"
 				a, b := f.Open(t), g.Open(t)
@@ -132,18 +131,17 @@ func TestInfiniBandReach(t *testing.T) {
 	}
 }
 
-// TestInfiniBandPaths: paths to a port differ in the low bits of both LIDs, as far as the LMC
-// goes, and have a header for routes only where that is wanted.
+// TestInfiniBandPaths checks that paths to a port differ in the low bits of both LIDs, within the
+// LMC, and have a global route header only if the setting asks for it.
 func TestInfiniBandPaths(t *testing.T) {
 	for _, global := range []string{"n", "y"} {
 		net := network(t, port(verbstest.Port{InfiniBand: true, LID: 0x100, LMC: 2}), port(verbstest.Port{InfiniBand: true, LID: 0x200, LMC: 2}))
 		f := fixture(t, net, "IB_NUM_PATHS", "8", "IB_LID_PATH_BITS", "0-7", "IB_IS_GLOBAL", global)
-		f.Component = ibtest.Network("ib", net)
 		g := f
 		f.Domain, g.Domain = "rxe0", "rxe1"
 		a, b := f.Open(t), g.Open(t)
 		got := b.Collect(t, 1)
-		to := must(ib.ParseAddress(b.Iface.DeviceAddress()))(t)
+		to := rigtest.Must(ib.ParseAddress(b.Iface.DeviceAddress()))(t)
 		for path := range 8 {
 			way := ud.PathTo(a.Iface, &to, path).AH
 			if way.DLID != verbs.LID(0x200|path%4) || way.SrcPathBits != uint8(path%4) || way.Global != (global == "y") || way.Global && way.DGID != to.GID {

@@ -11,15 +11,12 @@ import "github.com/ucx-go/ucx/uct"
 const offlinePolls = 4 // polls of the receive queue in one run (RX_ASYNC_MAX_POLL)
 
 // watched starts the background goroutine of an interface and returns the wrapped interface.
-func watched(i *iface) (uct.Iface, error) {
-	b := new(background)
-	i.back = b
-	if err := b.start(i.work); err != nil {
-		return nil, err
-	}
-	g := &guarded{i, b}
+func watched(i *iface) uct.Iface {
+	i.back = new(background)
+	i.back.start(i.work)
+	g := &guarded{i, i.back}
 	i.Worker.AddProgress(g)
-	return g, nil
+	return g
 }
 
 // work does the work of the background goroutine, with the lock held.
@@ -28,10 +25,10 @@ func (i *iface) work() {
 		return
 	}
 	i.offline = true
-	i.weigh(0)
+	i.addLateBytes(0)
 	defer func() {
 		i.offline = false
-		i.weigh(0)
+		i.addLateBytes(0)
 	}()
 	now := int64(i.now())
 	i.flow.Clock(now)

@@ -58,7 +58,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	}
 	i.describe()
 	if u.Async {
-		return watched(i)
+		return watched(i), nil
 	}
 	w.AddProgress(i)
 	return i, nil
@@ -90,20 +90,15 @@ func (i *iface) openQP(sends, receives int) (err error) {
 func (i *iface) openBuffers(sends, receives int) error {
 	s := &i.set.UD
 	inline := i.qp.Cap().MaxInline
-	if err := i.slots.open(i.Domain, inline, i.segment(), s.IB.TxMaxBufs.Int(defaultSlots)); err != nil {
+	if err := i.slots.open(&i.Domain.Space, inline, i.segment(), s.IB.TxMaxBufs.Int(defaultSlots)); err != nil {
 		return err
 	}
 	if n := wire.CREQLen(len(i.DeviceAddress())); n > inline { // no control packet is longer
-		if err := i.slots.openControl(i.Domain, n, sends); err != nil {
+		if err := i.slots.openControl(&i.Domain.Space, n, sends); err != nil {
 			return err
 		}
 	}
-	posted, keep := receives, receives/2
-	if n := s.IB.RxMaxBufs; !n.IsAuto() {
-		posted = min(max(n.Int(0), 1), receives)
-		keep = max(n.Int(0)-posted, 0)
-	}
-	return i.recvs.Open(i.Domain, i.qp, grhLen+i.segment(), posted, keep)
+	return i.recvs.Open(&i.Domain.Space, i.qp, grhLen+i.segment(), receives, s.IB.RxMaxBufs)
 }
 
 // defaultSlots is the number of messages that may be in flight on all endpoints together. Buffers

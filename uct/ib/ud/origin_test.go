@@ -10,19 +10,20 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// lead makes an endpoint on a to an address of b's port.
+// lead connects an endpoint of a to the device address dev, which has the origin o.
 type lead func(a, b *ucttest.Host, dev []byte, o uct.Origin) error
 
-// eachLead goes through the ways in which endpoints learn where they lead to.
-func eachLead(t *testing.T, fn func(t *testing.T, net *verbstest.Fabric, f ucttest.Fixture, to lead)) {
+// eachLead runs fn for each method by which endpoints get a remote address.
+func eachLead(t *testing.T, fn func(t *testing.T, net *rigtest.Rig, f ucttest.Fixture, to lead)) {
 	pair := func(a, b *ucttest.Host, dev []byte, o uct.Origin) error {
 		far := b.NewEndpoint(t, uct.EndpointParams{})
 		ep := a.NewEndpoint(t, uct.EndpointParams{Origin: o})
-		return ep.(uct.Paired).ConnectToEP(dev, nil, must(far.(uct.Paired).Address())(t))
+		return ep.(uct.Paired).ConnectToEP(dev, nil, rigtest.Must(far.(uct.Paired).Address())(t))
 	}
 	for _, c := range []struct {
 		name, transport string
@@ -47,10 +48,10 @@ func eachLead(t *testing.T, fn func(t *testing.T, net *verbstest.Fabric, f uctte
 	}
 }
 
-// TestManagersAddress: an address by which a peer says by which of ours it is reached comes from a
-// connection manager of this process, or from nowhere.
+// TestManagersAddress checks that an address with the index of one of our own GIDs, or for any RoCE
+// version, is accepted only from a connection manager of this process.
 func TestManagersAddress(t *testing.T) {
-	eachLead(t, func(t *testing.T, _ *verbstest.Fabric, f ucttest.Fixture, to lead) {
+	eachLead(t, func(t *testing.T, _ *rigtest.Rig, f ucttest.Fixture, to lead) {
 		a, b := f.Pair(t)
 		dev := b.Iface.DeviceAddress()
 		for name, change := range map[string]func(*ib.Address){
@@ -58,7 +59,7 @@ func TestManagersAddress(t *testing.T) {
 			"any version":              func(a *ib.Address) { a.Version = ib.RoCEAny },
 			"any version, by an index": func(a *ib.Address) { a.Version, a.HasIndex, a.GIDIndex = ib.RoCEAny, true, 1 },
 		} {
-			at := must(ib.ParseAddress(dev))(t)
+			at := rigtest.Must(ib.ParseAddress(dev))(t)
 			change(&at)
 			packed := at.Append(nil)
 			if err := a.Iface.Reachable(uct.ReachableParams{DeviceAddr: packed, IfaceAddr: b.Iface.Address()}); !errors.Is(err, ucs.ErrUnreachable) {
@@ -76,10 +77,10 @@ func TestManagersAddress(t *testing.T) {
 	})
 }
 
-// TestPeersAddress: for an address that a peer has given nobody is asked; if no way is known
-// there is none. The application waits.
+// TestPeersAddress checks that an address from a peer is not resolved: without a known path it is
+// unreachable. For an address from the application the call waits for the resolution.
 func TestPeersAddress(t *testing.T) {
-	eachLead(t, func(t *testing.T, net *verbstest.Fabric, f ucttest.Fixture, to lead) {
+	eachLead(t, func(t *testing.T, net *rigtest.Rig, f ucttest.Fixture, to lead) {
 		a, b := f.Pair(t)
 		dev := b.Iface.DeviceAddress()
 		asked := 0
@@ -95,16 +96,16 @@ func TestPeersAddress(t *testing.T) {
 		}
 		net.Devices()[0].SetResolve(nil)
 		told := 0
-		s := a.Iface.(uct.WaySeeker)
+		s := a.Iface.(uct.NetworkIface)
 		p := uct.ReachableParams{DeviceAddr: dev, IfaceAddr: b.Iface.Address()}
-		if s.SeekWay(p, func(found bool) {
+		if s.ResolveAddress(p, func(found bool) {
 			if told++; !found {
 				t.Error("not found")
 			}
 		}) {
 			ucttest.Until(t, "the end of the search", func() bool { return told > 0 }, a)
 		}
-		if s.SeekWay(p, nil) {
+		if s.ResolveAddress(p, nil) {
 			t.Error("a way that is known is sought")
 		}
 		if err := to(a, b, dev, uct.OriginPeer); err != nil {
@@ -123,15 +124,15 @@ func TestPeersAddress(t *testing.T) {
 	})
 }
 
-// TestSeekNothing: addresses that lead nowhere are not sought.
+// TestSeekNothing checks that unreachable addresses are not resolved.
 func TestSeekNothing(t *testing.T) {
-	eachLead(t, func(t *testing.T, _ *verbstest.Fabric, f ucttest.Fixture, _ lead) {
+	eachLead(t, func(t *testing.T, _ *rigtest.Rig, f ucttest.Fixture, _ lead) {
 		a := f.Open(t)
-		right := must(ib.ParseAddress(a.Iface.DeviceAddress()))(t)
+		right := rigtest.Must(ib.ParseAddress(a.Iface.DeviceAddress()))(t)
 		v1 := right
 		v1.Version = ib.RoCEv1
 		for _, dev := range [][]byte{nil, {1}, v1.Append(nil), (&ib.Address{LID: 7}).Append(nil)} {
-			if a.Iface.(uct.WaySeeker).SeekWay(uct.ReachableParams{DeviceAddr: dev}, func(bool) { t.Error("told") }) {
+			if a.Iface.(uct.NetworkIface).ResolveAddress(uct.ReachableParams{DeviceAddr: dev}, func(bool) { t.Error("told") }) {
 				t.Errorf("%x is sought", dev)
 			}
 		}

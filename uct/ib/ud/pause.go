@@ -11,8 +11,6 @@ import (
 // keeps them, except for one now and then, so that the peer does not declare this side dead. The
 // messages that are taken are copied, and wait for delivery as late messages.
 
-var _ uct.SourcePauser = (*conn)(nil)
-
 // late is a received message that waits for delivery.
 type late struct {
 	id   uct.AMID
@@ -23,8 +21,8 @@ type late struct {
 // paused connections take no messages, and in the background no connection does.
 const maxLateBytes = 16 << 20
 
-// weigh adds n to the bytes of late messages, and sets which connections take messages.
-func (i *iface) weigh(n int) {
+// addLateBytes adds n to the bytes of late messages, and sets which connections take messages.
+func (i *iface) addLateBytes(n int) {
 	i.lateBytes += n
 	switch {
 	case i.lateBytes < i.mostLate:
@@ -43,16 +41,16 @@ func (m *late) weight() int { return len(m.data) + 64 }
 // more; the peer keeps the others.
 const maxLateOffline = 64
 
-// PauseSource implements uct.SourcePauser.
+// PauseSource implements uct.Connection.
 func (c *conn) PauseSource() {
 	c.iface.enter()
 	defer c.iface.leave()
 	c.paused = true
-	c.iface.resumed.Remove(&c.turn)
+	c.iface.resumed.Remove(&c.resumedNode)
 	c.flow.Halt()
 }
 
-// ResumeSource implements uct.SourcePauser.
+// ResumeSource implements uct.Connection.
 func (c *conn) ResumeSource() {
 	c.iface.enter()
 	defer c.iface.leave()
@@ -67,13 +65,13 @@ func (c *conn) popLate() late {
 	m := c.late[0]
 	c.late[0] = late{}
 	c.late = c.late[1:]
-	c.iface.weigh(-m.weight())
+	c.iface.addLateBytes(-m.weight())
 	return m
 }
 
-// readUp delivers the late messages of a connection that has ended, paused or not, because the peer
-// has been told that they arrived.
-func (c *conn) readUp() {
+// deliverAllLate delivers the late messages of a connection that has ended, paused or not, because they
+// have been acknowledged to the peer.
+func (c *conn) deliverAllLate() {
 	for len(c.late) > 0 && !c.dropped && !c.iface.closed {
 		m := c.popLate()
 		c.hand(m.id, m.data, nil)
@@ -85,7 +83,7 @@ func (c *conn) readUp() {
 func (i *iface) deliverLate() (n int) {
 	for left := i.resumed.Len(); left > 0 && i.resumed.Len() > 0; left-- {
 		c := i.resumed.Next()
-		i.resumed.Remove(&c.turn)
+		i.resumed.Remove(&c.resumedNode)
 		for len(c.late) > 0 && !c.paused {
 			m := c.popLate()
 			n++

@@ -10,17 +10,16 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestPause: a paused source delivers nothing more, the message in whose handler it is
-// paused is the last one; the peer keeps what it cannot send, is not dead, and everything
-// arrives when it goes on, in order. Another source goes on meanwhile. Time passes in which
-// the peer would give up if nothing was taken at all.
+// TestPause checks that a paused source delivers nothing after the message whose handler paused it.
+// The peer keeps its messages, does not declare this side dead although its timeout passes, and all
+// messages arrive in order after the source is resumed. Another source is not affected.
 func TestPause(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -33,7 +32,7 @@ func TestPause(t *testing.T) {
 	b.Handle(t, 1, func(s *uct.Source, data []byte, _ *uct.AMDesc) error {
 		src = s
 		if got = append(got, binary.LittleEndian.Uint64(data)); len(got) == pauseAt {
-			s.Owner.(uct.SourcePauser).PauseSource()
+			s.Owner.(uct.Connection).PauseSource()
 		}
 		return nil
 	})
@@ -60,7 +59,7 @@ func TestPause(t *testing.T) {
 		if was != pauseAt {
 			t.Fatalf("%d messages, paused at %d", was, pauseAt)
 		}
-		// Some time, by which the peer's own time for us would be over.
+		// Let the peer's timeout pass.
 		for rounds := 0; ud.Counters(a.Iface).Timeouts < 100 && rounds < 200; rounds++ {
 			ucttest.Accept(t, func() error { return other.AMShort(2, 1, nil, 0, nil) }, c, b, a)
 			fromOther.Wait(t, 1, c, b, a)
@@ -72,14 +71,14 @@ func TestPause(t *testing.T) {
 			t.Fatalf("%d messages came while it was paused", len(got)-was)
 		}
 		pauseAt += 20
-		src.Owner.(uct.SourcePauser).ResumeSource()
+		src.Owner.(uct.Connection).ResumeSource()
 		ucttest.Until(t, "more", func() bool { send(); return len(got) >= pauseAt }, a, b)
 	}
 	if ud.Counters(b.Iface).Halted == start {
 		t.Error("nothing was refused")
 	}
 	pauseAt = -1
-	src.Owner.(uct.SourcePauser).ResumeSource()
+	src.Owner.(uct.Connection).ResumeSource()
 	ucttest.Until(t, "all", func() bool { return len(got) == int(sent) }, a, b)
 	for k, n := range got {
 		if n != uint64(k) {
@@ -100,7 +99,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestPausedAndDropped: what waits of a connection that is dropped is gone.
+// TestPausedAndDropped checks that the late messages of a dropped connection are discarded.
 func TestPausedAndDropped(t *testing.T) {
 	net := network(t, verbstest.Config{})
 	f := fixture(t, net)
@@ -111,14 +110,14 @@ func TestPausedAndDropped(t *testing.T) {
 	b.Handle(t, 1, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
 		src = s
 		got++
-		s.Owner.(uct.SourcePauser).PauseSource()
+		s.Owner.(uct.Connection).PauseSource()
 		return nil
 	})
 	for k := range uint64(5) {
 		ucttest.Accept(t, func() error { return ep.AMShort(1, k, nil, 0, nil) }, a, b)
 	}
 	ucttest.Until(t, "a message", func() bool { return got == 1 }, a, b)
-	src.Owner.(uct.SourcePauser).ResumeSource()
+	src.Owner.(uct.Connection).ResumeSource()
 	src.Drop(ucs.ErrCanceled)
 	ucttest.Settle(a, b)
 	if got != 1 {
@@ -126,12 +125,12 @@ func TestPausedAndDropped(t *testing.T) {
 	}
 }
 
-// TestPausedAndGone: what was acknowledged on a paused connection is delivered before the user is
-// told that its peer is gone, also by a handler that pauses again.
+// TestPausedAndGone checks that acknowledged messages of a paused connection are delivered before
+// the failure of its peer is reported, even if a handler pauses it again.
 func TestPausedAndGone(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_ASYNC", "y")
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
@@ -143,46 +142,37 @@ func TestPausedAndGone(t *testing.T) {
 		}
 		src = s
 		got = append(got, data[0])
-		s.Owner.(uct.SourcePauser).PauseSource()
+		s.Owner.(uct.Connection).PauseSource()
 		return nil
 	})
 	p.send(packed(wire.AMHeader(id, 1, 2, 1), 'a'))
 	ucttest.Settle(h)
-	gone := &goneCounter{src: src}
-	src.User = gone
-	src.Owner.(uct.SourcePauser).ResumeSource()
+	gone := rigtest.Watch(src)
+	src.Owner.(uct.Connection).ResumeSource()
 	ucttest.Settle(h)
-	ud.Look(h.Iface) // which finds that somebody has looked
+	ud.Look(h.Iface) // records the calls of Progress so far
 	for k := range wire.PSN(3) {
 		p.sendWith(packed(wire.AMHeader(id, 1, 3+k, 1), 'b'+byte(k)))
 	}
 	ud.Look(h.Iface)
-	src.Owner.(uct.SourcePauser).PauseSource()
+	src.Owner.(uct.Connection).PauseSource()
 	if c := ud.Counters(h.Iface); c.Delivered != 4 || len(got) != 1 {
 		t.Fatalf("%q, %+v", got, c)
 	}
 	p.sendWith(packed(wire.NewHeader(id, wire.FlagRefuse, 6, 1)))
 	ucttest.Settle(h)
-	if string(got) != "abcd" || h.Failed(ep) == nil || gone.n != 1 || !errors.Is(gone.why, ucs.ErrConnectionReset) || ud.LateBytes(h.Iface) != 0 {
-		t.Errorf("%q, failure %v, told %d times, %d bytes wait", got, h.Failed(ep), gone.n, ud.LateBytes(h.Iface))
+	if string(got) != "abcd" || h.Failed(ep) == nil || gone.N != 1 || !errors.Is(gone.Why, ucs.ErrConnectionReset) || ud.LateBytes(h.Iface) != 0 {
+		t.Errorf("%q, failure %v, told %d times, %d bytes wait", got, h.Failed(ep), gone.N, ud.LateBytes(h.Iface))
 	}
 }
 
-type goneCounter struct {
-	src *uct.Source
-	n   int
-	why error
-}
-
-func (g *goneCounter) SourceGone() { g.n, g.why = g.n+1, g.src.Err() }
-
-// TestPutOffBytes: what is put off of all connections together is bounded: in the background
-// nothing more is taken then, and of what is paused neither. It is the peers' to keep, and
-// comes when there is room.
+// TestPutOffBytes checks that the late messages of all connections together are bounded. At the
+// limit the background work takes no more messages. The peers keep them, and send them when there
+// is room.
 func TestPutOffBytes(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_ASYNC", "y", "UD_TIMEOUT", "60ms")
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	p := newScriptedPeer(t, net.Devices()[1], h)
 	got := h.Collect(t, 5)
@@ -193,7 +183,7 @@ func TestPutOffBytes(t *testing.T) {
 	}
 	ucttest.Settle(h)
 	defer ud.MostLate(h.Iface, 10000)()
-	ud.Look(h.Iface) // which finds that somebody has looked
+	ud.Look(h.Iface) // records the calls of Progress so far
 	var next [conns]wire.PSN
 	say := func() {
 		for k := range ids {
@@ -202,7 +192,7 @@ func TestPutOffBytes(t *testing.T) {
 		was := ud.Counters(h.Iface).Delivered
 		ud.Look(h.Iface)
 		for n := ud.Counters(h.Iface).Delivered - was; n > 0; n-- {
-			next[(n-1)%conns]++ // those of the first ones
+			next[(n-1)%conns]++ // the first connections come first
 		}
 	}
 	for range 20 {
@@ -224,8 +214,8 @@ func TestPutOffBytes(t *testing.T) {
 	got.Wait(t, taken+1, h)
 }
 
-// TestPausedBytes: likewise those that are paused, which otherwise take one now and then;
-// others are taken.
+// TestPausedBytes checks that at the limit paused connections take no messages, not even one now
+// and then, and that other connections do.
 func TestPausedBytes(t *testing.T) {
 	_, h, p := two(t, "UD_TIMEOUT", "60ms", "UD_ASYNC", "y")
 	id, other := p.connect(1, 0), p.connect(2, 1)
@@ -233,7 +223,7 @@ func TestPausedBytes(t *testing.T) {
 	n := 0
 	h.Handle(t, 5, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
 		n++
-		s.Owner.(uct.SourcePauser).PauseSource()
+		s.Owner.(uct.Connection).PauseSource()
 		src = s
 		return nil
 	})
@@ -241,7 +231,7 @@ func TestPausedBytes(t *testing.T) {
 	restore := ud.MostLate(h.Iface, 1)
 	p.send(packed(wire.AMHeader(id, 5, 2, 1), 1))
 	ucttest.Settle(h)
-	one := func(psn wire.PSN) bool { // one is taken in time
+	one := func(psn wire.PSN) bool { // reports whether a message is taken soon
 		was := ud.Counters(h.Iface).Delivered
 		for start := time.Now(); time.Since(start) < 100*time.Millisecond; time.Sleep(time.Millisecond) {
 			p.send(packed(wire.AMHeader(id, 5, psn, 1), 1))
@@ -255,18 +245,18 @@ func TestPausedBytes(t *testing.T) {
 	if !one(3) || one(4) || n != 1 {
 		t.Errorf("%d messages, %d bytes wait", n, ud.LateBytes(h.Iface))
 	}
-	for range 2 { // also after a look in the background, for which none are
+	for range 2 { // also after background work, in which no connection takes any
 		ud.Look(h.Iface)
 	}
 	p.send(packed(wire.AMHeader(other, 6, 2, 1), 1))
 	got.Wait(t, 1, h)
 	restore()
-	src.Owner.(uct.SourcePauser).ResumeSource()
+	src.Owner.(uct.Connection).ResumeSource()
 	ucttest.Settle(h)
 	if n != 2 || ud.LateBytes(h.Iface) != 0 {
 		t.Errorf("%d messages, %d bytes wait", n, ud.LateBytes(h.Iface))
 	}
-	// What goes with its connection counts no more.
+	// Late messages of a dropped connection no longer count.
 	if !one(4) || ud.LateBytes(h.Iface) == 0 {
 		t.Errorf("%d bytes wait", ud.LateBytes(h.Iface))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// port is the interface as the state machine sees it.
+// port is the interface as the state machine uses it.
 type port struct{ *iface }
 
 var _ flow.Port = port{}
@@ -74,7 +74,7 @@ func (p port) Repost(e *flow.Endpoint, slot int32, hdr wire.Header) bool {
 	return true
 }
 
-// emit posts the message in a slot.
+// emit posts the message in a slot. It returns the results of hand.
 func (i *iface) emit(c *conn, slot int32, h *held, flags verbs.SendFlags) (seq uint32, ok bool) {
 	r := i.qp.Begin()
 	r.Send(uint64(i.sq.posted+1), flags)
@@ -154,8 +154,8 @@ func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 		return false
 	}
 	qpn := verbs.QPN(e.PeerQPN())
-	if way := p.way(&a, qpn, int(e.Path())).AH; !p.stranger() && a.Ethernet && !p.Domain.KnowsWay(way) {
-		p.Domain.Seek(way, nil, nil)
+	if way := p.peerPath(&a, qpn, int(e.Path())).AH; !p.mayBlockLookup() && a.Ethernet && !p.Domain.Handles().Known(way) {
+		p.Domain.Handles().Resolve(way, nil)
 		return false
 	}
 	began := p.lookups.now()

@@ -6,7 +6,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // Progress implements uct.Progressor.
@@ -127,14 +127,14 @@ func (i *iface) ring() {
 		return
 	}
 	if due, ok := i.flow.Next(now); ok {
-		i.wind(due)
+		i.setTimer(due)
 	}
 }
 
-// Arm implements uct.Armer. It cannot omit any event: acknowledgements arrive as messages do, and
-// the peer waits for acknowledgements of this side.
-func (i *iface) Arm() error {
-	if i.retired.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+// Arm implements uct.Progressor. It ignores which events are asked for, because acknowledgements
+// arrive as messages do, and the peer waits for acknowledgements of this side.
+func (i *iface) Arm(uct.EventFlags) error {
+	if i.retired.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(kit.NoRoom) {
 		return ucs.ErrBusy
 	}
 	i.watch()
@@ -144,5 +144,3 @@ func (i *iface) Arm() error {
 	}
 	return i.Iface.Arm(events)
 }
-
-func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

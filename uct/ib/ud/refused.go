@@ -29,24 +29,24 @@ func (i *iface) warnRefused() {
 		stray:     c.Unknown + c.Elsewhere,
 	}
 	if now != i.refused {
-		i.complainOf(now)
+		i.logDropped(now)
 	}
 }
 
 //go:noinline
-func (i *iface) complainOf(now refusals) {
+func (i *iface) logDropped(now refusals) {
 	was := i.refused
 	i.refused = now
-	tell := func(write func(string, ...zap.Field), why ledger.Reason, was, now uint64, what string) {
+	logIncrease := func(write func(string, ...zap.Field), why ledger.Reason, was, now uint64, what string) {
 		for ; was != now; was++ {
 			if (*ledger.Account)(nil).Refuse(why) {
 				write("ud: dropped "+what, zap.String("port", i.Port.Name()),
-					zap.Stringer("the last packet from", verbs.GID(i.inbound.from.GID)), zap.Uint64("so far", now))
+					zap.Stringer("last source", verbs.GID(i.inbound.from.GID)), zap.Uint64("so far", now))
 			}
 		}
 	}
-	tell(i.Worker.Log().Warn, ledger.Connections, was.room, now.room, "connection requests: there is no room, or no way back")
-	tell(i.Worker.Log().Warn, ledger.Malformed, was.malformed, now.malformed, "packets that make no sense")
-	tell(i.Worker.Log().Warn, ledger.Claim, was.source, now.source, "packets that do not come from whom they say")
-	tell(i.Worker.Log().Diag, ledger.Stray, was.stray, now.stray, "packets for nobody here")
+	logIncrease(i.Worker.Log().Warn, ledger.Connections, was.room, now.room, "connection requests: no room, or no route back to the peer")
+	logIncrease(i.Worker.Log().Warn, ledger.Malformed, was.malformed, now.malformed, "malformed packets")
+	logIncrease(i.Worker.Log().Warn, ledger.Claim, was.source, now.source, "packets with a spoofed source")
+	logIncrease(i.Worker.Log().Diag, ledger.Stray, was.stray, now.stray, "packets to an unknown queue pair or endpoint")
 }

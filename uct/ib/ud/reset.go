@@ -21,7 +21,7 @@ func (i *iface) resetQP() {
 		return
 	}
 	if err := i.restart(); err != nil && !i.closed {
-		i.die(fmt.Errorf("ud: setting up the queue pair of %s anew: %w", i.Port.Name(), err))
+		i.die(fmt.Errorf("ud: resetting the queue pair of %s: %w", i.Port.Name(), err))
 	}
 	i.retired.release(i)
 }

@@ -4,7 +4,7 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/handles"
 )
 
 // retiredItems is a queue of items that are not needed any more but that the device may still be
@@ -22,7 +22,7 @@ type retiredItem struct {
 	comp *uct.Completion // to complete, if there is no slot
 	err  error           // result of the completion
 	conn *conn           // counts the item in conn.waits; nil if there is no completion
-	ah   *ib.AH
+	ah   *handles.Handle
 }
 
 func (l *retiredItems) empty() bool { return l.head == len(l.list) }

@@ -3,169 +3,94 @@
 package ud_test
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// scriptedPeer is a datagram queue pair on a device, which sends and answers what the test
-// wants and nothing else.
+// scriptedPeer is a datagram queue pair on a device, which sends and answers only what the test
+// wants.
 type scriptedPeer struct {
-	t    testing.TB
-	host *ucttest.Host
-	ctx  *verbs.Context
-	pd   *verbs.PD
-	wake *verbs.CompChannel // of what it receives
-	sent *verbs.CQ
-	got  *verbs.CQ
-	qp   *verbs.QP
-	ah   *verbs.AH // to the host
-	dev  []byte    // its device address
-	mem  []byte
-	mr   *verbs.MR
+	rigtest.End
+	ah  *verbs.AH // address handle of the host
+	dev []byte    // its own device address
 }
 
-// Receives of a scripted peer, and their size; what it sends is behind them.
-const (
-	scriptedPeerRecvs = 512
-	scriptedPeerSize  = 256
-	scriptedPeerSend  = 8192
-)
-
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// newScriptedPeer makes one on a device without a kernel.
+// newScriptedPeer makes a peer on a simulated device.
 func newScriptedPeer(t testing.TB, k *verbstest.Kernel, h *ucttest.Host) *scriptedPeer {
 	t.Helper()
-	return scriptedPeerOn(t, must(verbs.NewContext(k.Open(), 0))(t), h)
+	return scriptedPeerOn(t, rigtest.Must(verbs.NewContext(k.Open(), 0))(t), h)
 }
 
-// scriptedPeerOn makes one on an open device, and closes that.
+// scriptedPeerOn makes a peer on an open device, which is closed at the end of the test.
 func scriptedPeerOn(t testing.TB, ctx *verbs.Context, h *ucttest.Host) *scriptedPeer {
 	t.Helper()
-	p := &scriptedPeer{t: t, host: h, mem: make([]byte, scriptedPeerRecvs*scriptedPeerSize+scriptedPeerSend), ctx: ctx}
-	t.Cleanup(func() { p.ctx.Close() })
-	p.pd = must(p.ctx.AllocPD())(t)
-	p.sent = must(p.ctx.CreateCQ(16, nil, 0))(t)
-	p.wake = must(p.ctx.CreateCompChannel())(t)
-	p.got = must(p.ctx.CreateCQ(scriptedPeerRecvs, p.wake, 0))(t)
-	p.mr = must(p.pd.RegMR(p.mem, verbs.AccessLocalWrite))(t)
-	p.qp = must(p.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.UD, SendCQ: p.sent, RecvCQ: p.got,
-		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: scriptedPeerRecvs, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
-	check(t, p.qp.Init(&verbs.QPAttr{Port: 1, QKey: 0x1ee7a330}))
-	for n := range scriptedPeerRecvs {
-		p.post(n)
-	}
-	check(t, p.qp.Connect(&verbs.QPAttr{}))
-	own := must(p.ctx.DefaultGID(1))(t)
-	to := must(ib.ParseAddress(h.Iface.DeviceAddress()))(t)
+	p := &scriptedPeer{End: rigtest.End{T: t, Host: h}}
+	p.Open(ctx, verbs.UD, &verbs.QPAttr{Port: 1, QKey: qkey})
+	check(t, p.QP.Connect(&verbs.QPAttr{}))
+	own := rigtest.Must(ctx.DefaultGID(1))(t)
+	to := rigtest.Must(ib.ParseAddress(h.Iface.DeviceAddress()))(t)
 	a := own.To(to.GID)
-	p.ah = must(p.pd.CreateAH(&a))(t)
+	p.ah = rigtest.Must(p.PD.CreateAH(&a))(t)
 	addr := ib.Address{Ethernet: true, GID: own.GID, Version: ib.RoCEv2, IPv6: !own.GID.Addr().Is4()}
 	p.dev = addr.Append(nil)
 	return p
 }
 
-func (p *scriptedPeer) qpn() uint32 { return uint32(p.qp.QPN()) }
+const qkey = 0x1ee7a330
 
-// post posts a receive.
-func (p *scriptedPeer) post(n int) {
-	p.t.Helper()
-	_, err := p.qp.PostRecv([]verbs.RecvWR{{ID: uint64(n), SGList: []verbs.SGE{p.mr.SGE(n*scriptedPeerSize, scriptedPeerSize)}}})
-	check(p.t, err)
-}
+// send sends a packet to the host's interface, while the host progresses.
+func (p *scriptedPeer) send(pkt []byte) { p.T.Helper(); p.sendWith(pkt, p.Host) }
 
-// send sends a packet to the host's interface, which progresses meanwhile.
-func (p *scriptedPeer) send(pkt []byte) { p.t.Helper(); p.sendWith(pkt, p.host) }
-
-// sendWith is send with those who progress.
+// sendWith is like send, while the given hosts progress.
 func (p *scriptedPeer) sendWith(pkt []byte, hosts ...*ucttest.Host) {
-	p.t.Helper()
-	copy(p.mem[scriptedPeerRecvs*scriptedPeerSize:], pkt)
-	wr := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, AH: p.ah, RemoteQPN: verbs.QPN(p.target()), RemoteQKey: 0x1ee7a330}
-	if len(pkt) > 0 {
-		wr.SGList = []verbs.SGE{p.mr.SGE(scriptedPeerRecvs*scriptedPeerSize, len(pkt))}
-	}
-	_, err := p.qp.PostSend([]verbs.SendWR{wr})
-	check(p.t, err)
-	var wc [1]verbs.WC
-	ucttest.Until(p.t, "the end of a packet", func() bool { return p.sent.Poll(wc[:]) == 1 }, hosts...)
-	if wc[0].Status != verbs.WCSuccess {
-		p.t.Fatalf("sending: %v", wc[0].Status)
+	p.T.Helper()
+	wr := verbs.SendWR{Opcode: verbs.WRSend, AH: p.ah, RemoteQPN: verbs.QPN(p.target()), RemoteQKey: qkey}
+	if s := p.Send(wr, pkt, hosts...); s != verbs.WCSuccess {
+		p.T.Fatalf("sending: %v", s)
 	}
 }
 
-// target is the host's queue pair.
-func (p *scriptedPeer) target() uint32 { return must(wire.ParseIfaceAddr(p.host.Iface.Address()))(p.t) }
-
-// heard are the packets that have come, in their order.
-func (p *scriptedPeer) heard() (list [][]byte) {
-	p.t.Helper()
-	var wc [16]verbs.WC
-	for {
-		n := p.got.Poll(wc[:])
-		for _, c := range wc[:n] {
-			if c.Status != verbs.WCSuccess {
-				p.t.Fatalf("receiving: %v", c.Status)
-			}
-			k := int(c.ID)
-			list = append(list, bytes.Clone(p.mem[k*scriptedPeerSize:][40:c.ByteLen]))
-			p.post(k)
-		}
-		if n == 0 {
-			return list
-		}
-	}
+// target returns the number of the host's queue pair.
+func (p *scriptedPeer) target() uint32 {
+	return rigtest.Must(wire.ParseIfaceAddr(p.Host.Iface.Address()))(p.T)
 }
 
-// await progresses the host until a packet of a kind comes.
+// await progresses the host until a packet arrives for which is returns true.
 func (p *scriptedPeer) await(what string, is func([]byte) bool) (pkt []byte) {
-	p.t.Helper()
-	ucttest.Until(p.t, what, func() bool {
-		for _, b := range p.heard() {
+	p.T.Helper()
+	ucttest.Until(p.T, what, func() bool {
+		for _, b := range p.Received() {
 			if is(b) {
 				pkt = b
 				return true
 			}
 		}
 		return false
-	}, p.host)
+	}, p.Host)
 	return pkt
 }
 
-// creq is a connection request of its own.
+// creq returns a connection request of the peer.
 func (p *scriptedPeer) creq(ep, sn uint32) []byte {
-	return wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.qpn(), EP: ep, ConnSN: sn, DevAddr: p.dev})
+	return wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.QPN(), EP: ep, ConnSN: sn, DevAddr: p.dev})
 }
 
-// connect makes a connection, in which the scripted peer's packets begin with number 2.
+// connect makes a connection, in which the next packet of the peer has number 2.
 func (p *scriptedPeer) connect(ep, sn uint32) (id uint32) {
-	p.t.Helper()
+	p.T.Helper()
 	p.send(p.creq(ep, sn))
 	pkt := p.await("a CREP", func(b []byte) bool { return isCREP(b) && wire.Load(b).Dest() == ep })
-	q := must(wire.ParseCREP(pkt))(p.t)
+	q := rigtest.Must(wire.ParseCREP(pkt))(p.T)
 	h := wire.Load(pkt)
 	if h.Dest() != ep || h.PSN() != 1 || h.Ack() != 1 || !h.AckReq() {
-		p.t.Fatalf("CREP %016x", uint64(h))
+		p.T.Fatalf("CREP %016x", uint64(h))
 	}
 	p.send(packed(wire.NewHeader(q.EP, 0, 2, 1)))
 	return q.EP
@@ -173,18 +98,18 @@ func (p *scriptedPeer) connect(ep, sn uint32) (id uint32) {
 
 // endpoint makes an endpoint of the host to the scripted peer.
 func (p *scriptedPeer) endpoint() uct.Endpoint {
-	p.t.Helper()
-	return p.host.NewEndpoint(p.t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: wire.AppendIfaceAddr(nil, p.qpn()), UserData: p})
+	p.T.Helper()
+	return p.Host.NewEndpoint(p.T, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: wire.AppendIfaceAddr(nil, p.QPN()), UserData: p})
 }
 
-// answered makes one whose CREQ the scripted peer answers, after which packets begin with number 2 on
-// both sides; id is that of the endpoint.
+// answered makes such an endpoint and answers its CREQ. The next packets of both sides have number
+// 2; id is that of the endpoint.
 func (p *scriptedPeer) answered() (ep uct.Endpoint, id uint32) {
-	p.t.Helper()
+	p.T.Helper()
 	ep = p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(p.t)
+	q := rigtest.Must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(p.T)
 	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(p.host)
+	ucttest.Settle(p.Host)
 	return ep, q.EP
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestSendQueue: requests are counted, across the end of the numbers too; completions that
-// cannot be are none.
+// TestSendQueue checks that requests are counted, even where numbers wrap around, and that
+// impossible completions are ignored.
 func TestSendQueue(t *testing.T) {
 	q := sendQueue{posted: 1<<32 - 9, done: 1<<32 - 9, signaled: 1<<32 - 9}
 	q.open(16, 64)

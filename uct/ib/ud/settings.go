@@ -48,9 +48,9 @@ type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
 	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"Time for which a closed connection still answers its peer, from the last packet of the peer."`
-	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
-	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three such times packets are sent again."`
-	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"Factor by which that time grows while there is no answer, at least 1.0."`
+	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as lost."`
+	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three times as long, packets are sent again."`
+	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"Factor by which UCX_UD_VERBS_TIMER_TICK grows while the peer does not answer, at least 1.0."`
 	Poke      config.Time  `ucx:"MIN_POKE_TIME" default:"250ms" doc:"Requests for an acknowledgment wake a sleeping peer once the time between them reaches this."`
 	DGIDCheck bool         `ucx:"ETH_DGID_CHECK" default:"y" doc:"Drop Ethernet packets that were not sent to an address of the port, and those whose source is not the address that the sender claims."`
 	Async     bool         `ucx:"ASYNC" default:"n" doc:"Answer peers and send lost packets again even while the program makes no progress, by a goroutine; this costs a lock for each call. C UCX has no such setting."`
@@ -66,7 +66,7 @@ type bufSettings struct {
 
 // commonSettings are settings of all transports (uct_iface_config_table).
 type commonSettings struct {
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which ud is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Expected maximum number of endpoints (scaling hint, not a limit). If the program or UCX_NUM_EPS expects more, ud is used only to peers that no other transport with a sufficient number reaches."`
 }
 
 // Bounds of settings.

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestSettingsOfC: what ucx_info -c of C UCX 1.22.0 prints of the transport, as far as there
-// is such a thing here, is there under all its names with that default.
+// TestSettingsOfC checks that the settings which ucx_info -c of C UCX 1.22.0 prints for the
+// transport, as far as they apply here, exist with the same names and defaults.
 func TestSettingsOfC(t *testing.T) {
 	var out strings.Builder
 	set := new(config.Set)
@@ -42,7 +42,8 @@ func TestSettingsOfC(t *testing.T) {
 	}
 }
 
-// TestBadSettings are refused when an interface is opened, and nothing is left behind.
+// TestBadSettings checks that invalid values are refused when an interface is opened, which leaves
+// nothing behind.
 func TestBadSettings(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"UD_VERBS_MAX_WINDOW", "1"}, {"UD_MAX_WINDOW", "1026"}, {"UD_VERBS_TIMER_TICK", "0"}, {"UD_TIMER_BACKOFF", "0.9"},
@@ -52,7 +53,7 @@ func TestBadSettings(t *testing.T) {
 		f := fixture(t, network(t, verbstest.Config{}))
 		set := new(config.Set)
 		if err := set.Modify(pair[0], pair[1]); err != nil {
-			continue // the value alone is bad enough
+			continue // the value is refused already
 		}
 		f.Config = set
 		md, err := f.Component.OpenMD("rxe0", set)

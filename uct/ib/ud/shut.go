@@ -38,7 +38,7 @@ func (i *iface) release() (err error) {
 // items are released without waiting for the device.
 func (i *iface) end() (err error) {
 	if i.dead == nil && i.flow != nil {
-		i.flow.Farewell()
+		i.flow.NotifyEnd()
 		i.drain(func() bool { return i.sq.over(i.sq.signaled) })
 	}
 	if i.dead == nil {

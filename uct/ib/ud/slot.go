@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/internal/memory"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -46,14 +46,14 @@ type held struct {
 
 // slots holds the slots of an interface. The arrays are indexed by pool: 0 is short, 1 is packet.
 type slots struct {
-	short   ib.SendPool
-	packet  ib.SendPool
-	control ib.SendPool // not open if all control packets fit into inline data
-	out     [2]int      // slots in use
-	ample   [2]int      // slots in use from which on the pool grows or the rest is reserved
-	few     int         // an endpoint with fewer packets in flight may use the reserved slots
-	most    [2]int      // upper limit on slots, as far as memory allows
-	all     int         // upper limit on slots if memory is not short
+	short   memory.SendPool
+	packet  memory.SendPool
+	control memory.SendPool // not open if all control packets fit into inline data
+	out     [2]int          // slots in use
+	ample   [2]int          // slots in use at which the pool must grow, or the rest is reserved
+	few     int             // an endpoint with fewer packets in flight may use the reserved slots
+	most    [2]int          // upper limit on slots, as far as memory allows
+	all     int             // upper limit on slots if memory is not short
 
 	heldShort   []held
 	heldPacket  []held
@@ -62,9 +62,9 @@ type slots struct {
 	freeMarks   []int32
 }
 
-// open opens the pools of messages. inline is the size of inline data, packet that of a packet, most
-// the limit of each pool.
-func (s *slots) open(d *ib.Domain, inline, packet, most int) error {
+// open opens the pools of messages. The parameter inline is the size of inline data, packet is the
+// size of a packet, and most is the largest number of buffers of each pool.
+func (s *slots) open(d *memory.Space, inline, packet, most int) error {
 	s.all, s.most = most, [2]int{most, most}
 	err := errors.Join(s.short.Open(d, max(inline, 16), most), s.packet.Open(d, packet, most))
 	s.share()
@@ -84,11 +84,14 @@ func (s *slots) share() {
 
 // tight reports whether a pool that cannot grow has only reserved slots left.
 func (s *slots) tight() bool {
-	return s.out[0] >= s.ample[0] && s.short.Whole() || s.out[1] >= s.ample[1] && s.packet.Whole()
+	return s.out[0] >= s.ample[0] && s.short.AtLimit() || s.out[1] >= s.ample[1] && s.packet.AtLimit()
 }
 
-// openControl opens the pool of control packets: at most most buffers of size bytes.
-func (s *slots) openControl(d *ib.Domain, size, most int) error { return s.control.Open(d, size, most) }
+// openControl opens the pool of control packets, with buffers of size bytes; the parameter most
+// limits their number.
+func (s *slots) openControl(d *memory.Space, size, most int) error {
+	return s.control.Open(d, size, most)
+}
 
 func (s *slots) close() error {
 	return errors.Join(s.short.Close(), s.packet.Close(), s.control.Close())
@@ -112,7 +115,7 @@ func (s *slots) of(slot int32) *held {
 // many packets in flight for them, denies tries to grow the pool first.
 //
 //go:noinline
-func (s *slots) denies(kind int, from *ib.SendPool, to *flow.Endpoint) bool {
+func (s *slots) denies(kind int, from *memory.SendPool, to *flow.Endpoint) bool {
 	switch {
 	case to.InFlight() < s.few:
 		return false
@@ -187,7 +190,7 @@ func (s *slots) takeMark() int32 {
 func grow(list []held, n int) []held { return append(list, make([]held, n-len(list))...) }
 
 // pool returns the pool of a slot's buffer.
-func (s *slots) pool(slot int32) *ib.SendPool {
+func (s *slots) pool(slot int32) *memory.SendPool {
 	switch kindOf(slot) {
 	case shortSlot:
 		return &s.short

@@ -3,19 +3,16 @@
 package ud
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net/netip"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-var (
-	_ uct.SourceLocator   = (*conn)(nil)
-	_ uct.SourceSharer    = (*conn)(nil)
-	_ uct.SourceExplainer = (*conn)(nil)
-)
+var _ interface {
+	uct.SourceOwner
+	uct.Connection
+} = (*conn)(nil)
 
 // DropSource implements uct.SourceOwner. A connection that the peer has made is forgotten; the
 // application's endpoint fails.
@@ -29,10 +26,10 @@ func (c *conn) DropSource(err error) {
 	}
 }
 
-// SourceShared implements uct.SourceSharer.
+// SourceShared implements uct.SourceOwner.
 func (c *conn) SourceShared() bool { return c.ep != nil }
 
-// SourceError implements uct.SourceExplainer. It returns the error that the application's endpoint
+// SourceError implements uct.SourceOwner. It returns the error that the application's endpoint
 // has failed with.
 func (c *conn) SourceError() error {
 	if c.ep == nil || c.ep.failed == ucs.ErrCanceled {
@@ -41,18 +38,6 @@ func (c *conn) SourceError() error {
 	return c.ep.failed
 }
 
-// SourceInfo implements uct.SourceLocator. The source addresses of the packets have been checked
+// SourceInfo implements uct.Connection. The source addresses of the packets have been checked
 // against this address, unless that check is turned off.
-func (c *conn) SourceInfo() uct.SourceInfo {
-	return uct.SourceInfo{
-		Addr:  netip.AddrPortFrom(c.iface.AddrOf(&c.device), 0),
-		Local: c.iface.Here(&c.device),
-		User:  uct.PeerUser{UID: -1, GID: -1, PID: -1},
-	}
-}
-
-// SourceTLS implements uct.SourceLocator.
-func (c *conn) SourceTLS() *tls.ConnectionState { return nil }
-
-// HeldBy implements uct.SourceLocator. It returns false: the holder cannot be determined.
-func (c *conn) HeldBy(uct.Process) bool { return false }
+func (c *conn) SourceInfo() uct.SourceInfo { return c.iface.SourceInfo(&c.device) }

@@ -13,34 +13,35 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
-	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// quietly keeps what is logged of hostile packets out of the way.
+// quietly discards what is logged about hostile packets.
 func quietly(t testing.TB) {
 	was := log.SetLogger(zap.NewNop())
 	t.Cleanup(func() { log.SetLogger(was) })
 }
 
-// hostilePacket is the n-th of a storm: connection requests of endpoints without end, of
-// somebody else's queue pair, of addresses that are made up, cut off, to endpoints that
-// there may be or not.
+// hostilePacket returns the n-th packet of a storm: a connection request for ever more endpoints,
+// for another queue pair, or with a forged address, some of them truncated, or a random packet to
+// an endpoint that may exist.
 func (p *scriptedPeer) hostilePacket(rng *rand.Rand, n int) []byte {
 	header := wire.NewHeader(wire.NullID, wire.FlagCtl, wire.PSN(rng.Uint32N(1<<16)), wire.PSN(rng.Uint32N(1<<16)))
-	q := wire.CREQ{QPN: p.qpn(), EP: uint32(n) & 0xfffff, ConnSN: uint32(n), DevAddr: p.dev}
+	q := wire.CREQ{QPN: p.QPN(), EP: uint32(n) & 0xfffff, ConnSN: uint32(n), DevAddr: p.dev}
 	switch n % 8 {
 	case 0, 1, 2, 3:
 	case 4:
-		a := must(ib.ParseAddress(p.dev))(p.t)
+		a := rigtest.Must(ib.ParseAddress(p.dev))(p.T)
 		a.GID[14], a.GID[15] = byte(rng.Uint32()), byte(rng.Uint32())
 		q.DevAddr = a.Append(nil)
 	case 5:
@@ -59,27 +60,26 @@ func (p *scriptedPeer) hostilePacket(rng *rand.Rand, n int) []byte {
 	return b[:len(b)-rng.IntN(2)*rng.IntN(len(b))]
 }
 
-// storm has a scripted peer send hostile packets to its host for as long as good, between each few
-// of them, is well.
+// storm has a scripted peer send hostile packets to its host. Every 50 packets it calls good, which
+// checks that others still work.
 func (p *scriptedPeer) storm(packets int, good func()) {
-	p.t.Helper()
+	p.T.Helper()
 	rng := rand.New(rand.NewPCG(3, uint64(packets)))
 	for n := range packets {
 		p.send(p.hostilePacket(rng, n))
-		p.heard()
+		p.Received()
 		if n%50 == 0 {
 			good()
 		}
 	}
 }
 
-// maxEmbryos is the default limit of connections of which nothing was heard but a
-// request.
+// maxEmbryos is the default limit of connections whose peer has sent only a connection request.
 const maxEmbryos = 1 << 10
 
-// TestStorm: a stranger makes connections as fast as he can, among other things that he
-// makes up. What that makes the interface hold is bounded, in memory and on the device; who
-// is connected goes on, and others can connect.
+// TestStorm has an attacker make connections as fast as possible, and send forged packets. The
+// memory and the device objects that this costs must be bounded, existing connections must work,
+// and others must be able to connect.
 func TestStorm(t *testing.T) {
 	needtest.Goroutines(t)
 	quietly(t)
@@ -115,8 +115,8 @@ func TestStorm(t *testing.T) {
 		}
 		most = max(most, net.Devices()[0].Objects())
 	})
-	// A stranger's queue pair has an address handle for each of some paths, each of the
-	// others has two, and pools of buffers grow by a few. It is none for each connection.
+	// The attacker's queue pair has address handles for some paths, each other peer has two,
+	// and buffer pools grow a little. There must not be one object for each connection.
 	if n := most - before; n > 64 {
 		t.Errorf("%d objects of the device more than before", n)
 	}
@@ -129,8 +129,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestStormOfAnswers: one who answers makes connections that stay, up to a limit; others
-// can connect all the same. (How many that is in all is tested in package flow.)
+// TestStormOfAnswers checks that an attacker that answers gets lasting connections, and that others
+// can still connect. (The limit is tested in package flow.)
 func TestStormOfAnswers(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_TIMEOUT", "30s")
@@ -152,20 +152,21 @@ func TestStormOfAnswers(t *testing.T) {
 	}
 }
 
-// TestComplaints: what was dropped of a stranger is told, once a minute for each kind.
+// TestComplaints checks that dropped packets of unknown peers are logged, once a minute for each
+// kind.
 func TestComplaints(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	was := log.SetLogger(zap.New(core))
 	defer log.SetLogger(was)
 	ledger.LogAgain()
 	_, h, p := two(t)
-	other := must(ib.ParseAddress(p.dev))(t)
+	other := rigtest.Must(ib.ParseAddress(p.dev))(t)
 	other.GID[15]++
 	for range 5 {
 		p.send([]byte("short"))
 		p.send(packed(wire.NewHeader(wire.NullID, 0, 1, 1)))
-		p.send(wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.qpn() + 1, EP: 1, DevAddr: p.dev}))
-		p.send(wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.qpn(), EP: 1, DevAddr: other.Append(nil)}))
+		p.send(wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.QPN() + 1, EP: 1, DevAddr: p.dev}))
+		p.send(wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.QPN(), EP: 1, DevAddr: other.Append(nil)}))
 		ucttest.Settle(h)
 	}
 	if c := ud.Counters(h.Iface); c.Short != 5 || c.Malformed != 5 || c.WrongSource != 5 || c.Refused != 5 {
@@ -179,7 +180,7 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// TestCounted: whatever is dropped of what a stranger sends is counted for all to see.
+// TestCounted checks that each kind of dropped packet is counted in the ledger.
 func TestCounted(t *testing.T) {
 	quietly(t)
 	_, h, p := two(t)
@@ -193,7 +194,7 @@ func TestCounted(t *testing.T) {
 			t.Errorf("%s: counted %d times as %v", what, n, why)
 		}
 	}
-	const psn, ack = 2, 1 // as of what comes next
+	const psn, ack = 2, 1 // of the next packet
 	counted(ledger.Stray, "for nobody", packed(wire.AMHeader(id+7, 5, psn, ack), 1))
 	counted(ledger.Malformed, "an acknowledgement of what was never sent", packed(wire.AMHeader(id, 5, psn, ack+100), 1))
 	counted(ledger.Malformed, "a number far ahead", packed(wire.AMHeader(id, 5, psn+20000, ack), 1))
@@ -203,19 +204,19 @@ func TestCounted(t *testing.T) {
 	counted(ledger.Malformed, "less than a header", []byte{1, 2})
 }
 
-// TestNoWayBack: after a stranger to whom there is no way, which it takes the system long
-// to find out, nobody waits for the ways to others: they are sought meanwhile, and who is
-// there is let in when he asks again.
+// TestNoWayBack checks that after a slow failed lookup of the path to an unknown peer, the
+// interface waits for no other lookup. Paths are then resolved in the background, and a reachable
+// peer is accepted when it repeats its CREQ.
 func TestNoWayBack(t *testing.T) {
 	quietly(t)
 	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	p, q := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[2], h)
 	p.connect(1, 0)
 	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {
-		time.Sleep(50 * time.Millisecond) // so long it takes
+		time.Sleep(50 * time.Millisecond) // the duration of the lookup
 		return syscall.ETIMEDOUT
 	})
 	q.send(q.creq(1, 0))
@@ -242,21 +243,21 @@ func TestNoWayBack(t *testing.T) {
 	ucttest.Until(t, "an answer", func() bool {
 		q.send(q.creq(1, 0))
 		ucttest.Settle(h)
-		return slices.ContainsFunc(q.heard(), isCREP)
+		return slices.ContainsFunc(q.Received(), isCREP)
 	}, h)
 }
 
-// TestNoWayBackAndBusy: how long that is so does not grow with what the program does before it
-// looks again.
+// TestNoWayBackAndBusy checks that the duration of this state depends only on the lookup, not on
+// the time that the program spends elsewhere.
 func TestNoWayBackAndBusy(t *testing.T) {
 	quietly(t)
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	q := newScriptedPeer(t, net.Devices()[1], h)
-	time.Sleep(20 * time.Millisecond)                               // what the program does
-	net.Devices()[0].FailCall("CREATE_AH", 0, syscall.EHOSTUNREACH) // at once
+	time.Sleep(20 * time.Millisecond)                               // the program is busy
+	net.Devices()[0].FailCall("CREATE_AH", 0, syscall.EHOSTUNREACH) // fails at once
 	began := time.Now()
 	q.send(q.creq(1, 0))
 	ucttest.Settle(h)
@@ -268,13 +269,13 @@ func TestNoWayBackAndBusy(t *testing.T) {
 	}
 }
 
-// FuzzPackets: packets of any content, each with its length before it, from somebody who is
-// connected and others. Nobody else is harmed.
+// FuzzPackets sends arbitrary packets, each with its length before it, from a connected peer.
+// Another connection must not be affected.
 func FuzzPackets(f *testing.F) {
 	defer log.SetLogger(log.SetLogger(zap.NewNop()))
 	f.Add([]byte{8, 0, 0, 0, 4, 2, 0, 1, 0, 9, 1, 0, 0, 4, 3, 0, 1, 0, 7})
 	f.Add(append([]byte{65}, make([]byte, 65)...))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		net, h, hostile := two(t, "UD_VERBS_RX_QUEUE_LEN", "4", "UD_VERBS_TX_QUEUE_LEN", "2", "UD_TIMEOUT", "30s")
 		good := newScriptedPeer(t, net.Devices()[1], h)
 		got := h.Collect(t, 5)
@@ -285,8 +286,8 @@ func FuzzPackets(f *testing.F) {
 			pkt := b[1 : 1+n]
 			b = b[1+n:]
 			hostile.send(pkt)
-			hostile.heard()
-			good.heard()
+			hostile.Received()
+			good.Received()
 		}
 		ucttest.Settle(h)
 		before := got.Len()
@@ -298,12 +299,13 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestIndexInRequest: by which of our addresses a stranger is answered is not his to say.
+// TestIndexInRequest checks that a connection request cannot choose the local GID by which it is
+// answered.
 func TestIndexInRequest(t *testing.T) {
 	quietly(t)
 	_, h, p := two(t)
 	right := p.dev
-	a := must(ib.ParseAddress(p.dev))(t)
+	a := rigtest.Must(ib.ParseAddress(p.dev))(t)
 	a.HasIndex, a.GIDIndex = true, 0
 	p.dev = a.Append(nil)
 	p.send(p.creq(1, 0))

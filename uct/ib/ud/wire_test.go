@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
-	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/rigtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -20,8 +20,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// two is a host on one device, and a scripted peer on another.
-func two(t testing.TB, pairs ...string) (*verbstest.Fabric, *ucttest.Host, *scriptedPeer) {
+// two returns a host on one device, and a scripted peer on another.
+func two(t testing.TB, pairs ...string) (*rigtest.Rig, *ucttest.Host, *scriptedPeer) {
 	t.Helper()
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, pairs...)
@@ -29,12 +29,12 @@ func two(t testing.TB, pairs ...string) (*verbstest.Fabric, *ucttest.Host, *scri
 	return net, h, newScriptedPeer(t, net.Devices()[1], h)
 }
 
-// TestCREQBytes: what an endpoint begins with, byte for byte.
+// TestCREQBytes checks the bytes of an endpoint's CREQ.
 func TestCREQBytes(t *testing.T) {
 	_, h, p := two(t)
 	p.endpoint()
 	got := p.await("a CREQ", isCREQ)
-	c := must(wire.ParseCREQ(got))(t)
+	c := rigtest.Must(wire.ParseCREQ(got))(t)
 	if c.QPN != p.target() || c.EP != 0 || c.ConnSN != 0 || c.Path != 0 || !bytes.Equal(c.DevAddr, h.Iface.DeviceAddress()) || c.Origin.PID == 0 {
 		t.Errorf("%+v", c)
 	}
@@ -47,11 +47,11 @@ func TestCREQBytes(t *testing.T) {
 	}
 }
 
-// TestMessageBytes: what each way of sending puts on the wire.
+// TestMessageBytes checks the bytes that each send operation puts on the wire.
 func TestMessageBytes(t *testing.T) {
 	_, h, p := two(t)
 	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	q := rigtest.Must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
 	if err := ep.AMShort(3, 1, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Fatalf("sending before the CREP: %v", err)
 	}
@@ -104,15 +104,15 @@ func TestMessageBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("nothing", 1, "")
-	check(t, ep.(uct.Checker).Check(nil))
+	check(t, ep.Check(nil))
 	got := p.await("a keepalive", func(b []byte) bool { return wire.Load(b).Kind(len(b)) == wire.KindPut })
 	if wire.Load(got).PSN() != next || !bytes.Equal(got[8:], make([]byte, 8)) {
 		t.Errorf("keepalive %x", got)
 	}
 }
 
-// TestRepeatedBytes: what is sent again has the same bytes behind its header, of each way
-// of sending, and then it is complete when the device has done it.
+// TestRepeatedBytes checks that a retransmission has the same bytes after its header, for each send
+// operation, and that the operation completes after the acknowledgement.
 func TestRepeatedBytes(t *testing.T) {
 	_, h, p := two(t)
 	ep, id := p.answered()
@@ -151,7 +151,7 @@ func TestRepeatedBytes(t *testing.T) {
 		ucttest.Settle(h)
 		next++
 	}
-	// What was sent twice is like everything else afterwards.
+	// Slots of retransmitted messages are reused like all others.
 	for range 20 {
 		check(t, ep.AMShort(3, 7, nil, 0, nil))
 		p.send(packed(wire.NewHeader(id, 0, 2, next)))
@@ -163,8 +163,8 @@ func TestRepeatedBytes(t *testing.T) {
 	}
 }
 
-// TestHostile: packets of any content and length from a peer, and from somebody else, harm
-// nobody.
+// TestHostile checks that arbitrary packets of any length from a connected queue pair do not affect
+// any connection.
 func TestHostile(t *testing.T) {
 	net, h, p := two(t)
 	f := fixture(t, net)
@@ -183,7 +183,7 @@ func TestHostile(t *testing.T) {
 	}
 	p.send(packed(wire.AMHeader(id, 5, 2, 9), 1)) // acknowledges what was not sent
 	ucttest.Settle(h)
-	p.heard()
+	p.Received()
 	if len(st.Messages) != 0 {
 		t.Fatalf("%d messages", len(st.Messages))
 	}
@@ -195,8 +195,8 @@ func TestHostile(t *testing.T) {
 	st.Wait(t, 2, other, h)
 }
 
-// TestStrangersAddress: a CREQ whose sender calls himself somebody else is not believed, and
-// messages from another port than the peer's are not taken.
+// TestStrangersAddress checks that a CREQ with a forged device address is ignored, and that
+// messages of a connection are accepted only from the peer's port.
 func TestStrangersAddress(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net)
@@ -207,15 +207,15 @@ func TestStrangersAddress(t *testing.T) {
 	p.dev = q.dev
 	p.send(p.creq(1, 0))
 	ucttest.Settle(h)
-	if n := len(p.heard()) + len(q.heard()); n != 0 {
+	if n := len(p.Received()) + len(q.Received()); n != 0 {
 		t.Fatalf("%d answers", n)
 	}
 	p.dev = right
 	id := p.connect(1, 0)
-	for q.qpn() != p.qpn() { // the number is nothing to go by
+	for q.QPN() != p.QPN() { // same number, so that only the port differs
 		q = newScriptedPeer(t, net.Devices()[2], h)
-		if q.qpn() > p.qpn() {
-			t.Skipf("queue pairs %d and %d", p.qpn(), q.qpn())
+		if q.QPN() > p.QPN() {
+			t.Skipf("queue pairs %d and %d", p.QPN(), q.QPN())
 		}
 	}
 	q.send(packed(wire.AMHeader(id, 5, 2, 1), []byte("from elsewhere")...))
@@ -227,27 +227,28 @@ func TestStrangersAddress(t *testing.T) {
 	st.Wait(t, 1, h)
 }
 
-// TestWaking: what connects wakes a peer that sleeps for nothing else, messages do not.
+// TestWaking checks that CREQs and retransmissions raise an event on a peer that waits for
+// solicited completions, and that first transmissions of messages do not.
 func TestWaking(t *testing.T) {
 	_, h, p := two(t)
 	awake := func() bool {
 		t.Helper()
-		_, ok, err := p.wake.TryEvent()
+		_, ok, err := p.Wake.TryEvent()
 		check(t, err)
-		check(t, p.got.ReqNotify(true))
+		check(t, p.Got.ReqNotify(true))
 		return ok
 	}
 	if awake() {
 		t.Fatal("awake")
 	}
 	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	q := rigtest.Must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
 	if !awake() {
 		t.Error("a CREQ does not wake")
 	}
 	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
 	ucttest.Settle(h)
-	p.heard()
+	p.Received()
 	awake()
 	check(t, ep.AMShort(3, 7, []byte("abc"), 0, nil))
 	is := func(b []byte) bool { return wire.Load(b).IsAM() }
@@ -262,12 +263,12 @@ func TestWaking(t *testing.T) {
 	}
 }
 
-// TestRepeatedSlowly: what is acknowledged while the device is still sending it again is
-// the caller's when that is over, and no flush ends before.
+// TestRepeatedSlowly checks that a message acknowledged while the device still retransmits it
+// completes only when the device is done, and that flushes wait for that, too.
 func TestRepeatedSlowly(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_VERBS_RX_MAX_POLL", "1")
-	f.Component = ibtest.Component(net.Devices()...) // whose devices go no step with the worker's rounds
+	f.Component = net.Still() // whose devices do not work within progress
 	h := f.Open(t)
 	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
@@ -279,7 +280,7 @@ func TestRepeatedSlowly(t *testing.T) {
 	if err := ep.Flush(0, &ops[1].Completion); err != ucs.InProgress {
 		t.Fatal(err)
 	}
-	// The answers come together, and are looked at one by one.
+	// The NACK and the ACK arrive together, and are handled one by one.
 	net.SetHook(verbstest.When(verbstest.From(net.Devices()[1]), verbstest.Fate{Hold: verbstest.UntilReleased}))
 	p.send(packed(wire.NewHeader(id, wire.FlagNack, 2, 1)))
 	p.send(packed(wire.NewHeader(id, 0, 2, 2)))
@@ -309,17 +310,17 @@ func TestRepeatedSlowly(t *testing.T) {
 	net.SetWork(verbstest.InBell)
 }
 
-// TestLeftInBuffers: where a device does not write all of what is in front of an IPv4
-// packet, what another one has left there says nothing.
+// TestLeftInBuffers checks a device that does not write all bytes before an IPv4 header: bytes that
+// an earlier packet left there are ignored.
 func TestLeftInBuffers(t *testing.T) {
 	net := network(t, verbstest.Config{GRH: verbstest.GRHHalf}, verbstest.Config{})
 	f := fixture(t, net, "UD_VERBS_RX_QUEUE_LEN", "2")
 	h := f.Open(t)
 	p, other := newScriptedPeer(t, net.Devices()[1], h), newScriptedPeer(t, net.Devices()[1], h)
 	six := func(k *verbstest.Kernel) (entry verbs.GIDEntry) {
-		ctx := must(verbs.NewContext(k.Open(), 0))(t)
+		ctx := rigtest.Must(verbs.NewContext(k.Open(), 0))(t)
 		defer ctx.Close()
-		for _, e := range must(ctx.QueryGIDTable())(t) {
+		for _, e := range rigtest.Must(ctx.QueryGIDTable())(t) {
 			if e.Type == verbs.GIDRoCEv2 && !e.GID.Addr().Is4() {
 				return e
 			}
@@ -329,7 +330,7 @@ func TestLeftInBuffers(t *testing.T) {
 	}
 	own, to := six(net.Devices()[1]), six(net.Devices()[0])
 	a := own.To(to.GID)
-	other.ah = must(other.pd.CreateAH(&a))(t)
+	other.ah = rigtest.Must(other.PD.CreateAH(&a))(t)
 	st := h.Collect(t, 5)
 	id := p.connect(1, 0)
 	for n := range byte(8) {
@@ -344,8 +345,8 @@ func TestLeftInBuffers(t *testing.T) {
 	}
 }
 
-// TestNoOvertaking: a handler of what has opened the window sends nothing before those who
-// wait for that.
+// TestNoOvertaking checks that the handler of a message that opens the window cannot send before
+// pending requests.
 func TestNoOvertaking(t *testing.T) {
 	_, h, p := two(t)
 	ep, id := p.answered()
@@ -371,11 +372,10 @@ func TestNoOvertaking(t *testing.T) {
 	}
 }
 
-// TestNarrowPath: to a port of whom the address says that the way there takes less, no
-// more is sent.
+// TestNarrowPath checks that larger messages than the MTU in a peer's address are refused.
 func TestNarrowPath(t *testing.T) {
 	_, h, p := two(t)
-	a := must(ib.ParseAddress(p.dev))(t)
+	a := rigtest.Must(ib.ParseAddress(p.dev))(t)
 	a.MTU = verbs.MTU1024
 	p.dev = a.Append(nil)
 	ep, _ := p.answered()
@@ -394,7 +394,8 @@ func TestNarrowPath(t *testing.T) {
 	}
 }
 
-// TestFewBuffers: who has no more than a few buffers asks for what gives them back.
+// TestFewBuffers checks that a sender with few buffers asks for the acknowledgements that release
+// them.
 func TestFewBuffers(t *testing.T) {
 	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
 	ep, id := p.answered()
@@ -403,7 +404,7 @@ func TestFewBuffers(t *testing.T) {
 		p.send(packed(wire.NewHeader(id, 0, 2, 2+n)))
 		ucttest.Settle(h)
 	}
-	p.heard()
+	p.Received()
 	sent := 0
 	for ; ; sent++ {
 		if err := ep.AMShort(3, 0, nil, 0, nil); err == ucs.ErrNoResource {
@@ -416,7 +417,7 @@ func TestFewBuffers(t *testing.T) {
 	check(t, ep.PendingAdd(&pending.Pending))
 	ep.PendingPurge(func(*uct.Pending) {})
 	asked := 0
-	for _, b := range p.heard() {
+	for _, b := range p.Received() {
 		if wire.Load(b).AckReq() {
 			asked++
 		}
@@ -426,8 +427,8 @@ func TestFewBuffers(t *testing.T) {
 	}
 }
 
-// TestNewAddress: the port gets another address, and loses one. Packets to it are taken
-// as soon as the interface has heard of that.
+// TestNewAddress adds and removes a GID of the port. Packets to it are accepted once the interface
+// has handled the event.
 func TestNewAddress(t *testing.T) {
 	net, h, p := two(t)
 	st := h.Collect(t, 5)
@@ -442,9 +443,9 @@ func TestNewAddress(t *testing.T) {
 	say()
 	added := verbstest.IP("10.9.77.1")
 	net.Devices()[0].SetPortGID(1, 2, added)
-	own := must(p.ctx.DefaultGID(1))(t)
+	own := rigtest.Must(p.Ctx.DefaultGID(1))(t)
 	a := own.To(added.ID)
-	p.ah = must(p.pd.CreateAH(&a))(t)
+	p.ah = rigtest.Must(p.PD.CreateAH(&a))(t)
 	ucttest.Settle(h)
 	say()
 	say()
@@ -458,11 +459,11 @@ func TestNewAddress(t *testing.T) {
 	}
 }
 
-// TestStuckDevice: what the device has not sent again yet is not sent again once more.
+// TestStuckDevice checks that a packet is not retransmitted again while the device has not sent it.
 func TestStuckDevice(t *testing.T) {
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_TIMEOUT", "30s")
-	f.Component = ibtest.Component(net.Devices()...)
+	f.Component = net.Still()
 	h := f.Open(t)
 	p := newScriptedPeer(t, net.Devices()[1], h)
 	ep, id := p.answered()
@@ -472,7 +473,7 @@ func TestStuckDevice(t *testing.T) {
 	net.SetHook(nil)
 	net.SetWork(verbstest.InStep)
 	net.Release()
-	for range 50 { // of 2 ms, 2 ms, 4 ms and so on between looks
+	for range 50 { // the timer fires after 2 ms, 2 ms, 4 ms and so on
 		time.Sleep(time.Millisecond)
 		for range 300 {
 			h.Worker.Progress()
@@ -486,11 +487,12 @@ func TestStuckDevice(t *testing.T) {
 	net.SetWork(verbstest.InBell)
 }
 
-// TestAddressHandles: of peers that are gone no more are left than the domain keeps.
+// TestAddressHandles checks that no more address handles of closed endpoints remain than the domain
+// caches.
 func TestAddressHandles(t *testing.T) {
 	needtest.Goroutines(t)
 	net, h, p := two(t)
-	a := must(ib.ParseAddress(p.dev))(t)
+	a := rigtest.Must(ib.ParseAddress(p.dev))(t)
 	const kept, more = 256, 100
 	before := net.Devices()[0].Objects()
 	for n := range kept + more {
@@ -506,7 +508,8 @@ func TestAddressHandles(t *testing.T) {
 	}
 }
 
-// TestLateInOrder: what comes when a connection goes on again is behind what waits.
+// TestLateInOrder checks that messages which arrive after a pause are delivered after the late
+// ones.
 func TestLateInOrder(t *testing.T) {
 	_, h, p := two(t, "UD_TIMEOUT", "60ms")
 	id := p.connect(1, 0)
@@ -515,14 +518,14 @@ func TestLateInOrder(t *testing.T) {
 	h.Handle(t, 5, func(s *uct.Source, data []byte, _ *uct.AMDesc) error {
 		if got = append(got, data...); len(got) == 1 {
 			src = s
-			s.Owner.(uct.SourcePauser).PauseSource()
+			s.Owner.(uct.Connection).PauseSource()
 		}
 		return nil
 	})
 	send := func(n wire.PSN) { p.send(packed(wire.AMHeader(id, 5, n, 1), byte(n))) }
 	send(2)
 	ucttest.Settle(h)
-	late := func(n wire.PSN) { // one now and then is taken
+	late := func(n wire.PSN) { // sends message n until it is taken
 		was := ud.Counters(h.Iface).Delivered
 		for ud.Counters(h.Iface).Delivered == was {
 			time.Sleep(time.Millisecond)
@@ -535,7 +538,7 @@ func TestLateInOrder(t *testing.T) {
 		t.Fatalf("%d messages while it was paused", len(got))
 	}
 	time.Sleep(20 * time.Millisecond)
-	src.Owner.(uct.SourcePauser).ResumeSource()
+	src.Owner.(uct.Connection).ResumeSource()
 	if err := h.Worker.Arm(); err != ucs.ErrBusy {
 		t.Errorf("armed: %v", err)
 	}

@@ -3,17 +3,17 @@
 package verbs
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// AHAttr is the path to a port; struct ibv_ah_attr. With RoCE, Global must be set, and DLID
-// and SL are not used.
+// AHAttr is the path to a remote port; struct ibv_ah_attr. With RoCE, Global must be set, DLID is
+// not used, and only the low 3 bits of SL are used.
 type AHAttr struct {
-	Global       bool // the fields up to TrafficClass are valid
+	Global       bool // the fields from DGID to FlowLabel are valid
 	DGID         GID
-	SGIDIndex    uint8 // of the local port's table; its type decides between RoCE v1 and v2
+	SGIDIndex    uint8 // index in the local GID table; the entry's type selects RoCE v1 or v2
 	HopLimit     uint8
 	TrafficClass uint8
 	FlowLabel    uint32
@@ -21,7 +21,7 @@ type AHAttr struct {
 	SL           uint8
 	SrcPathBits  uint8
 	StaticRate   uint8
-	Port         uint8 // the local one
+	Port         uint8 // number of the local port
 }
 
 func flag(b bool) uint8 {
@@ -61,8 +61,8 @@ type AH struct {
 	drv    provider.AH
 }
 
-// CreateAH makes an address handle; ibv_create_ah. With RoCE the kernel resolves the
-// neighbor's address, which may take seconds if it does not answer.
+// CreateAH makes an address handle; ibv_create_ah. With RoCE the kernel resolves the neighbor's
+// address, which may take seconds if the neighbor does not answer.
 func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if err := p.ctx.lacks[provider.FeatureUD]; err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 		return nil, err
 	}
 	a := &AH{pd: p, drv: drv}
-	id, err := p.ctx.begin(a, turnUsed)
+	id, err := p.ctx.register(a, phaseUsed)
 	if err != nil {
 		drv.Detach()
 		return nil, err
@@ -85,7 +85,7 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_CREATE_AH, abi.Bytes(&req), abi.Bytes(&resp))
 	if err := p.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
 		drv.Detach()
-		p.ctx.end(a, a.id)
+		p.ctx.unregister(a, a.id)
 		return nil, err
 	}
 	a.handle = resp.AhHandle
@@ -96,8 +96,7 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	return a, nil
 }
 
-// Close ends the address handle; ibv_destroy_ah. Datagrams to it must have
-// completed.
+// Close destroys the address handle; ibv_destroy_ah. The datagrams that use it must have completed.
 func (a *AH) Close() error {
 	return a.pd.ctx.destroy(a, a.id, &a.handle, func(handle uint32) *uverbs.Call {
 		return uverbs.NewCall(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY).

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestKernelAllocations: the device without a kernel allocates for no operation, so
-// that tests of what is above can say the same of that.
+// TestKernelAllocations checks that no operation of a simulated device allocates, so that tests of
+// upper layers can check their own allocations.
 func TestKernelAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -76,8 +76,8 @@ func TestKernelAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkKernel is a message of 8 bytes through the device without a kernel, the
-// bell and all that it does.
+// BenchmarkKernel sends a message of 8 bytes through a simulated device, including the doorbell and
+// the work of the device.
 func BenchmarkKernel(b *testing.B) {
 	qp, cq, mr := selfPair(b, verbstest.New().Open(), 64)
 	message := func(op verbs.WROpcode) verbs.SendWR {

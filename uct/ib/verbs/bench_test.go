@@ -7,12 +7,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// muffled is a device whose bell is counted and not heard.
+// muffled is a device that counts doorbells and ignores them.
 type muffled struct {
 	uverbs.File
 	rung int
@@ -23,7 +23,7 @@ func (m *muffled) Write(b []byte) (int, syscall.Errno) {
 	return len(b), 0
 }
 
-// muffledPair is a queue pair connected to itself, with room for n requests.
+// muffledPair returns a queue pair that is connected to itself, with room for n requests.
 func muffledPair(t testing.TB, n int) (*verbstest.Kernel, *muffled, *verbs.QP, *verbs.CQ, *verbs.MR) {
 	k := verbstest.New()
 	m := &muffled{File: k.Open()}
@@ -31,7 +31,7 @@ func muffledPair(t testing.TB, n int) (*verbstest.Kernel, *muffled, *verbs.QP, *
 	return k, m, qp, cq, mr
 }
 
-// selfPair is a queue pair of a device, connected to itself.
+// selfPair returns a queue pair of a device, connected to itself.
 func selfPair(t testing.TB, f uverbs.File, n int) (*verbs.QP, *verbs.CQ, *verbs.MR) {
 	c, err := verbs.NewContext(f, 0)
 	if err != nil {
@@ -60,8 +60,7 @@ func selfPair(t testing.TB, f uverbs.File, n int) (*verbs.QP, *verbs.CQ, *verbs.
 	return qp, cq, mr
 }
 
-// TestOneBell: a batch rings once, and an empty queue is not worth a bell of its
-// own.
+// TestOneBell checks that a batch rings the doorbell once, and an empty batch not at all.
 func TestOneBell(t *testing.T) {
 	k, m, qp, cq, mr := muffledPair(t, 64)
 	wr := make([]verbs.SendWR, 32)
@@ -92,15 +91,14 @@ func TestOneBell(t *testing.T) {
 	}
 }
 
-// instant is a device that has done everything when its bell has been rung, and writes
-// completions that succeeded. It costs next to nothing, so that what is measured is
-// what posts and polls.
+// instant is a device that completes all requests successfully when the doorbell rings, at almost
+// no cost, so that a benchmark measures only posting and polling.
 type instant struct {
 	uverbs.File
-	cq, sq []byte // the rings, in the order in which they are mapped
+	cq, sq []byte // the rings, in the order of their mapping
 }
 
-// The indices in struct rxe_queue_buf (rdma/rdma_user_rxe.h), and what is behind it.
+// The offsets in struct rxe_queue_buf (rdma/rdma_user_rxe.h), and that of the data after it.
 const (
 	ringLog2Size = 0
 	ringMask     = 4
@@ -128,7 +126,7 @@ func (d *instant) Write(b []byte) (int, syscall.Errno) {
 	return len(b), 0
 }
 
-// BenchmarkPostPoll is one small write, posted and polled by itself.
+// BenchmarkPostPoll posts and polls single small writes.
 func BenchmarkPostPoll(b *testing.B) {
 	for _, c := range []struct {
 		name  string

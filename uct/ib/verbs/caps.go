@@ -40,7 +40,7 @@ const (
 	DevicePCIWriteEndPadding DeviceCap = 1 << 36
 )
 
-// deviceCaps are the names that rdma-core has for the bits.
+// deviceCaps has the names that rdma-core gives to the bits of a DeviceCap, by bit number.
 var deviceCaps = [...]string{
 	0: "RESIZE_MAX_WR", 1: "BAD_PKEY_CNTR", 2: "BAD_QKEY_CNTR", 3: "RAW_MULTI", 4: "AUTO_PATH_MIG", 5: "CHANGE_PHY_PORT",
 	6: "UD_AV_PORT_ENFORCE", 7: "CURR_QP_STATE_MOD", 8: "SHUTDOWN_PORT", 9: "INIT_TYPE", 10: "PORT_ACTIVE_EVENT",
@@ -61,7 +61,8 @@ func (c DeviceCap) Names() (names []string, unknown DeviceCap) {
 	return names, c
 }
 
-// String returns the names, and a number for the other bits: XRC|0x80000000.
+// String returns the names joined by |, and the bits without a name as one number, for example
+// XRC|0x80000000.
 func (c DeviceCap) String() string {
 	names, unknown := c.Names()
 	if unknown != 0 || len(names) == 0 {
@@ -70,34 +71,34 @@ func (c DeviceCap) String() string {
 	return strings.Join(names, "|")
 }
 
-// AtomicCap says with respect to what the atomics of a device are atomic.
+// AtomicCap is the scope of a device's atomic operations: the other memory accesses with respect to
+// which they are atomic.
 type AtomicCap int
 
-// Kinds of atomics; enum ibv_atomic_cap, rdma-core libibverbs/verbs.h.
+// Scopes of atomic operations; enum ibv_atomic_cap, rdma-core libibverbs/verbs.h.
 const (
-	AtomicNone   AtomicCap = iota
-	AtomicHCA              // other atomics of the device
-	AtomicGlobal           // also accesses of the CPU
+	AtomicNone   AtomicCap = iota // no atomic operations
+	AtomicHCA                     // atomic with respect to other atomics of the device
+	AtomicGlobal                  // also atomic with respect to accesses of the CPU
 )
 
-// String returns the name without IBV_ATOMIC_.
+// String returns the name of the constant in rdma-core without IBV_ATOMIC_.
 func (a AtomicCap) String() string { return name(int(a), "NONE", "HCA", "GLOB") }
 
-// ODPGeneralCap is a set of capabilities with memory that is not pinned.
+// ODPGeneralCap is a set of capabilities of on-demand paging: access to memory that is not pinned.
 type ODPGeneralCap uint64
 
-// Capabilities with memory that is not pinned; enum ibv_odp_general_caps, rdma-core
-// libibverbs/verbs.h.
+// Capabilities of on-demand paging; enum ibv_odp_general_caps, rdma-core libibverbs/verbs.h.
 const (
 	ODPSupport         ODPGeneralCap = 1 << 0
 	ODPSupportImplicit ODPGeneralCap = 1 << 1
 )
 
-// ODPCap is a set of operations that work on memory that is not pinned.
+// ODPCap is a set of operations that support on-demand paging.
 type ODPCap uint32
 
-// Operations on memory that is not pinned; enum ibv_odp_transport_cap_bits,
-// rdma-core libibverbs/verbs.h.
+// Operations with on-demand paging; enum ibv_odp_transport_cap_bits, rdma-core
+// libibverbs/verbs.h.
 const (
 	ODPSend    ODPCap = 1 << 0
 	ODPRecv    ODPCap = 1 << 1
@@ -110,7 +111,7 @@ const (
 // RawPacketCap is a set of capabilities of queue pairs for raw packets.
 type RawPacketCap uint32
 
-// Capabilities with raw packets; enum ib_uverbs_raw_packet_caps, ib_user_verbs.h.
+// Capabilities of queue pairs for raw packets; enum ib_uverbs_raw_packet_caps, ib_user_verbs.h.
 const (
 	RawPacketCVLANStripping RawPacketCap = 1 << 0
 	RawPacketScatterFCS     RawPacketCap = 1 << 1

@@ -6,22 +6,22 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// CompChannel is a completion channel, on which completion queues report completions. Any
+// CompChannel is a completion channel, from which events of armed completion queues are read. Any
 // goroutine may use it; each event goes to one reader.
 type CompChannel struct {
 	ctx    *Context
 	id     uint64
 	events *eventFD
-	users  atomic.Int32 // completion queues
+	users  atomic.Int32 // number of completion queues that use the channel
 }
 
 // CreateCompChannel makes a completion channel; ibv_create_comp_channel.
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{ctx: c}
-	id, err := c.begin(ch, turnBase)
+	id, err := c.register(ch, phaseBase)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 		ch.events, err = newEventFD(int(resp.Fd), c.Name()+" completions")
 	}
 	if err != nil {
-		c.end(ch, ch.id)
+		c.unregister(ch, ch.id)
 		return nil, err
 	}
 	return ch, nil
@@ -46,7 +46,7 @@ func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
 	if err := ch.events.read(ctx, b); err != nil {
 		return nil, err
 	}
-	return ch.told(b), nil
+	return ch.handleEvent(b), nil
 }
 
 // TryEvent is GetEvent without waiting: ok is false if there is no event. It is for
@@ -57,11 +57,12 @@ func (ch *CompChannel) TryEvent() (q *CQ, ok bool, err error) {
 	if ok, err := ch.events.try(b); !ok {
 		return nil, false, err
 	}
-	return ch.told(b), true, nil
+	return ch.handleEvent(b), true, nil
 }
 
-// told is the completion queue that an event names.
-func (ch *CompChannel) told(b []byte) *CQ {
+// handleEvent handles event record b. It returns the completion queue that the record names, nil if the
+// queue is closed, and marks the queue as not armed.
+func (ch *CompChannel) handleEvent(b []byte) *CQ {
 	var d abi.CompEventDesc
 	copy(abi.Bytes(&d), b)
 	q, _ := ch.ctx.object(d.CqHandle).(*CQ)
@@ -79,7 +80,7 @@ func (ch *CompChannel) FD() int { return ch.events.number() }
 // Close closes the channel; ibv_destroy_comp_channel. Queues that use it report no more
 // events.
 func (ch *CompChannel) Close() error {
-	ch.ctx.end(ch, ch.id)
+	ch.ctx.unregister(ch, ch.id)
 	return ch.events.close()
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testClosed uses what is closed. The kernel gives its handles to new objects,
-// which must not suffer.
+// testClosed uses closed objects. Their handles are reused by the kernel for new objects, which
+// must not be affected.
 func testClosed(t *testing.T, r *rig) {
 	s := r.newSide(t, verbs.RC)
 	type object interface{ Close() error }
@@ -76,9 +76,8 @@ func testClosed(t *testing.T, r *rig) {
 	}
 }
 
-// testUnread closes queue pairs, or resets them, with completions in the queues that
-// nobody has polled: these stay, and are what they would have been. What of a shared queue
-// they are about is not posted any more.
+// testUnread closes or resets queue pairs with unread completions in the queues. The completions
+// must remain unchanged, and the shared receives that they report must count as free.
 func testUnread(t *testing.T, r *rig) {
 	const n = 6
 	for _, c := range []struct {
@@ -111,7 +110,7 @@ func testUnread(t *testing.T, r *rig) {
 		for i := range uint64(n) {
 			send(i)
 		}
-		a.poll(t, n) // who has sent knows that all has arrived
+		a.poll(t, n) // the sender's completions show that all has arrived
 		was := b.qp.QPN()
 		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
 		if c.reset {
@@ -128,7 +127,7 @@ func testUnread(t *testing.T, r *rig) {
 				t.Errorf("%s: %+v of message %d, or wrong bytes", c.name, wc, i)
 			}
 		}
-		for i := range uint64(2 * n) { // all places are free
+		for i := range uint64(2 * n) { // all entries are free
 			recv(i)
 		}
 		for i := range uint64(2 * n) {

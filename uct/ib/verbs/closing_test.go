@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testClosedAtOnce closes objects on several goroutines at once, while new ones are
-// made that get the handles of those that are gone. One goroutine ends each, the
-// others are told that it is closed, and the new ones live.
+// testClosedAtOnce closes objects on several goroutines at once, while new objects are made that
+// get the same handles. One goroutine must close each object, the others must get an error, and the
+// new objects must not be affected.
 func testClosedAtOnce(t *testing.T, r *rig) {
 	s := r.newSide(t, verbs.RC)
 	type object interface{ Close() error }
@@ -69,8 +69,8 @@ func testClosedAtOnce(t *testing.T, r *rig) {
 	}
 }
 
-// testClosedBesideContext closes objects while their Context is closed, on two
-// goroutines. Nothing is left and nobody hears of an error but that it is closed.
+// testClosedBesideContext closes objects while another goroutine closes their Context. Nothing may
+// be left, and the only error is that an object is closed already.
 func testClosedBesideContext(t *testing.T, r *rig) {
 	for range 50 {
 		c := r.open(t)
@@ -102,7 +102,7 @@ func testClosedBesideContext(t *testing.T, r *rig) {
 	}
 }
 
-// spawn runs something on a goroutine of its own.
+// spawn runs a function on its own goroutine.
 func spawn(all *sync.WaitGroup, run func()) {
 	all.Add(1)
 	go func() {
@@ -111,8 +111,8 @@ func spawn(all *sync.WaitGroup, run func()) {
 	}()
 }
 
-// TestClosedInside: an object is closed again in the middle of the call that ends it,
-// as another goroutine may. The kernel is not asked twice.
+// TestClosedInside closes an object again during the call that destroys it, as another goroutine
+// may. The kernel must be called only once.
 func TestClosedInside(t *testing.T) {
 	r, h := hookedRig(t)
 	s := r.newSide(t, verbs.RC)

@@ -25,7 +25,7 @@ func TestDefaultGID(t *testing.T) {
 	wantErr(t, err, ucs.ErrNoElem, "another port")
 }
 
-// testConnect takes queue pairs up and finds what they were told.
+// testConnect connects queue pairs and checks the attributes that they were given.
 func testConnect(t *testing.T, r *rig) {
 	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
 		s := r.newSide(t, typ)

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
@@ -20,42 +20,43 @@ type Context struct {
 	file        File
 	provider    *provider.Provider
 	drv         provider.Context
-	lacks       lackings
+	lacks       missingFeatures
 	events      *eventFD
 	features    uverbs.Features
 	compVectors uint32
 	coreSupport uint64
 
-	mu       sync.Mutex
-	quiet    sync.Cond         // on mu: ending became 0
-	ending   int               // under mu: calls that destroy objects
-	closed   bool              // under mu
-	children map[closer]int    // under mu: in which turn Close closes them
-	byID     map[uint64]closer // under mu: what events name
-	nextID   uint64            // under mu
+	mu           sync.Mutex
+	destroysDone sync.Cond         // with mu: signals that ending has become 0
+	destroying   int               // under mu: number of destroy calls in progress
+	closed       bool              // under mu
+	children     map[closer]int    // under mu: open objects, with the phase of Close that closes them
+	byID         map[uint64]closer // under mu: open objects by the id in their events
+	nextID       uint64            // under mu: the last id that begin has returned
 }
 
-// closer is an object of a Context.
+// closer is an object that belongs to a Context, for example a QP.
 type closer interface {
 	Close() error
-	abandon() // gives back what is here of an object that the kernel has ended
+	abandon() // releases the resources of this process after the kernel has destroyed the object
 }
 
-// The turns in which Context.Close closes its children: what uses others first.
-// Memory is among the last: the kernel keeps all it could not close until the
-// device's descriptor and the last mapping of a queue are gone.
+// Phases of Context.Close, in order. Each closes the objects of some types, so that an object is
+// closed before the objects that it uses. Memory regions are among the last, because an object that
+// the kernel could not destroy exists until the device's descriptor and the last mapping of a queue
+// are closed.
 const (
-	turnMW = iota
-	turnQP
-	turnUsed // SRQs, AHs, CQs
-	turnMR
-	turnBase // PDs, channels
-	turns
+	phaseMW = iota
+	phaseQP
+	phaseUsed // SRQs, AHs, CQs
+	phaseMR
+	phaseBase // PDs, channels
+	phases
 )
 
-// opened keeps every open Context, and with it the memory its device may write to,
-// from the garbage collector.
-var opened sync.Map // of *Context
+// opened holds every open Context. It keeps the Context, and the memory that its device may write
+// to, from the garbage collector.
+var opened sync.Map // keys are of type *Context
 
 // Open opens the device; ibv_open_device.
 func (d *Device) Open() (*Context, error) {
@@ -70,11 +71,11 @@ func (d *Device) Open() (*Context, error) {
 	return NewContext(f, d.ABIVersion)
 }
 
-// NewContext makes a Context of a device that is already open and closes it with the
-// Context, or if NewContext fails. abiVersion is that of the driver, 0 if it is not known.
+// NewContext makes a Context for f, a device that is already open. The Context owns f; if
+// NewContext fails, it closes f. abiVersion is the ABI version of the driver, 0 if it is not known.
 func NewContext(f File, abiVersion int) (*Context, error) {
 	c := &Context{file: f, children: make(map[closer]int), byID: make(map[uint64]closer)}
-	c.quiet.L = &c.mu
+	c.destroysDone.L = &c.mu
 	if err := c.open(abiVersion); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -118,25 +119,27 @@ func (c *Context) open(abiVersion int) (err error) {
 	return err
 }
 
-// do makes a call.
+// do makes a call to the kernel.
 func (c *Context) do(call *uverbs.Call) error { return call.Do(c.file, c.provider.ID) }
 
-// invoke makes a command.
+// invoke executes a command of the write(2) interface through the ioctl method INVOKE_WRITE. in is
+// the request; out receives the response.
 func (c *Context) invoke(command uint32, in, out []byte) error {
 	return c.do(uverbs.Invoke(command, in, out))
 }
 
-// Driver returns the name of the kernel's driver: rxe.
+// Driver returns the name of the kernel's driver, for example rxe.
 func (c *Context) Driver() string { return c.provider.Name }
 
-// Name returns the name of the device's node: uverbs0.
+// Name returns the name of the device's node, for example uverbs0.
 func (c *Context) Name() string { return c.file.Name() }
 
 // NumCompVectors returns the number of completion vectors that CreateCQ can choose from.
 func (c *Context) NumCompVectors() int { return int(c.compVectors) }
 
-// begin gives a new object a number for events and remembers it.
-func (c *Context) begin(o closer, turn int) (uint64, error) {
+// register registers a new object. turn is the phase in which Context.Close closes it. begin returns
+// the id that the kernel puts into events of the object.
+func (c *Context) register(o closer, turn int) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -148,21 +151,22 @@ func (c *Context) begin(o closer, turn int) (uint64, error) {
 	return c.nextID, nil
 }
 
-// end forgets an object.
-func (c *Context) end(o closer, id uint64) {
+// unregister removes the registration of an object.
+func (c *Context) unregister(o closer, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.children, o)
 	delete(c.byID, id)
 }
 
-// noHandle is the handle of an object that is closed. The kernel gives the number
-// it had to the next object, which a call for the closed one must not reach.
+// noHandle replaces the handle of a closed object. The kernel may reuse the old handle for a later
+// object, which a call for the closed object must not affect.
 const noHandle = ^uint32(0)
 
-// destroy ends an object by a call for its handle, and forgets both. Of several
-// goroutines that do so at once one gets the handle, the others find the object closed:
-// when the kernel has ended the object, the number may be another's.
+// destroy destroys object o in the kernel and removes its registration. The parameter call makes
+// the uverbs.Call for a handle. If the kernel call fails, the object still exists. If several
+// goroutines destroy an object at once, one makes the kernel call and the others get errClosed,
+// because a destroyed object's handle may belong to another object.
 func (c *Context) destroy(o closer, id uint64, handle *uint32, call func(handle uint32) *uverbs.Call) error {
 	c.mu.Lock()
 	h := *handle
@@ -171,7 +175,7 @@ func (c *Context) destroy(o closer, id uint64, handle *uint32, call func(handle 
 		return errClosed
 	}
 	*handle = noHandle
-	c.ending++
+	c.destroying++
 	c.mu.Unlock()
 
 	err := c.do(call(h))
@@ -185,32 +189,32 @@ func (c *Context) destroy(o closer, id uint64, handle *uint32, call func(handle 
 		delete(c.children, o)
 		delete(c.byID, id)
 	} else {
-		*handle = h // it is still there
+		*handle = h // the object still exists
 	}
-	if c.ending--; c.ending == 0 {
-		c.quiet.Broadcast()
+	if c.destroying--; c.destroying == 0 {
+		c.destroysDone.Broadcast()
 	}
 	return err
 }
 
-// settle waits for the objects that other goroutines are closing.
-func (c *Context) settle() {
+// waitDestroys waits until no other goroutine is in a destroy call.
+func (c *Context) waitDestroys() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.ending > 0 {
-		c.quiet.Wait()
+	for c.destroying > 0 {
+		c.destroysDone.Wait()
 	}
 }
 
-// object is what an event names, nil if it is gone.
+// object returns the object with the given id, nil if it is closed.
 func (c *Context) object(id uint64) closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byID[id]
 }
 
-// next is an object to be closed in a turn, nil if there is none.
-func (c *Context) next(turn int) closer {
+// nextInPhase returns an open object that Close closes in phase turn, nil if none is left.
+func (c *Context) nextInPhase(turn int) closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o, t := range c.children {
@@ -221,9 +225,9 @@ func (c *Context) next(turn int) closer {
 	return nil
 }
 
-// Close closes all remaining objects of the device, then the device. The caller must ensure
-// that no goroutine uses the objects, except to close them. A device that is gone is no
-// error. A second Close does nothing, even while the first is running.
+// Close closes all remaining objects of the device, then the device. The caller must ensure that no
+// goroutine uses the objects, except to close them. It is not an error if the device was removed. A
+// second Close does nothing, even while the first is running.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -234,19 +238,19 @@ func (c *Context) Close() error {
 	}
 	var errs []error
 	var left []closer
-	for turn := range turns {
-		for o := c.next(turn); o != nil; o = c.next(turn) {
+	for turn := range phases {
+		for o := c.nextInPhase(turn); o != nil; o = c.nextInPhase(turn) {
 			if q, ok := o.(*QP); ok {
-				q.leaveMcast()
+				q.detachAllMcast()
 			}
 			err := o.Close()
-			if errors.Is(err, errClosed) { // somebody else is at it
-				c.settle()
+			if errors.Is(err, errClosed) { // another goroutine closes it
+				c.waitDestroys()
 				continue
 			}
 			if err != nil {
-				// Closing the device ends it all the same. EIO is the answer to everything
-				// when the device was taken away, and all objects with it.
+				// Closing the device destroys the object in any case. If the device was removed,
+				// its objects are gone, too, and every call fails with EIO.
 				if uverbs.Errno(err) != syscall.EIO {
 					errs = append(errs, err)
 				}
@@ -266,14 +270,15 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// ProbeDMABuf returns nil if the kernel supports PD.RegDMABufMR, else an error that names
-// the required kernel. It asks the kernel once. The device's driver may still refuse a
+// ProbeDMABuf returns nil if the kernel supports PD.RegDMABufMR, else an error that names the
+// required kernel version. It asks the kernel only once. The device's driver may still refuse a
 // registration.
 func (c *Context) ProbeDMABuf() error {
 	return c.features.Probe(c.file, c.provider.ID, abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
 }
 
-// waitCanceled is the error of a call that ctx has ended.
+// waitCanceled returns the error of a wait that ended because ctx is done: ucs.ErrTimedOut after
+// its deadline, else ucs.ErrCanceled.
 func waitCanceled(ctx context.Context) error {
 	status := ucs.ErrCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

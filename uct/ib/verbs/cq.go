@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
@@ -22,12 +22,12 @@ type CQ struct {
 	cqe     int
 	channel *CompChannel
 	drv     provider.CQ
-	armed   atomic.Bool // an event will come, or is there
+	armed   atomic.Bool // armed for any completion, and the event was not read yet
 }
 
-// CreateCQ makes a completion queue for at least cqe completions; ibv_create_cq.
-// Completions that exceed its size are lost, with an EventCQErr. channel may be nil: then
-// the queue can only be polled. vector is below NumCompVectors.
+// CreateCQ makes a completion queue for at least cqe completions; ibv_create_cq. Completions that
+// exceed its capacity are lost, and cause an EventCQErr. If channel is nil, the queue can only be
+// polled. vector is the number of a completion vector, below NumCompVectors.
 func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, error) {
 	if cqe < 1 || int64(cqe) > 1<<31 {
 		return nil, fmt.Errorf("verbs: %s: a queue of %d completions: %w", c.Name(), cqe, ucs.ErrInvalidParam)
@@ -41,7 +41,7 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 		return nil, err
 	}
 	q := &CQ{ctx: c, channel: channel, drv: drv}
-	id, err := c.begin(q, turnUsed)
+	id, err := c.register(q, phaseUsed)
 	if err != nil {
 		drv.Detach()
 		return nil, err
@@ -62,7 +62,7 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 	}
 	if err := c.do(call); err != nil {
 		drv.Detach()
-		c.end(q, q.id)
+		c.unregister(q, q.id)
 		return nil, queueLimit(err, in)
 	}
 	if channel != nil {
@@ -86,15 +86,15 @@ func (q *CQ) Context() *Context { return q.ctx }
 // Channel returns the completion channel, nil if there is none.
 func (q *CQ) Channel() *CompChannel { return q.channel }
 
-// Poll takes up to len(wc) completions and returns their number; ibv_poll_cq. It makes no
-// system call and does not wait.
+// Poll takes up to len(wc) completions out of the queue and returns their number; ibv_poll_cq. It
+// makes no system call and does not wait.
 func (q *CQ) Poll(wc []WC) int { return q.drv.Poll(wc) }
 
-// ReqNotify asks for one event on the channel at the next completion, or the next solicited
-// one, of a message sent with SendSolicited; ibv_req_notify_cq. Completions that are
-// already in the queue cause no event: poll once more afterwards. According to the manual a
-// completion with an error counts as solicited. With rdma_rxe a failed send does not
-// (rxe_cq_post), so do not rely on it.
+// ReqNotify requests one event on the channel, at the next completion or, if solicitedOnly is set,
+// at the next completion of a message that was sent with SendSolicited; ibv_req_notify_cq.
+// Completions that are already in the queue cause no event, so poll once more afterwards. According
+// to libibverbs' manual a completion with an error counts as solicited. With rdma_rxe that of a
+// failed send does not (rxe_cq_post), so do not rely on it.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	if err := q.ctx.lacks[provider.FeatureEvents]; err != nil {
 		return err
@@ -102,7 +102,7 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	if solicitedOnly {
 		return q.drv.Arm(true)
 	}
-	// Before it is so, since the event may be read before arm returns.
+	// Set before the queue is armed, because the event may be read before Arm returns.
 	was := q.armed.Swap(true)
 	err := q.drv.Arm(false)
 	if err != nil {
@@ -111,22 +111,22 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	return err
 }
 
-// Wait takes up to len(wc) completions, at least one, and waits if there is none yet. The
-// queue must be the only one on its channel; for a shared channel, read the events with
-// CompChannel.GetEvent.
+// Wait takes up to len(wc) completions out of the queue and returns their number. If there is none,
+// it waits for one, or until ctx is done. The queue must be the only one on its channel; for a
+// shared channel, read the events with CompChannel.GetEvent.
 func (q *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	if n := q.Poll(wc); n > 0 || len(wc) == 0 {
 		return n, nil
 	}
 	if q.channel == nil || q.channel.users.Load() != 1 {
-		return 0, fmt.Errorf("verbs: %s: waiting for a completion queue that has no channel to itself: %w", q.ctx.Name(), ucs.ErrInvalidParam)
+		return 0, fmt.Errorf("verbs: %s: CQ.Wait needs a completion queue that has a channel and does not share it: %w", q.ctx.Name(), ucs.ErrInvalidParam)
 	}
 	for {
 		if !q.armed.Load() {
 			if err := q.ReqNotify(false); err != nil {
 				return 0, err
 			}
-			// What came between the last look and this will not be told of.
+			// A completion between the last Poll and ReqNotify causes no event.
 			if n := q.Poll(wc); n > 0 {
 				return n, nil
 			}
@@ -140,8 +140,8 @@ func (q *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	}
 }
 
-// Resize gives the queue room for at least cqe completions, but not for fewer than it
-// holds; ibv_resize_cq.
+// Resize changes the capacity to at least cqe completions; ibv_resize_cq. It fails if the queue
+// holds more completions.
 func (q *CQ) Resize(cqe int) error {
 	if cqe < 1 || int64(cqe) > 1<<31 {
 		return fmt.Errorf("verbs: %s: a queue of %d completions: %w", q.ctx.Name(), cqe, ucs.ErrInvalidParam)

@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestCredentials changes the credentials of the process after the device was
-// opened. The kernel takes no write(2) from then on, and sends go out all the same.
+// TestCredentials changes the credentials of the process after the device was opened. From then on
+// the kernel refuses write(2), and sends must still work.
 func TestCredentials(t *testing.T) {
 	const child = "VERBS_CREDENTIALS_CHILD"
 	if os.Getenv(child) == "" {
@@ -38,7 +38,7 @@ func TestCredentials(t *testing.T) {
 	a, b := r.pair(t, verbs.RC)
 	a.works(t, b, 1)
 	refused := func() bool {
-		_, errno := f.Write(make([]byte, 8)) // no command
+		_, errno := f.Write(make([]byte, 8)) // not a command
 		return errors.Is(errno, syscall.EACCES)
 	}
 	if refused() {
@@ -53,7 +53,7 @@ func TestCredentials(t *testing.T) {
 	for i := range 20 {
 		a.works(t, b, byte(i))
 	}
-	// What was opened before stays usable, to its end.
+	// Objects created before remain usable until they are closed.
 	b.newQP(t, verbs.RC)
 	check(t, b.qp.Close())
 }

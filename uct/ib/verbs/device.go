@@ -13,27 +13,27 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Device is an RDMA device as sysfs describes it. It is a value: reading it opens nothing.
-// What the kernel does not report is zero, unless the field says otherwise.
+// Device describes an RDMA device, as read from sysfs. It is a value and holds no open file. A
+// field that the kernel does not report is zero, unless the field's comment says otherwise.
 type Device struct {
-	Name         string // rxe0, mlx5_0
-	Uverbs       string // uverbs0; "" if there is none, see AllDevices
-	Path         string // /dev/infiniband/uverbs0
-	Rdev         uint64 // the device number of that node
-	ABIVersion   int    // of the driver
-	Driver       string // of the device below: mlx5_core, ice; rxe and siw have none
+	Name         string // for example rxe0, mlx5_0
+	Uverbs       string // name of the device node, for example uverbs0; "" if none, see AllDevices
+	Path         string // path of the device node, for example /dev/infiniband/uverbs0
+	Rdev         uint64 // device number of the device node
+	ABIVersion   int    // ABI version of the RDMA driver
+	Driver       string // driver of the underlying device, such as mlx5_core; "" for rxe, siw
 	NodeType     NodeType
 	NodeGUID     GUID
 	SysImageGUID GUID
 	Firmware     string
 	BoardID      string
 	NodeDesc     string
-	Parent       string // the network interface below rxe
-	HCAType      string // MT4123; of mlx5 and others
-	PCI          string // 0000:81:00.0; "" if it is not a PCI device
-	PCIVendor    uint16 // 0x15b3; 0 if it is not a PCI device
-	PCIDevice    uint16
-	NUMANode     int // -1 if unknown
+	Parent       string // rxe only: the underlying network interface
+	HCAType      string // for example MT4123; set by mlx5 and some other drivers
+	PCI          string // PCI address, for example 0000:81:00.0; "" if it is not a PCI device
+	PCIVendor    uint16 // PCI vendor ID, for example 0x15b3; 0 if it is not a PCI device
+	PCIDevice    uint16 // PCI device ID
+	NUMANode     int    // -1 if unknown
 	Ports        []Port
 }
 
@@ -41,14 +41,14 @@ type Device struct {
 type Port struct {
 	Num       int
 	State     PortState
-	PhysState string // LinkUp
+	PhysState string // for example LinkUp
 	LinkLayer LinkLayer
 	LID       LID
 	SMLID     LID
-	Rate      float64 // Gb/s
-	RateText  string  // 100 Gb/sec (4X EDR)
+	Rate      float64 // in Gb/s
+	RateText  string  // for example 100 Gb/sec (4X EDR)
 	GIDs      []PortGID
-	PKeys     []PKey // with their index; 0 is empty. After EventPKeyChange, list the device again
+	PKeys     []PKey // by table index; 0 is an empty entry. Outdated after EventPKeyChange
 }
 
 // PortGID is an entry of a port's GID table that is not empty.
@@ -56,27 +56,29 @@ type PortGID struct {
 	Index  int
 	GID    GID
 	Type   GIDType
-	NetDev string // the network interface, if any
+	NetDev string // name of the network interface, if any
 }
 
 const (
 	sysfs = "/sys"
-	// What is read at most: devices, ports of one (where each virtual function has one
-	// there are hundreds), entries of a table of a port (the index has 16 bits).
+	// Limits on what is read from sysfs: the number of devices; the number of ports of a device,
+	// which may be hundreds if each virtual function has a port; the number of entries in a GID or
+	// P_Key table, whose index has 16 bits.
 	maxDevices = 1 << 12
 	maxPorts   = 1 << 12
 	maxTable   = 1 << 16
-	// coreABI is the only version of the core that kernels of interest have.
+	// coreABI is the ABI version of the kernel's uverbs core; all supported kernels have it.
 	coreABI = 6
 )
 
-// Devices lists the RDMA devices in their order; ibv_get_device_list. root is the mount
-// point of sysfs, /sys if empty. Without the kernel's modules the list is empty.
+// Devices lists the RDMA devices in the order of their nodes (uverbs0, uverbs1, ...);
+// ibv_get_device_list. root is the mount point of sysfs; "" means /sys. If the kernel's RDMA
+// modules are not loaded, the list is empty.
 func Devices(root string) ([]Device, error) {
 	return readAll(root, outlines)
 }
 
-// readAll reads what outline lists.
+// readAll returns the devices that the function outline lists, with all their attributes.
 func readAll(root string, outline func(root string) ([]Device, error)) ([]Device, error) {
 	found, err := outline(root)
 	for i := range found {
@@ -85,9 +87,9 @@ func readAll(root string, outline func(root string) ([]Device, error)) ([]Device
 	return found, err
 }
 
-// OutlineDevices is like Devices, but reads of each device only what Open needs, its type
-// and its GUID. Device.Read reads the rest, which takes long if the GID table is large, as
-// it has a file for each entry.
+// OutlineDevices is like Devices, but reads only the attributes that Open needs, the node type and
+// the node GUID. Device.Read reads the others, which takes long if the GID table is large, because
+// each entry is a file.
 func OutlineDevices(root string) ([]Device, error) { return outlines(root) }
 
 func outlines(root string) ([]Device, error) {
@@ -112,8 +114,8 @@ func outlines(root string) ([]Device, error) {
 		}
 		dir := filepath.Join(class, uverbs)
 		name := readText(filepath.Join(dir, "ibdev"))
-		if !plain(name) {
-			continue // going, or not ours to see
+		if !validName(name) {
+			continue // the device is being removed, or this process may not see it
 		}
 		d := Device{Name: name, Uverbs: uverbs, Path: filepath.Join("/dev/infiniband", uverbs)}
 		d.ABIVersion, _ = readInt(filepath.Join(dir, "abi_version"))
@@ -121,13 +123,13 @@ func outlines(root string) ([]Device, error) {
 		d.identify(filepath.Join(root, "class/infiniband", name))
 		found = append(found, d)
 	}
-	sort.SliceStable(found, func(i, j int) bool { return order(found[i].Uverbs) < order(found[j].Uverbs) })
+	sort.SliceStable(found, func(i, j int) bool { return nodeNumber(found[i].Uverbs) < nodeNumber(found[j].Uverbs) })
 	return found, nil
 }
 
-// AllDevices returns the list of Devices, followed by the devices that programs cannot
-// open, because the kernel's module ib_uverbs is not loaded or does not support them. These
-// have no Uverbs.
+// AllDevices returns the list of Devices, followed by the devices that programs cannot open,
+// because the kernel's module ib_uverbs is not loaded or does not support them. The field Uverbs of
+// these is empty.
 func AllDevices(root string) ([]Device, error) {
 	return readAll(root, allOutlines)
 }
@@ -150,14 +152,15 @@ func allOutlines(root string) ([]Device, error) {
 		return nil, fmt.Errorf("verbs: %w: %w", err, ucs.ErrIO)
 	}
 	for _, name := range names {
-		if !known[name] && plain(name) {
+		if !known[name] && validName(name) {
 			found = append(found, Device{Name: name})
 		}
 	}
 	return found, nil
 }
 
-// FindDevice returns the device with that name, of the device or its node, from AllDevices.
+// FindDevice returns the device of AllDevices with the given name (mlx5_0) or node name (uverbs0).
+// root is as in Devices.
 func FindDevice(root, name string) (*Device, error) {
 	found, err := allOutlines(root)
 	if err != nil {
@@ -174,16 +177,16 @@ func FindDevice(root, name string) (*Device, error) {
 	return nil, fmt.Errorf("verbs: no device %s, there are [%s]: %w", name, strings.Join(names, " "), ucs.ErrNoDevice)
 }
 
-// order is the number at the end of a name.
-func order(name string) int {
+// nodeNumber returns the number at the end of a node's name: 2 for uverbs2. Devices are sorted by it.
+func nodeNumber(name string) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(name, "uverbs"))
 	return n
 }
 
-// Read reads the device's attributes from sysfs again. root is as in Devices.
+// Read reads all attributes of the device from sysfs into d. root is as in Devices.
 func (d *Device) Read(root string) { d.read(root) }
 
-// read reads the device's folder of class/infiniband.
+// read reads all attributes of the device from its sysfs directory in class/infiniband.
 func (d *Device) read(root string) {
 	if root == "" {
 		root = sysfs
@@ -196,24 +199,25 @@ func (d *Device) read(root string) {
 	d.NodeDesc = readText(filepath.Join(dir, "node_desc"))
 	d.Parent = readText(filepath.Join(dir, "parent"))
 	d.HCAType = readText(filepath.Join(dir, "hca_type"))
-	d.Driver = linked(filepath.Join(dir, "device/driver"))
+	d.Driver = linkTarget(filepath.Join(dir, "device/driver"))
 	d.NUMANode = -1
 	if n, ok := readInt(filepath.Join(dir, "device/numa_node")); ok && n >= 0 {
 		d.NUMANode = n
 	}
-	if slot := linked(filepath.Join(dir, "device")); isPCI(slot) {
+	if slot := linkTarget(filepath.Join(dir, "device")); isPCI(slot) {
 		d.PCI = slot
 		d.PCIVendor = hexInt(readText(filepath.Join(dir, "device/vendor")))
 		d.PCIDevice = hexInt(readText(filepath.Join(dir, "device/device")))
 	}
+	d.Ports = nil
 	for _, n := range numbers(filepath.Join(dir, "ports"), maxPorts) {
 		d.Ports = append(d.Ports, readPort(filepath.Join(dir, "ports", strconv.Itoa(n)), n))
 	}
 }
 
-// TrafficClass returns the traffic class that the administrator has set for all RoCE
-// traffic of a port, as "Global tclass=106" in the tc folder of mlx5's drivers. ok is false
-// if none is set. root is as in Devices.
+// TrafficClass returns the traffic class that the administrator has set for all RoCE traffic of a
+// port. The drivers of mlx5 report it in sysfs, as "Global tclass=106" in the directory tc of the
+// device. ok is false if none is set. root is as in Devices.
 func (d *Device) TrafficClass(root string, port int) (class uint8, ok bool) {
 	if root == "" {
 		root = sysfs
@@ -227,8 +231,8 @@ func (d *Device) TrafficClass(root string, port int) (class uint8, ok bool) {
 	return uint8(n), err == nil
 }
 
-// Counter returns one of the driver's own counters of a port, from its folder hw_counters.
-// ok is false if there is no counter of that name. root is as in Devices.
+// Counter returns the value of a driver-specific counter of a port, from the port's sysfs directory
+// hw_counters. ok is false if there is no counter of that name. root is as in Devices.
 func (d *Device) Counter(root string, port int, name string) (n uint64, ok bool) {
 	if root == "" {
 		root = sysfs
@@ -238,7 +242,7 @@ func (d *Device) Counter(root string, port int, name string) (n uint64, ok bool)
 	return n, err == nil
 }
 
-// identify reads what tells the device from others.
+// identify reads the node type and the node GUID of the device from its sysfs directory.
 func (d *Device) identify(dir string) {
 	d.NodeType = NodeType(leadingInt(readText(filepath.Join(dir, "node_type"))))
 	d.NodeGUID = parseGUID(readText(filepath.Join(dir, "node_guid")))
@@ -277,8 +281,8 @@ func readPort(dir string, num int) Port {
 	return p
 }
 
-// gidType reads the protocol of a GID. Where there is but one, old kernels do not
-// tell.
+// gidType reads the protocol of the GID with an index from the port's directory gid_attrs/types.
+// Old kernels do not report the protocol where only one is possible.
 func gidType(dir, index string, link LinkLayer) GIDType {
 	text := readText(filepath.Join(dir, index))
 	if text == "" && link == LinkEthernet {

@@ -16,7 +16,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// tree makes a folder like sysfs out of a listing in testdata.
+// tree makes a directory like sysfs from a listing in testdata.
 func tree(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata/sysfs", name+".txt"))
@@ -49,7 +49,7 @@ func gid(s string) GID {
 	return g
 }
 
-// ethernet is a port of RoCE or iWARP that is up.
+// ethernet returns a RoCE or iWARP port that is up.
 func ethernet(rate float64, text string, lid LID, pkeys []PKey, gids ...PortGID) []Port {
 	return []Port{{
 		Num: 1, State: PortActive, PhysState: "LinkUp", LinkLayer: LinkEthernet, LID: lid, Rate: rate, RateText: text,
@@ -57,7 +57,7 @@ func ethernet(rate float64, text string, lid LID, pkeys []PKey, gids ...PortGID)
 	}}
 }
 
-// TestSysfs reads the trees of testdata.
+// TestSysfs parses the trees of testdata.
 func TestSysfs(t *testing.T) {
 	one := []PKey{0xffff}
 	const soft = "10 Gb/sec (1X FDR10)"
@@ -88,7 +88,8 @@ func TestSysfs(t *testing.T) {
 				PortGID{1, gid("0000:0000:0000:0000:0000:ffff:7f00:0001"), GIDRoCEv2, "lo"},
 				PortGID{2, GID{15: 1}, GIDRoCEv2, "lo"}),
 		}},
-		// No P_Keys, and a GID that is of no interface but holds its address.
+		// It has no P_Keys, and a GID without a network interface, which contains the
+		// address of one.
 		"siw": {
 			{
 				Name: "siw0", Uverbs: "uverbs0", Path: "/dev/infiniband/uverbs0", Rdev: unix.Mkdev(231, 192), ABIVersion: 1,
@@ -169,7 +170,7 @@ func TestSysfs(t *testing.T) {
 	}
 }
 
-// TestWithoutUverbs: a device that has no node is seen, and cannot be opened.
+// TestWithoutUverbs checks that a device without a node is listed but cannot be opened.
 func TestWithoutUverbs(t *testing.T) {
 	root := tree(t, "rxe")
 	if err := os.RemoveAll(filepath.Join(root, "devices/virtual/infiniband_verbs/uverbs0")); err != nil {
@@ -212,7 +213,7 @@ func TestWithoutUverbs(t *testing.T) {
 	}
 }
 
-// TestSysfsOddly: what cannot be read is unknown, never made up, and nothing
+// TestSysfsOddly checks that unreadable or invalid files leave values unknown, and that nothing
 // panics.
 func TestSysfsOddly(t *testing.T) {
 	root := t.TempDir()

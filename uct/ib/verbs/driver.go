@@ -7,13 +7,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// driverNames are those of the kernel's drivers; enum rdma_driver_id.
+// driverNames are the names of the kernel's drivers by their number; enum rdma_driver_id.
 var driverNames = map[uint32]string{
 	abi.RDMA_DRIVER_MLX5: "mlx5", abi.RDMA_DRIVER_MLX4: "mlx4", abi.RDMA_DRIVER_CXGB4: "cxgb4",
 	abi.RDMA_DRIVER_BNXT_RE: "bnxt_re", abi.RDMA_DRIVER_IRDMA: "irdma", abi.RDMA_DRIVER_QEDR: "qedr",
@@ -22,12 +22,12 @@ var driverNames = map[uint32]string{
 	abi.RDMA_DRIVER_OCRDMA: "ocrdma", abi.RDMA_DRIVER_VMW_PVRDMA: "vmw_pvrdma", abi.RDMA_DRIVER_USNIC: "usnic", abi.RDMA_DRIVER_QIB: "qib",
 }
 
-// maxDriverID bounds the search for the number of a device's driver.
+// maxDriverID is the limit of the driver numbers that identify tries.
 const maxDriverID = 32
 
-// identify asks the kernel which driver a device has. Every request names the
-// driver and is refused with EINVAL if it is another's; the right one gets as far
-// as the buffers that this request lacks.
+// identify returns the number of a device's kernel driver (enum rdma_driver_id), which it finds by
+// trial. Every request contains a driver number, and the kernel refuses a wrong number with EINVAL.
+// A request with the right number and without buffers passes that check and fails with ENOSPC.
 func identify(f uverbs.File) (uint32, error) {
 	var ids []uint32
 	for _, p := range provider.All() {
@@ -50,14 +50,15 @@ func identify(f uverbs.File) (uint32, error) {
 			continue
 		}
 		if err == nil {
-			err = fmt.Errorf("verbs: %s: a request without buffers was accepted: %w", f.Name(), ucs.ErrUnsupported)
+			err = fmt.Errorf("verbs: %s: the kernel accepted a probe without buffers, which its drivers refuse: %w", f.Name(), ucs.ErrUnsupported)
 		}
 		return 0, err
 	}
 	return 0, fmt.Errorf("verbs: %s: unknown driver: %w", f.Name(), last)
 }
 
-// providerOf finds the provider for a device.
+// providerOf returns the provider for a device. It fails if there is none for the device's driver,
+// or if the provider does not support abiVersion; 0 means that the version is not known.
 func providerOf(f uverbs.File, abiVersion int) (*provider.Provider, error) {
 	id, err := identify(f)
 	if err != nil {
@@ -69,7 +70,7 @@ func providerOf(f uverbs.File, abiVersion int) (*provider.Provider, error) {
 		for _, p := range provider.All() {
 			have = append(have, p.Name)
 		}
-		what, place := driverNames[id], "a folder of its own in uct/ib/verbs/internal"
+		what, place := driverNames[id], "a package in uct/ib/verbs/internal"
 		if what == "" {
 			what = fmt.Sprintf("number %d", id)
 		} else {

@@ -8,15 +8,15 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// What is wrong with a call. They are made once: posting does not allocate. Package
-// provider has those of the queues.
+// Errors that the calls of this package return. They are allocated in advance, because posting must
+// not allocate. Package provider has further errors, for example that of a full queue.
 var (
 	errInlineLong = fmt.Errorf("verbs: more inline data than the queue takes: %w", ucs.ErrExceedsLimit)
 	errInlineWhat = fmt.Errorf("verbs: the operation does not take inline data: %w", ucs.ErrInvalidParam)
 	errMixed      = fmt.Errorf("verbs: inline data and pieces of memory in one request: %w", ucs.ErrInvalidParam)
 	errNoData     = fmt.Errorf("verbs: the operation does not take data: %w", ucs.ErrInvalidParam)
 	errNotUD      = fmt.Errorf("verbs: an address handle for a request that is not a datagram: %w", ucs.ErrInvalidParam)
-	errNoRequest  = fmt.Errorf("verbs: a part of a request comes before the first request: %w", ucs.ErrInvalidParam)
+	errNoRequest  = fmt.Errorf("verbs: a part of a request is added before the first request: %w", ucs.ErrInvalidParam)
 	errAtomic     = fmt.Errorf("verbs: an atomic operation has 8 bytes, naturally aligned: %w", ucs.ErrInvalidParam)
 	errOpcode     = fmt.Errorf("verbs: not an operation of this type of queue pair: %w", ucs.ErrUnsupported)
 	errFlags      = fmt.Errorf("verbs: unknown flags: %w", ucs.ErrInvalidParam)

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestFDWhileClosing asks for the descriptor of a channel that another goroutine
-// closes: it is the descriptor or -1.
+// TestFDWhileClosing asks for the descriptor of a channel while another goroutine closes it. The
+// result must be the descriptor or -1.
 func TestFDWhileClosing(t *testing.T) {
 	ucttest.NoLeaks(t)
 	c, err := verbs.NewContext(verbstest.New().Open(), 0)
@@ -42,7 +42,8 @@ func TestFDWhileClosing(t *testing.T) {
 	}
 }
 
-// TestTryAllocatesNothing: who polls a device's descriptors in his own loop asks often.
+// TestTryAllocatesNothing checks that trying for events allocates nothing, since programs that poll
+// do it often.
 func TestTryAllocatesNothing(t *testing.T) {
 	c, err := verbs.NewContext(verbstest.New().Open(), 0)
 	if err != nil {

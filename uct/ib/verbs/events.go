@@ -6,13 +6,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// EventType is the kind of an event of a device or an object.
+// EventType is the kind of an asynchronous event of a device, a port, a queue or a queue pair.
 type EventType uint32
 
-// Events; enum ib_event_type, ib_verbs.h.
+// Asynchronous events; enum ib_event_type, ib_verbs.h.
 const (
 	EventCQErr EventType = iota
 	EventQPFatal
@@ -45,11 +45,11 @@ var eventNames = []string{"CQ error", "QP fatal error", "QP request error", "QP 
 // String describes the event.
 func (t EventType) String() string { return name(int(t), eventNames...) }
 
-// AsyncEvent is an asynchronous event. At most one of the objects is set; none is if the
-// object has been closed since.
+// AsyncEvent is an asynchronous event. At most one of CQ, QP and SRQ is set: the object that the
+// event is about, unless it has been closed since.
 type AsyncEvent struct {
 	Type EventType
-	Port int // of port events
+	Port int // port number of a port event, else 0
 	CQ   *CQ
 	QP   *QP
 	SRQ  *SRQ
@@ -67,9 +67,9 @@ func (e AsyncEvent) String() string {
 }
 
 // GetAsyncEvent waits for the next event of the device; ibv_get_async_event. Events need no
-// acknowledgement. It fails with ucs.ErrNoDevice when the device is gone, if the driver
-// takes the device away from its users. rdma_rxe does not: its removal waits for them
-// without an event.
+// acknowledgement. It fails with ucs.ErrNoDevice when the device was removed, if the driver can
+// remove a device that is in use. rdma_rxe cannot: removing its device waits, without an event,
+// until all programs have closed the device.
 func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	b := make([]byte, len(abi.Bytes(&abi.AsyncEventDesc{})))
 	if err := c.events.read(ctx, b); err != nil {
@@ -88,7 +88,7 @@ func (c *Context) TryAsyncEvent() (e AsyncEvent, ok bool, err error) {
 	return c.asyncEvent(b), true, nil
 }
 
-// asyncEvent is an event as the kernel tells it.
+// asyncEvent decodes an event record of the kernel.
 func (c *Context) asyncEvent(b []byte) AsyncEvent {
 	var d abi.AsyncEventDesc
 	copy(abi.Bytes(&d), b)

@@ -12,11 +12,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// withMTU has a queue pair use packets of a size.
+// withMTU makes a queue pair use a path MTU.
 func withMTU(m verbs.MTU) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { a.PathMTU = m } }
 
-// TestFabricMTU: packets larger than a link lets through are lost, and those of
-// another size than the receiver's are not understood.
+// TestFabricMTU checks that packets larger than the MTU of a link are lost, and that packets of
+// another size than the receiver expects are refused.
 func TestFabricMTU(t *testing.T) { eachKind(t, testFabricMTU) }
 
 func testFabricMTU(t *testing.T, kind *verbstest.MLX5) {
@@ -74,7 +74,7 @@ func testFabricMTU(t *testing.T, kind *verbstest.MLX5) {
 	}
 }
 
-// TestFabricPorts has devices with two ports: each is an end of its own.
+// TestFabricPorts checks that the ports of devices with two ports are independent.
 func TestFabricPorts(t *testing.T) { eachKind(t, testFabricPorts) }
 
 func testFabricPorts(t *testing.T, kind *verbstest.MLX5) {
@@ -88,8 +88,9 @@ func testFabricPorts(t *testing.T, kind *verbstest.MLX5) {
 	u, v := ends(t, r)
 	datagram(t, u, v, r.local.To(r.peer.gid), true)
 	second := r.peer.gid
-	datagram(t, u, v, r.local.To(r.peer.by(t, 1, 1).gid), false) // the queue pair is not at that port
-	// The second link goes down, on one side: who is there is told, the other port goes on.
+	datagram(t, u, v, r.local.To(r.peer.by(t, 1, 1).gid), false) // the queue pair uses the other port
+	// The second link goes down at one end: queue pairs at that port get an event, the other
+	// port still works.
 	r.peer.kernel.SetLink(2, false)
 	if e := b.event(t, verbs.EventPortErr); e.Port != 2 {
 		t.Errorf("%v", e)
@@ -106,8 +107,8 @@ func testFabricPorts(t *testing.T, kind *verbstest.MLX5) {
 	c.works(t, d, 2)
 	r.peer.kernel.SetLink(2, true)
 	datagram(t, u, v, func() verbs.AHAttr { r.by(t, 2, 1); return r.local.To(second) }(), true)
-	// The address handle of the one port is nothing for who is at the other; with mlx5 it does
-	// not say which it is of.
+	// An address handle of one port does not work for a queue pair at the other. With mlx5 the
+	// handle does not say which port it is for.
 	if kind == nil {
 		first := r.by(t, 1, 1).local.To(second)
 		ah := must(u.pd.CreateAH(&first))(t)
@@ -120,7 +121,7 @@ func testFabricPorts(t *testing.T, kind *verbstest.MLX5) {
 	wantErr(t, err, ucs.ErrInvalidParam, "a port there is not")
 }
 
-// TestFabricInfiniBand addresses by LID within a subnet, and by GID between subnets.
+// TestFabricInfiniBand addresses ports by LID within a subnet, and by GID between subnets.
 func TestFabricInfiniBand(t *testing.T) { eachKind(t, testFabricInfiniBand) }
 
 func testFabricInfiniBand(t *testing.T, kind *verbstest.MLX5) {
@@ -156,7 +157,7 @@ func testFabricInfiniBand(t *testing.T, kind *verbstest.MLX5) {
 	c.up(t, d, lids(0x20), impatient(1))
 	d.up(t, c, lids(0x30), impatient(1))
 	refused(t, "back to another LID", c, d)
-	// Two subnets, with a router between them.
+	// Two subnets with a router between them.
 	far := fabricRigs(t, n, port(0x10, "2001:db8:0:1::1"), port(0x10, "2001:db8:0:2::1"))
 	c, d = far.pair(t, verbs.RC)
 	c.works(t, d, 4)
@@ -171,14 +172,15 @@ func testFabricInfiniBand(t *testing.T, kind *verbstest.MLX5) {
 	if len(slices.Compact(seen)) != 4 || seen[0] == 0 {
 		t.Errorf("LIDs %v", seen)
 	}
-	// Ethernet is no part of that.
+	// An Ethernet port reaches no InfiniBand port.
 	eth := kernelRig(t, n.Add(verbstest.Config{MLX5: kind, Ports: []verbstest.Port{{GIDs: gidsOf("fe80::9")}}}))
 	e := eth.newSide(t, verbs.UD)
 	e.up(t, nil)
 	out := eth.local.To(r.peer.gid)
 	out.DLID = 0x20
 	datagram(t, e, b, out, false)
-	// Each port has its LID: who is at the second does not answer to that of the first.
+	// Each port has its own LID: a queue pair at the second port does not answer at the LID of
+	// the first.
 	two := kernelRig(t, n.Add(verbstest.Config{MLX5: kind, Ports: []verbstest.Port{{InfiniBand: true, LID: 0x40}, {InfiniBand: true, LID: 0x41}}}))
 	for lid, works := range map[verbs.LID]bool{0x40: false, 0x41: true} {
 		c, d = r.newSide(t, verbs.RC), two.by(t, 2, 0).newSide(t, verbs.RC)

@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Networks of devices without a kernel: who reaches whom, and how.
+// These tests check which simulated devices reach each other, and by which addresses.
 
-// gidsOf are GIDs by their IP addresses.
+// gidsOf returns the GIDs of IP addresses.
 func gidsOf(addrs ...string) (list []verbstest.GID) {
 	for _, a := range addrs {
 		list = append(list, verbstest.IP(a))
@@ -21,8 +21,7 @@ func gidsOf(addrs ...string) (list []verbstest.GID) {
 	return list
 }
 
-// datagrams makes two ends and sends a datagram from the one to the other; received
-// says whether it is to arrive. What is sent can be changed.
+// datagram sends a datagram from a to b over path. received says whether it must arrive.
 func datagram(t *testing.T, a, b *side, path verbs.AHAttr, received bool) {
 	t.Helper()
 	const n = 500
@@ -45,7 +44,7 @@ func datagram(t *testing.T, a, b *side, path verbs.AHAttr, received bool) {
 	}
 }
 
-// ends are two queue pairs of datagrams.
+// ends makes two datagram queue pairs, on both devices.
 func ends(t *testing.T, r *rig) (a, b *side) {
 	t.Helper()
 	a, b = r.newSide(t, verbs.UD), r.other().newSide(t, verbs.UD)
@@ -54,7 +53,7 @@ func ends(t *testing.T, r *rig) (a, b *side) {
 	return a, b
 }
 
-// refused checks that a cannot send to b, and that b does not know.
+// refused checks that a send of a to b fails, and that b gets no completion.
 func refused(t *testing.T, what string, a, b *side) {
 	t.Helper()
 	a.send(t, verbs.SendWR{ID: 3, Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
@@ -64,13 +63,13 @@ func refused(t *testing.T, what string, a, b *side) {
 	b.nothing(t, what)
 }
 
-// eachKind runs a test on devices as of rdma_rxe, and as of mlx5_ib.
+// eachKind runs a test on simulated devices of rdma_rxe and of mlx5_ib.
 func eachKind(t *testing.T, test func(t *testing.T, kind *verbstest.MLX5)) {
 	t.Run("rxe", func(t *testing.T) { test(t, nil) })
 	t.Run("mlx5", func(t *testing.T) { test(t, &verbstest.MLX5{}) })
 }
 
-// TestFabricAttributes asks for what ports were configured with.
+// TestFabricAttributes compares the attributes of ports with their configuration.
 func TestFabricAttributes(t *testing.T) {
 	ucttest.NoLeaks(t)
 	n := verbstest.NewFabric()
@@ -112,7 +111,7 @@ func TestFabricAttributes(t *testing.T) {
 	}
 }
 
-// TestFabricGIDs reaches a device by each kind of address, from one of its kind.
+// TestFabricGIDs reaches a device by each kind of GID, from a GID of the same kind.
 func TestFabricGIDs(t *testing.T) { eachKind(t, testFabricGIDs) }
 
 func testFabricGIDs(t *testing.T, kind *verbstest.MLX5) {
@@ -135,10 +134,10 @@ func testFabricGIDs(t *testing.T, kind *verbstest.MLX5) {
 		a.works(t, b, byte(i))
 	}
 	a, b := ends(t, r)
-	datagram(t, a, b, r.by(t, 1, 0).local.To(r.peer.by(t, 1, 3).gid), false) // RoCE v2 to v1
+	datagram(t, a, b, r.by(t, 1, 0).local.To(r.peer.by(t, 1, 3).gid), false) // from RoCE v2 to v1
 	datagram(t, a, b, r.by(t, 1, 3).local.To(r.peer.by(t, 1, 0).gid), false)
 	datagram(t, a, b, r.by(t, 1, 0).local.To(verbs.GID{15: 9}), false)
-	// An address that moves to another device is found there, and its event is told.
+	// A GID that moves to another device is found there, with an event.
 	r.by(t, 1, 0)
 	away := r.local.To(r.peer.by(t, 1, 0).gid)
 	datagram(t, a, b, away, true)
@@ -153,8 +152,8 @@ func testFabricGIDs(t *testing.T, kind *verbstest.MLX5) {
 	datagram(t, a, c, away, true)
 }
 
-// TestFabricMoves has an address handle and a connection follow an address from device
-// to device, while links go up and down and devices come.
+// TestFabricMoves checks that an address handle and a connection follow an address from device to
+// device, while links go up and down and devices are added.
 func TestFabricMoves(t *testing.T) {
 	n := verbstest.NewFabric()
 	ucttest.NoLeaks(t)
@@ -195,7 +194,7 @@ func TestFabricMoves(t *testing.T) {
 	n.Progress()
 	a.completed(t, got, 1)
 	k.SetPortGID(1, 0, verbstest.GID{})
-	// A device that comes later has the address.
+	// A device that is added later has the address.
 	u.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: u.at(0, 8), AH: ah, RemoteQPN: v.qp.QPN(), RemoteQKey: qkey})
 	u.done(t, 0, verbs.WCSend)
 	third := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("10.0.0.2")}}}))
@@ -207,8 +206,8 @@ func TestFabricMoves(t *testing.T) {
 	w.done(t, 9, verbs.WCRecv)
 }
 
-// TestFabricSelf connects a queue pair to itself, which refuses what it asks itself for:
-// that fails once, and is flushed at the receiving end, where it lies too.
+// TestFabricSelf connects a queue pair to itself and makes it refuse its own request: the request
+// fails once, and the others, which are also on the receiving side, are flushed.
 func TestFabricSelf(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := kernelRig(t, verbstest.NewFabric().Add(verbstest.Config{}))
@@ -232,7 +231,7 @@ func TestFabricSelf(t *testing.T) {
 	}
 }
 
-// TestFabricIslands: devices of different networks do not reach each other.
+// TestFabricIslands checks that devices of different networks do not reach each other.
 func TestFabricIslands(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := kernelRig(t, verbstest.NewFabric().Add(verbstest.Config{}))
@@ -243,7 +242,7 @@ func TestFabricIslands(t *testing.T) {
 	refused(t, "another network", a, b)
 }
 
-// TestFabricMismatch connects queue pairs that do not expect each other.
+// TestFabricMismatch connects queue pairs whose attributes do not match.
 func TestFabricMismatch(t *testing.T) { eachKind(t, testFabricMismatch) }
 
 func testFabricMismatch(t *testing.T, kind *verbstest.MLX5) {
@@ -252,7 +251,7 @@ func testFabricMismatch(t *testing.T, kind *verbstest.MLX5) {
 	r := fabricRigs(t, verbstest.NewFabric(), config, config)
 	for _, c := range []struct {
 		what   string
-		change func(*verbs.QPAttr) // of the receiver
+		change func(*verbs.QPAttr) // to the attributes of the receiver
 		works  bool
 	}{
 		{"as it should", func(*verbs.QPAttr) {}, true},
@@ -270,7 +269,7 @@ func testFabricMismatch(t *testing.T, kind *verbstest.MLX5) {
 			refused(t, c.what, a, b)
 		}
 	}
-	// Partitions: the same, with a full member among the two.
+	// Partitions: both P_Keys must be of the same partition, and one a full member.
 	for i, c := range []struct {
 		a, b  uint16
 		works bool

@@ -10,17 +10,17 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// What only a device without a kernel can be made to do.
+// These tests need a simulated device, which can be made to fail.
 
-// makeAll makes one of everything and returns the first error.
+// makeAll creates one object of each kind and returns the first error.
 func makeAll(k *verbstest.Kernel) error {
 	c, err := verbs.NewContext(k.Open(), 2)
 	if err != nil {
@@ -106,8 +106,7 @@ func makeAll(k *verbstest.Kernel) error {
 	return errors.Join(err, c.Close())
 }
 
-// TestFaults makes each call fail in turn: the error comes through, and nothing is
-// left behind.
+// TestFaults makes each call fail in turn: the error must be returned, and nothing may be left.
 func TestFaults(t *testing.T) {
 	names := []string{"mmap"}
 	for i := range abi.Methods {
@@ -128,7 +127,7 @@ func TestFaults(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			ucttest.NoLeaks(t)
-			for skip := range 5 { // queues are mapped several times
+			for skip := range 5 { // several queues are mapped
 				k := verbstest.New()
 				k.FailCall(name, skip, syscall.ENOMEM)
 				err := makeAll(k)
@@ -148,7 +147,7 @@ func TestFaults(t *testing.T) {
 	check(t, makeAll(verbstest.New()))
 }
 
-// TestLockLimit: the error names the limit.
+// TestLockLimit checks that the error names the limit of locked memory.
 func TestLockLimit(t *testing.T) {
 	r := fakeRig(t)
 	pd := must(r.open(t).AllocPD())(t)
@@ -168,7 +167,8 @@ func TestLockLimit(t *testing.T) {
 	}
 }
 
-// TestDoorbell: a bell that fails leaves the requests in the queue for the next.
+// TestDoorbell checks that requests stay in the queue if the doorbell fails, and are sent by the
+// next doorbell.
 func TestDoorbell(t *testing.T) {
 	r := fakeRig(t)
 	a, b := r.pair(t, verbs.RC)
@@ -189,7 +189,7 @@ func TestDoorbell(t *testing.T) {
 	b.done(t, 0, verbs.WCRecv)
 }
 
-// TestSlowDoorbell: where write(2) is refused there is another way, for good.
+// TestSlowDoorbell checks that another call replaces write(2) permanently if the kernel refuses it.
 func TestSlowDoorbell(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EACCES, syscall.EPERM} {
 		r := fakeRig(t)
@@ -236,12 +236,12 @@ func TestAsyncEvents(t *testing.T) {
 	for range 3 {
 		next(b)
 	}
-	// A wrong key is told at the other end.
+	// The responder reports a wrong key in an event.
 	a.send(t, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: 1})
 	if e := next(b); e.Type != verbs.EventQPAccessErr || e.QP != b.qp || e.CQ != nil {
 		t.Errorf("%v", e)
 	}
-	// More completions than there is room for.
+	// More completions than the queue has room for.
 	c, d := r.pair(t, verbs.RC)
 	small := must(d.ctx.CreateCQ(1, nil, 0))(t)
 	check(t, d.qp.Close())
@@ -260,7 +260,7 @@ func TestAsyncEvents(t *testing.T) {
 	cancel()
 	_, err := c.ctx.GetAsyncEvent(ctx)
 	wantErr(t, err, ucs.ErrCanceled, "no event")
-	// Closing the device ends the waiting.
+	// Closing the device ends the wait.
 	end := make(chan error)
 	go func() {
 		_, err := c.ctx.GetAsyncEvent(context.Background())
@@ -270,8 +270,7 @@ func TestAsyncEvents(t *testing.T) {
 	wantErr(t, <-end, ucs.ErrCanceled, "a closed device")
 }
 
-// TestPortDown: what is under way waits for the port, as long as there are
-// retries.
+// TestPortDown checks that requests wait for a port that is down, as long as retries remain.
 func TestPortDown(t *testing.T) {
 	r := fakeRig(t)
 	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount = 3 })
@@ -287,8 +286,8 @@ func TestPortDown(t *testing.T) {
 	}
 }
 
-// TestRemove takes the device away from who has it open: events and calls say so,
-// and closing is no error.
+// TestRemove removes a device that is open: events and calls must report it, and closing must
+// succeed.
 func TestRemove(t *testing.T) {
 	r := fakeRig(t)
 	a, b := r.pair(t, verbs.RC)
@@ -305,7 +304,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	check(t, a.cq.Channel().Close())
-	if err := <-ends; !errors.Is(err, ucs.ErrCanceled) && !errors.Is(err, syscall.EIO) { // it may have begun later
+	if err := <-ends; !errors.Is(err, ucs.ErrCanceled) && !errors.Is(err, syscall.EIO) { // it may start later
 		t.Errorf("waiting for completions: %v", err)
 	}
 	_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: a.at(0, 8)}})
@@ -323,7 +322,7 @@ func TestRemove(t *testing.T) {
 	check(t, b.ctx.Close())
 }
 
-// otherDriver is a device of another driver.
+// otherDriver is a device with the driver id of another driver.
 type otherDriver struct {
 	uverbs.File
 	id uint32
@@ -337,7 +336,8 @@ func (o otherDriver) Ioctl(f *uverbs.Frame) syscall.Errno {
 	return o.File.Ioctl(f)
 }
 
-// TestOtherDrivers: an error says what the device is and what is missing.
+// TestOtherDrivers checks that the error names the driver of an unsupported device and the missing
+// provider.
 func TestOtherDrivers(t *testing.T) {
 	for id, name := range map[uint32]string{
 		abi.RDMA_DRIVER_MLX4: "mlx4", abi.RDMA_DRIVER_IRDMA: "irdma", abi.RDMA_DRIVER_BNXT_RE: "bnxt_re", abi.RDMA_DRIVER_EFA: "efa",
@@ -346,7 +346,7 @@ func TestOtherDrivers(t *testing.T) {
 		ucttest.NoLeaks(t)
 		place := "uct/ib/verbs/internal/" + name
 		if id == 31 {
-			place = "a folder of its own in uct/ib/verbs/internal"
+			place = "a package in uct/ib/verbs/internal"
 		}
 		says := fmt.Sprintf("verbstest0 has the kernel driver %s, which is not supported, only lacking, mlx5, rxe (a provider would go to %s): ", name, place)
 		if name == "" {
@@ -364,7 +364,7 @@ func TestOtherDrivers(t *testing.T) {
 	}
 }
 
-// TestProbeDMABuf: what this kernel lacks is named, with the kernel that has it.
+// TestProbeDMABuf checks that the error names the kernel version that a missing feature needs.
 func TestProbeDMABuf(t *testing.T) {
 	c := fakeRig(t).open(t)
 	err := c.ProbeDMABuf()

@@ -4,6 +4,7 @@ package verbs_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/race"
@@ -13,9 +14,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Faults on the way between devices without a kernel.
+// These tests inject faults between simulated devices.
 
-// numbered is an end of datagrams that hold a number each.
+// numbered sends datagrams that contain consecutive numbers.
 type numbered struct {
 	*testing.T
 	a, b *side
@@ -30,7 +31,7 @@ func newNumbered(t *testing.T, r *rig) *numbered {
 	return &numbered{T: t, a: a, b: b, ah: must(a.pd.CreateAH(&path))(t)}
 }
 
-// send sends the next n.
+// send sends the next n datagrams.
 func (d *numbered) send(n int) {
 	d.Helper()
 	for range n {
@@ -42,8 +43,8 @@ func (d *numbered) send(n int) {
 	}
 }
 
-// got are the numbers that have come, in order. Receives are taken in the order in
-// which they were posted, two for each that was sent.
+// got checks the numbers received so far, in order. Receives are used in the order of posting; send
+// posts two for each datagram.
 func (d *numbered) got(want ...byte) {
 	d.Helper()
 	var wc [1]verbs.WC
@@ -58,7 +59,7 @@ func (d *numbered) got(want ...byte) {
 
 func (d *numbered) at(i int) int { return 100*(i/2+1) + i%2*10000 }
 
-// number is what a datagram of numbered holds.
+// number returns the number in a datagram.
 func number(m *verbstest.Message) byte { return m.Head[0] }
 
 func TestFaultsDatagrams(t *testing.T) {
@@ -97,7 +98,7 @@ func TestFaultsDatagrams(t *testing.T) {
 	}
 }
 
-// TestFaultsMessage: a hook sees who sends what to whom.
+// TestFaultsMessage checks what a hook learns about messages.
 func TestFaultsMessage(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
@@ -139,7 +140,7 @@ func TestFaultsMessage(t *testing.T) {
 	}
 }
 
-// TestFaultsRelease holds datagrams until they are released, or long enough.
+// TestFaultsRelease holds datagrams until they are released, or for some rounds.
 func TestFaultsRelease(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
@@ -158,7 +159,8 @@ func TestFaultsRelease(t *testing.T) {
 	if wcs := d.b.poll(t, 2); n.Held() != 0 || wcs[0].ByteLen != 60 || d.b.buf[d.at(2)+40] != 1 || d.b.buf[d.at(3)+40] != 3 {
 		t.Errorf("%d held; %+v", n.Held(), wcs)
 	}
-	// One that would wait for messages that do not come waits for looks instead.
+	// A datagram held for a number of messages, none of which come, is delivered after as many
+	// rounds.
 	n.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Hold: 3}))
 	d.send(1)
 	for i := range 3 {
@@ -168,7 +170,7 @@ func TestFaultsRelease(t *testing.T) {
 		n.Progress()
 	}
 	d.b.poll(t, 1)
-	// What is held for who goes, or when the link has gone down, is lost.
+	// A held datagram is lost if its receiver is closed or the link is down by then.
 	d.send(1)
 	r.peer.kernel.SetPort(false)
 	n.Release()
@@ -184,14 +186,73 @@ func TestFaultsRelease(t *testing.T) {
 	}
 }
 
-// TestFaultsRetries loses requests of reliable connections: they are tried as often
-// as they may, and what is behind them waits.
+// TestReleaseOrder: held requests of several queue pairs go on in the order in which they were sent.
+func TestReleaseOrder(t *testing.T) {
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	var sides, ends []*side
+	for range 4 {
+		a, b := r.pair(t, verbs.RC)
+		sides, ends = append(sides, a), append(ends, b)
+	}
+	seen := make(map[uint32]bool)
+	var second []uint32 // queue pairs in the order of their second requests
+	n.SetHook(func(m *verbstest.Message) verbstest.Fate {
+		if seen[m.FromQP] {
+			second = append(second, m.FromQP)
+			return verbstest.Fate{}
+		}
+		seen[m.FromQP] = true
+		return verbstest.Fate{Hold: verbstest.UntilReleased}
+	})
+	var want []uint32
+	for i, a := range sides {
+		writes(t, a, ends[i], 10, 2)
+		want = append(want, uint32(a.qp.QPN()))
+	}
+	if n.Held() != 4 {
+		t.Errorf("%d held", n.Held())
+	}
+	n.Release()
+	if !slices.Equal(second, want) || n.Held() != 0 {
+		t.Errorf("%d go on, want %d; %d held", second, want, n.Held())
+	}
+	for _, a := range sides {
+		a.completed(t, 10, 2)
+	}
+}
+
+// TestReleaseBetweenSteps: a request that is held is released too where another queue pair has used
+// up the steps before it.
+func TestReleaseBetweenSteps(t *testing.T) {
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	a, b := r.pair(t, verbs.RC)
+	c, d := r.pair(t, verbs.RC)
+	n.SetWork(verbstest.InStep)
+	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: verbstest.UntilReleased}))
+	writes(t, a, b, 10, 1)
+	n.Step(9)
+	writes(t, c, d, 20, 2)
+	n.Step(1)
+	c.completed(t, 20, 1)
+	if n.Held() != 1 {
+		t.Errorf("%d held", n.Held())
+	}
+	n.Release()
+	n.Step(9)
+	a.completed(t, 10, 1)
+	c.completed(t, 21, 1)
+}
+
+// TestFaultsRetries loses requests of reliable connections: they are retried up to the limit, and
+// later requests wait.
 func TestFaultsRetries(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
 	lose := verbstest.Fate{Drop: true}
 	for most := range uint8(7) {
-		// As many losses as it can take.
+		// As many losses as the limit allows.
 		a, b := r.pair(t, verbs.RC, impatient(most))
 		count := 0
 		n.SetHook(func(m *verbstest.Message) verbstest.Fate {
@@ -209,7 +270,7 @@ func TestFaultsRetries(t *testing.T) {
 			return verbstest.Fate{}
 		})
 		a.works(t, b, most)
-		// And one more.
+		// One loss more.
 		count = 0
 		n.SetHook(func(*verbstest.Message) verbstest.Fate { count++; return lose })
 		a.fails(t, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}, verbs.WCRetryExcErr)
@@ -219,15 +280,15 @@ func TestFaultsRetries(t *testing.T) {
 		n.SetHook(nil)
 		b.nothing(t, "the peer")
 	}
-	// What is lost is sent again at once.
+	// A lost request is sent again at once.
 	a, b := r.pair(t, verbs.RC, impatient(7))
 	n.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{Drop: m.Try < 10} })
 	writes(t, a, b, 1, 1)
 	a.completed(t, 1, 1)
-	// 7 is for ever.
+	// The retry count 7 means forever.
 	n.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{Drop: m.Try < 1000} })
 	a.works(t, b, 1)
-	// Nobody numbers the packets of UC.
+	// UC retransmits nothing.
 	n.SetHook(verbstest.Nth(1, verbstest.Any, lose))
 	u, v := r.pair(t, verbs.UC)
 	for i := range 2 {
@@ -242,7 +303,7 @@ func TestFaultsRetries(t *testing.T) {
 	v.nothing(t, "UC")
 }
 
-// TestFaultsAnswers loses answers: what was asked for is done once.
+// TestFaultsAnswers loses acknowledgments: each request must be executed only once.
 func TestFaultsAnswers(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
@@ -257,7 +318,7 @@ func TestFaultsAnswers(t *testing.T) {
 	if b.buf[64] != 5 || n.Counts().AnswersLost != 4 {
 		t.Errorf("the word is %d, %+v", b.buf[64], n.Counts())
 	}
-	// The sender gives up on what the receiver has.
+	// The sender gives up on a request that the receiver has executed.
 	n.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{NoAnswer: true}))
 	a.send(t, verbs.SendWR{ID: 7, Opcode: verbs.WRSend, SGList: a.at(0, 8)})
 	if wc := a.poll(t, 1)[0]; wc.Status != verbs.WCRetryExcErr || wc.ID != 7 {
@@ -266,7 +327,7 @@ func TestFaultsAnswers(t *testing.T) {
 	b.done(t, 2, verbs.WCRecv)
 }
 
-// TestFaultsNotReady has receivers answer that they have no receive.
+// TestFaultsNotReady makes receivers answer that they have no receive posted.
 func TestFaultsNotReady(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
@@ -280,7 +341,7 @@ func TestFaultsNotReady(t *testing.T) {
 		n.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: m.Try < c.refused} })
 		b.recv(t, verbs.RecvWR{ID: 1, SGList: b.at(0, 8)})
 		write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
-		a.send(t, write) // needs none
+		a.send(t, write) // needs no receive
 		a.done(t, 0, verbs.WCRDMAWrite)
 		a.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
 		want := verbs.WCSuccess
@@ -293,13 +354,13 @@ func TestFaultsNotReady(t *testing.T) {
 	}
 }
 
-// TestFaultsLostNotReady: tries that are lost count in a row. A receiver that says that it has no
-// receive has answered, however often it does.
+// TestFaultsLostNotReady checks that only consecutive losses count as retries. A receiver that
+// answers that it has no receive ends a row of losses.
 func TestFaultsLostNotReady(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
 	for _, c := range []struct {
-		lost  int // of each that is answered
+		lost  int // losses before each answer
 		works bool
 	}{{3, true}, {4, false}} {
 		a, b := r.pair(t, verbs.RC, impatient(3), func(a *verbs.QPAttr) { a.RNRRetry = 7 })
@@ -319,7 +380,7 @@ func TestFaultsLostNotReady(t *testing.T) {
 	}
 }
 
-// TestFaultsHeldRequest: what a connection has behind a request that is held waits,
+// TestFaultsHeldRequest checks that requests after a held one wait on the same connection, and that
 // other connections do not.
 func TestFaultsHeldRequest(t *testing.T) {
 	r := fabricRig(t)
@@ -340,11 +401,11 @@ func TestFaultsHeldRequest(t *testing.T) {
 	if n.Held() != 1 {
 		t.Errorf("%d held", n.Held())
 	}
-	if r.peer.kernel.Step(1); n.Held() != 1 { // which counts, for want of messages
+	if r.peer.kernel.Step(1); n.Held() != 1 { // a step counts, since no message is sent
 		t.Errorf("%d held after a step of the other device", n.Held())
 	}
 	write(c, d, 5)
-	a.completed(t, 1, 2) // at once
+	a.completed(t, 1, 2) // both at once
 	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: 1}))
 	write(a, b, 8)
 	n.Progress()
@@ -357,8 +418,8 @@ func TestFaultsHeldRequest(t *testing.T) {
 	a.done(t, 3, verbs.WCRDMAWrite)
 }
 
-// TestFaultsRandom: nothing of a reliable connection is lost or comes twice, all is in
-// order, and the same seed has the same faults.
+// TestFaultsRandom checks that a reliable connection loses, duplicates and reorders nothing, and
+// that the same seed causes the same faults.
 func TestFaultsRandom(t *testing.T) {
 	run := func(seed uint64) verbstest.Counts {
 		r := fabricRig(t)
@@ -394,8 +455,8 @@ func TestFaultsRandom(t *testing.T) {
 	}
 }
 
-// TestFaultsKill ends a process that has both devices open: who was connected to it
-// notices when it sends, who is in it gets errors.
+// TestFaultsKill kills a process that has both devices open. Its peers notice when they send; calls
+// of the process itself fail.
 func TestFaultsKill(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := fabricRigs(t, verbstest.NewFabric(), verbstest.Config{}, verbstest.Config{})
@@ -441,8 +502,8 @@ func TestFaultsKill(t *testing.T) {
 	p.Kill()
 }
 
-// TestFaultsRemove takes a device away under connections: those at it get no
-// completions, those at the other end notice when they send.
+// TestFaultsRemove removes a device with connections: its own queue pairs get no completions, and
+// their peers notice when they send.
 func TestFaultsRemove(t *testing.T) {
 	r := fabricRig(t)
 	a, b := r.pair(t, verbs.RC, impatient(1))
@@ -476,7 +537,7 @@ func TestFaultsRemove(t *testing.T) {
 	r.kernel.Progress()
 }
 
-// TestFaultsAllocate: what a hook does to messages allocates nothing.
+// TestFaultsAllocate checks that faults injected by a hook allocate nothing.
 func TestFaultsAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")

@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// typeOps are the operations that the types of queue pairs have, a bit each.
+// typeOps has the operations that each type of queue pair supports, as a set of bits: 1<<WROpcode.
 var typeOps = map[QPType]uint32{
 	RC: 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMARead | atomicOps | windowOps,
 	UC: 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRSend | 1<<WRSendWithImm | 1<<WRBindMW,
@@ -21,12 +21,14 @@ const (
 	windowOps = 1<<WRLocalInv | 1<<WRBindMW | 1<<WRSendWithInv
 )
 
-// lackings are the errors of the features that a provider does not have.
-type lackings [provider.Features]error
+// missingFeatures is indexed by feature. For a feature that the provider lacks it has the error that using
+// the feature returns, else nil.
+type missingFeatures [provider.Features]error
 
-// askFeatures asks a provider once: posting does not make errors. device is what they
-// call it.
-func askFeatures(device, name string, c provider.Context) (l lackings) {
+// askFeatures returns the errors for the features that c lacks. They are allocated in advance,
+// because posting must not allocate. The errors name the device (parameter device) and its driver
+// (parameter name).
+func askFeatures(device, name string, c provider.Context) (l missingFeatures) {
 	for f := range provider.Features {
 		if why := c.Lacks(f); why != "" {
 			l[f] = fmt.Errorf("verbs: %s: %v with %s: %s: %w", device, f, name, why, ucs.ErrUnsupported)
@@ -35,7 +37,8 @@ func askFeatures(device, name string, c provider.Context) (l lackings) {
 	return l
 }
 
-// lacksType is why there are no queue pairs of a type, nil if there are.
+// lacksType returns nil if the device supports queue pairs of type t, else the error for creating
+// one.
 func (c *Context) lacksType(t QPType) error {
 	switch t {
 	case UC:
@@ -46,7 +49,8 @@ func (c *Context) lacksType(t QPType) error {
 	return nil
 }
 
-// operations are those that queue pairs of a type do here, a bit each.
+// operations returns the operations that queue pairs of type t support on this device, as a set of
+// bits: 1<<WROpcode.
 func (c *Context) operations(t QPType) uint32 {
 	ops := typeOps[t]
 	if c.lacks[provider.FeatureAtomics] != nil {
@@ -58,7 +62,7 @@ func (c *Context) operations(t QPType) uint32 {
 	return ops
 }
 
-// refusal is why an operation is not one of the queue pair.
+// refusal returns the error for posting op, an operation that the queue pair does not support.
 func (q *QP) refusal(op WROpcode) error {
 	lacks := &q.pd.ctx.lacks
 	switch has := typeOps[q.typ] >> op & 1; {

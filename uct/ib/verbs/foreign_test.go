@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testForeign puts together what belongs to two Contexts. The kernel knows objects
-// by numbers, which mean others in another Context.
+// testForeign combines objects of two Contexts, which must be refused: the handles that the kernel
+// knows objects by mean other objects in another Context.
 func testForeign(t *testing.T, r *rig) {
 	a, b := r.newSide(t, verbs.RC), r.newSide(t, verbs.RC)
 	srq := must(b.pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 4, MaxSGE: 1}))(t)

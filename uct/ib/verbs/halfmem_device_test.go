@@ -13,8 +13,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestHalfMemory registers half of the machine's memory as one region, of which no
-// page is there before, and has a peer write and read at its ends and in between.
+// TestHalfMemory registers half of the machine's memory as one region, before any page of it is
+// resident. A peer writes and reads at its ends and in between.
 func TestHalfMemory(t *testing.T) {
 	deviceRig(t)
 	if os.Getenv("VM_NET") == "" {
@@ -38,7 +38,7 @@ func TestHalfMemory(t *testing.T) {
 		t.Errorf("%d KiB pinned of %d", pinned, n>>10)
 	}
 	t.Logf("%d MiB registered", n>>20)
-	const size = 9000 // across pages
+	const size = 9000 // crosses pages
 	var places []int
 	for i := range 40 {
 		places = append(places, (n-size)/40*i/8*8)
@@ -53,7 +53,7 @@ func TestHalfMemory(t *testing.T) {
 			t.Errorf("at %d: wrong bytes written", off)
 		}
 	}
-	for i, off := range places { // again, when all are written
+	for i, off := range places { // again, after all were written
 		wr := verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGList: a.at(size, size), RemoteAddr: mr.Addr() + uint64(off), RKey: mr.RKey()}
 		a.send(t, wr)
 		a.done(t, 0, verbs.WCRDMARead)

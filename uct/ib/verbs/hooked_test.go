@@ -7,16 +7,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// hooked is a device with a test in between.
+// hooked is a device whose calls a test can watch and refuse.
 type hooked struct {
 	uverbs.File
-	refuse   bool   // every call from now on
-	calling  func() // before a call is made
+	refuse   bool   // fail every call from now on
+	calling  func() // called before each call
 	called   func(command uint32)
 	unmapped func()
 }
@@ -45,7 +45,7 @@ func (h *hooked) Munmap(b []byte) syscall.Errno {
 	return e
 }
 
-// hookedRig is fakeRig with a hook in what is opened from now on.
+// hookedRig returns a fakeRig whose contexts opened from now on are hooked.
 func hookedRig(t *testing.T) (*rig, *hooked) {
 	t.Helper()
 	r, h := fakeRig(t), &hooked{}
@@ -59,9 +59,9 @@ func hookedRig(t *testing.T) (*rig, *hooked) {
 	return r, h
 }
 
-// TestPinnedLongest: where nothing can be closed, memory stays pinned until the last
-// queue is unmapped. As long as one is mapped the kernel keeps the device open, and
-// its queue pairs write.
+// TestPinnedLongest checks that memory stays pinned until the last queue is unmapped if no object
+// can be closed. As long as a queue is mapped, the kernel keeps the device open, and its queue
+// pairs may write.
 func TestPinnedLongest(t *testing.T) {
 	r, h := hookedRig(t)
 	s := r.newSide(t, verbs.RC)
@@ -87,8 +87,8 @@ func TestPinnedLongest(t *testing.T) {
 	}
 }
 
-// TestArmedLate: an event that is read before ReqNotify has returned is not waited
-// for again.
+// TestArmedLate checks that an event that was read before ReqNotify returned is not waited for
+// again.
 func TestArmedLate(t *testing.T) {
 	r, h := hookedRig(t)
 	s := r.newSide(t, verbs.RC)

@@ -17,16 +17,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// Devices without a kernel that have less than rdma_rxe, or do things otherwise.
+// These tests use simulated devices with lower limits than rdma_rxe, or other differences.
 
-// oneRig is two devices, the second as configured.
+// oneRig returns the second of two devices, which has the configuration c.
 func oneRig(t *testing.T, c verbstest.Config) *rig {
 	t.Helper()
 	ucttest.NoLeaks(t)
 	return fabricRigs(t, verbstest.NewFabric(), verbstest.Config{}, c).peer
 }
 
-// TestLimits: a device says what it has, and refuses what is more.
+// TestLimits checks that a device reports its limits and refuses to exceed them.
 func TestLimits(t *testing.T) {
 	r := oneRig(t, verbstest.Config{Limits: verbstest.Limits{QPs: 2, WR: 3, SGE: 4, Inline: 100, CQE: 15, SRQs: 1, SRQWR: 7, RdAtomic: 2}})
 	c := r.open(t)
@@ -74,7 +74,8 @@ func TestLimits(t *testing.T) {
 	must(pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 1, MaxSGE: 1}))(t)
 }
 
-// TestLimitInline: a device may have no room for inline data, or less than for pieces.
+// TestLimitInline checks devices with no room for inline data, or with less than for scatter/gather
+// elements.
 func TestLimitInline(t *testing.T) {
 	for most, want := range map[int]int{-1: 0, 40: 40, 0: 80} {
 		r := oneRig(t, verbstest.Config{Limits: verbstest.Limits{Inline: most}})
@@ -89,7 +90,7 @@ func TestLimitInline(t *testing.T) {
 	}
 }
 
-// TestLimitReads: RdAtomic bounds what queue pairs are connected with.
+// TestLimitReads checks that RdAtomic bounds the attributes with which queue pairs are connected.
 func TestLimitReads(t *testing.T) {
 	r := oneRig(t, verbstest.Config{Limits: verbstest.Limits{RdAtomic: 2}})
 	for _, a := range []verbs.QPAttr{{MaxRdAtomic: 3, MaxDestRdAtomic: 2}, {MaxRdAtomic: 2, MaxDestRdAtomic: 3}, {MaxRdAtomic: 2, MaxDestRdAtomic: 2}} {
@@ -103,7 +104,7 @@ func TestLimitReads(t *testing.T) {
 	}
 }
 
-// TestLimitMemory: whole pages are counted, and come back.
+// TestLimitMemory checks that whole pages are counted, and released.
 func TestLimitMemory(t *testing.T) {
 	const page = 4096
 	r := oneRig(t, verbstest.Config{Limits: verbstest.Limits{MemLock: 4 * page}})
@@ -111,7 +112,7 @@ func TestLimitMemory(t *testing.T) {
 	pd := must(c.AllocPD())(t)
 	memory := must(arena.Map(20*page, arena.Options{}))(t)
 	must(pd.RegMR(memory[:1], 0))(t)
-	first := must(pd.RegMR(memory[page-1:][:2], 0))(t) // two pages, after one above
+	first := must(pd.RegMR(memory[page-1:][:2], 0))(t) // two pages, after the one above
 	if now, most := r.kernel.Pinned(); now != 3*page || most != 3*page {
 		t.Errorf("%d bytes, %d at most", now, most)
 	}
@@ -138,7 +139,7 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// TestResolve: where the kernel does not find a neighbor, there is no way to it.
+// TestResolve checks that a neighbor which the kernel does not find cannot be addressed.
 func TestResolve(t *testing.T) {
 	r := oneRig(t, verbstest.Config{})
 	a, b := r.newSide(t, verbs.RC), r.other().newSide(t, verbs.RC)
@@ -166,8 +167,8 @@ func TestResolve(t *testing.T) {
 	a.works(t, b, 1)
 }
 
-// TestLastWQE: the event comes where it is configured, once, and for who shares
-// receives.
+// TestLastWQE checks that the event is raised once, only if configured, and only for a queue pair
+// with a shared receive queue.
 func TestLastWQE(t *testing.T) {
 	for _, with := range []bool{true, false} {
 		r := oneRig(t, verbstest.Config{LastWQE: with})
@@ -188,12 +189,12 @@ func TestLastWQE(t *testing.T) {
 	}
 }
 
-// TestHeaders receives datagrams from devices that write different headers.
+// TestHeaders receives datagrams on devices that write different headers.
 func TestHeaders(t *testing.T) {
 	for _, c := range []struct {
 		grh  verbstest.GRH
-		gid  int // index: 0 is of IPv6, 1 of IPv4
-		left int // bytes that are left alone
+		gid  int // GID index: 0 is IPv6, 1 is IPv4
+		left int // bytes that are not written
 	}{
 		{verbstest.GRHFull, 0, 0}, {verbstest.GRHFull, 1, 0}, {verbstest.GRHHalf, 0, 0},
 		{verbstest.GRHHalf, 1, 20}, {verbstest.GRHNone, 0, 40}, {verbstest.GRHNone, 1, 40},
@@ -205,7 +206,7 @@ func TestHeaders(t *testing.T) {
 		b.up(t, nil)
 		path := from.local.To(r.gid)
 		ah := must(a.pd.CreateAH(&path))(t)
-		for _, first := range []int{1, 20, 40, 50} { // header and data in two pieces
+		for _, first := range []int{1, 20, 40, 50} { // split header and data into two elements
 			for i := range 100 {
 				a.buf[i], b.buf[i] = byte(i), 0xee
 			}
@@ -227,14 +228,14 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestConfigs: what cannot be is refused at once.
+// TestConfigs checks that invalid configurations are refused at once.
 func TestConfigs(t *testing.T) {
 	for what, c := range map[string]verbstest.Config{
 		"ports":    {Ports: make([]verbstest.Port, 3)},
 		"MTU 6":    {Ports: []verbstest.Port{{MTU: 6}}},
 		"width 3":  {Ports: []verbstest.Port{{Width: 3}}},
 		"257 GIDs": {Ports: []verbstest.Port{{GIDs: make([]verbstest.GID, 257)}}},
-		"more":     {Limits: verbstest.Limits{Inline: 513}},
+		"limits":   {Limits: verbstest.Limits{Inline: 513}},
 	} {
 		func() {
 			defer func() {

@@ -16,14 +16,14 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// counter is one of a device's port.
+// counter returns a counter of a device's port.
 func counter(t *testing.T, device, name string) int {
 	t.Helper()
 	b := must(os.ReadFile("/sys/class/infiniband/" + device + "/ports/1/hw_counters/" + name))(t)
 	return must(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }
 
-// event waits for an event of a type; others may come before it.
+// event waits for an event of a type; it skips others.
 func (s *side) event(t *testing.T, typ verbs.EventType) verbs.AsyncEvent {
 	t.Helper()
 	for {
@@ -35,16 +35,15 @@ func (s *side) event(t *testing.T, typ verbs.EventType) verbs.AsyncEvent {
 	}
 }
 
-// TestLinkDown takes the link down under connections. Who has sends outstanding
-// learns of it, with every number of retries; who is idle does not, and goes on when
-// the link is there again.
+// TestLinkDown takes the link down under connections. Those with outstanding sends fail, whatever
+// the number of retries. Idle ones do not fail, and work when the link is up again.
 func TestLinkDown(t *testing.T) {
 	r := ours(t)
 	t.Cleanup(func() { rdmatest.LinkUp(t) })
 	type conn struct{ a, b *side }
 	var busy []conn
 	for n := range uint8(7) {
-		// Without a receive the send stays outstanding, for ever.
+		// Without a receive the send stays outstanding forever.
 		a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCount, a.Timeout = 7, n, 10 })
 		busy = append(busy, conn{a, b})
 		a.send(t, verbs.SendWR{ID: uint64(n), Opcode: verbs.WRSend, SGList: a.at(0, 8)},
@@ -60,7 +59,7 @@ func TestLinkDown(t *testing.T) {
 	}
 
 	command(t, "ip link set veth0 down")
-	for _, s := range []*side{idle, idleB} { // the other end of the cable sees it too
+	for _, s := range []*side{idle, idleB} { // both ends of the cable see it
 		if e := s.event(t, verbs.EventPortErr); e.Port != 1 {
 			t.Errorf("%v", e)
 		}
@@ -74,7 +73,7 @@ func TestLinkDown(t *testing.T) {
 		wc := s.poll(t, 2)
 		switch wc[0].Status {
 		case verbs.WCLocQPOpErr, verbs.WCRetryExcErr:
-		case verbs.WCWRFlushErr: // rxe of Linux 6.12 may flush what has failed, too
+		case verbs.WCWRFlushErr: // rxe of Linux 6.12 may also flush the failed request
 		default:
 			t.Errorf("%+v (%v)", wc[0], wc[0].Status)
 		}
@@ -93,7 +92,7 @@ func TestLinkDown(t *testing.T) {
 		lost(c.a, uint64(n))
 		c.b.nothing(t, "the receiver")
 	}
-	// What is posted now has no better chance.
+	// A send posted now fails as well.
 	late.send(t, verbs.SendWR{ID: 9, Opcode: verbs.WRSend, SGList: late.at(0, 8)}, verbs.SendWR{ID: 50, Opcode: verbs.WRSend, SGList: late.at(0, 8)})
 	lost(late, 9)
 	idle.nothing(t, "the idle end")
@@ -122,11 +121,10 @@ func TestLinkDown(t *testing.T) {
 	idle.works(t, idleB, 5)
 }
 
-// TestRemoval deletes the device under queue pairs at work. Linux waits for whoever
-// has it open, uninterruptibly; rdma_rxe neither takes the device away from them nor
-// tells them (it has no disassociate_ucontext, as of Linux 6.1), so what is under way
-// goes on. Another driver may end the events with ucs.ErrNoDevice and all else with
-// errors.
+// TestRemoval deletes the device under active queue pairs. Linux waits uninterruptibly for
+// processes that have it open. rdma_rxe neither takes the device from them nor notifies them (it
+// has no disassociate_ucontext, as of Linux 6.1), so operations in flight continue. Another driver
+// may end the events with ucs.ErrNoDevice and all other calls with errors.
 func TestRemoval(t *testing.T) {
 	r := ours(t)
 	d := named(t, "rxe0")
@@ -151,7 +149,7 @@ func TestRemoval(t *testing.T) {
 	}()
 	gone := false
 	rounds := 0
-	for end := time.Now().Add(patience); !gone || rounds < 50; rounds++ {
+	for end := time.Now().Add(eventTimeout); !gone || rounds < 50; rounds++ {
 		a.works(t, b, byte(rounds))
 		if _, err := os.Stat(d.Path); err != nil {
 			gone = true
@@ -175,7 +173,7 @@ func TestRemoval(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// New objects of an open device are made, or refused; nothing breaks.
+	// On an open device new objects may be created or refused; nothing may break.
 	pd, err := a.ctx.AllocPD()
 	t.Logf("a new domain: %v", err)
 	if err == nil {
@@ -187,11 +185,11 @@ func TestRemoval(t *testing.T) {
 	select {
 	case err := <-deleted:
 		check(t, err)
-	case <-time.After(patience):
+	case <-time.After(eventTimeout):
 		t.Error("the deletion does not end although nobody has the device open")
 	}
 	command(t, "rdma link add rxe0 type rxe netdev veth0")
-	ready := func() bool { // its GIDs come by and by
+	ready := func() bool { // its GIDs are added later
 		devices = readDevices()
 		for _, d := range must(devices())(t) {
 			if d.Name == "rxe0" && len(d.Ports) > 0 {
@@ -204,7 +202,7 @@ func TestRemoval(t *testing.T) {
 		}
 		return false
 	}
-	for end := time.Now().Add(patience); !ready(); runtime.Gosched() {
+	for end := time.Now().Add(eventTimeout); !ready(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("rxe0 does not come back")
 		}
@@ -219,7 +217,7 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// count is what is counted of resources, without the numbers of devices.
+// count returns resource counts without the numbers of devices.
 func count(resources string) string {
 	var lines []string
 	for line := range strings.Lines(resources) {

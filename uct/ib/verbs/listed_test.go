@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestListed lists devices without a kernel as those of a kernel are, and opens them:
-// what sysfs says of them is what they say themselves.
+// TestListed lists and opens simulated devices like those of a kernel, and compares sysfs with the
+// queries.
 func TestListed(t *testing.T) {
 	ucttest.NoLeaks(t)
 	n := verbstest.NewFabric()

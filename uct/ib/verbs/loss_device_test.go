@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestLoss has the network between two devices of the virtual machine lose, repeat,
-// reorder and spoil packets: nothing of a reliable connection is lost or comes
-// twice, all is in order, and the devices have counted what they had to repair.
+// TestLoss makes the network between two devices of the virtual machine lose, duplicate, reorder
+// and corrupt packets. A reliable connection must lose, duplicate and reorder nothing, and the
+// devices must have counted their repairs.
 func TestLoss(t *testing.T) {
 	ours(t)
-	// Loaded already if this is not the first time.
+	// This fails if the module is loaded already.
 	exec.Command("insmod", "/modules/sch_netem.ko").Run()
 	for _, c := range []struct {
 		name, netem string
-		counters    []string // of which one rises
+		counters    []string // at least one increases
 	}{
 		{"loss", "loss 5%", []string{"completer_retry_err", "out_of_seq_request"}},
 		{"duplicate", "duplicate 10%", []string{"duplicate_request"}},
@@ -31,7 +31,7 @@ func TestLoss(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := ours(t)
-			a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount, a.RNRRetry, a.Timeout = 7, 7, 12 }) // for ever, after 17 ms
+			a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount, a.RNRRetry, a.Timeout = 7, 7, 12 }) // forever, after 17 ms
 			was := r.counters(t, c.counters)
 			for _, d := range []string{r.netdev(t), r.peer.netdev(t)} {
 				command(t, "tc qdisc add dev "+d+" root netem "+c.netem)
@@ -41,7 +41,7 @@ func TestLoss(t *testing.T) {
 			for i := range rounds {
 				lossy(t, a, b, i)
 			}
-			// However few packets there were: it goes on until one was lost.
+			// Continue until at least one packet was affected.
 			n := rounds
 			for ; r.counters(t, c.counters) == was && n < 1000; n++ {
 				lossy(t, a, b, n)
@@ -57,15 +57,14 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// lossy does one of everything, round i of a connection: what is sent and written at
-// once, then what is fetched. Together they would show that rdma_rxe takes the
-// acknowledgment of a repeated send, which names the last request it has seen, for
-// the answer of an atomic behind it, and completes that without its data (check_ack,
-// drivers/infiniband/sw/rxe/rxe_comp.c, duplicate_request, rxe_resp.c; Linux 6.1).
+// lossy does round i of a connection: sends and writes in one batch, then reads and atomics. In one
+// batch they would show a defect of rdma_rxe: it takes the acknowledgment of a repeated send, which
+// names the last request seen, for the answer of a later atomic, and completes that without its
+// data (check_ack, drivers/infiniband/sw/rxe/rxe_comp.c, duplicate_request, rxe_resp.c; Linux 6.1).
 func lossy(t *testing.T, a, b *side, i int) {
 	t.Helper()
 	const n = 9000                   // several packets
-	const word, found = 60000, 62000 // where atomics work, and what they found
+	const word, found = 60000, 62000 // offsets of the atomic word, and of the results
 	if i == 0 {
 		binary.NativeEndian.PutUint64(b.buf[word:], 0)
 	}
@@ -86,10 +85,10 @@ func lossy(t *testing.T, a, b *side, i int) {
 	}
 	do(verbs.WCSend, to(verbs.WRSend, 0, n, 0), to(verbs.WRSendWithImm, 0, n, 0), to(verbs.WRRDMAWrite, 0, n, 4*n),
 		to(verbs.WRRDMAWriteWithImm, 0, n/2, 5*n), to(verbs.WRSend, 100, 8, 0))
-	for range 4 { // until repeated packets on their way have arrived
+	for range 4 { // until repeated packets in flight have arrived
 		do(verbs.WCFetchAdd, to(verbs.WRAtomicFetchAndAdd, found+32, 8, word+8))
 	}
-	// Three are added, and the comparison takes one back.
+	// Three additions, and a compare-and-swap that undoes one.
 	swap := to(verbs.WRAtomicCmpAndSwp, found+16, 8, word)
 	swap.CompareAdd, swap.Swap = uint64(2*i+2), uint64(2*i+1)
 	do(verbs.WCFetchAdd, to(verbs.WRAtomicFetchAndAdd, found, 8, word), to(verbs.WRRDMARead, n, n, 4*n), // what was written
@@ -114,7 +113,7 @@ func lossy(t *testing.T, a, b *side, i int) {
 			t.Fatalf("round %d: wrong bytes %s", i, what)
 		}
 	}
-	// Each atomic was done once: it found what those before it have left.
+	// Each atomic was executed once: it returned the result of those before it.
 	for k, want := range []uint64{uint64(2 * i), uint64(2*i + 1), uint64(2*i + 2), uint64(2*i + 1)} {
 		if old := binary.NativeEndian.Uint64(a.buf[found+8*k:]); old != want {
 			t.Errorf("round %d: atomic %d found %d, want %d", i, k, old, want)
@@ -125,7 +124,7 @@ func lossy(t *testing.T, a, b *side, i int) {
 	}
 }
 
-// counters adds counters of both devices.
+// counters returns the sum of counters of both devices.
 func (r *rig) counters(t *testing.T, names []string) int {
 	t.Helper()
 	sum := 0
@@ -137,7 +136,7 @@ func (r *rig) counters(t *testing.T, names []string) int {
 	return sum
 }
 
-// netdev is the network interface below the device.
+// netdev returns the network interface of the device.
 func (r *rig) netdev(t *testing.T) string {
 	t.Helper()
 	list, err := devices()

@@ -17,7 +17,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestMemlock registers more than RLIMIT_MEMLOCK allows, in a process that may not
+// TestMemlock registers more memory than RLIMIT_MEMLOCK allows, in a process without the right to
 // exceed it.
 func TestMemlock(t *testing.T) {
 	const child = "VERBS_MEMLOCK_CHILD"
@@ -47,14 +47,14 @@ func TestMemlock(t *testing.T) {
 	small := must(pd.RegMR(make([]byte, limit/4), fullAccess))(t)
 	_, err := pd.RegMR(make([]byte, 2*limit), fullAccess)
 	wantErr(t, err, ucs.ErrNoMemory, "beyond the limit")
-	if err != nil && !strings.Contains(err.Error(), "524288 bytes wanted, 262144 bytes may be locked in all: raise the limit (ulimit -l") {
+	if err != nil && !strings.Contains(err.Error(), "524288 bytes wanted, the process may lock 262144 bytes: raise the limit (ulimit -l") {
 		t.Error(err)
 	}
 	check(t, small.Close())
 	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}))
 	_, err = pd.RegMR(make([]byte, 8), fullAccess)
 	wantErr(t, err, ucs.ErrNoMemory, "a limit of 0")
-	if err != nil && !strings.Contains(err.Error(), "8 bytes wanted, 0 bytes may be locked in all: raise the limit (ulimit -l") {
+	if err != nil && !strings.Contains(err.Error(), "8 bytes wanted, the process may lock 0 bytes: raise the limit (ulimit -l") {
 		t.Error(err)
 	}
 }

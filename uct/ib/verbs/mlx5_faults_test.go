@@ -14,17 +14,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// forDevices is how many mappings of the process are kept from children, as the memory of
-// queues is.
+// forDevices counts the mappings of the process that are not inherited by children, such as the
+// memory of queues.
 func forDevices(t *testing.T) (n int) {
 	t.Helper()
 	for line := range bytes.Lines(must(os.ReadFile("/proc/self/smaps"))(t)) {
@@ -35,8 +35,8 @@ func forDevices(t *testing.T) (n int) {
 	return n
 }
 
-// nothingLeft checks, when the test is over, that nothing is left of what was opened from
-// now on: descriptors, goroutines, memory of queues, and the devices' objects and pages.
+// nothingLeft checks at the end of the test that nothing opened from now on is left: descriptors,
+// goroutines, memory of queues, or objects and pages of the devices.
 func nothingLeft(t *testing.T, devices ...*verbstest.Kernel) {
 	t.Helper()
 	before := forDevices(t)
@@ -51,7 +51,7 @@ func nothingLeft(t *testing.T, devices ...*verbstest.Kernel) {
 	})
 }
 
-// ended checks that a device has nothing of a program's any more.
+// ended checks that nothing of a program is left on a device.
 func ended(t *testing.T, k *verbstest.Kernel) {
 	t.Helper()
 	if now, _ := k.Pinned(); k.Objects() != 0 || k.Mapped() != 0 || now != 0 {
@@ -59,7 +59,7 @@ func ended(t *testing.T, k *verbstest.Kernel) {
 	}
 }
 
-// TestMLX5Counts: what nothingLeft counts is what there is.
+// TestMLX5Counts checks that forDevices, which nothingLeft uses, counts the mappings of queues.
 func TestMLX5Counts(t *testing.T) {
 	r := mlx5Rig(t, verbstest.MLX5{})
 	before := forDevices(t)
@@ -75,7 +75,7 @@ func TestMLX5Counts(t *testing.T) {
 	}
 }
 
-// lockable has the process lock no more memory than that, as far as it is told.
+// lockable sets the limit of memory that the process may lock.
 func lockable(t *testing.T, bytes uint64) {
 	t.Helper()
 	var was unix.Rlimit
@@ -87,8 +87,8 @@ func lockable(t *testing.T, bytes uint64) {
 	t.Cleanup(func() { check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &was)) })
 }
 
-// TestMLX5LockLimit: where no memory may be pinned for queues, the error names the limit and
-// what to do; with rdma_rxe, whose queues are the kernel's, it is not that.
+// TestMLX5LockLimit checks that the error for queues that cannot be pinned names the limit and the
+// remedy. With rdma_rxe, whose queues belong to the kernel, it does not.
 func TestMLX5LockLimit(t *testing.T) {
 	lockable(t, 4096)
 	for _, errno := range []syscall.Errno{syscall.ENOMEM, syscall.EPERM} {
@@ -109,7 +109,7 @@ func TestMLX5LockLimit(t *testing.T) {
 			err := make()
 			wantErr(t, err, ucs.ErrNoMemory, call)
 			wantErr(t, err, errno, call)
-			if err == nil || !strings.Contains(err.Error(), "the memory of queues is pinned, 4096 bytes may be locked in all: raise the limit (ulimit -l,") {
+			if err == nil || !strings.Contains(err.Error(), "the memory of queues is pinned, the process may lock 4096 bytes: raise the limit (ulimit -l,") {
 				t.Errorf("%s: %v", call, err)
 			}
 		}
@@ -123,14 +123,14 @@ func TestMLX5LockLimit(t *testing.T) {
 	}
 }
 
-// TestMLX5PageRefused: without a doorbell page there is no device, and the error says what
-// may be in the way.
+// TestMLX5PageRefused checks that a device without a doorbell page cannot be opened, and that the
+// error names a possible cause.
 func TestMLX5PageRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, call string
 		cfg        verbstest.MLX5
 		blue       string
-		skip       int // calls that succeed
+		skip       int // number of calls that succeed first
 		text       string
 	}{
 		{"a page of many", "mmap", verbstest.MLX5{StaticUARs: true}, "1", 3, "vm.max_map_count"},
@@ -152,10 +152,10 @@ func TestMLX5PageRefused(t *testing.T) {
 	gone := verbstest.NewFabric().Add(verbstest.Config{MLX5: &verbstest.MLX5{}})
 	nothingLeft(t, gone)
 	gone.FailCall("UAR.ALLOC", 0, syscall.EIO)
-	if _, err := verbs.NewContext(gone.Open(), 1); err == nil || !strings.Contains(err.Error(), "taken away") || strings.Contains(err.Error(), "fewer processes") {
+	if _, err := verbs.NewContext(gone.Open(), 1); err == nil || !strings.Contains(err.Error(), "device was removed") || strings.Contains(err.Error(), "fewer processes") {
 		t.Errorf("a device that is gone: %v", err)
 	}
-	// Of BlueFlame a queue pair may be the first to need one.
+	// With BlueFlame a queue pair may be the first to need a page.
 	t.Setenv("VERBS_BLUEFLAME", "1")
 	k := verbstest.NewFabric().Add(verbstest.Config{MLX5: &verbstest.MLX5{}})
 	nothingLeft(t, k)
@@ -172,8 +172,9 @@ func TestMLX5PageRefused(t *testing.T) {
 	check(t, c.Close())
 }
 
-// TestMLX5OldKernels cuts the answer to GET_CONTEXT before each of its fields in turn, as
-// kernels do that do not know it yet: what needs it is refused by name, the rest works.
+// TestMLX5OldKernels truncates the answer to GET_CONTEXT before each of its fields, as kernels do
+// that do not know the field. Features that need it must be refused with an error that names the
+// reason; the others must work.
 func TestMLX5OldKernels(t *testing.T) {
 	const (
 		opens = iota
@@ -184,29 +185,29 @@ func TestMLX5OldKernels(t *testing.T) {
 	)
 	for _, c := range []struct {
 		known int    // bytes of the answer
-		lacks string // the field that comes next
+		lacks string // first missing field
 		does  int
-		says  string // about what is the first not to work
+		says  string // part of the error of the first step that fails
 	}{
-		{0, "qp_tab_size", 0, "how large queues may be, in 0 bytes"},
-		{4, "bf_reg_size", 0, "how large queues may be"},
-		{8, "tot_bfregs", 0, "how large queues may be"},
-		{12, "cache_line_size", 0, "how large queues may be"},
-		{16, "max_sq_desc_sz", 0, "how large queues may be"},
-		{18, "max_rq_desc_sz", 0, "how large queues may be"},
-		{20, "max_send_wqebb", 0, "how large queues may be"},
+		{0, "qp_tab_size", 0, "the limits of queues, in a reply of 0 bytes"},
+		{4, "bf_reg_size", 0, "the limits of queues"},
+		{8, "tot_bfregs", 0, "the limits of queues"},
+		{12, "cache_line_size", 0, "the limits of queues"},
+		{16, "max_sq_desc_sz", 0, "the limits of queues"},
+		{18, "max_rq_desc_sz", 0, "the limits of queues"},
+		{20, "max_send_wqebb", 0, "the limits of queues"},
 		{24, "max_recv_wr", sends, "8 receives"},
 		{28, "max_srq_recv_wr", receives, "4 receives in a shared queue"},
-		{32, "num_ports", shared, "from Linux 4.10 on"},
-		{36, "comp_mask", shared, "from Linux 4.10 on"},
-		{40, "response_length", shared, "from Linux 4.10 on"},
-		{44, "cqe_version", shared, "from Linux 4.10 on"},
-		{45, "cmds_supp_uhw", shared, "from Linux 4.10 on"},
+		{32, "num_ports", shared, "needs Linux 4.10"},
+		{36, "comp_mask", shared, "needs Linux 4.10"},
+		{40, "response_length", shared, "needs Linux 4.10"},
+		{44, "cqe_version", shared, "needs Linux 4.10"},
+		{45, "cmds_supp_uhw", shared, "needs Linux 4.10"},
 		{46, "eth_min_inline", all, ""},
 		{47, "clock_info_versions", all, ""},
 		{48, "hca_core_clock_offset", all, ""},
 		{56, "log_uar_size", all, ""},
-		{60, "num_uars_per_page", 0, "0 doorbell pages of 2^12 bytes"}, // they came together
+		{60, "num_uars_per_page", 0, "0 pages of 2^12 bytes"}, // both were introduced together
 		{64, "num_dyn_bfregs", all, ""},
 		{68, "dump_fill_mkey", all, ""},
 		{72, "nothing", all, ""},
@@ -261,7 +262,7 @@ func TestMLX5OldKernels(t *testing.T) {
 	}
 }
 
-// answers is a device whose answers may be changed, but for descriptors.
+// answers is a device whose answers a test can change, except descriptors.
 type answers struct {
 	uverbs.File
 	change func(call string, attr *uverbs.RequestAttr)
@@ -285,8 +286,8 @@ func (f *answers) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	return e
 }
 
-// everything makes one of each with mlx5, uses it, and closes the device. What does not
-// work is left out.
+// everything creates and uses one object of each kind on mlx5, and closes the device. It skips what
+// does not work.
 func everything(f verbs.File, k *verbstest.Kernel) error {
 	c, err := verbs.NewContext(f, 1)
 	if err != nil {
@@ -372,10 +373,10 @@ func use(c *verbs.Context, k *verbstest.Kernel) error {
 	return errors.Join(errs...)
 }
 
-// TestMLX5ShortAnswers: of each answer of the kernel's what is behind every length of it is
-// zeros. What that means is refused or left out, and nothing is left.
+// TestMLX5ShortAnswers sets the end of each answer of the kernel to zero, from every offset on. The
+// result must be refused or ignored, and nothing may be left.
 func TestMLX5ShortAnswers(t *testing.T) {
-	lengths := make(map[string]int) // of answers
+	lengths := make(map[string]int) // of each answer
 	for _, m := range modes {
 		k := verbstest.NewFabric().Add(verbstest.Config{MLX5: &m.cfg})
 		check(t, everything(&answers{k.Open(), func(call string, attr *uverbs.RequestAttr) {

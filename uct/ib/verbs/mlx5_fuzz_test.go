@@ -5,19 +5,19 @@ package verbs_test
 import (
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/internal/fuzztest"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// FuzzAnswers has the kernel answer calls about a device as of mlx5_ib with anything: what
-// cannot be is refused, what can be does no harm here, and in the end all is given back. Each
-// answer is changed by three bytes of data: where, from its beginning or its end, and two
-// bytes there.
+// FuzzAnswers changes the kernel's answers for a simulated mlx5_ib device. Invalid answers must be
+// refused or do no harm, and in the end everything must be released. Three bytes of data change
+// each answer: an offset from its beginning or end, and two bytes.
 func FuzzAnswers(f *testing.F) {
 	f.Add(uint8(0), []byte{})
 	f.Add(uint8(1), []byte{0, 0, 0, 9, 0xff, 0xff})
 	f.Add(uint8(2), []byte{16, 0xff, 0xff, 60, 1, 0, 4, 0, 9})
-	f.Fuzz(func(t *testing.T, mode uint8, data []byte) {
+	fuzztest.Run(f, func(t *testing.T, mode uint8, data []byte) {
 		cfg := modes[int(mode)%len(modes)].cfg
 		t.Setenv("VERBS_BLUEFLAME", map[bool]string{true: "1"}[mode&4 != 0])
 		before := forDevices(t)

@@ -10,15 +10,15 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// eachMode runs a test in all modes, with BlueFlame too.
+// eachMode runs a test in all modes, with and without BlueFlame.
 func eachMode(t *testing.T, test func(t *testing.T, cfg verbstest.MLX5)) {
 	for _, m := range modes {
 		for _, blue := range []string{"", "1"} {
@@ -30,8 +30,8 @@ func eachMode(t *testing.T, test func(t *testing.T, cfg verbstest.MLX5)) {
 	}
 }
 
-// TestMLX5Wraps sends inline data of every length, so that requests of all lengths begin
-// and end everywhere in the queue; and what is begun and not rung is forgotten there too.
+// TestMLX5Wraps sends inline data of every length, so that requests of all lengths begin and end at
+// all places of the queue. Requests that were begun but not rung must not appear there.
 func TestMLX5Wraps(t *testing.T) {
 	eachMode(t, func(t *testing.T, cfg verbstest.MLX5) {
 		r := mlx5Rig(t, cfg)
@@ -45,7 +45,7 @@ func TestMLX5Wraps(t *testing.T) {
 			p := a.qp.Begin()
 			p.Send(9, 0)
 			p.Inline(data)
-			p = a.qp.Begin() // that was not it
+			p = a.qp.Begin() // drops the request before
 			p.Send(2, verbs.SendSignaled)
 			p.Inline(data[:n/3])
 			p.Inline(data[n/3 : n])
@@ -66,8 +66,8 @@ func TestMLX5Wraps(t *testing.T) {
 	})
 }
 
-// TestMLX5Limits: what a queue takes is what fits into its memory, in whichever way the
-// kernel is asked and whatever it answers.
+// TestMLX5Limits checks that the announced capacity of queues is what fits into their memory,
+// whatever was asked for and whatever the kernel answers.
 func TestMLX5Limits(t *testing.T) {
 	r := mlx5Rig(t, verbstest.MLX5{})
 	s := r.newSide(t, verbs.RC, func(a *verbs.QPInitAttr) {
@@ -101,14 +101,14 @@ func TestMLX5Limits(t *testing.T) {
 	}
 }
 
-// TestMLX5Reset: a queue pair that was reset begins where its device does, and
-// forgets what it had.
+// TestMLX5Reset checks that a queue pair that was reset begins at the same index as its device, and
+// drops its previous requests.
 func TestMLX5Reset(t *testing.T) {
 	r := mlx5Rig(t, verbstest.MLX5{})
 	a, b := r.pair(t, verbs.RC)
 	for round := range byte(3) {
 		a.works(t, b, round)
-		b.recv(t, verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}) // not to be seen again
+		b.recv(t, verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}) // must not complete
 		a.qp.Begin().Send(99, verbs.SendSignaled)
 		for _, s := range []*side{a, b} {
 			check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
@@ -119,8 +119,8 @@ func TestMLX5Reset(t *testing.T) {
 	a.works(t, b, 9)
 }
 
-// TestMLX5Events: the device makes an event only after the one before is taken, by
-// whichever call.
+// TestMLX5Events checks that the device raises an event only after the previous one was taken, by
+// any call.
 func TestMLX5Events(t *testing.T) {
 	r := mlx5Rig(t, verbstest.MLX5{})
 	a, b := r.pair(t, verbs.RC)
@@ -142,7 +142,8 @@ func TestMLX5Events(t *testing.T) {
 	}
 }
 
-// TestMLX5Gone: what has completed of a queue pair that is closed is polled, and nothing else.
+// TestMLX5Gone checks that exactly the completions which a queue pair had when it was closed are
+// polled.
 func TestMLX5Gone(t *testing.T) {
 	r := mlx5Rig(t, verbstest.MLX5{})
 	a, b := r.pair(t, verbs.RC)
@@ -166,8 +167,8 @@ func TestMLX5Gone(t *testing.T) {
 	}
 }
 
-// TestMLX5Resize: what is in a completion queue comes along, and a kernel that
-// refuses changes nothing.
+// TestMLX5Resize checks that unread completions survive a resize, and that a refused resize changes
+// nothing.
 func TestMLX5Resize(t *testing.T) {
 	r := mlx5Rig(t, verbstest.MLX5{})
 	a, b := r.pair(t, verbs.RC)
@@ -199,7 +200,8 @@ func TestMLX5Resize(t *testing.T) {
 	}
 }
 
-// TestMLX5Faults makes each call of the kernel fail, and what was prepared is given back.
+// TestMLX5Faults makes each kernel call fail, and checks that everything prepared for it is
+// released.
 func TestMLX5Faults(t *testing.T) {
 	for _, m := range modes {
 		names := []string{"mmap", "DEVICE.GET_CONTEXT", "EX_QUERY_DEVICE", "ASYNC_EVENT.ALLOC", "CQ.CREATE", "SRQ.CREATE", "QP.CREATE", "CREATE_AH", "RESIZE_CQ",
@@ -244,7 +246,8 @@ func TestMLX5Faults(t *testing.T) {
 					if now, _ := k.Pinned(); now != 0 {
 						t.Errorf("%d bytes pinned", now)
 					}
-					// Where a page cannot be mapped uncached, as kernels from before 4.7, another way is tried.
+					// If a page cannot be mapped uncached, as on kernels before
+					// 4.7, another mapping is tried.
 					if skip == 0 && err == nil && !(name == "mmap" && m.cfg.StaticUARs) {
 						t.Error("no error")
 					}
@@ -257,8 +260,8 @@ func TestMLX5Faults(t *testing.T) {
 	}
 }
 
-// TestMLX5Answers: of an answer of the kernel's that is cut short anywhere, the rest
-// counts as zeros, and is enough or refused.
+// TestMLX5Answers truncates an answer of the kernel at every length. The rest counts as zeros, and
+// must be sufficient or refused.
 func TestMLX5Answers(t *testing.T) {
 	opened := 0
 	for n := 1; n < 80; n++ {
@@ -286,12 +289,11 @@ func TestMLX5Answers(t *testing.T) {
 	}
 }
 
-// instantMLX5 is a device that has done everything when it is asked to, and writes
-// completions that succeeded. It costs next to nothing, so that what is measured is what
-// posts and polls.
+// instantMLX5 is a device that completes all requests successfully when asked to, at almost no
+// cost, so that a benchmark measures only posting and polling.
 type instantMLX5 struct {
 	uverbs.File
-	cq   []byte // of 64 bytes each
+	cq   []byte // entries of 64 bytes
 	done [64]byte
 	next uint32
 }
@@ -305,7 +307,7 @@ func (d *instantMLX5) Ioctl(f *uverbs.Frame) syscall.Errno {
 	return d.File.Ioctl(f)
 }
 
-// complete writes the completion of a write that was posted at a block.
+// complete writes the completion of a write posted at a block.
 func (d *instantMLX5) complete(block uint16) {
 	n := uint32(len(d.cq) / 64)
 	e := d.cq[d.next%n*64:][:64]
@@ -315,7 +317,7 @@ func (d *instantMLX5) complete(block uint16) {
 	d.next++
 }
 
-// BenchmarkPostPollMLX5 is BenchmarkPostPoll on a device as of mlx5_ib.
+// BenchmarkPostPollMLX5 is BenchmarkPostPoll on a simulated mlx5_ib device.
 func BenchmarkPostPollMLX5(b *testing.B) {
 	for _, c := range []struct {
 		name   string

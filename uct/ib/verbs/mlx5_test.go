@@ -17,7 +17,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// modes are the ways in which a device as of mlx5_ib and its kernel can be.
+// modes are the variants of a simulated mlx5_ib device and its kernel.
 var modes = []struct {
 	name string
 	cfg  verbstest.MLX5
@@ -28,11 +28,11 @@ var modes = []struct {
 	{"static, version 0", verbstest.MLX5{StaticUARs: true, Version0: true}},
 }
 
-// TestMLX5 is the suite on devices as of mlx5_ib, in each mode.
+// TestMLX5 runs the suite on simulated mlx5_ib devices, in each mode.
 func TestMLX5(t *testing.T) {
 	for i, m := range modes {
 		if race.Enabled && i > 0 {
-			continue // as the others
+			continue // same as the first for the race detector
 		}
 		t.Run(m.name, func(t *testing.T) {
 			runSuite(t, func(t *testing.T) *rig { return mlx5Rig(t, m.cfg) })
@@ -40,7 +40,7 @@ func TestMLX5(t *testing.T) {
 	}
 }
 
-// TestMLX5Pairs is the suite with the other end of each pair at another device.
+// TestMLX5Pairs runs the suite with the peer of each pair on another device.
 func TestMLX5Pairs(t *testing.T) {
 	needtest.Goroutines(t)
 	infiniBand := []verbstest.Port{{InfiniBand: true}}
@@ -59,7 +59,7 @@ func TestMLX5Pairs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("VERBS_BLUEFLAME", c.env)
 			var less []string
-			if i > 0 && !needtest.Full { // long, and as the first's or TestMLX5's
+			if i > 0 && !needtest.Full { // slow, and covered by the first or by TestMLX5
 				less = []string{"Sizes", "ArmRace"}
 			}
 			runSuite(t, func(t *testing.T) *rig { return mlx5Rigs(t, c.cfg, c.cfg) }, less...)
@@ -67,17 +67,17 @@ func TestMLX5Pairs(t *testing.T) {
 	}
 }
 
-// TestMLX5Far is the suite with a device that reaches memory as that of another process.
+// TestMLX5Far runs the suite with a device that accesses memory as that of another process.
 func TestMLX5Far(t *testing.T) {
 	needtest.Goroutines(t)
 	runSuite(t, func(t *testing.T) *rig {
 		r := mlx5Rig(t, verbstest.MLX5{})
 		r.file = func() verbs.File { return r.kernel.OpenIn(verbstest.Remote(os.Getpid())) }
 		return r
-	}, "Allocations") // what calls the kernel for each word allocates
+	}, "Allocations") // each such access is a system call, which allocates
 }
 
-// runSuite is the suite, but for some tests, on whatever rig there is.
+// runSuite runs the suite, except some tests, on the rigs that the function rig makes.
 func runSuite(t *testing.T, rig func(*testing.T) *rig, except ...string) {
 	for _, s := range suite {
 		if slices.Contains(except, s.name) || race.Enabled && s.name == "Sizes" {
@@ -90,14 +90,14 @@ func runSuite(t *testing.T, rig func(*testing.T) *rig, except ...string) {
 	}
 }
 
-// mlx5Rig is a device as of mlx5_ib.
+// mlx5Rig returns a rig of a simulated mlx5_ib device.
 func mlx5Rig(t *testing.T, cfg verbstest.MLX5) *rig {
 	t.Helper()
 	return mlx5Rigs(t, verbstest.Config{MLX5: &cfg})
 }
 
-// mlx5Rigs is one device, or one of two, that does its work behind the back of who rings,
-// since nobody is called then.
+// mlx5Rigs returns a rig of one device, or of one of two, that works on its own goroutine, since
+// its doorbell makes no call.
 func mlx5Rigs(t *testing.T, cfg ...verbstest.Config) *rig {
 	t.Helper()
 	n := verbstest.NewFabric()
@@ -112,9 +112,8 @@ func mlx5Rigs(t *testing.T, cfg ...verbstest.Config) *rig {
 	return r
 }
 
-// TestMLX5Remove takes the device away under queues that are in use: posting says nothing,
-// as nobody is called, everything else does, with what to do, and closing leaves nothing
-// behind.
+// TestMLX5Remove removes a device with active queues. Posting succeeds, since it makes no call. All
+// other calls fail with an error that says what to do, and closing leaves nothing behind.
 func TestMLX5Remove(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
@@ -142,7 +141,7 @@ func testMLX5Remove(t *testing.T, r *rig) {
 	}
 	_, err := a.ctx.AllocPD()
 	wantErr(t, err, ucs.ErrIO, "a domain")
-	if err == nil || !strings.Contains(err.Error(), "the device was taken away, or has failed: close it") {
+	if err == nil || !strings.Contains(err.Error(), "the device was removed or has failed; reopen it") {
 		t.Error(err)
 	}
 	wantErr(t, a.cq.Resize(9), ucs.ErrIO, "a resize")
@@ -154,9 +153,9 @@ func testMLX5Remove(t *testing.T, r *rig) {
 	ended(t, r.kernel)
 }
 
-// TestMLX5PortDown: who has the device open is told, what is under way fails when its
-// retries are over, and all behind it is flushed; what was not under way goes on when the
-// port is up again, and so does who is reset.
+// TestMLX5PortDown checks that a port that goes down raises an event. Requests fail when their
+// retries are used up, and later ones are flushed. Idle queue pairs, and those that are reset, work
+// when the port is up again.
 func TestMLX5PortDown(t *testing.T) {
 	nothingLeft(t)
 	r := mlx5Rig(t, verbstest.MLX5{})
@@ -201,8 +200,8 @@ func TestMLX5PortDown(t *testing.T) {
 	a.works(t, b, 2)
 }
 
-// TestMLX5Pins: queues are pinned, as memory that is registered, and what there is no
-// more room for is refused without a trace.
+// TestMLX5Pins checks that queues count as pinned memory, and that those beyond the limit are
+// refused and leave nothing behind.
 func TestMLX5Pins(t *testing.T) {
 	ucttest.NoLeaks(t)
 	r := mlx5Rigs(t, verbstest.Config{MLX5: &verbstest.MLX5{}, Limits: verbstest.Limits{MemLock: 64 << 10}})

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
 // MR is a memory region: memory that the device may access. Any goroutine may use it.
@@ -21,7 +21,7 @@ type MR struct {
 	handle uint32
 	id     uint64
 	b      []byte
-	pinned *runtime.Pinner // nil if nothing is
+	pinned *runtime.Pinner // nil if no memory is pinned
 	iova   uint64
 	length uint64
 	access Access
@@ -33,9 +33,10 @@ type MR struct {
 	resp   abi.RegMrResp
 }
 
-// RegMR registers b, which may be Go heap memory or mapped; ibv_reg_mr. It pins b until
-// Close: b stays alive and in place, and so do its pages. Peers address it by MR.Addr.
-// Close it when it is not needed any more: pinned memory counts against RLIMIT_MEMLOCK.
+// RegMR registers b, which may be Go heap memory or mapped memory; ibv_reg_mr. It pins b until
+// Close: b stays alive and at its address, and its pages stay in physical memory. Peers use MR.Addr
+// as its address. Close the region when it is no longer needed, because pinned memory counts
+// against RLIMIT_MEMLOCK.
 func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	m := &MR{pd: p, handle: noHandle}
 	if err := m.Renew(b, access); err != nil {
@@ -44,12 +45,12 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	return m, nil
 }
 
-// Renew registers b as RegMR does, in the domain of a closed region, and reuses the
-// region's object, so nothing is allocated. The old region must not be in use any more.
+// Renew registers b as RegMR does, but reuses the object of a closed region, with its protection
+// domain, and allocates nothing. No work request may still use the old region.
 func (m *MR) Renew(b []byte, access Access) error {
 	p := m.pd
 	if m.handle != noHandle || len(b) == 0 {
-		return fmt.Errorf("verbs: %s: registration of no memory, or over one that is open: %w", p.ctx.Name(), ucs.ErrInvalidParam)
+		return fmt.Errorf("verbs: %s: MR.Renew with an empty slice, or on a region that is still registered: %w", p.ctx.Name(), ucs.ErrInvalidParam)
 	}
 	if err := p.ctx.checkAccess(access); err != nil {
 		return err
@@ -57,7 +58,7 @@ func (m *MR) Renew(b []byte, access Access) error {
 	if p.ctx.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		access &^= accessOptional
 	}
-	id, err := p.ctx.begin(m, turnMR)
+	id, err := p.ctx.register(m, phaseMR)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (m *MR) Renew(b []byte, access Access) error {
 	m.resp = abi.RegMrResp{}
 	if err := p.ctx.invoke(abi.IB_USER_VERBS_CMD_REG_MR, abi.Bytes(&m.req), abi.Bytes(&m.resp)); err != nil {
 		m.abandon()
-		p.ctx.end(m, m.id)
+		p.ctx.unregister(m, m.id)
 		return lockLimit(err, len(b))
 	}
 	m.handle = m.resp.MrHandle
@@ -82,21 +83,23 @@ func (m *MR) pin(b []byte) {
 	m.pinned = &m.pinner
 }
 
-// lockLimit adds to the error of a registration which limit it has probably met.
-func lockLimit(err error, n int) error { return limited(err, fmt.Sprintf("%d bytes wanted", n)) }
+// lockLimit adds a hint to the error of registering n bytes, if RLIMIT_MEMLOCK has probably caused
+// it.
+func lockLimit(err error, n int) error { return memlockHint(err, fmt.Sprintf("%d bytes wanted", n)) }
 
-// queueLimit is lockLimit of a call that makes a queue or changes its size. in is what the
-// provider sends along: where the memory is that the kernel pins. A provider with nothing to
-// say has memory of the kernel's, which does not count.
+// queueLimit is lockLimit for a call that makes or resizes a queue. The parameter in is the
+// provider's data for the call, with the address of the memory that the kernel pins. If in is
+// empty, the kernel itself allocates the queue's memory, which does not count against the limit.
 func queueLimit(err error, in []byte) error {
 	if len(in) == 0 {
 		return err
 	}
-	return limited(err, "the memory of queues is pinned")
+	return memlockHint(err, "the memory of queues is pinned")
 }
 
-// limited adds to an error what was to be pinned, and how much may be.
-func limited(err error, what string) error {
+// memlockHint adds a hint to the error of a call that pins memory, if RLIMIT_MEMLOCK has probably
+// caused it: what the call pins (parameter what), and the limit.
+func memlockHint(err error, what string) error {
 	var e *uverbs.Error
 	if !errors.As(err, &e) || e.Errno != syscall.ENOMEM && e.Errno != syscall.EPERM {
 		return err
@@ -104,17 +107,17 @@ func limited(err error, what string) error {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY {
 		e.Status = ucs.ErrNoMemory // EPERM is a limit of 0
-		e.Hint = fmt.Sprintf("%s, %d bytes may be locked in all: raise the limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK)", what, l.Cur)
+		e.Hint = fmt.Sprintf("%s, the process may lock %d bytes: raise the limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK)", what, l.Cur)
 	}
 	return err
 }
 
-// RegDMABufMR registers memory of another device, given as a dma-buf; ibv_reg_dmabuf_mr.
-// iova is the address that peers will use. Few drivers support it, from Linux 5.12 on; see
-// Context.ProbeDMABuf.
+// RegDMABufMR registers memory of another device: length bytes from offset on of the dma-buf with
+// descriptor fd; ibv_reg_dmabuf_mr. iova is the address that peers will use. Few drivers support
+// it, from Linux 5.12 on; see Context.ProbeDMABuf.
 func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*MR, error) {
 	m := &MR{pd: p, iova: iova, length: length, access: access}
-	id, err := p.ctx.begin(m, turnMR)
+	id, err := p.ctx.register(m, phaseMR)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +134,7 @@ func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*M
 		Out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, lkey[:]).
 		Out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, rkey[:]))
 	if err != nil {
-		p.ctx.end(m, m.id)
+		p.ctx.unregister(m, m.id)
 		return nil, err
 	}
 	m.setKeys(native32(lkey[:]), native32(rkey[:]))
@@ -141,25 +144,25 @@ func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*M
 // ReregFlags select what MR.Rereg changes.
 type ReregFlags uint32
 
-// What MR.Rereg changes; enum ib_mr_rereg_flags, ib_verbs.h.
+// Flags of MR.Rereg; enum ib_mr_rereg_flags, ib_verbs.h.
 const (
-	ReregTranslation ReregFlags = 1 << 0 // the memory
-	ReregPD          ReregFlags = 1 << 1
-	ReregAccess      ReregFlags = 1 << 2
+	ReregTranslation ReregFlags = 1 << 0 // change the memory
+	ReregPD          ReregFlags = 1 << 1 // change the protection domain
+	ReregAccess      ReregFlags = 1 << 2 // change the access flags
 )
 
-// Rereg changes the parts of a registration that flags select: its memory to b, its domain
-// to pd, the access of peers to access; ibv_rereg_mr. The keys may change as well. The
-// region must not be used meanwhile. A change that the driver does not support gives
-// ucs.ErrUnsupported: rdma_rxe supports changes from Linux 6.4 on, but not of the memory.
-// After an error the region must still be closed.
+// Rereg changes the parts of a registration that flags select: its memory to b, its protection
+// domain to pd, its access flags to access; ibv_rereg_mr. The keys may change, too. The region must
+// not be used during the call. Rereg returns ucs.ErrUnsupported for a change that the driver does
+// not support: rdma_rxe supports changes from Linux 6.4 on, but not of the memory. After an error
+// the region must still be closed.
 func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	c := m.pd.ctx
 	if m.handle == noHandle {
 		return errClosed
 	}
 	if flags == 0 || flags&ReregTranslation != 0 && len(b) == 0 || flags&ReregPD != 0 && (pd == nil || pd.ctx != c) {
-		return fmt.Errorf("verbs: %s: reregistration of %#x without flags for what to change: %w", c.Name(), uint32(flags), ucs.ErrInvalidParam)
+		return fmt.Errorf("verbs: %s: reregistration with flags %#x, none or without the memory or domain that they need: %w", c.Name(), uint32(flags), ucs.ErrInvalidParam)
 	}
 	if c.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		access &^= accessOptional
@@ -176,7 +179,7 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	}
 	pinned := m.pinned
 	if flags&ReregTranslation != 0 {
-		pinned = new(runtime.Pinner) // beside that of what is registered now
+		pinned = new(runtime.Pinner) // the current memory stays pinned until the call has succeeded
 		pin(pinned, b)
 		req.Start, req.Length = addressOf(b), uint64(len(b))
 		req.HcaVa = req.Start
@@ -202,16 +205,16 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	return nil
 }
 
-// checkAccess refuses what the kernel would.
+// checkAccess returns an error for access flags that the kernel would refuse.
 func (c *Context) checkAccess(access Access) error {
 	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
-		return fmt.Errorf("verbs: %s: access %#x: peers write only where AccessLocalWrite is given: %w", c.Name(), uint32(access), ucs.ErrInvalidParam)
+		return fmt.Errorf("verbs: %s: access %#x: remote write and atomics need AccessLocalWrite: %w", c.Name(), uint32(access), ucs.ErrInvalidParam)
 	}
 	return nil
 }
 
-// setKeys takes the keys over. Some kernels name a key for peers also where peers
-// may do nothing.
+// setKeys sets the keys. The remote key is set to 0 if peers have no access, because some kernels
+// return a key even then.
 func (m *MR) setKeys(lkey, rkey uint32) {
 	m.lkey = LKey(lkey)
 	m.rkey = 0
@@ -223,22 +226,22 @@ func (m *MR) setKeys(lkey, rkey uint32) {
 // PD returns the protection domain.
 func (m *MR) PD() *PD { return m.pd }
 
-// LKey returns the key for local use.
+// LKey returns the local key, for work requests of this process.
 func (m *MR) LKey() LKey { return m.lkey }
 
-// RKey returns the key for peers, 0 if they have no access.
+// RKey returns the remote key, for peers; 0 if they have no access.
 func (m *MR) RKey() RKey { return m.rkey }
 
-// Addr returns the address of the first byte, for work requests here and at peers.
+// Addr returns the address of the first byte, for work requests of this process and of peers.
 func (m *MR) Addr() uint64 { return m.iova }
 
 // Len returns the length in bytes.
 func (m *MR) Len() int { return int(m.length) }
 
-// Bytes returns the memory, nil for a dma-buf.
+// Bytes returns the registered memory, nil for a dma-buf.
 func (m *MR) Bytes() []byte { return m.b }
 
-// SGE describes n bytes of the region that begin at off, for a work request. It panics if
+// SGE returns the scatter/gather element for the n bytes at offset off of the region. It panics if
 // the region is too short, as slicing does.
 func (m *MR) SGE(off, n int) SGE {
 	if off < 0 || n < 0 || uint64(off)+uint64(n) > m.length || uint64(n) > 1<<31 {
@@ -247,14 +250,14 @@ func (m *MR) SGE(off, n int) SGE {
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.lkey}
 }
 
-// has reports whether n bytes from an address on are in the region.
+// has reports whether the n bytes from address addr on are all in the region.
 func (m *MR) has(addr, n uint64) bool {
 	return addr >= m.iova && addr-m.iova <= m.length && n <= m.length-(addr-m.iova)
 }
 
 //go:noinline
 func sgeRange(off, n int, length uint64) string {
-	return fmt.Sprintf("verbs: %d bytes from %d on of a region of %d", n, off, length)
+	return fmt.Sprintf("verbs: %d bytes at offset %d exceed the region of %d bytes", n, off, length)
 }
 
 // Close ends the registration and unpins the memory; ibv_dereg_mr.

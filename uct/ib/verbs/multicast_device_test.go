@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestMulticastNetwork sends to a group across the network of the virtual machine.
-// That the host takes packets for the group is a matter of IP.
+// TestMulticastNetwork sends to a group across the network of the virtual machine. The host must
+// join the group by IP to receive its packets.
 func TestMulticastNetwork(t *testing.T) {
 	r := ours(t)
 	group := net.IPv4(239, 1, 2, 3)

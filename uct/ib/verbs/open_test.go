@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestOpenDevice finds out which node is opened, of nodes that are not there.
+// TestOpenDevice checks which node is opened, with nodes that do not exist.
 func TestOpenDevice(t *testing.T) {
 	root := t.TempDir()
 	if _, err := OpenDevice(root, ""); !errors.Is(err, ucs.ErrNoDevice) {

@@ -3,12 +3,12 @@
 package verbs
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// PD is a protection domain: memory, queue pairs and addresses work together only
-// within one. Any goroutine may use it.
+// PD is a protection domain. Memory regions, queue pairs and address handles can be used together
+// only if they belong to the same domain. Any goroutine may use it.
 type PD struct {
 	ctx    *Context
 	handle uint32
@@ -18,14 +18,14 @@ type PD struct {
 // AllocPD makes a protection domain; ibv_alloc_pd.
 func (c *Context) AllocPD() (*PD, error) {
 	p := &PD{ctx: c}
-	id, err := c.begin(p, turnBase)
+	id, err := c.register(p, phaseBase)
 	if err != nil {
 		return nil, err
 	}
 	p.id = id
 	var resp abi.AllocPdResp
 	if err := c.invoke(abi.IB_USER_VERBS_CMD_ALLOC_PD, abi.Bytes(&abi.AllocPd{}), abi.Bytes(&resp)); err != nil {
-		c.end(p, p.id)
+		c.unregister(p, p.id)
 		return nil, err
 	}
 	p.handle = resp.PdHandle

@@ -26,78 +26,78 @@ import (
 //
 // The flag SendInline is not needed: Inline implies it.
 //
-// The first error ends the batch, a full queue for example: its request is discarded, later
-// calls do nothing, and Ring posts the requests before it and returns the error.
+// The first error, for example that of a full queue, ends the batch: the failed request is
+// discarded, later calls do nothing, and Ring posts the requests before it and returns the error.
 //
-// A Post belongs to its queue pair, and to the goroutine that posts sends there. Nothing is
-// allocated, and no argument is kept.
+// A Post belongs to its queue pair, and to the goroutine that posts sends there. The methods
+// allocate nothing and keep no argument.
 type Post struct {
 	qp  *QP
 	sq  provider.QP
-	mem []byte        // of the send queue
-	ops atomic.Uint32 // operations that can be posted now, a bit each
-	wr  provider.WR   // what the request begins with
+	mem []byte        // memory of the send queue
+	ops atomic.Uint32 // operations that can be posted in the current state: bits 1<<WROpcode
+	wr  provider.WR   // the fixed part of the request being begun
 
-	err   error
-	bound *MW    // windows that were bound since the last Ring
-	n     int    // requests begun; the last may not be finished
-	most  int    // pieces that a request may have
-	room  int    // bytes of inline data, likewise
-	own   trait  // of every request here
-	plain uint32 // operations that are nothing but operands and data, a bit each
-	last  request
+	err       error
+	bound     *MW    // list of the windows bound since the last Ring
+	n         int    // requests begun since the last Ring; the last may be unfinished
+	maxSGE    int    // largest number of scatter/gather elements of a request
+	maxInline int    // largest number of bytes of inline data of a request
+	qpTraits  trait  // traits of every request of this queue pair
+	fastOps   uint32 // operations on the fast path of PostSend: bits 1<<WROpcode
+	last      request
 }
 
-// request is the request that was begun last: what may be added to it.
+// request is the state of the request that was begun last. It says what may still be added to it.
 type request struct {
-	from, at, end int    // in mem: inline data, and the room for more
-	pieces        int    // that it may still have
-	length        uint64 // of those it has
-	trait         trait  // what it still needs, and cannot have
+	from, at, end int    // offsets in Post.mem: inline data is in from:at, space for more in at:end
+	sgesLeft      int    // number of scatter/gather elements that may still be added
+	length        uint64 // total bytes of the scatter/gather elements added
+	trait         trait  // what the request still needs, and what it cannot have
 }
 
-// inlined is how much inline data there is.
+// inlined returns the number of bytes of inline data that were added.
 func (r *request) inlined() int { return r.at - r.from }
 
-// forget leaves nothing that may be added to.
-func (r *request) forget() { r.from, r.at, r.end, r.pieces, r.trait = 0, 0, 0, 0, 0 }
+// forget ends the request: nothing can be added to it any more.
+func (r *request) forget() { r.from, r.at, r.end, r.sgesLeft, r.trait = 0, 0, 0, 0, 0 }
 
-// trait is a property of an operation.
+// trait is a set of properties of an operation or a request.
 type trait uint8
 
 const (
-	needsAddress trait = 1 << iota // of a datagram
-	needsWord                      // one piece of 8 bytes
-	noInline                       // it fetches
-	noData                         // neither pieces nor inline data
-	oneWord                        // an atomic operation
-	gathered                       // it has a piece
-	whole                          // a bind: nothing is added to it, nor is it taken back
+	needsAddress trait = 1 << iota // a datagram whose destination is still missing
+	needsWord                      // an atomic operation whose SGE of 8 bytes is still missing
+	noInline                       // no inline data is possible: the operation fetches data
+	noData                         // neither scatter/gather elements nor inline data are possible
+	isAtomic                       // an atomic operation: exactly one SGE, of 8 bytes
+	hasSGE                         // a scatter/gather element was added
+	whole                          // a bind: nothing can be added, and it cannot be undone
 
 	needs = needsAddress | needsWord
 )
 
-// traits are those of the operations.
+// traits are the traits of the operations, by WROpcode.
 var traits = [16]trait{
-	WRRDMARead: noInline, WRAtomicCmpAndSwp: oneWord | needsWord | noInline, WRAtomicFetchAndAdd: oneWord | needsWord | noInline,
+	WRRDMARead: noInline, WRAtomicCmpAndSwp: isAtomic | needsWord | noInline, WRAtomicFetchAndAdd: isAtomic | needsWord | noInline,
 	WRLocalInv: noData | noInline, WRBindMW: noData | noInline,
 }
 
-// sendFlags are all there are.
+// sendFlags is the set of all SendFlags.
 const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline
 
-// open prepares the Post of a new queue pair.
+// open prepares the Post of a new queue pair. mem is the memory of its send queue.
 func (p *Post) open(q *QP, mem []byte) {
-	p.qp, p.sq, p.mem, p.most, p.room = q, q.drv, mem, q.cap.MaxSendSGE, q.cap.MaxInline
+	p.qp, p.sq, p.mem, p.maxSGE, p.maxInline = q, q.drv, mem, q.cap.MaxSendSGE, q.cap.MaxInline
 	if q.typ == UD {
-		p.own = needsAddress
+		p.qpTraits = needsAddress
 	} else {
-		p.plain = 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRSend | 1<<WRSendWithImm
+		p.fastOps = 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRSend | 1<<WRSendWithImm
 	}
 }
 
-// Begin begins a batch of requests. The queue pair has one Post: Begin discards requests
-// that were begun on it without a Ring.
+// Begin begins a batch of requests. Each queue pair has one Post, which Begin returns after it has
+// discarded the requests that were begun on it and not posted by Ring.
 func (q *QP) Begin() *Post {
 	p := &q.post
 	if p.n != 0 || p.err != nil {
@@ -117,7 +117,8 @@ func (p *Post) SendImm(id uint64, flags SendFlags, imm uint32) {
 	p.begin(id, WRSendWithImm, flags)
 }
 
-// SendInv begins a message that invalidates a window of the peer; WRSendWithInv.
+// SendInv begins a message that invalidates the peer's memory window with the given key;
+// WRSendWithInv.
 func (p *Post) SendInv(id uint64, flags SendFlags, key RKey) {
 	p.wr.Imm = uint32(key)
 	p.begin(id, WRSendWithInv, flags)
@@ -136,27 +137,27 @@ func (p *Post) WriteImm(id uint64, flags SendFlags, addr uint64, key RKey, imm u
 	p.begin(id, WRRDMAWriteWithImm, flags)
 }
 
-// Read begins a read of the peer's memory into the pieces that SGE adds; WRRDMARead.
+// Read begins a read of the peer's memory into the local memory that SGE adds; WRRDMARead.
 func (p *Post) Read(id uint64, flags SendFlags, addr uint64, key RKey) {
 	p.wr.RemoteAddr, p.wr.RKey = addr, key
 	p.begin(id, WRRDMARead, flags)
 }
 
-// CompareSwap begins a compare-and-swap of 8 bytes of the peer's memory; the previous value
-// goes into one piece of 8 bytes. WRAtomicCmpAndSwp.
+// CompareSwap begins a compare-and-swap of 8 bytes of the peer's memory; WRAtomicCmpAndSwp. SGE
+// must add one element of 8 bytes, which receives the previous value.
 func (p *Post) CompareSwap(id uint64, flags SendFlags, addr uint64, key RKey, compare, swap uint64) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, compare, swap
 	p.begin(id, WRAtomicCmpAndSwp, flags)
 }
 
-// FetchAdd begins an addition to 8 bytes of the peer's memory; the previous value goes into
-// one piece of 8 bytes. WRAtomicFetchAndAdd.
+// FetchAdd begins an addition to 8 bytes of the peer's memory; WRAtomicFetchAndAdd. SGE must add
+// one element of 8 bytes, which receives the previous value.
 func (p *Post) FetchAdd(id uint64, flags SendFlags, addr uint64, key RKey, add uint64) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, add, 0
 	p.begin(id, WRAtomicFetchAndAdd, flags)
 }
 
-// BindMW begins the binding of a window, which has its new key from now on; WRBindMW.
+// BindMW adds the binding of a memory window, whose RKey changes at once; WRBindMW.
 func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
 	p.begin(id, WRBindMW, flags)
 	if p.err != nil {
@@ -176,15 +177,15 @@ func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
 	b.MW.bind(key, &p.bound)
 }
 
-// LocalInv invalidates a local window; WRLocalInv.
+// LocalInv adds the invalidation of the local memory window with the given key; WRLocalInv.
 func (p *Post) LocalInv(id uint64, flags SendFlags, key RKey) {
 	p.wr.Imm = uint32(key)
 	p.begin(id, WRLocalInv, flags)
 }
 
-// To sets the destination of the datagram. A request of a UD queue pair needs it.
+// To sets the destination of the datagram. Each request of a UD queue pair needs one.
 func (p *Post) To(ah *AH, qpn QPN, qkey QKey) {
-	if p.err != nil || p.n == 0 || p.own&needsAddress == 0 || ah == nil || ah.pd != p.qp.pd || ah.handle == noHandle {
+	if p.err != nil || p.n == 0 || p.qpTraits&needsAddress == 0 || ah == nil || ah.pd != p.qp.pd || ah.handle == noHandle {
 		p.noAddress()
 		return
 	}
@@ -192,24 +193,24 @@ func (p *Post) To(ah *AH, qpn QPN, qkey QKey) {
 	p.sq.Address(ah.drv, qpn, qkey)
 }
 
-// SGE adds a piece of memory to what the request sends, or to the destination of what it
-// fetches.
+// SGE adds a scatter/gather element: memory with data that the request sends, or for the data that
+// it fetches.
 func (p *Post) SGE(s SGE) {
 	r := &p.last
 	n := r.length + uint64(s.Length)
-	if r.pieces <= 0 || r.inlined() != 0 || n > provider.MaxLength || r.trait&needsWord != 0 && s.Length != 8 {
-		p.noPiece()
+	if r.sgesLeft <= 0 || r.inlined() != 0 || n > provider.MaxLength || r.trait&needsWord != 0 && s.Length != 8 {
+		p.badSGE()
 		return
 	}
-	r.pieces--
+	r.sgesLeft--
 	r.length = n
 	r.from, r.at = r.end, r.end
-	r.trait = r.trait&^needsWord | gathered
+	r.trait = r.trait&^needsWord | hasSGE
 	p.sq.Gather(s)
 }
 
-// Inline adds bytes to what the request sends. They are copied into the queue and may be
-// reused at once. A request has either inline data or pieces of memory.
+// Inline adds bytes to the data that the request sends. They are copied into the queue, and b may
+// be reused at once. A request has either inline data or scatter/gather elements.
 func (p *Post) Inline(b []byte) {
 	r := &p.last
 	if len(b) > r.end-r.at {
@@ -224,13 +225,13 @@ func (p *Post) Inline(b []byte) {
 // Err returns the first error of the batch, nil if there is none.
 func (p *Post) Err() error { return p.err }
 
-// Ring passes the requests to the device with one doorbell and returns their number. An
-// error is that of the request after these, ucs.ErrNoResource if the queue is full; or that
-// of the doorbell, in which case the next Ring that has requests, or neither requests nor
-// an error, rings it again. Afterwards the Post is empty and can be used again.
+// Ring passes the requests of the batch to the device with one doorbell and returns their number.
+// The error is that of the request that ended the batch (ucs.ErrNoResource if the queue is full),
+// or that of the doorbell. After a doorbell error the next Ring rings the doorbell again, unless
+// its batch has no requests but an error. Afterwards the Post is empty and can be used again.
 func (p *Post) Ring() (int, error) {
 	if p.last.trait&needs != 0 {
-		p.unmet()
+		p.missingPart()
 	}
 	n, inlined, err := p.n, p.last.inlined(), p.err
 	if n == 0 {
@@ -243,7 +244,7 @@ func (p *Post) Ring() (int, error) {
 		}
 	}
 	if p.bound != nil {
-		p.rung()
+		p.windowsPosted()
 	}
 	p.n = 0
 	p.last.forget()
@@ -256,7 +257,7 @@ func (p *Post) Ring() (int, error) {
 	return n, err
 }
 
-// begin finishes the request before and begins another.
+// begin finishes the previous request and begins another, whose operands are in p.wr.
 func (p *Post) begin(id uint64, op WROpcode, flags SendFlags) {
 	if p.last.inlined() != 0 || p.last.trait&needs != 0 {
 		p.finish()
@@ -274,33 +275,35 @@ func (p *Post) begin(id uint64, op WROpcode, flags SendFlags) {
 		return
 	}
 	p.n++
-	t := traits[op&15] | p.own
+	t := traits[op&15] | p.qpTraits
 	r := &p.last
-	r.from, r.at, r.end, r.pieces, r.length, r.trait = from, from, to, p.most, 0, t
+	r.from, r.at, r.end, r.sgesLeft, r.length, r.trait = from, from, to, p.maxSGE, 0, t
 	if t&(noInline|noData) != 0 {
 		p.limit()
 	}
 }
 
-// limit takes away what the operation does not have.
+// limit reduces what may be added to the request to what its operation takes: no data, no inline
+// data, or one scatter/gather element. It fails if the address of an atomic operation is not
+// aligned.
 func (p *Post) limit() {
 	r := &p.last
 	r.from, r.at = r.end, r.end
 	switch {
 	case r.trait&noData != 0:
-		r.pieces = 0
-	case r.trait&oneWord == 0:
+		r.sgesLeft = 0
+	case r.trait&isAtomic == 0:
 	case p.wr.RemoteAddr%8 != 0:
 		p.fail(errAtomic)
 	default:
-		r.pieces = min(r.pieces, 1)
+		r.sgesLeft = min(r.sgesLeft, 1)
 	}
 }
 
-// finish ends the request begun last: nothing is left to do for it.
+// finish completes the request that was begun last. The batch fails if a part of it is missing.
 func (p *Post) finish() {
 	if p.last.trait&needs != 0 {
-		p.unmet()
+		p.missingPart()
 		return
 	}
 	if n := p.last.inlined(); n != 0 {
@@ -309,7 +312,8 @@ func (p *Post) finish() {
 	p.last.forget()
 }
 
-// inlineMore is Inline where the room is not enough, or there is none.
+// inlineMore does the work of Inline if the current space for inline data is too small, because the
+// space wraps around the end of the queue or because the request cannot have the data.
 func (p *Post) inlineMore(b []byte) {
 	r := &p.last
 	switch {
@@ -321,7 +325,7 @@ func (p *Post) inlineMore(b []byte) {
 	case r.trait&(noInline|noData) != 0:
 		p.fail(errInlineWhat)
 		return
-	case r.trait&gathered != 0:
+	case r.trait&hasSGE != 0:
 		p.fail(errMixed)
 		return
 	}
@@ -336,11 +340,11 @@ func (p *Post) inlineMore(b []byte) {
 			p.fail(errInlineLong)
 			return
 		}
-		r.from, r.at, r.end = from-r.inlined(), from, to // as if it were all before it
+		r.from, r.at, r.end = from-r.inlined(), from, to // inlined still counts all bytes
 	}
 }
 
-// Where a request goes wrong. They say what a call is not for.
+// The error paths, in functions that are not inlined. Each determines the error of a call.
 
 //go:noinline
 func (p *Post) refuse(op WROpcode, flags SendFlags) {
@@ -363,7 +367,7 @@ func (p *Post) full() {
 }
 
 //go:noinline
-func (p *Post) unmet() {
+func (p *Post) missingPart() {
 	if p.last.trait&needsAddress != 0 {
 		p.fail(errNoAH)
 	} else {
@@ -376,7 +380,7 @@ func (p *Post) noAddress() {
 	switch {
 	case p.n == 0:
 		p.fail(errNoRequest)
-	case p.own&needsAddress == 0:
+	case p.qpTraits&needsAddress == 0:
 		p.fail(errNotUD)
 	default:
 		p.fail(errNoAH)
@@ -384,7 +388,7 @@ func (p *Post) noAddress() {
 }
 
 //go:noinline
-func (p *Post) noPiece() {
+func (p *Post) badSGE() {
 	switch r := &p.last; {
 	case p.n == 0:
 		p.fail(errNoRequest)
@@ -392,17 +396,17 @@ func (p *Post) noPiece() {
 		p.fail(errMixed)
 	case r.trait&noData != 0:
 		p.fail(errNoData)
-	case r.trait&oneWord != 0:
+	case r.trait&isAtomic != 0:
 		p.fail(errAtomic)
-	case r.pieces == 0:
-		p.fail(provider.ErrManySGE)
+	case r.sgesLeft == 0:
+		p.fail(provider.ErrTooManySGE)
 	default:
 		p.fail(provider.ErrTooLong)
 	}
 }
 
-// fail takes the request back that was begun last, if none has failed yet. A
-// bind stays, like all that is before the mistake.
+// fail records the first error of the batch and undoes the request that was begun last. A bind
+// stays in the batch, as do all requests before the error.
 func (p *Post) fail(err error) {
 	if p.err != nil {
 		return
@@ -422,17 +426,17 @@ func (p *Post) clear() {
 	p.last.forget()
 }
 
-// rung is told that the windows of the batch are bound for good.
-func (p *Post) rung() {
+// windowsPosted empties the list of bound windows, when Ring posts their binds.
+func (p *Post) windowsPosted() {
 	for p.bound != nil {
-		p.bound = p.bound.rung()
+		p.bound = p.bound.bindsPosted()
 	}
 }
 
-// drop forgets what was begun.
+// drop discards the batch. Windows in it have their previous keys again.
 func (p *Post) drop() {
 	for p.bound != nil {
-		p.bound = p.bound.dropped()
+		p.bound = p.bound.bindsDropped()
 	}
 	if p.n != 0 {
 		p.sq.Drop()

@@ -4,17 +4,17 @@ package verbs
 
 import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 
-// PostSend posts work requests in order with one doorbell and returns the number that are
-// in the queue; ibv_post_send. An error is that of the request after these,
-// ucs.ErrNoResource if the queue is full; or that of the doorbell, in which case the next
-// call that adds to the queue, or has no requests, rings it again. PostSend is a Post that
-// is begun, filled and rung.
+// PostSend posts work requests in order with one doorbell and returns the number posted;
+// ibv_post_send. The error is that of the first request that was not posted (ucs.ErrNoResource if
+// the queue is full), or that of the doorbell. After a doorbell error the next call that posts a
+// request, or that has no requests, rings the doorbell again. PostSend is equivalent to Begin, the
+// methods of Post, and Ring.
 //
-// Afterwards wr and what it points to belong to the caller again, except the memory that
+// The caller may reuse wr and what it points to when PostSend returns, except the memory that
 // SGList refers to.
 func (q *QP) PostSend(wr []SendWR) (int, error) {
 	p := q.Begin()
-	plain := p.ops.Load() & p.plain
+	plain := p.ops.Load() & p.fastOps
 	for i := range wr {
 		w := &wr[i]
 		if plain>>w.Opcode&1 == 0 {
@@ -23,13 +23,13 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 			}
 			continue
 		}
-		// All of it is known now: nothing is added to it, and nothing is left to do for
-		// it when the next begins.
+		// The request is complete here: nothing is added to it later, and no work for it is
+		// left when the next request begins.
 		list, length, flags := w.SGList, uint64(0), w.Flags
 		most := uint64(provider.MaxLength)
 		if flags&SendInline != 0 {
-			list, most = nil, uint64(p.room)
-			if len(w.Inline) == 1 { // what most have
+			list, most = nil, uint64(p.maxInline)
+			if len(w.Inline) == 1 { // the usual case
 				length = uint64(len(w.Inline[0]))
 			} else {
 				for _, b := range w.Inline {
@@ -44,7 +44,7 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 				length += uint64(list[i].Length)
 			}
 		}
-		if flags&^sendFlags != 0 || len(list) > p.most || length > most {
+		if flags&^sendFlags != 0 || len(list) > p.maxSGE || length > most {
 			p.refuseData(w, len(list))
 			return p.Ring()
 		}
@@ -82,8 +82,9 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 	return n, p.sq.Ring(0)
 }
 
-// put writes a request of which there is more to say than operands and data, or that
-// cannot have all of them, or cannot be posted.
+// put adds a request that is not on the fast path of PostSend, because it has further operands (an
+// address handle, a window, a key), because its operation restricts its data, or because it cannot
+// be posted.
 //
 //go:noinline
 func (p *Post) put(w *SendWR) {
@@ -108,7 +109,7 @@ func (p *Post) put(w *SendWR) {
 		}
 	}
 	p.begin(w.ID, w.Opcode, w.Flags)
-	if p.own&needsAddress != 0 {
+	if p.qpTraits&needsAddress != 0 {
 		p.To(w.AH, w.RemoteQPN, w.RemoteQKey)
 	}
 	if w.Flags&SendInline == 0 {
@@ -116,7 +117,7 @@ func (p *Post) put(w *SendWR) {
 			p.SGE(w.SGList[i])
 		}
 		if p.last.trait&needs != 0 {
-			p.unmet()
+			p.missingPart()
 		}
 		p.last.forget()
 		return
@@ -128,14 +129,15 @@ func (p *Post) put(w *SendWR) {
 	p.finish()
 }
 
-// inline adds all inline data.
+// inline adds all inline data of w.
 func (p *Post) inline(w *SendWR) {
 	for _, b := range w.Inline {
 		p.Inline(b)
 	}
 }
 
-// refuseData refuses a plain request that can be posted, but not so.
+// refuseData sets the error of a request on the fast path of PostSend that has unknown flags or too
+// much data. pieces is its number of scatter/gather elements.
 //
 //go:noinline
 func (p *Post) refuseData(w *SendWR, pieces int) {
@@ -144,8 +146,8 @@ func (p *Post) refuseData(w *SendWR, pieces int) {
 		p.err = errFlags
 	case w.Flags&SendInline != 0:
 		p.err = errInlineLong
-	case pieces > p.most:
-		p.err = provider.ErrManySGE
+	case pieces > p.maxSGE:
+		p.err = provider.ErrTooManySGE
 	default:
 		p.err = provider.ErrTooLong
 	}

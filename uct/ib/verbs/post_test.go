@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// seen is a device whose queues are seen, and whose bell is not heard.
+// seen is a device whose queues are visible to a test, and which ignores doorbells.
 type seen struct {
 	muffled
 	maps [][]byte
@@ -26,8 +26,7 @@ func (s *seen) Mmap(off uint64, n int) ([]byte, syscall.Errno) {
 	return b, e
 }
 
-// slot is what a request looks like in the ring of sends, which is mapped after the
-// completion queue.
+// slot returns a request in the ring of sends, which is mapped after the completion queue.
 func (s *seen) slot(i int) []byte {
 	const header = 384 // struct rxe_queue_buf, rdma_user_rxe.h
 	ring := s.maps[1]
@@ -35,7 +34,7 @@ func (s *seen) slot(i int) []byte {
 	return ring[header+i*size:][:size]
 }
 
-// poster is a queue pair that sends are posted to.
+// poster is a queue pair to post sends to.
 type poster struct {
 	dev seen
 	ctx *verbs.Context
@@ -66,7 +65,7 @@ func newPoster(t *testing.T, typ verbs.QPType, buf []byte) *poster {
 
 func (p *poster) close(t *testing.T) { check(t, p.ctx.Close()) }
 
-// request is a work request without what belongs to one device.
+// request is a work request without the objects of a device.
 type request struct {
 	wr   verbs.SendWR
 	bind bool
@@ -93,7 +92,7 @@ func drawRequest(t *rapid.T) request {
 	return r
 }
 
-// forDevice adds what belongs to the device.
+// forDevice adds the objects of the poster's device to a request.
 func (p *poster) forDevice(r request) verbs.SendWR {
 	wr := r.wr
 	if r.bind {
@@ -105,8 +104,8 @@ func (p *poster) forDevice(r request) verbs.SendWR {
 	return wr
 }
 
-// put does by the methods of a Post what PostSend does with a request. What its
-// operation does not have a request does not name.
+// put posts a request with the methods of a Post, as PostSend does. The request has no fields that
+// its operation does not use.
 func put(p *verbs.Post, typ verbs.QPType, wr *verbs.SendWR) {
 	switch id, flags, addr, key := wr.ID, wr.Flags, wr.RemoteAddr, wr.RKey; wr.Opcode {
 	case verbs.WRSend:
@@ -142,7 +141,7 @@ func put(p *verbs.Post, typ verbs.QPType, wr *verbs.SendWR) {
 	if wr.Flags&verbs.SendInline != 0 {
 		switch wr.Opcode {
 		case verbs.WRRDMARead, verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd:
-			p.Inline([]byte{1}) // to PostSend the flag alone is the mistake
+			p.Inline([]byte{1}) // for PostSend the flag alone is invalid
 		}
 		for _, b := range wr.Inline {
 			p.Inline(b)
@@ -154,8 +153,8 @@ func put(p *verbs.Post, typ verbs.QPType, wr *verbs.SendWR) {
 	}
 }
 
-// TestPostSendIsPost: the same requests are the same bytes in the queue, and the same
-// mistakes, whichever way they come there.
+// TestPostSendIsPost checks that PostSend and Post write the same bytes into the queue, and return
+// the same errors.
 func TestPostSendIsPost(t *testing.T) {
 	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -175,7 +174,7 @@ func TestPostSendIsPost(t *testing.T) {
 					put(p, typ, &others[i])
 				}
 				k, other := p.Ring()
-				if n != k || (err == nil) != (other == nil) { // of two mistakes in a request either may be named
+				if n != k || (err == nil) != (other == nil) { // of two errors either may be reported
 					rt.Fatalf("PostSend: %d, %v; Post: %d, %v", n, err, k, other)
 				}
 				if err == nil && n != len(wrs) || one.dev.rung != two.dev.rung || one.dev.rung > 1 {

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// What package verbs does with a provider that has nothing that may be lacking.
+// These tests check package verbs with a provider that lacks all optional features.
 
-// lackingID is the number of a driver that the kernel has given to nobody.
+// lackingID is the number of a driver that does not exist in the kernel.
 const lackingID = 30
 
 func init() {
@@ -31,7 +31,7 @@ type lacking struct{ provider.Context }
 
 func (lacking) Lacks(provider.Feature) string { return "nobody has made it" }
 
-// lackingRig is a device of that provider.
+// lackingRig returns a device of that provider.
 func lackingRig(t *testing.T) *rig {
 	t.Helper()
 	r := fakeRig(t)
@@ -44,8 +44,8 @@ func lackingRig(t *testing.T) *rig {
 	return r
 }
 
-// TestLacks: what a device lacks is refused by name and with the reason, before
-// the kernel is asked.
+// TestLacks checks that operations which a device lacks are refused with their name and the reason,
+// before the kernel is called.
 func TestLacks(t *testing.T) {
 	r := lackingRig(t)
 	a, b := r.pair(t, verbs.RC)

@@ -2,7 +2,7 @@
 
 package verbs
 
-// The providers there are: one line each.
+// Imports of the providers, which register themselves.
 import (
 	_ "github.com/ucx-go/ucx/uct/ib/verbs/internal/mlx5"
 	_ "github.com/ucx-go/ucx/uct/ib/verbs/internal/rxe"

@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// QPType is the service of a queue pair.
+// QPType is the transport service of a queue pair.
 type QPType = provider.QPType
 
-// Services; enum ib_uverbs_qp_type.
+// Transport services; enum ib_uverbs_qp_type.
 const (
 	RC = provider.RC // reliable connection
 	UC = provider.UC // unreliable connection
@@ -36,18 +36,18 @@ func capOfABI(c *abi.QpCap) QPCap {
 		MaxRecvSGE: int(c.MaxRecvSge), MaxInline: int(c.MaxInlineData)}
 }
 
-// QPInitAttr are the parameters of CreateQP; struct ibv_qp_init_attr.
+// QPInitAttr holds the parameters of CreateQP; struct ibv_qp_init_attr.
 type QPInitAttr struct {
 	Type   QPType
 	SendCQ *CQ
 	RecvCQ *CQ
-	SRQ    *SRQ // nil: the queue pair has a receive queue of its own
+	SRQ    *SRQ // nil: the queue pair has its own receive queue
 	Cap    QPCap
-	SigAll bool // every request completes as if it were SendSignaled
+	SigAll bool // every send generates a completion, as if it had SendSignaled
 }
 
-// QP is a queue pair. One goroutine at a time may post sends and one may post receives, and
-// none while its state is changed.
+// QP is a queue pair. One goroutine at a time may post sends and one may post receives. No
+// goroutine may post while the state of the queue pair is changed.
 type QP struct {
 	pd     *PD
 	handle uint32
@@ -56,14 +56,14 @@ type QP struct {
 	typ    QPType
 	cap    QPCap
 	init   QPInitAttr
-	state  atomic.Uint32 // QPState, as far as it is known here
+	state  atomic.Uint32 // the last known QPState
 	drv    provider.QP
 	post   Post
 	mcast  mcastGroups
 }
 
-// CreateQP makes a queue pair in state QPReset; ibv_create_qp. Its Cap may exceed the
-// requested one.
+// CreateQP makes a queue pair in state QPReset; ibv_create_qp. The limits that QP.Cap returns may
+// exceed the requested ones.
 func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 	c := a.Cap
 	switch {
@@ -89,7 +89,7 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{pd: p, typ: a.Type, init: *a, drv: drv}
-	id, err := p.ctx.begin(q, turnQP)
+	id, err := p.ctx.register(q, phaseQP)
 	if err != nil {
 		drv.Detach()
 		return nil, err
@@ -119,7 +119,7 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 	}
 	if err := p.ctx.do(call); err != nil {
 		drv.Detach()
-		p.ctx.end(q, q.id)
+		p.ctx.unregister(q, q.id)
 		return nil, queueLimit(err, in)
 	}
 	q.qpn = QPN(native32(num[:]))
@@ -136,7 +136,7 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 // QPN returns the number of the queue pair, which peers need.
 func (q *QP) QPN() QPN { return q.qpn }
 
-// Type returns the service.
+// Type returns the transport service.
 func (q *QP) Type() QPType { return q.typ }
 
 // PD returns the protection domain.
@@ -154,7 +154,7 @@ func (q *QP) SRQ() *SRQ { return q.init.SRQ }
 // Cap returns the limits of the queue pair.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// setState notes the state, and with it what can be posted.
+// setState stores the state, and the set of operations that can be posted in that state.
 func (q *QP) setState(s QPState) {
 	q.state.Store(uint32(s))
 	ops := uint32(0)
@@ -167,8 +167,8 @@ func (q *QP) setState(s QPState) {
 // State returns the state that the queue pair was last set to, or that Query has read.
 func (q *QP) State() QPState { return QPState(q.state.Load()) }
 
-// PostRecv posts work requests to the receive queue and returns the number that are in it;
-// ibv_post_recv. It makes no system call. A full queue gives ucs.ErrNoResource.
+// PostRecv posts work requests to the receive queue in order and returns the number posted;
+// ibv_post_recv. It makes no system call. If the queue is full, the error is ucs.ErrNoResource.
 func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	if q.state.Load() == uint32(QPReset) {
 		return 0, errState
@@ -176,11 +176,11 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	return q.drv.PostRecv(wr)
 }
 
-// Close destroys the queue pair; ibv_destroy_qp. Posted requests do not complete.
-// Completions that exist can still be polled: a message whose sender has been told of its
-// arrival is not lost, on any device. (libmlx5 drops it.) The queue pair's number may then
-// be reused for a new one: a program that closes a queue pair with completions in the
-// queues, and makes another, distinguishes them by the IDs of the requests. The same
+// Close destroys the queue pair; ibv_destroy_qp. Outstanding requests do not complete. Completions
+// that exist can still be polled, so a message that was acknowledged to its sender is not lost, on
+// any device. (libmlx5 drops such completions.) The kernel may give the number of the queue pair to
+// a new one, so a program that closes a queue pair before it has polled all completions must
+// distinguish the completions of the two queue pairs by the IDs of the requests. All this also
 // applies to Modify to QPReset.
 //
 // Close fails with ucs.ErrBusy while the queue pair is attached to multicast groups.
@@ -194,7 +194,7 @@ func (q *QP) Close() error {
 }
 
 func (q *QP) abandon() {
-	q.setState(QPReset) // where nothing is posted
+	q.setState(QPReset) // a state in which nothing can be posted
 	q.post.drop()
 	q.post.mem = nil
 	q.drv.Detach()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
 // QPAttr holds attributes of a queue pair, for Modify and Query; struct ibv_qp_attr.
@@ -19,20 +19,20 @@ type QPAttr struct {
 	RQPSN           PSN
 	SQPSN           PSN
 	DestQPN         QPN
-	Access          Access // what the peer may do
+	Access          Access // what the peer may do through the queue pair
 	AH              AHAttr // the path to the peer
 	PKeyIndex       uint16
 	Port            uint8
-	MaxRdAtomic     uint8 // reads and atomics in flight from here
-	MaxDestRdAtomic uint8 // reads and atomics in flight to here
-	MinRNRTimer     uint8 // code of the time a sender waits for a receive, 0 is the longest
-	Timeout         uint8 // of an acknowledgment: 4.096 µs · 2^n, 0 means none
+	MaxRdAtomic     uint8 // reads and atomics in flight that this queue pair may start
+	MaxDestRdAtomic uint8 // reads and atomics in flight that the peer may start
+	MinRNRTimer     uint8 // code of the time that a sender waits after an RNR NAK, 0 is the longest
+	Timeout         uint8 // timeout of an acknowledgement: 4.096 µs · 2^n, 0 means none
 	RetryCount      uint8 // up to 7; rxe retries forever at 7
 	RNRRetry        uint8 // up to 7, which means forever
-	SQDrainEvent    bool  // an EventSQDrained when the requests in flight are done
-	SQDraining      bool  // Query only
-	Cap             QPCap // Query only
-	SigAll          bool  // Query only
+	SQDrainEvent    bool  // report EventSQDrained when the requests in flight are done
+	SQDraining      bool  // only set by Query
+	Cap             QPCap // only set by Query
+	SigAll          bool  // only set by Query
 }
 
 // QPAttrMask selects fields of a QPAttr.
@@ -57,7 +57,7 @@ const (
 	QPAttrMinRNRTimer     QPAttrMask = 1 << 15
 	QPAttrSQPSN           QPAttrMask = 1 << 16
 	QPAttrMaxDestRdAtomic QPAttrMask = 1 << 17
-	QPAttrCap             QPAttrMask = 1 << 19 // Query only
+	QPAttrCap             QPAttrMask = 1 << 19 // for Query only
 	QPAttrDestQPN         QPAttrMask = 1 << 20
 )
 
@@ -69,7 +69,7 @@ var attrNames = map[QPAttrMask]string{
 	QPAttrMaxDestRdAtomic: "MaxDestRdAtomic", QPAttrCap: "Cap", QPAttrDestQPN: "DestQPN",
 }
 
-// String lists the fields.
+// String returns the names of the selected fields, joined by |.
 func (m QPAttrMask) String() string {
 	var names []string
 	for bit := QPAttrMask(1); bit != 0; bit <<= 1 {

@@ -7,7 +7,7 @@ import "fmt"
 // QPState is the state of a queue pair.
 type QPState uint8
 
-// States; enum ib_qp_state, ib_verbs.h.
+// States of a queue pair; enum ib_qp_state, ib_verbs.h.
 const (
 	QPReset QPState = iota
 	QPInit          // receives may be posted
@@ -23,19 +23,19 @@ func (s QPState) String() string {
 	return name(int(s), "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 }
 
-// transition is what a change of state must and may set besides the state.
+// transition has the attributes that a change of state requires (field must) and those that it also
+// permits (field may), without QPAttrState.
 type transition struct{ must, may QPAttrMask }
 
-// Masks that recur.
+// Attributes that several transitions require.
 const (
 	pathAttrs = QPAttrAH | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN
 	sendAttrs = QPAttrTimeout | QPAttrRetryCount | QPAttrRNRRetry | QPAttrSQPSN | QPAttrMaxRdAtomic
 )
 
-// transitions holds the changes of state there are, by type, from and to
-// (qp_state_table, drivers/infiniband/core/verbs.c). Other ways to the peer and
-// rates, which few devices have, are left out. A change to QPReset or QPErr takes
-// nothing and is not in it.
+// transitions holds all changes of state by type, old state and new state (qp_state_table,
+// drivers/infiniband/core/verbs.c). Alternate paths and rate limits, which few devices support, are
+// left out. A change to QPReset or QPErr has no attributes and is not in the table.
 var transitions = map[QPType]map[[2]QPState]transition{
 	RC: {
 		{QPReset, QPInit}: {must: QPAttrPKeyIndex | QPAttrPort | QPAttrAccess},
@@ -72,14 +72,14 @@ var transitions = map[QPType]map[[2]QPState]transition{
 	},
 }
 
-// checkModify says what is wrong with a change, before the kernel says only
-// EINVAL.
+// checkModify returns nil if a change of state and attributes is valid, else an error that
+// describes what is wrong with it; the kernel's error would only be EINVAL.
 func checkModify(typ QPType, from, to QPState, a *QPAttr, mask QPAttrMask) error {
 	var t transition
 	if to != QPReset && to != QPErr {
 		var ok bool
 		if t, ok = transitions[typ][[2]QPState{from, to}]; !ok {
-			return fmt.Errorf("%v queue pairs do not go from %v to %v", typ, from, to)
+			return fmt.Errorf("%v queue pairs cannot change from %v to %v", typ, from, to)
 		}
 	}
 	mask &^= QPAttrState

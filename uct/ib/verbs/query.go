@@ -7,20 +7,20 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// DeviceAttr holds the capabilities of a device; struct ibv_device_attr_ex. What the kernel
+// DeviceAttr holds the capabilities of a device; struct ibv_device_attr_ex. A field that the kernel
 // or the driver does not report is 0.
 type DeviceAttr struct {
-	FirmwareVersion      uint64 // three parts: from bit 32, 16 and 0
-	Firmware             string // the same, as the tools print it
+	FirmwareVersion      uint64 // three 16-bit parts, from bits 32, 16 and 0 on
+	Firmware             string // FirmwareVersion as text, for example 1.2.3
 	NodeGUID             GUID
 	SysImageGUID         GUID
 	MaxMRSize            uint64 // bytes
-	PageSizeCap          uint64 // a bit for each size
+	PageSizeCap          uint64 // supported page sizes in bytes, ORed
 	VendorID             uint32
 	VendorPartID         uint32
 	HWVersion            uint32
@@ -33,10 +33,10 @@ type DeviceAttr struct {
 	MaxCQE               int
 	MaxMR                int
 	MaxPD                int
-	MaxQPRdAtom          int // reads and atomics a queue pair can be the target of
-	MaxQPInitRdAtom      int // reads and atomics it can have in flight
+	MaxQPRdAtom          int // reads and atomics in flight to a queue pair, as their target
+	MaxQPInitRdAtom      int // reads and atomics in flight from a queue pair, as their initiator
 	MaxResRdAtom         int
-	MaxEE                int // of reliable datagrams, which no device supports
+	MaxEE                int // EE contexts, for reliable datagrams, which no device supports
 	MaxEERdAtom          int
 	MaxEEInitRdAtom      int
 	MaxRDD               int
@@ -55,10 +55,10 @@ type DeviceAttr struct {
 	MaxSRQSGE            int
 	MaxPKeys             int
 	LocalCAAckDelay      int
-	Ports                int // at most 255; Device.Ports has all
+	Ports                int // number of ports, at most 255; Device.Ports lists all
 	ODP                  ODPCaps
-	TimestampMask        uint64 // of completions; 0: no timestamps
-	CoreClockKHz         uint64 // of these timestamps
+	TimestampMask        uint64 // valid bits of completion timestamps; 0: no timestamps
+	CoreClockKHz         uint64 // clock rate of completion timestamps
 	RSS                  RSSCaps
 	TSO                  TSOCaps
 	PacketPacing         PacketPacingCaps
@@ -66,19 +66,20 @@ type DeviceAttr struct {
 	RawPacket            RawPacketCap
 	MaxWQTypeRQ          int
 	MaxDeviceMemory      uint64 // bytes
-	CQModerationCount    int    // completions
+	CQModerationCount    int    // in completions
 	CQModerationPeriodUs int
 }
 
-// ODPCaps holds the capabilities of a device with memory that is not pinned; struct
+// ODPCaps holds a device's capabilities of on-demand paging, for memory that is not pinned; struct
 // ibv_odp_caps.
 type ODPCaps struct {
 	General         ODPGeneralCap
-	RC, UC, UD, XRC ODPCap // by transport
+	RC, UC, UD, XRC ODPCap // operations that support it, by transport
 }
 
-// RSSCaps holds a device's capabilities to spread what it receives; struct ibv_rss_caps.
-// The driver reports those of the hash.
+// RSSCaps holds a device's capabilities of receive-side scaling; struct ibv_rss_caps. The two
+// RxHash fields are always 0: they would be in the driver-specific part of the kernel's answer,
+// which QueryDevice does not read.
 type RSSCaps struct {
 	QPTypes                    uint32 // 1 << QPType
 	MaxRWQIndirectionTables    uint32
@@ -87,15 +88,17 @@ type RSSCaps struct {
 	RxHashFunction             uint8
 }
 
-// TSOCaps holds a device's capabilities to segment what it sends; struct ibv_tso_caps. The
-// driver reports them.
+// TSOCaps holds a device's capabilities of TCP segmentation offload; struct ibv_tso_caps. All
+// fields are always 0: they would be in the driver-specific part of the kernel's answer, which
+// QueryDevice does not read.
 type TSOCaps struct {
 	MaxTSO  uint32 // bytes; 0: not supported
 	QPTypes uint32 // 1 << QPType
 }
 
 // PacketPacingCaps holds a device's capabilities to limit the rate of a queue pair; struct
-// ibv_packet_pacing_caps. The driver reports them.
+// ibv_packet_pacing_caps. All fields are always 0: they would be in the driver-specific part of the
+// kernel's answer, which QueryDevice does not read.
 type PacketPacingCaps struct {
 	MinKbps uint32
 	MaxKbps uint32 // 0: not supported
@@ -122,7 +125,7 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 	return deviceAttr(&resp), nil
 }
 
-// deviceAttr translates the kernel's answer. What it has not filled in is 0.
+// deviceAttr converts the kernel's answer. A field that the kernel has not filled in is 0.
 func deviceAttr(resp *abi.ExQueryDeviceResp) DeviceAttr {
 	b := &resp.Base
 	a := DeviceAttr{
@@ -155,13 +158,13 @@ func deviceAttr(resp *abi.ExQueryDeviceResp) DeviceAttr {
 		CQModerationCount:    int(resp.CqModerationCaps.MaxCqModerationCount),
 		CQModerationPeriodUs: int(resp.CqModerationCaps.MaxCqModerationPeriod),
 	}
-	// The kernel puts the lower flags into both.
+	// The kernel puts the low flags into both fields.
 	a.CapFlags |= DeviceCap(resp.DeviceCapFlagsEx)
 	return a
 }
 
-// firmware is the version as the library of rxe and siw prints it (rdma-core
-// providers/rxe/rxe.c). That of mlx5 pads the last part to 4 digits.
+// firmware formats a firmware version as rdma-core's providers for rxe (providers/rxe/rxe.c) and
+// siw do: 1.2.3. Its provider for mlx5 pads the last part to 4 digits.
 func firmware(v uint64) string {
 	return fmt.Sprintf("%d.%d.%d", uint16(v>>32), uint16(v>>16), uint16(v))
 }
@@ -185,14 +188,14 @@ type PortAttr struct {
 	MaxVLNum      uint8
 	SubnetTimeout uint8
 	InitTypeReply uint8
-	ActiveWidth   uint8 // 1, 2 (4X), 4 (8X), 8 (12X), 16 (2X)
+	ActiveWidth   uint8 // code of the width: 1 (1X), 2 (4X), 4 (8X), 8 (12X), 16 (2X)
 	ActiveSpeed   uint32
 	Flags         uint8
 	BadPKeys      uint32
 	QKeyViols     uint32
 }
 
-// QueryPort reads the state of a port, counted from 1; ibv_query_port.
+// QueryPort reads the state of a port; ibv_query_port. Ports are numbered from 1.
 func (c *Context) QueryPort(port int) (PortAttr, error) {
 	var resp abi.QueryPortRespEx
 	err := c.do(uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT).
@@ -215,13 +218,13 @@ func (c *Context) QueryPort(port int) (PortAttr, error) {
 	return a, nil
 }
 
-// GIDEntry is an entry of the GID tables.
+// GIDEntry is an entry of a port's GID table.
 type GIDEntry struct {
 	GID     GID
 	Index   int
 	Port    int
 	Type    GIDType
-	IfIndex int // of the network interface, 0 for none
+	IfIndex int // index of the network interface, 0 for none
 }
 
 func gidEntry(e *abi.GidEntry) GIDEntry {
@@ -232,8 +235,8 @@ func gidEntry(e *abi.GidEntry) GIDEntry {
 	return GIDEntry{GID: e.Gid, Index: int(e.GidIndex), Port: int(e.PortNum), Type: t, IfIndex: int(e.NetdevIfindex)}
 }
 
-// QueryGID reads one entry of a port's GID table; ibv_query_gid_ex. An empty entry gives
-// ucs.ErrNoElem.
+// QueryGID reads one entry of a port's GID table; ibv_query_gid_ex. It returns ucs.ErrNoElem if the
+// entry is empty.
 func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 	var e abi.GidEntry
 	err := c.do(uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY).
@@ -247,7 +250,8 @@ func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 	return gidEntry(&e), nil
 }
 
-// maxGIDs bounds the table of a device: an answer has at most 64 KiB.
+// maxGIDs is the largest number of entries that QueryGIDTable reads, because an answer of the
+// kernel has at most 64 KiB.
 const maxGIDs = 2047
 
 // QueryGIDTable reads the non-empty entries of all ports; ibv_query_gid_table.
@@ -262,14 +266,14 @@ func (c *Context) QueryGIDTable() ([]GIDEntry, error) {
 			Out(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, entries).
 			Out(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, count[:]))
 		if errors.Is(err, syscall.EINVAL) && most < maxGIDs {
-			continue // not enough room
+			continue // the table has more entries than the buffer
 		}
 		if err != nil {
 			return nil, err
 		}
 		n := native64(count[:])
 		if n > uint64(most) {
-			return nil, fmt.Errorf("verbs: %s: %d GIDs in room for %d: %w", c.Name(), n, most, ucs.ErrIO)
+			return nil, fmt.Errorf("verbs: %s: the kernel returned %d GIDs, the buffer holds %d: %w", c.Name(), n, most, ucs.ErrIO)
 		}
 		list := make([]GIDEntry, n)
 		for i := range list {

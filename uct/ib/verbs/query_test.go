@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
 // TestDeviceCapNames compares names and bits with the kernel's header.
@@ -56,7 +56,7 @@ func TestDeviceCapNames(t *testing.T) {
 	}
 }
 
-// TestDeviceAttr: each field of the kernel's answer arrives in its own.
+// TestDeviceAttr checks that each field of the kernel's answer is copied to the right field.
 func TestDeviceAttr(t *testing.T) {
 	var resp abi.ExQueryDeviceResp
 	b := abi.Bytes(&resp)

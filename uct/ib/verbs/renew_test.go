@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// TestRenew: a region that is closed becomes that of other memory, with keys of its own; one
-// that is open does not, nor does anything come of a refusal.
+// TestRenew checks that a closed region can be registered again for other memory, with new keys. An
+// open region cannot, and a refused attempt changes nothing.
 func TestRenew(t *testing.T) {
 	k := verbstest.New()
 	c := must(verbs.NewContext(k.Open(), 2))(t)

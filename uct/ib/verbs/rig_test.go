@@ -14,31 +14,31 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// patience bounds what must happen, for the case that it does not.
-const patience = 2 * time.Minute
+// eventTimeout bounds the wait for an event that should happen.
+const eventTimeout = 2 * time.Minute
 
-// rig is a device that tests run on: one without a kernel, or a real one.
+// rig is a device for tests: a simulated or a real one.
 type rig struct {
-	open   func(t *testing.T) *verbs.Context // one more time
-	kernel *verbstest.Kernel                 // nil with a real one
-	file   func() verbs.File                 // of kernel
-	behind bool                              // it works behind the back of who rings
-	run    func()                            // has a device without a kernel work; nil for kernel.Progress
+	open   func(t *testing.T) *verbs.Context // opens the device once more
+	kernel *verbstest.Kernel                 // nil for a real device
+	file   func() verbs.File                 // opens a file of kernel
+	behind bool                              // the device works on its own goroutine
+	run    func()                            // makes a simulated device work; nil: kernel.Progress
 	local  verbs.GIDEntry
-	gid    verbs.GID // that of local
+	gid    verbs.GID // the GID in local
 	mtu    verbs.MTU
-	lid    verbs.LID // with InfiniBand
-	peer   *rig      // where the other end of a pair is; nil for here
+	lid    verbs.LID // for InfiniBand
+	peer   *rig      // device of the peers; nil: this one
 }
 
-// fakeRig is the device without a kernel.
+// fakeRig returns a rig of a simulated device.
 func fakeRig(t *testing.T) *rig {
 	t.Helper()
 	ucttest.NoLeaks(t)
 	return kernelRig(t, verbstest.New())
 }
 
-// fabricRig is one of two devices without a kernel in a network; peer is the other.
+// fabricRig returns a rig of one of two simulated devices in a network; peer is the other.
 func fabricRig(t *testing.T) *rig {
 	t.Helper()
 	ucttest.NoLeaks(t)
@@ -53,7 +53,7 @@ func fabricRigs(t *testing.T, n *verbstest.Fabric, a, b verbstest.Config) *rig {
 	return r
 }
 
-// kernelRig is a device without a kernel.
+// kernelRig returns a rig of a simulated device.
 func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
 	t.Helper()
 	t.Cleanup(func() {
@@ -82,7 +82,7 @@ func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
 	return r
 }
 
-// find chooses a GID.
+// find chooses the GID of the rig.
 func (r *rig) find(t *testing.T) {
 	t.Helper()
 	c := r.open(t)
@@ -106,13 +106,13 @@ type side struct {
 
 const bufSize = 64 << 10
 
-// all that peers may do
+// fullAccess allows peers all kinds of access.
 const fullAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// option changes what a queue pair is to be.
+// option changes the attributes of a queue pair before it is created.
 type option func(*verbs.QPInitAttr)
 
-// newSide opens the device and makes one of everything.
+// newSide opens the device and creates one object of each kind.
 func (r *rig) newSide(t *testing.T, typ verbs.QPType, opts ...option) *side {
 	t.Helper()
 	c := r.open(t)
@@ -135,7 +135,7 @@ func (s *side) newQP(t *testing.T, typ verbs.QPType, opts ...option) {
 	s.qp = must(s.pd.CreateQP(a))(t)
 }
 
-// qkey is that of the C examples.
+// qkey is the Q_Key of the C examples.
 const qkey = 0x11111111
 
 // up takes the queue pair to RTS, connected to peer unless it is UD.
@@ -150,10 +150,10 @@ func (s *side) toInit(t *testing.T) {
 	check(t, s.qp.Init(&verbs.QPAttr{Port: uint8(s.r.local.Port), QKey: qkey, Access: fullAccess}))
 }
 
-// path is the way to the port itself.
+// path returns the path from the port to itself.
 func (r *rig) path() verbs.AHAttr { return r.to(r) }
 
-// to is the way to another port.
+// to returns the path to the port of another rig.
 func (r *rig) to(peer *rig) verbs.AHAttr {
 	a := r.local.To(peer.gid)
 	a.DLID = peer.lid
@@ -163,7 +163,7 @@ func (r *rig) to(peer *rig) verbs.AHAttr {
 func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	t.Helper()
 	a := &verbs.QPAttr{PathMTU: s.r.mtu, AH: s.r.path(), RQPSN: 0x111, SQPSN: 0x111,
-		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 1, Timeout: 18, RetryCount: 6, RNRRetry: 6} // seconds: machines stall
+		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 1, Timeout: 18, RetryCount: 6, RNRRetry: 6} // seconds: slow machines
 	if peer != nil {
 		a.DestQPN, a.AH = peer.qp.QPN(), s.r.to(peer.r)
 	}
@@ -173,7 +173,7 @@ func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	check(t, s.qp.Connect(a))
 }
 
-// by has what is made from now on use another GID.
+// by makes objects created from now on use another GID.
 func (r *rig) by(t *testing.T, port, index int) *rig {
 	t.Helper()
 	r.local = must(r.open(t).QueryGID(port, index))(t)
@@ -181,7 +181,7 @@ func (r *rig) by(t *testing.T, port, index int) *rig {
 	return r
 }
 
-// other is the device of the other end.
+// other returns the device of the peers.
 func (r *rig) other() *rig {
 	if r.peer != nil {
 		return r.peer
@@ -189,7 +189,7 @@ func (r *rig) other() *rig {
 	return r
 }
 
-// pair makes two ends and connects them.
+// pair creates two ends and connects them.
 func (r *rig) pair(t *testing.T, typ verbs.QPType, change ...func(*verbs.QPAttr)) (a, b *side) {
 	t.Helper()
 	a, b = r.newSide(t, typ), r.other().newSide(t, typ)
@@ -203,7 +203,7 @@ func (s *side) poll(t *testing.T, n int) []verbs.WC {
 	t.Helper()
 	wc := make([]verbs.WC, n)
 	got := 0
-	for end := time.Now().Add(patience); got < n; {
+	for end := time.Now().Add(eventTimeout); got < n; {
 		k := s.cq.Poll(wc[got:])
 		got += k
 		if k > 0 {
@@ -222,7 +222,7 @@ func (s *side) poll(t *testing.T, n int) []verbs.WC {
 	return wc
 }
 
-// done waits for one completion, which must be a success.
+// done waits for one completion, which must be successful.
 func (s *side) done(t *testing.T, id uint64, op verbs.WCOpcode) verbs.WC {
 	t.Helper()
 	wc := s.poll(t, 1)[0]
@@ -254,7 +254,7 @@ func fill(b []byte, seed byte) {
 }
 
 func timeout(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -266,7 +266,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// must returns a result or ends the test.
+// must returns a function that returns v or ends the test.
 func must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -275,7 +275,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// wantErr checks what an error is.
+// wantErr checks that an error is want.
 func wantErr(t *testing.T, err, want error, what string) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -6,11 +6,12 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// FuzzRing has the device without a kernel do work requests of any content, from rings
-// with any index: it may fail them, but it is still there for others.
+// FuzzRing makes a simulated device execute arbitrary work requests, from rings with arbitrary
+// indices. It may fail them, but must still serve other queue pairs.
 func FuzzRing(f *testing.F) {
 	for opcode := range byte(12) {
 		for _, flags := range []byte{2, 10} {
@@ -22,7 +23,7 @@ func FuzzRing(f *testing.F) {
 			f.Add(byte(verbs.UD), uint32(3), b)
 		}
 	}
-	f.Fuzz(func(t *testing.T, typ byte, producer uint32, data []byte) {
+	fuzztest.Run(f, func(t *testing.T, typ byte, producer uint32, data []byte) {
 		r := fabricRig(t)
 		open, dev := r.open, (*seen)(nil)
 		r.open = func(t *testing.T) *verbs.Context {

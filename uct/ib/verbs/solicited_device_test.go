@@ -4,5 +4,5 @@ package verbs_test
 
 import "testing"
 
-// TestSolicitedOnlyRXE: the device without a kernel has the rule of the real one.
+// TestSolicitedOnlyRXE checks that the real soft-RoCE follows the rule of the simulated one.
 func TestSolicitedOnlyRXE(t *testing.T) { testSolicitedOnly(t, ours(t)) }

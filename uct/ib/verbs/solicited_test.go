@@ -8,12 +8,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestSolicitedOnly is the rule of soft-RoCE.
+// TestSolicitedOnly checks the rule of soft-RoCE on a simulated device.
 func TestSolicitedOnly(t *testing.T) { testSolicitedOnly(t, fakeRig(t)) }
 
-// testSolicitedOnly: who asks for solicited completions is told of no send, which rdma_rxe has
-// for unsolicited also if it has failed or is flushed (do_complete and flush_send_wqe in
-// drivers/infiniband/sw/rxe/rxe_comp.c, rxe_cq_post in rxe_cq.c).
+// testSolicitedOnly checks that a queue armed for solicited completions raises no event for sends.
+// rdma_rxe counts a send as unsolicited even if it has failed or is flushed (do_complete and
+// flush_send_wqe in drivers/infiniband/sw/rxe/rxe_comp.c, rxe_cq_post in rxe_cq.c).
 func testSolicitedOnly(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	ch := a.cq.Channel()

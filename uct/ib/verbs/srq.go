@@ -5,16 +5,16 @@ package verbs
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// SRQInitAttr are the parameters of CreateSRQ; struct ibv_srq_init_attr.
+// SRQInitAttr holds the parameters of CreateSRQ; struct ibv_srq_init_attr.
 type SRQInitAttr struct {
-	MaxWR  int // work requests
-	MaxSGE int // pieces of memory in each
+	MaxWR  int // capacity, in work requests
+	MaxSGE int // scatter/gather elements of each work request
 	Limit  int // see SRQ.SetLimit
 }
 
@@ -41,7 +41,7 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 		return nil, err
 	}
 	s := &SRQ{pd: p, drv: drv}
-	id, err := p.ctx.begin(s, turnUsed)
+	id, err := p.ctx.register(s, phaseUsed)
 	if err != nil {
 		drv.Detach()
 		return nil, err
@@ -64,7 +64,7 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 		DriverIn(in).DriverOut(out))
 	if err != nil {
 		drv.Detach()
-		p.ctx.end(s, s.id)
+		p.ctx.unregister(s, s.id)
 		return nil, queueLimit(err, in)
 	}
 	made := provider.SRQMade{Handle: s.handle, Number: native32(num[:]), MaxWR: int(native32(wr[:])), MaxSGE: int(native32(sge[:]))}
@@ -82,15 +82,15 @@ func (s *SRQ) PD() *PD { return s.pd }
 // MaxWR returns the number of work requests that the queue has room for.
 func (s *SRQ) MaxWR() int { return s.attr.MaxWR }
 
-// MaxSGE returns the number of pieces of memory that a work request may have.
+// MaxSGE returns the largest number of scatter/gather elements of a work request.
 func (s *SRQ) MaxSGE() int { return s.attr.MaxSGE }
 
-// PostRecv posts work requests and returns their number; ibv_post_srq_recv. It makes no
-// system call. A full queue gives ucs.ErrNoResource.
+// PostRecv posts work requests in order and returns the number posted; ibv_post_srq_recv. It makes
+// no system call. If the queue is full, the error is ucs.ErrNoResource.
 func (s *SRQ) PostRecv(wr []RecvWR) (int, error) { return s.drv.PostRecv(wr) }
 
-// SetLimit asks for one EventSRQLimitReached when fewer than limit work requests
-// are left; ibv_modify_srq. 0 asks for none.
+// SetLimit requests one EventSRQLimitReached when fewer than limit work requests are left;
+// ibv_modify_srq. A limit of 0 disables the event.
 func (s *SRQ) SetLimit(limit int) error {
 	if limit < 0 || limit > s.attr.MaxWR {
 		return fmt.Errorf("verbs: %s: a limit of %d for %d work requests: %w", s.pd.ctx.Name(), limit, s.attr.MaxWR, ucs.ErrInvalidParam)
@@ -99,8 +99,8 @@ func (s *SRQ) SetLimit(limit int) error {
 	return s.pd.ctx.do(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil).DriverIn(s.drv.LimitData()))
 }
 
-// Resize gives the queue room for at least maxWR work requests, but not for fewer than it
-// holds, nor fewer than its limit; ibv_modify_srq. Posted requests stay.
+// Resize changes the capacity to at least maxWR work requests; ibv_modify_srq. It fails if the
+// queue holds more requests, or if its limit is higher. Posted requests stay.
 func (s *SRQ) Resize(maxWR int) error {
 	if maxWR < 1 || int64(maxWR) > 1<<31 {
 		return fmt.Errorf("verbs: %s: a shared receive queue for %d work requests: %w", s.pd.ctx.Name(), maxWR, ucs.ErrInvalidParam)
@@ -133,14 +133,14 @@ func (s *SRQ) Resize(maxWR int) error {
 	return nil
 }
 
-// What MODIFY_SRQ changes; enum ib_srq_attr_mask, ib_verbs.h.
+// Attributes of a shared receive queue that MODIFY_SRQ changes; enum ib_srq_attr_mask, ib_verbs.h.
 const (
 	attrMaxWR = 1 << 0
 	attrLimit = 1 << 1
 )
 
-// Query reads the attributes from the kernel; ibv_query_srq. Limit is 0 when the event has
-// been sent.
+// Query reads the attributes from the kernel; ibv_query_srq. Limit is 0 after the kernel has sent
+// EventSRQLimitReached.
 func (s *SRQ) Query() (SRQInitAttr, error) {
 	var resp abi.QuerySrqResp
 	if err := s.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_QUERY_SRQ, abi.Bytes(&abi.QuerySrq{SrqHandle: s.handle}), abi.Bytes(&resp)); err != nil {

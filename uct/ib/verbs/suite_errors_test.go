@@ -39,14 +39,14 @@ func testWait(t *testing.T, r *rig) {
 			got <- err
 		}()
 		if i%3 == 0 {
-			runtime.Gosched() // it may sleep by now, or not
+			runtime.Gosched() // the goroutine may or may not sleep by now
 		}
 		a.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 100)})
 		a.done(t, 0, verbs.WCSend)
 		check(t, <-got)
 	}
-	// Only a solicited message makes an event now. The queue may still be armed
-	// for any: the first message uses that up.
+	// Now only a solicited message raises an event. The queue may still be armed for any
+	// completion: the first message uses that up.
 	check(t, b.cq.ReqNotify(true))
 	b.recv(t, verbs.RecvWR{SGList: b.at(0, 100)})
 	a.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendSolicited, SGList: a.at(0, 100)})
@@ -60,7 +60,7 @@ func testWait(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrInvalidParam, "waiting without a channel")
 }
 
-// testSharedChannel tells the events of two queues apart.
+// testSharedChannel distinguishes the events of two queues on one channel.
 func testSharedChannel(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	second := must(b.ctx.CreateCQ(16, b.cq.Channel(), b.ctx.NumCompVectors()-1))(t)
@@ -76,7 +76,7 @@ func testSharedChannel(t *testing.T, r *rig) {
 	b.done(t, 0, verbs.WCRecv)
 }
 
-// testResize has completions cross from one ring to the next.
+// testResize resizes a completion queue that holds completions.
 func testResize(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	const n = 10
@@ -102,8 +102,8 @@ func testResize(t *testing.T, r *rig) {
 	wantErr(t, b.cq.Resize(0), ucs.ErrInvalidParam, "no room at all")
 }
 
-// testModify: what the kernel would refuse is refused with a reason, and what is
-// set is found.
+// testModify checks that modifications which the kernel would refuse fail with a reason, and that
+// attributes that were set are returned.
 func testModify(t *testing.T, r *rig) {
 	s := r.newSide(t, verbs.RC)
 	if s.state(t) != verbs.QPReset {
@@ -118,7 +118,7 @@ func testModify(t *testing.T, r *rig) {
 		mask verbs.QPAttrMask
 		says string
 	}{
-		"a leap":    {verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState | verbs.QPAttrSQPSN, "do not go from RESET to RTS"},
+		"a leap":    {verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState | verbs.QPAttrSQPSN, "cannot change from RESET to RTS"},
 		"too few":   {verbs.QPAttr{State: verbs.QPInit, Port: 1}, verbs.QPAttrState | verbs.QPAttrPort, "needs Access|PKeyIndex"},
 		"too many":  {verbs.QPAttr{State: verbs.QPInit, Port: 1}, verbs.QPAttrState | verbs.QPAttrPort | verbs.QPAttrPKeyIndex | verbs.QPAttrAccess | verbs.QPAttrQKey, "does not take QKey"},
 		"no port":   {verbs.QPAttr{State: verbs.QPInit}, verbs.QPAttrState | verbs.QPAttrPort | verbs.QPAttrPKeyIndex | verbs.QPAttrAccess, "Port 0"},
@@ -184,9 +184,9 @@ func testLocalErrors(t *testing.T, r *rig) {
 	switch wc := a.poll(t, 1)[0]; {
 	case wc.ID != 3:
 		t.Errorf("a wrong key: %+v (%v)", wc, wc.Status)
-	case wc.Status == verbs.WCLocProtErr, wc.Status == verbs.WCLocQPOpErr: // rxe of Linux 6.1 has only the latter for what is wrong at this end
+	case wc.Status == verbs.WCLocProtErr, wc.Status == verbs.WCLocQPOpErr: // for errors on its own side rxe of Linux 6.1 has only the latter
 		wantErr(t, wc.Err(), ucs.ErrInvalidParam, "its error")
-	case wc.Status == verbs.WCWRFlushErr: // that of Linux 6.12 may flush what has failed, too
+	case wc.Status == verbs.WCWRFlushErr: // rxe of Linux 6.12 may also flush the failed request
 		wantErr(t, wc.Err(), ucs.ErrCanceled, "its error")
 	default:
 		t.Errorf("a wrong key: %+v (%v)", wc, wc.Status)
@@ -196,7 +196,7 @@ func testLocalErrors(t *testing.T, r *rig) {
 	}
 }
 
-// testTooLong sends more than the receiver has room for.
+// testTooLong sends a message that is longer than the receive.
 func testTooLong(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	b.recv(t, verbs.RecvWR{ID: 1, SGList: b.at(0, 10)})
@@ -212,7 +212,7 @@ func testTooLong(t *testing.T, r *rig) {
 	}
 }
 
-// testFlush: what is posted ends when the queue pair does, signaled or not.
+// testFlush checks that all requests are flushed when the queue pair enters ERR, signaled or not.
 func testFlush(t *testing.T, r *rig) {
 	_, b := r.pair(t, verbs.RC)
 	for i := range 5 {
@@ -231,7 +231,7 @@ func testFlush(t *testing.T, r *rig) {
 	}
 }
 
-// testOrder closes things in the wrong order: errors, no harm.
+// testOrder closes objects in the wrong order, which must fail without harm.
 func testOrder(t *testing.T, r *rig) {
 	s := r.newSide(t, verbs.RC)
 	wantErr(t, s.pd.Close(), ucs.ErrBusy, "a domain in use")
@@ -248,7 +248,7 @@ func testOrder(t *testing.T, r *rig) {
 	check(t, s.ctx.Close())
 	_, err := s.ctx.AllocPD()
 	wantErr(t, err, ucs.ErrInvalidParam, "a domain of a closed device")
-	// Closing the device closes the rest, in whatever order.
+	// Closing the device closes the remaining objects, whatever their order.
 	check(t, r.newSide(t, verbs.UD).ctx.Close())
 }
 
@@ -265,7 +265,7 @@ func testAllocations(t *testing.T, r *rig) {
 		{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: inline, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()},
 	}
 	post := func(a, b *side) {
-		var header [8]byte // does not leave the stack
+		var header [8]byte // stays on the stack
 		p := a.qp.Begin()
 		p.Send(1, verbs.SendSignaled)
 		p.Inline(header[:])
@@ -282,7 +282,7 @@ func testAllocations(t *testing.T, r *rig) {
 		}
 	}
 	if r.kernel != nil {
-		// In this state nothing is sent.
+		// In state SQD nothing is sent.
 		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPSQD}, verbs.QPAttrState))
 		for _, what := range []string{"a queue with room", "a full queue"} {
 			if n := testing.AllocsPerRun(20, func() { a.qp.PostSend(send) }); n != 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testArmRace plays ping-pong with both ends waiting for events, so that
-// completions come at any moment between a look at the queue, its arming and the
-// second look. An event missed is a test that hangs.
+// testArmRace plays ping-pong with both ends waiting for events, so that completions arrive at any
+// moment between the first poll, the arming and the second poll. If an event is missed, the test
+// hangs.
 func testArmRace(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	rounds := r.often(5000, 400, 20000)
 	ctx := timeout(t)
 	const depth = 4
-	for _, s := range []*side{a, b} { // before either end sends: how long a sender asks is limited
+	for _, s := range []*side{a, b} { // before any send: senders retry only for a limited time
 		for i := range depth {
 			if _, err := s.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGList: s.at(1000+8*i, 8)}}); err != nil {
 				t.Fatal(err)
@@ -83,8 +83,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// testFlood has one end send as fast as it can while the other waits for events in
-// small batches: none is lost, none comes twice.
+// testFlood sends as fast as possible to an end that waits for events in small batches: no message
+// may be lost or duplicated.
 func testFlood(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 7 })
 	total := r.often(4000, 1000, 50000)
@@ -135,14 +135,13 @@ func testFlood(t *testing.T, r *rig) {
 			b.recv(t, verbs.RecvWR{ID: w.ID, SGList: b.at(0, 8)})
 		}
 		if r.kernel != nil {
-			r.kernel.Progress() // who waits for receives is tried again
+			r.kernel.Progress() // retries sends that wait for receives
 		}
 	}
 	check(t, <-sender)
 }
 
-// testResizeLoad gives a completion queue more and less room while completions
-// come in.
+// testResizeLoad makes a completion queue larger and smaller while completions arrive.
 func testResizeLoad(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 7 })
 	total := r.often(2000, 600, 20000)
@@ -192,8 +191,8 @@ func testResizeLoad(t *testing.T, r *rig) {
 	check(t, <-sender)
 }
 
-// testOverrun puts more completions into a queue than it has room for: an event
-// says so, and the rest of the device works on.
+// testOverrun writes more completions than a queue has room for: an event must report it, and the
+// rest of the device must still work.
 func testOverrun(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	small := must(b.ctx.CreateCQ(4, nil, 0))(t)
@@ -202,7 +201,7 @@ func testOverrun(t *testing.T, r *rig) {
 	c := r.newSide(t, verbs.RC)
 	over.up(t, c)
 	c.up(t, &over, impatient(1))
-	n := small.CQE() + 2 // mlx5's has room for one more than it says
+	n := small.CQE() + 2 // mlx5's has room for one more than CQE returns
 	for i := range n {
 		over.recv(t, verbs.RecvWR{ID: uint64(i), SGList: b.at(0, 8)})
 	}
@@ -224,7 +223,7 @@ func testOverrun(t *testing.T, r *rig) {
 	check(t, small.Close())
 }
 
-// watched is a context that tells when somebody begins to wait for its end.
+// watched is a context that signals when a goroutine first waits for its end.
 type watched struct {
 	context.Context
 	once  sync.Once
@@ -236,8 +235,8 @@ func (w *watched) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// testWaiters has many goroutines wait on one channel: each event goes to one of
-// them, and every one ends when it shall.
+// testWaiters has many goroutines wait on one channel: each event must go to one of them, and each
+// of them must end when it should.
 func testWaiters(t *testing.T, r *rig) {
 	b := r.newSide(t, verbs.RC)
 	ch := must(b.ctx.CreateCompChannel())(t)
@@ -302,7 +301,7 @@ func testWaiters(t *testing.T, r *rig) {
 			}
 		}
 	}
-	// Of many that wait, one that is canceled does not wait for the others.
+	// A canceled waiter does not wait for the others.
 	stopped := make(chan error)
 	for range 4 {
 		one, stop := context.WithCancel(context.Background())
@@ -326,7 +325,7 @@ func testWaiters(t *testing.T, r *rig) {
 	for _, err := range ends {
 		wantErr(t, err, context.Canceled, "the end of a waiter")
 	}
-	// Closing the channel ends all that wait for it.
+	// Closing the channel ends all waits for it.
 	for range waiters {
 		go func() {
 			_, err := ch.GetEvent(context.Background())
@@ -341,8 +340,8 @@ func testWaiters(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrInvalidParam, "waiting for a queue of a closed, shared channel")
 }
 
-// testCloseWaiting closes the channel of a queue that somebody waits for, and the
-// device of who waits for its events.
+// testCloseWaiting closes a channel while a goroutine waits for it, and a device while goroutines
+// wait for its events.
 func testCloseWaiting(t *testing.T, r *rig) {
 	for range r.often(50, 20, 200) {
 		s := r.newSide(t, verbs.RC)
@@ -374,8 +373,8 @@ func testCloseWaiting(t *testing.T, r *rig) {
 	}
 }
 
-// testStaleEvent closes a queue that has told of a completion: its event names
-// nothing, and the next names its queue.
+// testStaleEvent closes a queue with an unread event: that event must name no queue, and the next
+// event must name its own.
 func testStaleEvent(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	ch := b.cq.Channel()
@@ -385,7 +384,7 @@ func testStaleEvent(t *testing.T, r *rig) {
 	a.done(t, 0, verbs.WCSend)
 	b.poll(t, 1)
 	check(t, b.qp.Close())
-	check(t, b.cq.Close()) // takes its events with it, in Linux
+	check(t, b.cq.Close()) // discards its events, in Linux
 	b.cq = must(b.ctx.CreateCQ(16, ch, 0))(t)
 	b.newQP(t, verbs.RC)
 	check(t, a.qp.Close())

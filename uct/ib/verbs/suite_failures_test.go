@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// fails posts a request that cannot succeed, with requests behind it and receives
-// at the same queue pair: it completes with one of the statuses, all else is
-// flushed in order, signaled or not, and the queue pair is in ERR.
+// fails posts a request that must fail, with requests after it and receives on the same queue pair.
+// It must complete with one of the statuses, all others must be flushed in order, signaled or not,
+// and the queue pair must be in ERR.
 func (s *side) fails(t *testing.T, wr verbs.SendWR, statuses ...verbs.WCStatus) verbs.WC {
 	t.Helper()
 	const behind, receives = 3, 2
@@ -61,7 +61,7 @@ func contains(list []verbs.WCStatus, s verbs.WCStatus) bool {
 	return false
 }
 
-// works moves data both ways.
+// works sends data in both directions.
 func (s *side) works(t *testing.T, peer *side, seed byte) {
 	t.Helper()
 	for _, to := range []struct{ from, to *side }{{s, peer}, {peer, s}} {
@@ -89,7 +89,7 @@ func (s *side) nothing(t *testing.T, who string) {
 	}
 }
 
-// again makes new queue pairs of both and uses them.
+// again replaces the queue pairs of both ends and uses them.
 func (s *side) again(t *testing.T, peer *side) {
 	t.Helper()
 	for _, x := range []*side{s, peer} {
@@ -102,7 +102,7 @@ func (s *side) again(t *testing.T, peer *side) {
 	s.works(t, peer, 3)
 }
 
-// testRemoteAccess asks a peer for what it has not given, in every way.
+// testRemoteAccess makes every kind of access that the peer does not allow.
 func testRemoteAccess(t *testing.T, r *rig) {
 	ops := map[verbs.WROpcode]verbs.Access{
 		verbs.WRRDMAWrite:         verbs.AccessRemoteWrite,
@@ -149,8 +149,8 @@ func testRemoteAccess(t *testing.T, r *rig) {
 				if f != nil {
 					f(t, b, mr, &wr)
 				}
-				// What the queue pair has no right to is not a request it understands
-				// (check_op_valid, drivers/infiniband/sw/rxe/rxe_resp.c).
+				// A request that the queue pair may not make counts as an invalid
+				// request (check_op_valid, drivers/infiniband/sw/rxe/rxe_resp.c).
 				want := verbs.WCRemAccessErr
 				if what == "a queue pair without" {
 					want = verbs.WCRemInvReqErr
@@ -176,7 +176,7 @@ func testRemoteAccess(t *testing.T, r *rig) {
 	}
 }
 
-// testRNR sends to who does not receive, with every number of retries.
+// testRNR sends to a peer without receives, with every number of retries.
 func testRNR(t *testing.T, r *rig) {
 	for n := range uint8(7) {
 		a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = n })
@@ -190,7 +190,7 @@ func testRNR(t *testing.T, r *rig) {
 		a, b = r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = n })
 		a.fails(t, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGList: a.at(0, 11), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}, verbs.WCRNRRetryExcErr)
 	}
-	// 7 waits for ever, until there is a receive.
+	// The count 7 means to wait forever, until a receive is posted.
 	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 7 })
 	a.send(t, verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 11)})
 	b.recv(t, verbs.RecvWR{ID: 4, SGList: b.at(0, 11)})
@@ -198,13 +198,13 @@ func testRNR(t *testing.T, r *rig) {
 	b.done(t, 4, verbs.WCRecv)
 }
 
-// impatient is for peers that do not answer: n retries, of milliseconds.
+// impatient returns an option for peers that do not answer: n retries, after milliseconds.
 func impatient(n uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.RetryCount, a.Timeout = n, 8 }
 }
 
-// testRetry asks a peer that does not answer, with every number of retries but 7,
-// which is for ever.
+// testRetry sends to a peer that does not answer, with every number of retries except 7, which
+// means forever.
 func testRetry(t *testing.T, r *rig) {
 	for n := range uint8(7) {
 		for _, op := range []verbs.WROpcode{verbs.WRSend, verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd} {
@@ -221,7 +221,7 @@ func testRetry(t *testing.T, r *rig) {
 	}
 }
 
-// testPeerGone takes the peer's queue pair away under a connection that worked.
+// testPeerGone removes the peer's queue pair from a working connection.
 func testPeerGone(t *testing.T, r *rig) {
 	for what, leave := range map[string]func(*testing.T, *side){
 		"closed": func(t *testing.T, b *side) { check(t, b.qp.Close()) },
@@ -253,12 +253,13 @@ func testPeerGone(t *testing.T, r *rig) {
 	}
 }
 
-// testUDLost sends datagrams that nobody takes. They are lost, and nothing else.
+// testUDLost sends datagrams that no queue pair accepts. They must be lost without any other
+// effect.
 func testUDLost(t *testing.T, r *rig) {
 	a, b := r.newSide(t, verbs.UD), r.other().newSide(t, verbs.UD)
 	a.up(t, nil)
 	b.up(t, nil)
-	c := *b // of b's device, and not ready to receive
+	c := *b // on b's device, not ready to receive
 	c.newQP(t, verbs.UD)
 	c.toInit(t)
 	path := r.to(b.r)
@@ -277,7 +278,7 @@ func testUDLost(t *testing.T, r *rig) {
 		wr.ID = uint64(i)
 		a.send(t, wr)
 		a.done(t, wr.ID, verbs.WCSend)
-		// What comes behind it on the same way has arrived: so would it have.
+		// A later datagram on the same path has arrived, so the bad one would have, too.
 		b.recv(t, verbs.RecvWR{ID: 60, SGList: b.at(1000, size)})
 		fill(a.buf[:100], byte(i))
 		a.send(t, good)

@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// churn makes garbage of all sizes until it is stopped, and has the collector run
-// and the runtime give its pages back all the time.
+// churn allocates garbage of all sizes until it is stopped, while the garbage collector runs and
+// the runtime returns pages to the system.
 func churn() (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -23,7 +23,7 @@ func churn() (stop func()) {
 				return
 			default:
 			}
-			b := make([]byte, 64<<(i%13)) // to 256 KiB
+			b := make([]byte, 64<<(i%13)) // up to 256 KiB
 			fill(b[:64], byte(i))
 			keep[i*7%len(keep)] = b
 			if i%200 == 0 {
@@ -41,18 +41,17 @@ func churn() (stop func()) {
 	}
 }
 
-// testCollector lets the runtime collect and give pages back while a peer writes
-// into memory of its heap and reads from it: what it reads is what was written, by
-// either.
+// testCollector lets the runtime collect garbage and return pages while a peer writes to and reads
+// from heap memory. Both ends must read what either has written.
 func testCollector(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	defer churn()()
 	var regions []*verbs.MR
 	region := func(n int) *verbs.MR {
-		// Nothing else holds the memory.
+		// The region holds the only reference to the memory.
 		return must(b.pd.RegMR(make([]byte, n), fullAccess))(t)
 	}
-	// Small ones that share pages and spans with garbage, and those of their own.
+	// Small slices share pages and spans with garbage; large ones have their own.
 	for i := range 64 {
 		regions = append(regions, region([]int{1, 8, 24, 100, 1000, 3000, 5000, 32000}[i%8]+i))
 	}
@@ -61,11 +60,11 @@ func testCollector(t *testing.T, r *rig) {
 		for i, m := range regions {
 			n, seed := m.Len(), byte(round*3+i)
 			wr := verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.at(0, n), RemoteAddr: m.Addr(), RKey: m.RKey()}
-			if (round+i)%2 == 0 { // the peer writes, this end looks
+			if (round+i)%2 == 0 { // the peer writes, this end checks
 				fill(a.buf[:n], seed)
 				a.send(t, wr)
 				a.done(t, 1, verbs.WCRDMAWrite)
-			} else { // this end writes
+			} else { // this end writes, the peer checks
 				fill(m.Bytes(), seed)
 				fill(a.buf[:n], seed)
 			}
@@ -82,7 +81,7 @@ func testCollector(t *testing.T, r *rig) {
 			}
 			checks += 2
 		}
-		// A few go and come, so that pages do.
+		// Replace a few regions, so that their pages are reused.
 		for k := range 4 {
 			i := (round*4 + k) % len(regions)
 			n := regions[i].Len()

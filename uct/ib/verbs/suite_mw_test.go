@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testWindows opens a part of a region to a peer, closes it from here and from
-// there, and looks for what must not be reached.
+// testWindows opens a part of a region to a peer, closes it from both sides, and checks what cannot
+// be accessed.
 func testWindows(t *testing.T, r *rig) {
 	if must(r.open(t).QueryDevice())(t).MaxMW == 0 {
 		t.Skip("the device has no memory windows")
@@ -33,7 +33,7 @@ func testWindows(t *testing.T, r *rig) {
 	check(t, c.ctx.Close())
 }
 
-// windows has a use the windows of b.
+// windows makes a use the windows of b.
 func windows(t *testing.T, a, b *side) {
 	t.Helper()
 	region := must(b.pd.RegMR(make([]byte, 8192), verbs.AccessLocalWrite|verbs.AccessMWBind))(t)
@@ -83,8 +83,8 @@ func windows(t *testing.T, a, b *side) {
 	}
 	try()
 	if a.r.kernel != nil {
-		// One byte beyond the window, within the region: rdma_rxe of Linux 6.1 does
-		// not look (check_rkey, drivers/infiniband/sw/rxe/rxe_resp.c).
+		// One byte beyond the window, but within the region: rdma_rxe of Linux 6.1 does not
+		// check that (check_rkey, drivers/infiniband/sw/rxe/rxe_resp.c).
 		write.RemoteAddr++
 	} else {
 		b.send(t, verbs.SendWR{ID: 6, Opcode: verbs.WRLocalInv, Flags: verbs.SendSignaled, InvalidateKey: mw.RKey()})

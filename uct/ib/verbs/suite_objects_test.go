@@ -22,16 +22,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// usage is what a process and its devices hold.
+// usage is the resources that a process and its devices hold.
 type usage struct {
 	fds       int
 	mappings  int
 	resident  int    // KiB
-	resources string // of the kernel: what rdma prints
-	rings     int    // KiB: vmalloc of the virtual machine's kernel, where rdma_rxe has them
+	resources string // of the kernel: output of rdma
+	rings     int    // KiB: vmalloc of the virtual machine's kernel, where rdma_rxe has the rings
 }
 
-// usage counts, after what need not be there has gone.
+// usage returns the current usage, after freeing unused memory.
 func (r *rig) usage(t *testing.T) (u usage) {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -49,8 +49,8 @@ func (r *rig) usage(t *testing.T) (u usage) {
 	return u
 }
 
-// resources is what the kernel counts of the objects of all devices; nothing, where it has
-// none of its own and the devices are made up (cmd/rdmasim).
+// resources returns the kernel's counts of the objects of all devices. They are empty if the kernel
+// has no such devices and they are simulated (uct/ib/cmd/rdmasim).
 func resources(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
@@ -70,7 +70,7 @@ func resources(t *testing.T) string {
 	return string(out)
 }
 
-// field is a number of KiB in a file of proc.
+// field returns a number of KiB from a file in /proc.
 func field(t *testing.T, file, name string) int {
 	t.Helper()
 	for line := range strings.Lines(string(must(os.ReadFile(file))(t))) {
@@ -82,14 +82,14 @@ func field(t *testing.T, file, name string) int {
 	return 0
 }
 
-// wantBack waits until what is held is what it was: the kernel may still be at it.
+// wantBack waits until the usage is what it was: the kernel may release resources later.
 func (r *rig) wantBack(t *testing.T, was usage) {
 	t.Helper()
 	var now usage
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(eventTimeout); ; {
 		now = r.usage(t)
-		// The runtime maps and keeps a little as it likes, and the race detector more.
-		// A page for each queue pair would be 8 MiB.
+		// The runtime maps and keeps some memory, and the race detector keeps more. One
+		// page for each queue pair would be 8 MiB.
 		if now.fds == was.fds && now.mappings < was.mappings+50 && (now.resident < was.resident+6<<10 || race.Enabled) &&
 			now.resources == was.resources && now.rings < was.rings+512 {
 			return
@@ -100,12 +100,12 @@ func (r *rig) wantBack(t *testing.T, was usage) {
 	}
 }
 
-// testManyQPs makes a thousand queue pairs with all they need, closes them in any
-// order or with the device, and looks for what is left.
+// testManyQPs creates a thousand queue pairs with the objects they need, closes them in any order
+// or with the device, and checks that nothing is left.
 func testManyQPs(t *testing.T, r *rig) {
 	n := r.often(1000, 1000, 5000)
 	if r.peer != nil {
-		n = 100 // it has been done with each
+		n = 100 // each device alone has been tested
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	var was usage
@@ -133,7 +133,7 @@ func testManyQPs(t *testing.T, r *rig) {
 			switch i % 4 {
 			case 0:
 				one.toInit(t)
-			case 1: // to itself
+			case 1: // connected to itself
 				one.up(t, &one)
 				one.recv(t, verbs.RecvWR{ID: 1, SGList: one.at(0, 10)})
 			case 2:
@@ -154,13 +154,13 @@ func testManyQPs(t *testing.T, r *rig) {
 		}
 		check(t, s.ctx.Close())
 		if round == 1 {
-			was = r.usage(t) // the second is like the fourth
+			was = r.usage(t) // rounds 1 and 3 do the same
 		}
 	}
 	r.wantBack(t, was)
 }
 
-// closeAll closes objects in random order, those that are in use later.
+// closeAll closes objects in random order; objects in use are closed later.
 func closeAll(t *testing.T, all []interface{ Close() error }, random *rand.Rand) {
 	t.Helper()
 	for len(all) > 0 {
@@ -180,8 +180,8 @@ func closeAll(t *testing.T, all []interface{ Close() error }, random *rand.Rand)
 	}
 }
 
-// testAnyOrder closes one of everything in random orders, and compares which can be
-// closed with a model: what is used cannot.
+// testAnyOrder closes one object of each kind in random orders, and compares with a model which can
+// be closed: objects in use cannot.
 func testAnyOrder(t *testing.T, r *rig) {
 	random := rand.New(rand.NewPCG(3, 4))
 	windows := must(r.open(t).QueryDevice())(t).MaxMW > 0

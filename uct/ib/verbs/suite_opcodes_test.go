@@ -12,10 +12,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// long is whether tests are to take their time.
+// long reports whether tests may take longer.
 var long = os.Getenv("RXE_LONG") != ""
 
-// often is how many rounds a test does.
+// often returns the number of rounds of a test.
 func (r *rig) often(fake, device, longer int) int {
 	switch {
 	case r.kernel != nil && !r.behind:
@@ -26,8 +26,8 @@ func (r *rig) often(fake, device, longer int) int {
 	return device
 }
 
-// edges are sizes around those of packets, up to 8 MiB; on devices of the kernel up to 1 MiB
-// if it is not to take long.
+// edges returns sizes close to multiples of the packet size, up to 8 MiB; on devices of the kernel
+// up to 1 MiB, except in a long run.
 func (r *rig) edges() []int {
 	mtu := r.mtu.Bytes()
 	sizes := []int{0, 1, 2, 3, 7, 8, 255, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 3*mtu + 5, 64<<10 + 3, 1 << 20}
@@ -42,10 +42,10 @@ func (r *rig) edges() []int {
 	return sizes
 }
 
-// testSizes does every operation with messages of every size, both ways.
+// testSizes does every operation with messages of many sizes, in both directions.
 func testSizes(t *testing.T, r *rig) {
 	const most = 8 << 20
-	const slack = 64 // that must stay as it is
+	const slack = 64 // bytes that must stay unchanged
 	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC} {
 		a, b := r.pair(t, typ)
 		var mrs [2]*verbs.MR
@@ -58,7 +58,7 @@ func testSizes(t *testing.T, r *rig) {
 		}
 		for _, n := range r.edges() {
 			if typ == verbs.UC && n > 64<<10 {
-				continue // nobody holds the sender back: packets are lost
+				continue // without flow control packets are lost
 			}
 			for i, op := range ops {
 				for _, swap := range []bool{false, true} {
@@ -67,14 +67,15 @@ func testSizes(t *testing.T, r *rig) {
 						from, to, src, dst = b, a, mrs[1], mrs[0]
 					}
 					name := fmt.Sprintf("%v %v of %d bytes, %v", typ, op, n, swap)
-					// What is sent is in the first half of src, at its end; it goes to the
-					// second half of dst, at its start.
+					// The data is at the end of the first half of src; it goes
+					// to the beginning of the second half of dst.
 					out, in := src.Bytes()[most-n:most], dst.Bytes()[most+slack:][:n+slack]
 					start := byte(n + 3*i)
 					wr := verbs.SendWR{ID: uint64(n), Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{src.SGE(most-n, n)},
 						RemoteAddr: dst.Addr() + most + slack, RKey: dst.RKey(), Imm: uint32(n) ^ 0xdead0000}
 					if op == verbs.WRRDMARead {
-						// The other way: src asks for what dst has.
+						// A read goes the other way: src reads the data of
+						// dst.
 						out, in = dst.Bytes()[most-n:most], src.Bytes()[most+slack:][:n+slack]
 						wr.SGList, wr.RemoteAddr = []verbs.SGE{src.SGE(most+slack, n)}, dst.Addr()+uint64(most-n)
 					}
@@ -100,7 +101,8 @@ func testSizes(t *testing.T, r *rig) {
 							t.Errorf("%s: %+v", name, wc)
 						}
 					} else if typ == verbs.UC {
-						// A write says nothing at the other end. What comes behind it does.
+						// A write gives the receiver no completion. A send
+						// after it does.
 						to.recv(t, verbs.RecvWR{ID: 6})
 						from.send(t, verbs.SendWR{ID: 6, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 						from.done(t, 6, verbs.WCSend)
@@ -123,7 +125,7 @@ func testSizes(t *testing.T, r *rig) {
 	}
 }
 
-// bothWays has both ends do everything at once.
+// bothWays makes both ends do all operations at once.
 func bothWays(t *testing.T, a, b *side) {
 	t.Helper()
 	const each = 7
@@ -171,7 +173,7 @@ func bothWays(t *testing.T, a, b *side) {
 	}
 }
 
-// testDatagrams sends datagrams of every size up to the MTU, both ways.
+// testDatagrams sends datagrams of many sizes up to the MTU, in both directions.
 func testDatagrams(t *testing.T, r *rig) {
 	a, b := r.newSide(t, verbs.UD), r.other().newSide(t, verbs.UD)
 	a.up(t, nil)
@@ -200,9 +202,9 @@ func testDatagrams(t *testing.T, r *rig) {
 	}
 }
 
-// testInlineSizes sends every number of inline bytes that a queue pair takes.
+// testInlineSizes sends inline data of every size that a queue pair accepts.
 func testInlineSizes(t *testing.T, r *rig) {
-	// The most there is: rdma_rxe makes as much room as for pieces of memory.
+	// The largest size: rdma_rxe has as much room as for scatter/gather elements.
 	want := 16 * must(r.open(t).QueryDevice())(t).MaxSGE
 	a, b := r.newSide(t, verbs.RC, func(a *verbs.QPInitAttr) { a.Cap.MaxInline = want }), r.other().newSide(t, verbs.RC)
 	a.up(t, b)
@@ -220,7 +222,7 @@ func testInlineSizes(t *testing.T, r *rig) {
 		a.send(t, verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendInline, Inline: [][]byte{data[:cut], data[cut:n]},
 			RemoteAddr: b.mr.Addr() + uint64(most+1), RKey: b.mr.RKey()},
 			verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, Inline: [][]byte{data[:n]}})
-		fill(data[:n], byte(n+1)) // it may be used again at once
+		fill(data[:n], byte(n+1)) // the caller may reuse it at once
 		a.done(t, 3, verbs.WCSend)
 		wc := b.done(t, 1, verbs.WCRecv)
 		fill(data[:n], byte(n))
@@ -232,8 +234,8 @@ func testInlineSizes(t *testing.T, r *rig) {
 	}
 }
 
-// testGatherMost has as many pieces as the device takes, of all sizes, for every
-// operation that has them.
+// testGatherMost uses as many scatter/gather elements as the device accepts, of all sizes, for
+// every operation that has them.
 func testGatherMost(t *testing.T, r *rig) {
 	most := must(r.open(t).QueryDevice())(t).MaxSGE
 	wide := func(a *verbs.QPInitAttr) { a.Cap.MaxSendSGE, a.Cap.MaxRecvSGE, a.Cap.MaxInline = most, most, 0 }
@@ -250,7 +252,7 @@ func testGatherMost(t *testing.T, r *rig) {
 			var parts [][]byte
 			off := base
 			for i := range pieces {
-				n := (i*i*7 + i*gap) % 900 // 0 among them
+				n := (i*i*7 + i*gap) % 900 // some are 0
 				sges = append(sges, s.mr.SGE(off, n))
 				parts = append(parts, s.buf[off:off+n])
 				off += n + gap
@@ -264,7 +266,7 @@ func testGatherMost(t *testing.T, r *rig) {
 		for _, s := range dst {
 			room += int(s.Length)
 		}
-		if room < total { // the rest goes into the last piece
+		if room < total { // the rest goes into the last element
 			dst[len(dst)-1].Length += uint32(total - room)
 		}
 		b.recv(t, verbs.RecvWR{ID: 1, SGList: dst})

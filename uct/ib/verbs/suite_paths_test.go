@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testContention has queue pairs add to one word at the same time: each addition
-// finds another value.
+// testContention has several queue pairs add to one word at the same time: each addition must
+// return a different value.
 func testContention(t *testing.T, r *rig) {
 	b := r.other().newSide(t, verbs.RC)
 	const pairs, each, word = 4, 60, 5000
@@ -49,7 +49,7 @@ func testContention(t *testing.T, r *rig) {
 	}
 }
 
-// testFence sends what a read before it brings, in the same batch: the fence makes the
+// testFence sends the data of a read that precedes the send in the same batch: the fence makes the
 // send wait for the data.
 func testFence(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
@@ -75,8 +75,7 @@ func testFence(t *testing.T, r *rig) {
 	}
 }
 
-// testGIDs connects and sends datagrams from each GID of the port to itself, of IPv4
-// and IPv6.
+// testGIDs connects, and sends datagrams, from each GID of the port to itself, for IPv4 and IPv6.
 func testGIDs(t *testing.T, r *rig) {
 	if r.lid != 0 {
 		t.Skip("GIDs of InfiniBand are of no family")
@@ -114,8 +113,8 @@ func testGIDs(t *testing.T, r *rig) {
 	}
 }
 
-// testDrain lets the send queue run dry and go on: an event tells when it is, and
-// what is posted meanwhile waits.
+// testDrain drains the send queue and resumes it: an event reports that it is drained, and requests
+// posted meanwhile wait.
 func testDrain(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	for round := range 3 {
@@ -137,8 +136,8 @@ func testDrain(t *testing.T, r *rig) {
 				}
 			}
 		}
-		// The event comes after all that had begun: eight, or fewer where posting does
-		// not begin anything yet, as with rxe of Linux 6.12.
+		// The event comes after all requests that had begun: eight, or fewer if posting
+		// begins nothing yet, as with rxe of Linux 6.12.
 		wcs := make([]verbs.WC, 9)
 		done := a.cq.Poll(wcs)
 		for i, wc := range wcs[:done] {
@@ -153,7 +152,7 @@ func testDrain(t *testing.T, r *rig) {
 			t.Errorf("in %v", st)
 		}
 		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState))
-		if _, err := a.qp.PostSend(nil); err != nil { // what waits wants to be told of
+		if _, err := a.qp.PostSend(nil); err != nil { // requests that wait need a doorbell
 			t.Error(err)
 		}
 		for i := done; i < 10; i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testPost writes one request of each kind straight into the queue and rings once.
+// testPost writes one request of each kind directly into the queue and rings once.
 func testPost(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	fill(a.buf[:4000], 1)
@@ -44,7 +44,7 @@ func testPost(t *testing.T, r *rig) {
 	p.SGE(a.mr.SGE(9000, 8))
 	p.CompareSwap(16, signaled, addr, key, 8, 100)
 	p.SGE(a.mr.SGE(9008, 8))
-	p.Write(17, signaled, addr, key) // of nothing
+	p.Write(17, signaled, addr, key) // of no bytes
 	if n, err := p.Ring(); n != 8 || err != nil {
 		t.Fatalf("%d requests: %v", n, err)
 	}
@@ -100,8 +100,8 @@ func testPost(t *testing.T, r *rig) {
 	}
 }
 
-// testPostMistakes: the first mistake of a batch takes its request back and all
-// behind it, and what is before it is posted.
+// testPostMistakes checks that the first invalid request of a batch, and all after it, are dropped,
+// and that those before it are posted.
 func testPostMistakes(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	u := r.newSide(t, verbs.UD)
@@ -114,7 +114,7 @@ func testPostMistakes(t *testing.T, r *rig) {
 		on    *side
 		bad   func(p *verbs.Post)
 		want  error
-		first bool // of the batch
+		first bool // in the batch
 	}{
 		"unknown flags":        {rc, func(p *verbs.Post) { p.Send(1, 1<<9) }, ucs.ErrInvalidParam, false},
 		"too much inline":      {rc, func(p *verbs.Post) { p.Send(1, 0); p.Inline(long) }, ucs.ErrExceedsLimit, false},
@@ -162,7 +162,7 @@ func testPostMistakes(t *testing.T, r *rig) {
 		}
 		c.bad(p)
 		err := p.Err()
-		p.Send(11, verbs.SendSignaled) // does nothing any more
+		p.Send(11, verbs.SendSignaled) // has no effect any more
 		p.Inline(long[:3])
 		p.SGE(a.mr.SGE(0, 1))
 		p.To(ah, 1, 1)
@@ -178,7 +178,7 @@ func testPostMistakes(t *testing.T, r *rig) {
 	}
 	a.works(t, b, 3)
 
-	// Where nothing is sent.
+	// A queue pair that cannot send yet.
 	c := r.newSide(t, verbs.RC)
 	p := c.qp.Begin()
 	p.Send(1, 0)
@@ -210,7 +210,7 @@ func testPostMistakes(t *testing.T, r *rig) {
 	}
 }
 
-// testPostForgets: what was begun and not rung is never sent.
+// testPostForgets checks that requests that were begun but not rung are never sent.
 func testPostForgets(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	region := must(a.pd.RegMR(make([]byte, 100), fullAccess|verbs.AccessMWBind))(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// sharing makes a pair of which b receives from a shared queue.
+// sharing returns a pair of which b receives from a shared queue.
 func (r *rig) sharing(t *testing.T, attr verbs.SRQInitAttr) (a, b *side, srq *verbs.SRQ) {
 	t.Helper()
 	a, b = r.newSide(t, verbs.RC), r.other().newSide(t, verbs.RC)
@@ -24,8 +24,8 @@ func (r *rig) sharing(t *testing.T, attr verbs.SRQInitAttr) (a, b *side, srq *ve
 	return a, b, srq
 }
 
-// testSRQOpcodes has everything that takes a receive take it from a shared queue,
-// in order, with reads and atomics in between, which take none.
+// testSRQOpcodes has all operations that use a receive take it from a shared queue, in order, with
+// reads and atomics in between, which use none.
 func testSRQOpcodes(t *testing.T, r *rig) {
 	a, b, srq := r.sharing(t, verbs.SRQInitAttr{MaxWR: 32, MaxSGE: 2})
 	windows := must(b.ctx.QueryDevice())(t).MaxMW > 0
@@ -110,7 +110,7 @@ func testSRQOpcodes(t *testing.T, r *rig) {
 	}
 }
 
-// testSRQResize: what is posted stays, in order.
+// testSRQResize checks that posted receives survive a resize, in order.
 func testSRQResize(t *testing.T, r *rig) {
 	a, b, srq := r.sharing(t, verbs.SRQInitAttr{MaxWR: 7, MaxSGE: 1})
 	was := srq.MaxWR()
@@ -140,7 +140,7 @@ func testSRQResize(t *testing.T, r *rig) {
 	}
 	post(5)
 	arrive(3)
-	post(4) // around the end of the ring
+	post(4) // wraps around the end of the ring
 	if b.ctx.Driver() == "mlx5" {
 		wantErr(t, srq.Resize(50), ucs.ErrUnsupported, "more room")
 		arrive(posted - arrived)
@@ -169,7 +169,7 @@ func testSRQResize(t *testing.T, r *rig) {
 	wantErr(t, srq.Resize(10), ucs.ErrInvalidParam, "a closed queue")
 }
 
-// testDMABuf: what the driver has no code for is refused as such.
+// testDMABuf checks that memory which the driver cannot register is refused as unsupported.
 func testDMABuf(t *testing.T, r *rig) {
 	c := r.open(t)
 	if c.Driver() != "rxe" && r.kernel == nil {
@@ -179,7 +179,7 @@ func testDMABuf(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrUnsupported, "memory of another device")
 }
 
-// testRereg changes what peers may do with a region, and its domain.
+// testRereg changes the access that peers have to a region, and its domain.
 func testRereg(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	mr := must(b.pd.RegMR(make([]byte, 4096), verbs.AccessLocalWrite|verbs.AccessRemoteRead))(t)

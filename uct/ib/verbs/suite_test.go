@@ -13,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// suite is what every device must do, with a kernel or without.
+// suite is what every device must do, simulated or not.
 var suite = []struct {
 	name string
 	test func(*testing.T, *rig)
@@ -86,11 +86,11 @@ func TestFake(t *testing.T) {
 	}
 }
 
-// TestFabric is the suite with the other end of each pair at another device.
+// TestFabric runs the suite with the peer of each pair on another device.
 func TestFabric(t *testing.T) {
 	for _, s := range suite {
 		if race.Enabled && s.name == "Sizes" {
-			continue // it moves much memory, as it does on one device
+			continue // it moves much memory; TestFake runs it under the race detector
 		}
 		t.Run(s.name, func(t *testing.T) { s.test(t, fabricRig(t)) })
 	}
@@ -121,7 +121,7 @@ func testQuery(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrNoElem, "an empty GID")
 }
 
-// whole is a piece of s's memory.
+// at returns a scatter/gather list of a part of s's memory.
 func (s *side) at(off, n int) []verbs.SGE { return []verbs.SGE{s.mr.SGE(off, n)} }
 
 func testSendRecv(t *testing.T, r *rig) {
@@ -149,7 +149,7 @@ func testSendRecv(t *testing.T, r *rig) {
 			t.Errorf("%v: wrong bytes", c.wr.Opcode)
 		}
 	}
-	// Nothing at all is a message too.
+	// An empty message is a message, too.
 	b.recv(t, verbs.RecvWR{ID: 7})
 	a.send(t, verbs.SendWR{ID: 8, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	a.done(t, 8, verbs.WCSend)
@@ -232,7 +232,7 @@ func testInline(t *testing.T, r *rig) {
 	want := bytes.Clone(data)
 	b.recv(t, verbs.RecvWR{ID: 1, SGList: b.at(0, 4096)})
 	a.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, Inline: [][]byte{data[:10], nil, data[10:]}})
-	clear(data) // it is the caller's again
+	clear(data) // it belongs to the caller again
 	a.done(t, 0, verbs.WCSend)
 	if wc := b.done(t, 1, verbs.WCRecv); int(wc.ByteLen) != most || !bytes.Equal(b.buf[:most], want) {
 		t.Errorf("%d of %d bytes, or wrong ones", wc.ByteLen, most)
@@ -270,7 +270,7 @@ func testGather(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrInvalidParam, "200 pieces to receive into")
 }
 
-// testBatch posts until the queues are full, with one signal at the end.
+// testBatch posts until the queues are full, with one signaled request at the end.
 func testBatch(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	recvs := make([]verbs.RecvWR, 1<<12)
@@ -299,7 +299,7 @@ func testBatch(t *testing.T, r *rig) {
 	if a.cq.Poll(make([]verbs.WC, 1)) != 0 {
 		t.Error("an unsignaled send has completed")
 	}
-	// A mistake in the middle: what is before it is posted.
+	// An invalid request in the middle: those before it are posted.
 	bad := []verbs.SendWR{wr[0], {Opcode: 99}, wr[1]}
 	bad[0].Flags = verbs.SendSignaled
 	k, err := a.qp.PostSend(bad)
@@ -372,12 +372,12 @@ func testUD(t *testing.T, r *rig) {
 	check(t, ah.Close())
 }
 
-// testMulticast attaches to a group. Who joins the group in the network is not the
-// queue pair's business.
+// testMulticast attaches queue pairs to multicast groups. Joining a group in the network is not the
+// task of a queue pair.
 func testMulticast(t *testing.T, r *rig) {
 	s := r.newSide(t, verbs.UD)
 	s.up(t, nil)
-	// As in IPv6, and IPv4 mapped into it.
+	// An IPv6 group, and an IPv4 group mapped into IPv6.
 	for _, group := range []verbs.GID{{0: 0xff, 1: 0x0e, 10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}, {10: 0xff, 11: 0xff, 12: 239, 15: 3}} {
 		check(t, s.qp.AttachMcast(group, 0))
 		check(t, s.qp.DetachMcast(group, 0))
@@ -395,8 +395,8 @@ func testMulticast(t *testing.T, r *rig) {
 	}
 }
 
-// multicast sends to the group 239.1.2.3, in which are two queue pairs of a device,
-// then one, while a third is not, and a fourth has another key.
+// multicast sends to the group 239.1.2.3. Two queue pairs of a device are in it, later only one; a
+// third is not in it, and a fourth has another key.
 func multicast(t *testing.T, a *side, to *rig) {
 	t.Helper()
 	group := verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
@@ -426,7 +426,7 @@ func multicast(t *testing.T, a *side, to *rig) {
 		a.done(t, 5, verbs.WCSend)
 		for i, s := range hears[:2] {
 			if i == 1 && k == 2 {
-				continue // it has left
+				continue // it has left the group
 			}
 			wc := s.done(t, uint64(k), verbs.WCRecv)
 			data := s.buf[2000*k+verbs.GRHLength:][:n]
@@ -496,7 +496,7 @@ func testSRQ(t *testing.T, r *rig) {
 	check(t, srq.Close())
 }
 
-// testArena moves data between memory that is not Go's.
+// testArena transfers data between memory that is not managed by Go.
 func testArena(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	src := must(arena.Map(1<<16, arena.Options{}))(t)
@@ -519,7 +519,7 @@ func testArena(t *testing.T, r *rig) {
 	check(t, arena.Unmap(dst))
 }
 
-// gone is the status of a queue pair after an error.
+// state returns the current state of a queue pair.
 func (s *side) state(t *testing.T) verbs.QPState {
 	t.Helper()
 	return must(s.qp.Query(verbs.QPAttrState))(t).State

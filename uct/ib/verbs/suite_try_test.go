@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// testTry takes events without waiting in Go: the descriptor tells of them, and
-// somebody who waits is not in the way.
+// testTry takes events without waiting in Go: the descriptor signals them, and a goroutine that
+// waits does not interfere.
 func testTry(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	ch := b.cq.Channel()
@@ -27,7 +27,7 @@ func testTry(t *testing.T, r *rig) {
 			}
 		}
 	}
-	const patient = int(patience / 1e6)
+	const patient = int(eventTimeout / 1e6)
 	try := func(want *verbs.CQ) {
 		t.Helper()
 		if q, ok, err := ch.TryEvent(); q != want || ok != (want != nil) || err != nil {
@@ -51,7 +51,7 @@ func testTry(t *testing.T, r *rig) {
 		b.done(t, i, verbs.WCRecv)
 	}
 
-	// Other events may come before the one that is waited for.
+	// Other events may come before the expected one.
 	small := must(b.ctx.CreateCQ(1, nil, 0))(t)
 	ends := make(chan error, 1)
 	waits := &watched{Context: timeout(t), asked: make(chan struct{})}
@@ -65,7 +65,7 @@ func testTry(t *testing.T, r *rig) {
 	c := r.newSide(t, verbs.RC)
 	over.up(t, c)
 	c.up(t, &over, impatient(1))
-	for range small.CQE() + 2 { // mlx5's has room for one more than it says
+	for range small.CQE() + 2 { // mlx5's has room for one more than CQE returns
 		over.recv(t, verbs.RecvWR{SGList: b.at(0, 8)})
 		c.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: c.at(0, 8)})
 	}

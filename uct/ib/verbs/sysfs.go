@@ -15,10 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files of sysfs, as drivers/infiniband/core/sysfs.c of Linux writes them. What is
-// not of that form counts as not there.
+// Functions that read sysfs files, whose format is that of drivers/infiniband/core/sysfs.c of
+// Linux. A file in another format is treated as missing.
 
-// list is what a folder has, sorted, of the first limit entries.
+// list returns the names of a directory's entries, sorted. If there are more than limit, it returns
+// only the first limit names that the kernel lists.
 func list(dir string, limit int) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -33,7 +34,7 @@ func list(dir string, limit int) ([]string, error) {
 	return names, nil
 }
 
-// numbers lists the numbers below limit that a folder has entries for.
+// numbers returns, sorted, the numbers below limit that are the names of a directory's entries.
 func numbers(dir string, limit int) []int {
 	names, _ := list(dir, limit)
 	var found []int
@@ -46,26 +47,27 @@ func numbers(dir string, limit int) []int {
 	return found
 }
 
-// plain reports whether a name is one of a file in a folder, in one word.
-func plain(name string) bool {
+// validName reports whether name is a printable word that can be a file name: it is not empty, not "."
+// or "..", and has no slash or space.
+func validName(name string) bool {
 	odd := func(r rune) bool { return r == '/' || !unicode.IsPrint(r) || unicode.IsSpace(r) }
 	return name != "" && name != "." && name != ".." && strings.IndexFunc(name, odd) < 0
 }
 
-// linked is the last part of where a link leads, "" if it is not one.
-func linked(name string) string {
+// linkTarget returns the last element of the target of a symbolic link, "" if name is not a link.
+func linkTarget(name string) string {
 	target, err := os.Readlink(name)
-	if err != nil || !plain(filepath.Base(target)) {
+	if err != nil || !validName(filepath.Base(target)) {
 		return ""
 	}
 	return filepath.Base(target)
 }
 
-// maxText is what the kernel shows of an attribute at most: a page.
+// maxText is the largest size of a sysfs file in bytes: the kernel limits it to a page.
 const maxText = 4096
 
-// readText is the first line of a file, "" if it cannot be read. What is in a file
-// of sysfs comes by one call of read(2); package os makes five calls in all.
+// readText returns the first line of a file, "" if the file cannot be read. One read(2) returns the
+// whole contents of a sysfs file; package os would make five system calls in all.
 func readText(name string) string {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	for err == unix.EINTR {
@@ -92,7 +94,7 @@ func readInt(name string) (int, bool) {
 	return n, err == nil
 }
 
-// leadingInt is the number of a text like "4: ACTIVE", 0 if there is none.
+// leadingInt returns the number in a text like "4: ACTIVE", 0 if there is none.
 func leadingInt(s string) uint8 {
 	num, _, _ := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(num, 10, 8)
@@ -102,7 +104,7 @@ func leadingInt(s string) uint8 {
 	return uint8(n)
 }
 
-// hexInt is the number of a text like "0xffff", 0 if it is not one.
+// hexInt returns the number in a text like "0xffff", 0 if there is none.
 func hexInt(s string) uint16 {
 	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 16)
 	if err != nil {
@@ -111,7 +113,7 @@ func hexInt(s string) uint16 {
 	return uint16(n)
 }
 
-// parseGUID reads 0000:0000:0000:0000, 0 if it is not that.
+// parseGUID parses a GUID of the form 0000:0000:0000:0000. It returns 0 for other texts.
 func parseGUID(s string) GUID {
 	groups := strings.Split(s, ":")
 	if len(groups) != 4 {
@@ -128,7 +130,7 @@ func parseGUID(s string) GUID {
 	return g
 }
 
-// parseGID reads a GID of 8 groups.
+// parseGID parses a GID of 8 groups of 4 hexadecimal digits.
 func parseGID(s string) (g GID, ok bool) {
 	groups := strings.Split(s, ":")
 	if len(groups) != 8 {
@@ -144,7 +146,7 @@ func parseGID(s string) (g GID, ok bool) {
 	return g, true
 }
 
-// parseRdev reads major:minor.
+// parseRdev parses a device number, major:minor. It returns 0 for other texts.
 func parseRdev(s string) uint64 {
 	major, minor, _ := strings.Cut(s, ":")
 	a, err1 := strconv.ParseUint(major, 10, 32)
@@ -155,8 +157,7 @@ func parseRdev(s string) uint64 {
 	return unix.Mkdev(uint32(a), uint32(b))
 }
 
-// parseRate reads the number of a text like "2.5 Gb/sec (1X SDR)", 0 if it is not
-// one.
+// parseRate returns the rate in Gb/s from a text like "2.5 Gb/sec (1X SDR)", 0 if there is none.
 func parseRate(s string) float64 {
 	num, _, _ := strings.Cut(s, " ")
 	rate, err := strconv.ParseFloat(num, 64)
@@ -166,10 +167,10 @@ func parseRate(s string) float64 {
 	return rate
 }
 
-// maxRate bounds the rate of a port, in Gb/s.
+// maxRate is the largest rate of a port that parseRate accepts, in Gb/s.
 const maxRate = 1e6
 
-// isPCI reports whether s is an address like 0000:81:00.0.
+// isPCI reports whether s is a PCI address like 0000:81:00.0.
 func isPCI(s string) bool {
 	var domain, bus, slot, function uint32
 	n, err := fmt.Sscanf(s, "%x:%x:%x.%x", &domain, &bus, &slot, &function)

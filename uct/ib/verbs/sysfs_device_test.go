@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// TestSysfsAndQueries: what sysfs shows of the devices is what they answer.
+// TestSysfsAndQueries compares sysfs with the queries of the devices.
 func TestSysfsAndQueries(t *testing.T) {
 	deviceRig(t)
 	list := must(devices())(t)
@@ -19,7 +19,7 @@ func TestSysfsAndQueries(t *testing.T) {
 		d := &list[i]
 		c, err := d.Open()
 		if err != nil {
-			t.Logf("%s: %v", d.Name, err) // of a driver that is not known
+			t.Logf("%s: %v", d.Name, err) // its driver is not supported
 			continue
 		}
 		a := must(c.QueryDevice())(t)
@@ -35,7 +35,7 @@ func TestSysfsAndQueries(t *testing.T) {
 			if q.State != p.State || q.LinkLayer != p.LinkLayer || q.LID != p.LID || q.SMLID != p.SMLID || q.PKeyTableLen != len(p.PKeys) {
 				t.Errorf("%+v, sysfs %+v", q, p)
 			}
-			// Gb/s of a lane, and lanes, as the kernel counts them.
+			// Gb/s per lane, and number of lanes, as the kernel counts them.
 			speed := map[uint32]float64{1: 2.5, 2: 5, 4: 10, 8: 10, 16: 14, 32: 25, 64: 50, 128: 100, 256: 200}[q.ActiveSpeed]
 			lanes := map[uint8]float64{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}[q.ActiveWidth]
 			if p.Rate != speed*lanes || p.Rate == 0 {

@@ -10,9 +10,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/fuzztest"
 )
 
-// oddFiles are the files that are read of a device with one port.
+// oddFiles are the files that are read for a device with one port.
 var oddFiles = []string{
 	"class/infiniband_verbs/uverbs0/ibdev", "class/infiniband_verbs/uverbs0/dev", "class/infiniband_verbs/uverbs0/abi_version",
 	"class/infiniband_verbs/abi_version", "class/infiniband/x/node_type", "class/infiniband/x/node_guid", "class/infiniband/x/sys_image_guid",
@@ -23,8 +25,8 @@ var oddFiles = []string{
 	"class/infiniband/x/ports/1/gid_attrs/types/0", "class/infiniband/x/ports/1/gid_attrs/ndevs/0", "class/infiniband/x/ports/1/pkeys/0",
 }
 
-// FuzzSysfs fills the files with the parts of data, between NULs, and puts an entry
-// of an odd name into each folder whose entries are counted.
+// FuzzSysfs fills the files with the parts of data between NULs, and adds an entry with an odd name
+// to each directory whose entries are counted.
 func FuzzSysfs(f *testing.F) {
 	usual := []string{
 		"x", "231:192", "2", "6", "1: CA", "0200:00ff:fe00:0000", "0200:00ff:fe00:0000", "20.29.1016", "MT_0000000008", "MT4123", "rxe", "lo", "0",
@@ -39,7 +41,7 @@ func FuzzSysfs(f *testing.F) {
 	for _, name := range oddFiles {
 		write(f, root, name, "")
 	}
-	f.Fuzz(func(t *testing.T, data []byte, entry string) {
+	fuzztest.Run(f, func(t *testing.T, data []byte, entry string) {
 		parts := bytes.Split(data, []byte{0})
 		for i, name := range oddFiles {
 			var text []byte
@@ -63,15 +65,15 @@ func FuzzSysfs(f *testing.F) {
 			return
 		}
 		for i := range list {
-			checkDevice(t, &list[i])
+			checkDevice(t, root, &list[i])
 		}
 	})
 }
 
-// checkDevice looks for what no file may lead to.
-func checkDevice(t *testing.T, d *Device) {
+// checkDevice checks for values that no file may cause.
+func checkDevice(t *testing.T, root string, d *Device) {
 	t.Helper()
-	if !plain(d.Name) || d.Uverbs != "" && !plain(d.Uverbs) || d.NUMANode < -1 {
+	if !validName(d.Name) || d.Uverbs != "" && !validName(d.Uverbs) || d.NUMANode < -1 {
 		t.Errorf("%q, %q, node %d", d.Name, d.Uverbs, d.NUMANode)
 	}
 	for _, s := range []string{d.Firmware, d.BoardID, d.HCAType, d.NodeDesc, d.Parent, d.Driver, d.PCI} {
@@ -81,6 +83,10 @@ func checkDevice(t *testing.T, d *Device) {
 	}
 	if len(d.Ports) > maxPorts {
 		t.Errorf("%d ports", len(d.Ports))
+	}
+	again := *d
+	if again.Read(root); len(again.Ports) != len(d.Ports) {
+		t.Errorf("read again it has %d ports, not %d", len(again.Ports), len(d.Ports))
 	}
 	for _, p := range d.Ports {
 		if math.IsNaN(p.Rate) || p.Rate < 0 || p.Rate > maxRate || len(p.GIDs) > maxTable || len(p.PKeys) > maxTable || p.Num < 0 || p.Num >= maxPorts {
@@ -94,7 +100,7 @@ func checkDevice(t *testing.T, d *Device) {
 	}
 }
 
-// TestSysfsHuge: a file without an end is not read to its end.
+// TestSysfsHuge checks that huge files are not read to the end.
 func TestSysfsHuge(t *testing.T) {
 	root := tree(t, "siw")
 	dir := filepath.Join(root, "devices/virtual/infiniband/siw0")
@@ -110,13 +116,13 @@ func TestSysfsHuge(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%d devices, %v", len(list), err)
 	}
-	checkDevice(t, &list[0])
+	checkDevice(t, root, &list[0])
 	if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
 		t.Errorf("%d bytes allocated", n)
 	}
 }
 
-// TestTrafficClass: what is not a traffic class is none.
+// TestTrafficClass checks that an invalid traffic class counts as none.
 func TestTrafficClass(t *testing.T) {
 	root := t.TempDir()
 	d := Device{Name: "mlx5_0"}
@@ -134,7 +140,7 @@ func TestTrafficClass(t *testing.T) {
 	}{
 		{"Global tclass=160\n", 160, true},
 		{"Global tclass=0\n", 0, true},
-		{"Global tclass=24\ntclass=32 src=10.0.0.1\n", 24, true}, // rules for some addresses follow
+		{"Global tclass=24\ntclass=32 src=10.0.0.1\n", 24, true}, // rules for addresses follow
 		{"Global tclass=256\n", 0, false},
 		{"Global tclass=-1\n", 0, false},
 		{"Global tclass=\n", 0, false},
@@ -150,7 +156,7 @@ func TestTrafficClass(t *testing.T) {
 	}
 }
 
-// TestCounter: what is not a number is no count.
+// TestCounter checks that text which is not a number is no count.
 func TestCounter(t *testing.T) {
 	root := t.TempDir()
 	d := Device{Name: "rxe0"}

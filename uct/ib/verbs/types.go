@@ -11,16 +11,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// Distinct types for numbers of different kinds.
+// Numbers, keys and identifiers of InfiniBand, each with its own type.
 type (
-	QPN  = provider.QPN  // of a queue pair, 24 bits
-	PSN  uint32          // of a packet, 24 bits
-	LKey = provider.LKey // of memory, for local use
-	RKey = provider.RKey // of memory, for peers
-	QKey = provider.QKey // of datagrams
-	PKey uint16          // of a partition
-	LID  = provider.LID  // of a port in an InfiniBand subnet
-	GUID uint64          // of a node or port
+	QPN  = provider.QPN  // number of a queue pair, 24 bits
+	PSN  uint32          // sequence number of a packet, 24 bits
+	LKey = provider.LKey // key of registered memory, for local use
+	RKey = provider.RKey // key of registered memory, for peers
+	QKey = provider.QKey // key that datagrams carry and the receiver checks
+	PKey uint16          // key of a partition
+	LID  = provider.LID  // address of a port in an InfiniBand subnet
+	GUID uint64          // globally unique identifier of a node or port
 )
 
 // String returns the GUID in the format of sysfs: 0000:0000:0000:0000.
@@ -31,13 +31,13 @@ func (g GUID) String() string {
 // GID is the address of a port, an IPv6 address with RoCE.
 type GID [16]byte
 
-// GIDFromAddr returns the GID of an IP address, IPv4 mapped into IPv6.
+// GIDFromAddr returns the GID of an IP address; an IPv4 address is mapped into IPv6.
 func GIDFromAddr(a netip.Addr) GID { return GID(a.As16()) }
 
-// Addr returns the GID as an IP address, IPv4 if it is a mapped one.
+// Addr returns the GID as an IP address: IPv4 if the GID is an IPv4-mapped IPv6 address, else IPv6.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero reports whether g is zero: an empty entry of the table.
+// IsZero reports whether g is zero, as an empty entry of a GID table is.
 func (g GID) IsZero() bool { return g == GID{} }
 
 // String returns the GID in 8 groups, as sysfs and the C tools print it.
@@ -46,10 +46,11 @@ func (g GID) String() string {
 	return h[0:4] + ":" + h[4:8] + ":" + h[8:12] + ":" + h[12:16] + ":" + h[16:20] + ":" + h[20:24] + ":" + h[24:28] + ":" + h[28:]
 }
 
-// GIDType is the protocol of a GID.
+// GIDType is the protocol that a GID is used with: InfiniBand, RoCE v1 or RoCE v2.
 type GIDType uint8
 
-// Protocols; enum ib_uverbs_gid_type. GIDUnknown is that of an unreadable entry.
+// Protocols of GIDs; enum ib_uverbs_gid_type. GIDUnknown means that the kernel reported no protocol
+// or an unknown one.
 const (
 	GIDInfiniBand GIDType = iota
 	GIDRoCEv1
@@ -62,7 +63,7 @@ func (t GIDType) String() string {
 	return name(int(t), "IB", "RoCE v1", "RoCE v2")
 }
 
-// MTU is a path MTU, in InfiniBand's encoding.
+// MTU is a path MTU in InfiniBand's encoding: n stands for 128 << n bytes.
 type MTU uint8
 
 // Path MTUs.
@@ -103,7 +104,7 @@ const (
 	PortActiveDefer
 )
 
-// String returns the name that sysfs has.
+// String returns the name of the state as in sysfs, for example ACTIVE.
 func (s PortState) String() string {
 	return name(int(s), "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 }
@@ -118,10 +119,10 @@ const (
 	LinkEthernet
 )
 
-// String returns the name that sysfs has.
+// String returns the name of the link layer as in sysfs.
 func (l LinkLayer) String() string { return name(int(l), "Unspecified", "InfiniBand", "Ethernet") }
 
-// NodeType is the kind of a device.
+// NodeType is the kind of a device, for example a channel adapter (CA) or an RNIC.
 type NodeType uint8
 
 // Kinds of devices; enum rdma_node_type, ib_verbs.h.
@@ -136,12 +137,12 @@ const (
 	NodeUnspecified
 )
 
-// String returns the name that sysfs has.
+// String returns the name of the type as in sysfs.
 func (n NodeType) String() string {
 	return name(int(n), "unknown", "CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified")
 }
 
-// Transport returns the transport of devices of the type.
+// Transport returns the transport that devices of this type use.
 func (n NodeType) Transport() TransportType {
 	switch n {
 	case NodeCA, NodeSwitch, NodeRouter:
@@ -177,12 +178,12 @@ func (t TransportType) String() string {
 	return name(int(t), "InfiniBand", "iWARP", "usNIC", "usNIC UDP", "unspecified")
 }
 
-// Access is a set of permitted accesses to memory; in a queue pair, what peers may do
-// through it.
+// Access is a set of permitted memory accesses. In the attributes of a queue pair, it is the set
+// that the peer may use through the queue pair.
 type Access uint32
 
-// Access flags; enum ib_uverbs_access_flags. Peers that write or do atomics need
-// AccessLocalWrite too.
+// Access flags; enum ib_uverbs_access_flags. AccessRemoteWrite and AccessRemoteAtomic require
+// AccessLocalWrite.
 const (
 	AccessLocalWrite      Access = 1 << 0
 	AccessRemoteWrite     Access = 1 << 1
@@ -198,10 +199,10 @@ const (
 	accessRemote   = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 )
 
-// name is the i-th name, or the number.
+// name returns names[i], or i as a decimal number if there is no such name.
 func name(i int, names ...string) string { return provider.Name(i, names...) }
 
-// bigEndian turns a number of the kernel's that is big endian into one.
+// bigEndian returns the value of v, which the kernel has stored in big-endian byte order.
 func bigEndian(v uint64) uint64 {
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], v)

@@ -18,20 +18,20 @@ import (
 
 func scavenge() { debug.FreeOSMemory() }
 
-// devices reads sysfs once: there are thousands of files.
+// devices reads sysfs once, because it has thousands of files.
 var devices = readDevices()
 
 func readDevices() func() ([]verbs.Device, error) {
 	return sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
 }
 
-// device is the RDMA device of this machine.
+// device returns the RDMA device of this machine.
 func device(t *testing.T) *verbs.Device {
 	t.Helper()
 	return named(t, rdmatest.Device(t))
 }
 
-// named is the device of a name.
+// named returns the device of a name.
 func named(t *testing.T, name string) *verbs.Device {
 	t.Helper()
 	list, err := devices()
@@ -47,7 +47,7 @@ func named(t *testing.T, name string) *verbs.Device {
 	return nil
 }
 
-// deviceRig is a real device. Without one the test is skipped.
+// deviceRig returns a real device. Without one it skips the test.
 func deviceRig(t *testing.T) *rig {
 	t.Helper()
 	return openRig(t, device(t))
@@ -73,8 +73,7 @@ func openRig(t *testing.T, d *verbs.Device) *rig {
 	return r
 }
 
-// ours is rxe0 with rxe1 for a peer, in the virtual machine, whose network is ours to
-// spoil.
+// ours returns rxe0 with rxe1 as its peer, in the virtual machine, whose network tests may disturb.
 func ours(t *testing.T) *rig {
 	t.Helper()
 	if os.Getenv("VM_NET") != "veth" {
@@ -85,7 +84,7 @@ func ours(t *testing.T) *rig {
 	return r
 }
 
-// command runs a program of the virtual machine.
+// command runs a program in the virtual machine.
 func command(t *testing.T, line string) string {
 	t.Helper()
 	out, err := run(line)
@@ -107,14 +106,14 @@ func TestDevice(t *testing.T) {
 	deviceRig(t)
 	for _, s := range suite {
 		if !long && os.Getenv("VM_NET") == "veth" && (s.name == "ManyQPs" || s.name == "Sizes") {
-			continue // they take long, and TestTwoDevices has them
+			continue // slow, and part of TestTwoDevices
 		}
 		t.Run(s.name, func(t *testing.T) { s.test(t, deviceRig(t)) })
 	}
 }
 
-// TestTwoDevices runs the suite between two devices that reach each other: the one
-// VERBS_PEER names and the first, or those of the virtual machine.
+// TestTwoDevices runs the suite between two devices that reach each other: the first one and the
+// one VERBS_PEER names, or those of the virtual machine.
 func TestTwoDevices(t *testing.T) {
 	deviceRig(t)
 	peer := os.Getenv("VERBS_PEER")

@@ -18,13 +18,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// The two machines of scripts/vm pair run these tests at the same time, VM_HOST 1
-// and 2, and talk about them by TCP.
+// The two machines of scripts/vm pair, with VM_HOST 1 and 2, run these tests at the same time and
+// synchronize over TCP.
 
 // hostAddr is where the first machine listens.
 const hostAddr = "10.9.0.1:"
 
-// wire is a connection to the other machine's test.
+// wire is a connection to the test on the other machine.
 type wire struct {
 	t    *testing.T
 	conn net.Conn
@@ -32,8 +32,7 @@ type wire struct {
 	dec  *gob.Decoder
 }
 
-// first reports whether this is the first of two machines; elsewhere the test is
-// skipped.
+// first reports whether this is the first of two machines; on other machines it skips the test.
 func first(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("VM_NET") != "nic" {
@@ -42,12 +41,12 @@ func first(t *testing.T) bool {
 	return os.Getenv("VM_HOST") == "1"
 }
 
-// dial meets the other machine at a port. It may still be starting.
+// dial connects to the other machine at a port. The other machine may still be starting.
 func dial(t *testing.T, listen bool, port string) *wire {
 	t.Helper()
 	var conn net.Conn
 	var err error
-	end := time.Now().Add(2 * patience)
+	end := time.Now().Add(2 * eventTimeout)
 	if listen {
 		l := must(net.Listen("tcp", hostAddr+port))(t)
 		check(t, l.(*net.TCPListener).SetDeadline(end))
@@ -64,11 +63,11 @@ func dial(t *testing.T, listen bool, port string) *wire {
 	}
 	check(t, err)
 	t.Cleanup(func() { conn.Close() })
-	check(t, conn.SetDeadline(time.Now().Add(10*patience)))
+	check(t, conn.SetDeadline(time.Now().Add(10*eventTimeout)))
 	return &wire{t, conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}
 }
 
-// far is what one machine has to know of the other's end.
+// far is what a machine needs to know of the other's end.
 type far struct {
 	QPN  verbs.QPN
 	GID  verbs.GID
@@ -76,7 +75,7 @@ type far struct {
 	RKey verbs.RKey
 }
 
-// swap tells the other test something and returns what it tells.
+// swap sends a value to the other test and returns the value that it sends.
 func swap[T any](w *wire, mine T) (theirs T) {
 	w.t.Helper()
 	check(w.t, w.enc.Encode(mine))
@@ -84,7 +83,7 @@ func swap[T any](w *wire, mine T) (theirs T) {
 	return theirs
 }
 
-// meet waits until both tests are here, which a name proves.
+// meet waits until both tests have reached the same place, which a name identifies.
 func (w *wire) meet(where string) {
 	w.t.Helper()
 	if theirs := swap(w, where); theirs != where {
@@ -92,7 +91,7 @@ func (w *wire) meet(where string) {
 	}
 }
 
-// join connects s with the end at the other machine.
+// join connects s with the end on the other machine.
 func (w *wire) join(s *side, change ...func(*verbs.QPAttr)) far {
 	w.t.Helper()
 	theirs := swap(w, far{s.qp.QPN(), s.r.gid, s.mr.Addr(), s.mr.RKey()})
@@ -101,12 +100,12 @@ func (w *wire) join(s *side, change ...func(*verbs.QPAttr)) far {
 	return theirs
 }
 
-// TestPairOpcodes does every operation between two machines, both ways.
+// TestPairOpcodes does every operation between two machines, in both directions.
 func TestPairOpcodes(t *testing.T) {
 	one := first(t)
 	r := deviceRig(t)
 	w := dial(t, one, "7001")
-	const in, word = 32 << 10, 60000 // where what comes in goes
+	const in, word = 32 << 10, 60000 // offsets for incoming data
 	mtu := r.mtu.Bytes()
 	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
 		s := r.newSide(t, typ)
@@ -159,7 +158,7 @@ func TestPairOpcodes(t *testing.T) {
 							if wc := s.done(t, 3, kind); int(wc.ByteLen) != n+grh || wc.Imm != imm {
 								t.Errorf("%s: %+v", name, wc)
 							}
-						default: // the receive is still there
+						default: // the receive is still posted
 							w.meet("one more")
 							s.done(t, 3, verbs.WCRecv)
 						}
@@ -219,8 +218,8 @@ func TestPairOpcodes(t *testing.T) {
 	}
 }
 
-// TestPairStream has both machines send to each other at once, waiting for events,
-// into shared receive queues.
+// TestPairStream has both machines send to each other at once, waiting for events, into shared
+// receive queues.
 func TestPairStream(t *testing.T) {
 	one := first(t)
 	r := deviceRig(t)
@@ -279,13 +278,13 @@ func TestPairStream(t *testing.T) {
 	w.meet("the end")
 }
 
-// TestPairKilled kills the process at the other machine that the first one sends to:
-// the sender's requests end, and both machines go on.
+// TestPairKilled kills the process on the other machine to which the first one sends: the sender's
+// requests must end, and both machines must still work.
 func TestPairKilled(t *testing.T) {
 	const child = "VERBS_KILLED_CHILD"
 	one := first(t)
 	r := deviceRig(t)
-	if os.Getenv(child) != "" { // it receives, until it is killed
+	if os.Getenv(child) != "" { // receives until it is killed
 		w := dial(t, false, "7004")
 		s := r.newSide(t, verbs.RC)
 		w.join(s)
@@ -305,7 +304,7 @@ func TestPairKilled(t *testing.T) {
 		w.meet("messages have arrived")
 		check(t, cmd.Process.Kill())
 		cmd.Wait()
-		for end := time.Now().Add(patience); resources(t) != before; {
+		for end := time.Now().Add(eventTimeout); resources(t) != before; {
 			if time.Now().After(end) {
 				t.Fatalf("resources before\n%sand after\n%s\n%s", before, resources(t), out.String())
 			}
@@ -329,7 +328,7 @@ func TestPairKilled(t *testing.T) {
 		}
 		w.meet("messages have arrived")
 		var failed verbs.WC
-		for n := 0; failed.Status == verbs.WCSuccess; n++ { // it may live a little
+		for n := 0; failed.Status == verbs.WCSuccess; n++ { // it may live a little longer
 			s.send(t, write)
 			failed = s.poll(t, 1)[0]
 		}
@@ -349,7 +348,7 @@ func TestPairKilled(t *testing.T) {
 		check(t, s.ctx.Close())
 		w.meet("it is dead")
 	}
-	// Those who are left talk.
+	// The remaining processes can communicate.
 	s := r.newSide(t, verbs.RC)
 	w.join(s)
 	s.recv(t, verbs.RecvWR{ID: 8, SGList: s.at(5000, 3000)})

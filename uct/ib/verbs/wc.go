@@ -10,25 +10,25 @@ import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 //	Status          WCStatus
 //	Opcode          WCOpcode
 //	VendorErr       uint32
-//	ByteLen         uint32 // of what was received, with the GRH
-//	Imm             uint32 // with WCWithImm
-//	InvalidatedRKey RKey   // with WCWithInv
-//	QPN             QPN    // of the local queue pair
-//	SrcQPN          QPN    // of a datagram's sender
+//	ByteLen         uint32 // bytes received, including the GRH
+//	Imm             uint32 // valid if Flags has WCWithImm
+//	InvalidatedRKey RKey   // valid if Flags has WCWithInv
+//	QPN             QPN    // number of the local queue pair
+//	SrcQPN          QPN    // number of the queue pair that sent a datagram
 //	Flags           WCFlags
 //	PKeyIndex       uint16
 //	SLID            LID
 //	SL              uint8
 //	DLIDPathBits    uint8
 //
-// If Status is not WCSuccess, only ID, QPN and VendorErr are valid besides it. Its
-// method Err is the status as an error, nil for success.
+// If Status is not WCSuccess, only ID, QPN and VendorErr are valid besides it. Its method Err
+// returns the status as an error, nil for success.
 type WC = provider.WC
 
 // WCStatus is the result of a work request. As an error it matches a ucs.Status.
 type WCStatus = provider.WCStatus
 
-// Statuses; enum ib_wc_status, ib_verbs.h.
+// Results of work requests; enum ib_wc_status, ib_verbs.h.
 const (
 	WCSuccess        = provider.WCSuccess
 	WCLocLenErr      = provider.WCLocLenErr
@@ -73,8 +73,8 @@ const (
 // WCFlags say which optional fields of a completion are valid.
 type WCFlags = provider.WCFlags
 
-// Flags; enum ib_wc_flags, ib_verbs.h. WCGRH says that the message had a global route
-// header; only with UD the first GRHLength bytes of the memory contain it.
+// Flags of completions; enum ib_wc_flags, ib_verbs.h. WCGRH says that the message had a global
+// route header. Only with UD do the first GRHLength bytes of the receive buffer contain it.
 const (
 	WCGRH      = provider.WCGRH
 	WCWithImm  = provider.WCWithImm
@@ -82,6 +82,6 @@ const (
 	WCIPCsumOK = provider.WCIPCsumOK
 )
 
-// GRHLength is the size of the global route header before a datagram, in each receive of a
-// UD queue pair.
+// GRHLength is the number of bytes that the global route header takes at the beginning of each
+// receive buffer of a UD queue pair. The datagram follows it.
 const GRHLength = 40

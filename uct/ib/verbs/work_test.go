@@ -14,9 +14,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// When devices without a kernel do their work.
+// These tests check when simulated devices do their work.
 
-// writes posts n writes of a to b, with the numbers from id on.
+// writes posts n writes of a to b, with the IDs from id on.
 func writes(t *testing.T, a, b *side, id uint64, n int) {
 	t.Helper()
 	for i := range uint64(n) {
@@ -24,7 +24,7 @@ func writes(t *testing.T, a, b *side, id uint64, n int) {
 	}
 }
 
-// completed checks how many completions there are, from id on.
+// completed checks that there are n completions, with the IDs from id on.
 func (s *side) completed(t *testing.T, id uint64, n int) {
 	t.Helper()
 	wc := make([]verbs.WC, 100)
@@ -39,8 +39,8 @@ func (s *side) completed(t *testing.T, id uint64, n int) {
 	}
 }
 
-// TestWorkSteps does work in steps: sends stay outstanding until then, whatever
-// happens, and queue pairs take turns.
+// TestWorkSteps makes devices work in steps: sends stay outstanding until a step, whatever happens,
+// and queue pairs take turns.
 func TestWorkSteps(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
@@ -79,7 +79,7 @@ func TestWorkSteps(t *testing.T) {
 		t.Errorf("%d done in 9 steps", k)
 	}
 	a.completed(t, 12, 1)
-	// Back again: what is there is done.
+	// Without steps again, all pending work is done.
 	writes(t, a, b, 13, 1)
 	n.SetWork(verbstest.InBell)
 	a.completed(t, 13, 1)
@@ -87,7 +87,7 @@ func TestWorkSteps(t *testing.T) {
 	a.completed(t, 14, 1)
 }
 
-// TestWorkStepsLosses: each loss is a step.
+// TestWorkStepsLosses checks that each loss counts as a step.
 func TestWorkStepsLosses(t *testing.T) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
@@ -104,7 +104,7 @@ func TestWorkStepsLosses(t *testing.T) {
 		t.Error("not done")
 	}
 	a.completed(t, 1, 1)
-	// What waits for a receive is tried once in each call, and does not count.
+	// A send that waits for a receive is tried once in each call, and does not count as a step.
 	n.SetHook(nil)
 	a.send(t, verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
 	c, d := r.pair(t, verbs.RC)
@@ -121,7 +121,7 @@ func TestWorkStepsLosses(t *testing.T) {
 	}
 }
 
-// TestWorkStepsBell: a bell that is not heard fails all the same when it shall.
+// TestWorkStepsBell checks that a doorbell without an effect still fails when it is made to.
 func TestWorkStepsBell(t *testing.T) {
 	r := fabricRig(t)
 	a, b := r.pair(t, verbs.RC)
@@ -155,11 +155,10 @@ func TestWorkStepsBell(t *testing.T) {
 	wantErr(t, err, ucs.ErrIO, "a device that is gone")
 }
 
-// TestWorkBehind has the devices work by themselves: nobody calls anything but posting
-// and polling.
+// TestWorkBehind makes the devices work on their own: the program only posts and polls.
 func TestWorkBehind(t *testing.T) { workBehind(t, (*verbstest.Fabric).Run) }
 
-// TestWorkServed is the same with timers.
+// TestWorkServed does the same with timers.
 func TestWorkServed(t *testing.T) { workBehind(t, (*verbstest.Fabric).Serve) }
 
 func workBehind(t *testing.T, begin func(*verbstest.Fabric) (stop func())) {
@@ -172,8 +171,8 @@ func workBehind(t *testing.T, begin func(*verbstest.Fabric) (stop func())) {
 	for i := range uint64(200) {
 		a.buf[0] = byte(i)
 		a.send(t, verbs.SendWR{ID: i, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
-		b.recv(t, verbs.RecvWR{ID: i, SGList: b.at(0, 8)}) // without a word to the device
-		for end := time.Now().Add(patience); ; runtime.Gosched() {
+		b.recv(t, verbs.RecvWR{ID: i, SGList: b.at(0, 8)}) // makes no call to the device
+		for end := time.Now().Add(eventTimeout); ; runtime.Gosched() {
 			var wc [1]verbs.WC
 			if a.cq.Poll(wc[:]) == 1 {
 				if wc[0].ID != i || wc[0].Status != verbs.WCSuccess {
@@ -193,13 +192,13 @@ func workBehind(t *testing.T, begin func(*verbstest.Fabric) (stop func())) {
 	stop()
 	stop()
 	writes(t, a, b, 1, 1)
-	a.completed(t, 1, 1) // in the bell, as before
+	a.completed(t, 1, 1) // at the doorbell, as before
 }
 
-// TestWorkBehindSuite is what of the suite sleeps, with devices that work behind it.
+// TestWorkBehindSuite runs the tests of the suite that sleep, on devices that work on their own.
 func TestWorkBehindSuite(t *testing.T) { workBehindSuite(t, (*verbstest.Fabric).Run) }
 
-// TestWorkServedSuite is the same with timers.
+// TestWorkServedSuite does the same with timers.
 func TestWorkServedSuite(t *testing.T) { workBehindSuite(t, (*verbstest.Fabric).Serve) }
 
 func workBehindSuite(t *testing.T, begin func(*verbstest.Fabric) (stop func())) {
@@ -216,8 +215,8 @@ func workBehindSuite(t *testing.T, begin func(*verbstest.Fabric) (stop func())) 
 	}
 }
 
-// BenchmarkPostInSteps is posting one small write to a device that does its work
-// later: nearly all of it is the cost of who posts.
+// BenchmarkPostInSteps posts small writes to a device that works later, so that it measures little
+// else than posting.
 func BenchmarkPostInSteps(b *testing.B) {
 	k := verbstest.New()
 	k.Fabric().SetWork(verbstest.InStep)
@@ -238,7 +237,7 @@ func BenchmarkPostInSteps(b *testing.B) {
 	}
 }
 
-// TestWorkAllocations: steps allocate nothing.
+// TestWorkAllocations checks that steps allocate nothing.
 func TestWorkAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -259,4 +258,28 @@ func TestWorkAllocations(t *testing.T) {
 	}); k != 0 {
 		t.Errorf("%v times", k)
 	}
+}
+
+// TestWorkOnce: while a goroutine does the work nothing else takes it over.
+func TestWorkOnce(t *testing.T) {
+	n := fabricRig(t).kernel.Fabric()
+	for name, start := range map[string]func() (stop func()){"Run": n.Run, "Serve": n.Serve} {
+		stop := start()
+		for second, call := range map[string]func(){
+			"SetWork": func() { n.SetWork(verbstest.InStep) }, "Run": func() { n.Run()() }, "Serve": func() { n.Serve()() },
+		} {
+			if !panics(call) {
+				t.Errorf("%s while %s is in force", second, name)
+			}
+		}
+		stop()
+		stop()
+		n.SetWork(verbstest.InBell)
+	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
 }

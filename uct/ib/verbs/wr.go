@@ -7,7 +7,7 @@ import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 // WROpcode is the operation of a work request.
 type WROpcode = provider.WROpcode
 
-// Operations; enum ib_uverbs_wr_opcode.
+// Operations of work requests; enum ib_uverbs_wr_opcode.
 const (
 	WRRDMAWrite         = provider.WRRDMAWrite
 	WRRDMAWriteWithImm  = provider.WRRDMAWriteWithImm
@@ -24,16 +24,16 @@ const (
 // SendFlags modify a work request.
 type SendFlags = provider.SendFlags
 
-// Flags; enum ib_send_flags, ib_verbs.h.
+// Flags of work requests; enum ib_send_flags, ib_verbs.h.
 const (
-	SendFence     = provider.SendFence     // wait for the preceding reads and atomics
-	SendSignaled  = provider.SendSignaled  // complete even in case of success
+	SendFence     = provider.SendFence     // start after the preceding reads and atomics are done
+	SendSignaled  = provider.SendSignaled  // generate a completion even in case of success
 	SendSolicited = provider.SendSolicited // wake a receiver that waits for solicited completions
-	SendInline    = provider.SendInline    // the data is SendWR.Inline
+	SendInline    = provider.SendInline    // the data is in SendWR.Inline
 )
 
-// SGE is a piece of registered memory: its Addr, Length and LKey; struct ibv_sge. See
-// MR.SGE.
+// SGE is a scatter/gather element, a piece of registered memory: its Addr, Length and LKey; struct
+// ibv_sge. See MR.SGE.
 type SGE = provider.SGE
 
 // SendWR is a work request for the send queue; struct ibv_send_wr. Fields that its
@@ -42,24 +42,24 @@ type SendWR struct {
 	ID     uint64
 	Opcode WROpcode
 	Flags  SendFlags
-	SGList []SGE    // what is sent, or the destination of what is read
-	Inline [][]byte // with SendInline: what is sent instead of SGList; may be reused at once
+	SGList []SGE    // the data to send, or the destination of a read
+	Inline [][]byte // with SendInline: the data to send instead of SGList
 
-	Imm           uint32 // WITH_IMM, in the machine's byte order; it arrives unchanged
-	InvalidateKey RKey   // SEND_WITH_INV: of a window of the peer; LOCAL_INV: of a local one
+	Imm           uint32 // for WITH_IMM, in the machine's byte order; arrives unchanged
+	InvalidateKey RKey   // for WRSendWithInv: key of a peer's window; for WRLocalInv: a local one's
 
-	RemoteAddr uint64 // RDMA and atomics
+	RemoteAddr uint64 // for RDMA and atomics: address in the peer's memory
 	RKey       RKey
-	CompareAdd uint64 // atomics: what to compare with, or to add
+	CompareAdd uint64 // for atomics: the value to compare with, or to add
 	Swap       uint64
 
-	Bind *MWBind // BIND_MW
+	Bind *MWBind // for WRBindMW
 
-	AH         *AH // UD
+	AH         *AH // for UD: the destination
 	RemoteQPN  QPN
 	RemoteQKey QKey
 }
 
-// RecvWR is a work request for a receive queue: its ID, and SGList, the destination of what
-// is received; struct ibv_recv_wr.
+// RecvWR is a work request for a receive queue: its ID, and SGList, the destination of the received
+// data; struct ibv_recv_wr.
 type RecvWR = provider.RecvWR

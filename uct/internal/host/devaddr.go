@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A device address (uct_iface_local_addr_ns_t in src/uct/base/uct_iface.h) is
-// the system id, whose bit 63 says that the number of the IPC namespace follows.
+// A device address (uct_iface_local_addr_ns_t in src/uct/base/uct_iface.h) is the system id. If
+// bit 63 of the id is set, the number of the IPC namespace follows.
 const (
 	systemLen    = 8
 	hasNamespace = 1 << 63 // UCT_IFACE_LOCAL_ADDR_FLAG_NS
@@ -23,7 +23,7 @@ type DeviceAddr struct {
 	IPC    Namespace
 }
 
-// LocalDeviceAddr describes this process.
+// LocalDeviceAddr returns the device address of this process.
 func LocalDeviceAddr() DeviceAddr {
 	return DeviceAddr{
 		System: topo.SystemID() &^ hasNamespace,
@@ -31,7 +31,7 @@ func LocalDeviceAddr() DeviceAddr {
 	}
 }
 
-// Len is the number of bytes Append adds.
+// Len returns the number of bytes that Append adds.
 func (d DeviceAddr) Len() int {
 	if d.IPC.Other {
 		return systemLen + NamespaceLen
@@ -39,7 +39,7 @@ func (d DeviceAddr) Len() int {
 	return systemLen
 }
 
-// Append appends the address in the form both releases read.
+// Append appends the packed address in a form that C UCX 1.13 and 1.22 both read.
 func (d DeviceAddr) Append(b []byte) []byte {
 	if !d.IPC.Other {
 		return binary.LittleEndian.AppendUint64(b, d.System&^hasNamespace)
@@ -48,7 +48,7 @@ func (d DeviceAddr) Append(b []byte) []byte {
 	return d.IPC.Append(b)
 }
 
-// ParseDeviceAddr reads a peer's address, all of b, in the form of any release.
+// ParseDeviceAddr parses a peer's address in the form of any release. The address must fill b.
 func ParseDeviceAddr(b []byte) (DeviceAddr, error) {
 	var d DeviceAddr
 	if len(b) < systemLen {
@@ -68,18 +68,17 @@ func ParseDeviceAddr(b []byte) (DeviceAddr, error) {
 	return d, nil
 }
 
-// Reach says whether two processes can share memory as far as their device
-// addresses tell: nil, or an error that names the obstacle and matches
-// ucs.ErrUnreachable.
+// Reach returns nil if, according to their device addresses, two processes can share memory.
+// Otherwise it returns an error that names the obstacle and matches ucs.ErrUnreachable.
 func (d DeviceAddr) Reach(peer DeviceAddr) error {
 	if d.System != peer.System {
-		return fmt.Errorf("peer is on another machine, %#x, this is %#x: %w", peer.System, d.System, ucs.ErrUnreachable)
+		return fmt.Errorf("peer is on another machine, %#x, this machine is %#x: %w", peer.System, d.System, ucs.ErrUnreachable)
 	}
 	return d.IPC.reach("IPC", peer.IPC)
 }
 
-// ReachAddr is Reach for an untrusted packed address. The error of one that
-// cannot be read matches ucs.ErrInvalidAddr as well.
+// ReachAddr is like Reach, for an untrusted packed address. The error for a malformed address
+// also matches ucs.ErrInvalidAddr.
 func (d DeviceAddr) ReachAddr(peer []byte) error {
 	p, err := ParseDeviceAddr(peer)
 	if err != nil {
@@ -88,13 +87,13 @@ func (d DeviceAddr) ReachAddr(peer []byte) error {
 	return d.Reach(p)
 }
 
-// ReachPID says whether a process in PID namespace peer can be found by its
-// number from PID namespace n: nil, or an error that matches ucs.ErrUnreachable.
+// ReachPID returns nil if a process in PID namespace n can find a process in PID namespace peer
+// by its process id. Otherwise it returns an error that matches ucs.ErrUnreachable.
 func (n Namespace) ReachPID(peer Namespace) error { return n.reach("PID", peer) }
 
 func (n Namespace) reach(kind string, peer Namespace) error {
 	if n != peer {
-		return fmt.Errorf("peer is in another %s namespace, %v, this is %v: %w", kind, peer, n, ucs.ErrUnreachable)
+		return fmt.Errorf("peer is in another %s namespace, %v, this process is in %v: %w", kind, peer, n, ucs.ErrUnreachable)
 	}
 	return nil
 }

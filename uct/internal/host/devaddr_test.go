@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -27,7 +28,7 @@ func TestDeviceAddrForms(t *testing.T) {
 	for _, tc := range []struct {
 		name, bytes string
 		want        DeviceAddr
-		sent        bool // the form we send
+		sent        bool // this library sends this form
 	}{
 		{"initial namespace", vector, DeviceAddr{System: vectorSystem}, true},
 		{"1.22, other namespace", other + "23 01 00 f0", inNS, false},
@@ -48,11 +49,11 @@ func TestDeviceAddrForms(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{
-		"", "09", "09 11 89 74 af 6c 94", // cut
+		"", "09", "09 11 89 74 af 6c 94", // truncated
 		vector + "00",                    // extended
 		vector + "23 01 00 f0",           // a namespace that is not announced
-		other,                            // one that is and does not follow
-		other + "23", other + "23 01 00", // cut
+		other,                            // a namespace that is announced and missing
+		other + "23", other + "23 01 00", // truncated
 		other + "23 01 00 f0 00", other + "23 01 00 f0 00 00 00 00 00",
 	} {
 		if d, err := ParseDeviceAddr(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidAddr) {
@@ -77,9 +78,9 @@ func TestReach(t *testing.T) {
 		{ns7, ns7, ""},
 		{here, DeviceAddr{System: 2}, "another machine"},
 		{ns7, DeviceAddr{System: 2, IPC: ns7.IPC}, "another machine"},
-		{ns7, ns8, "IPC namespace, 8, this is 7"},
-		{here, ns7, "IPC namespace, 7, this is the initial one"},
-		{ns7, here, "IPC namespace, the initial one, this is 7"},
+		{ns7, ns8, "IPC namespace, 8, this process is in 7"},
+		{here, ns7, "IPC namespace, 7, this process is in initial"},
+		{ns7, here, "IPC namespace, initial, this process is in 7"},
 	} {
 		for form, err := range map[string]error{
 			"Reach":     tc.own.Reach(tc.peer),
@@ -123,7 +124,7 @@ func TestNamespaceForms(t *testing.T) {
 	if want := ucttest.Unhex(t, "23 01 00 f0 00 00 00 00"); !bytes.Equal(wide, want) {
 		t.Errorf("Append = % x, want % x", wide, want)
 	}
-	// 1.22 reads the first four bytes, and so do we, whatever the others hold.
+	// 1.22 and this library read the first four bytes and ignore the others.
 	for _, b := range [][]byte{wide, wide[:4], ucttest.Unhex(t, "23 01 00 f0 ff ff ff ff")} {
 		if got, err := ParseNamespace(b); err != nil || got != ns {
 			t.Errorf("ParseNamespace(% x) = %+v, %v", b, got, err)
@@ -143,7 +144,7 @@ func FuzzParseDeviceAddr(f *testing.F) {
 	f.Add(ucttest.Unhex(f, vector))
 	f.Add(ucttest.Unhex(f, "09 11 89 74 af 6c 94 f8 23 01 00 f0"))
 	f.Add(ucttest.Unhex(f, "09 11 89 74 af 6c 94 f8 23 01 00 f0 00 00 00 00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		d, err := ParseDeviceAddr(b)
 		if err != nil {
 			if !errors.Is(err, ucs.ErrInvalidAddr) {

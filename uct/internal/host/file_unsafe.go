@@ -2,10 +2,10 @@
 
 package host
 
-// Soundness: path is a byte slice that ends in a zero byte and b is a slice of
-// the caller's; each is named by a conversion inside the argument list of the
-// call that uses it, which keeps it alive and in place until the call returns,
-// and the kernel writes at most len(b) bytes.
+// Soundness: path is a byte slice that ends in a zero byte, and b is a slice of the caller.
+// Each is converted to uintptr inside the argument list of the system call that uses it, which
+// keeps the slice alive and in place until the call returns. The kernel writes at most len(b)
+// bytes.
 
 import (
 	"unsafe"
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile reads the beginning of the file at path, which ends with a zero byte,
-// into b, and returns how much that was. It allocates nothing.
+// readFile reads the beginning of the file at path, which must end with a zero byte, into b,
+// and returns the number of bytes read. It allocates nothing.
 func readFile(path, b []byte) (int, unix.Errno) {
 	cwd := unix.AT_FDCWD
 	var fd uintptr

@@ -10,14 +10,14 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Namespace says where a process is among the namespaces of one kind. The zero
-// value is the initial namespace.
+// Namespace identifies a process's namespace of one kind. The zero value is the initial
+// namespace.
 type Namespace struct {
-	// Other says that it is not the machine's initial namespace.
+	// Other is true if the namespace is not the machine's initial namespace.
 	Other bool
 
-	// Inode is its number, 0 for the initial one: 32 bits, as the kernel gives
-	// them and as C UCX compares them since 1.22.
+	// Inode is the inode number of the namespace, 0 for the initial namespace. It has 32 bits
+	// in the kernel, and in the comparisons of C UCX since 1.22.
 	Inode uint32
 }
 
@@ -33,14 +33,14 @@ func OwnNamespace(kind topo.NamespaceKind) Namespace {
 // String describes the namespace for error texts.
 func (n Namespace) String() string {
 	if !n.Other {
-		return "the initial one"
+		return "initial"
 	}
 	return fmt.Sprint(n.Inode)
 }
 
-// Sizes of the field that carries the number of a namespace: C UCX 1.13 has
-// ino_t, 1.22 a 32-bit ucs_sys_ns_t. On little-endian machines the wide form
-// with upper half zero serves both, so it is the one to send.
+// Sizes of the field with the number of a namespace: C UCX 1.13 uses ino_t, 1.22 a 32-bit
+// ucs_sys_ns_t. On little-endian machines both releases can read the wide form with a zero
+// upper half, so this library sends the wide form.
 const (
 	NamespaceLen    = 8
 	NamespaceLen122 = 4
@@ -51,8 +51,8 @@ func (n Namespace) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(n.Inode))
 }
 
-// ParseNamespace reads the field of a namespace other than the initial one, all
-// of b, in the form of either release.
+// ParseNamespace parses the field of a namespace other than the initial one, in the form of
+// either release. The field must fill b.
 func ParseNamespace(b []byte) (Namespace, error) {
 	if len(b) != NamespaceLen && len(b) != NamespaceLen122 {
 		return Namespace{}, fmt.Errorf("namespace of %d bytes: %w", len(b), ucs.ErrInvalidAddr)

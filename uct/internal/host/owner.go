@@ -18,35 +18,34 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// pidBits is the room for a process's number in an ID. That for its start lasts
-// for a thousand years at a hundred ticks in a second.
+// pidBits is the number of bits for the process id in an ID. The remaining bits, for the start
+// time, suffice for a thousand years at a hundred ticks a second.
 const pidBits = 22
 
-// ID is the process as other packages know it.
+// ID packs the process id and the start time into a uct.Process.
 func (p Process) ID() uct.Process {
 	return uct.Process(p.Start<<pidBits | uint64(p.PID)&(1<<pidBits-1))
 }
 
-// OfID is the process with an ID.
+// OfID is the inverse of Process.ID.
 func OfID(id uct.Process) Process {
 	return Process{PID: int(id & (1<<pidBits - 1)), Start: uint64(id) >> pidBits}
 }
 
-// OpenFile is what the kernel tells of a descriptor of a process
-// (/proc/PID/fdinfo/FD in proc_pid_fdinfo(5)). Mount and inode are 0 where it
-// does not tell, before 5.14.
+// OpenFile is the kernel's information about a descriptor of a process (/proc/PID/fdinfo/FD in
+// proc_pid_fdinfo(5)). Mount and Inode are 0 if the kernel does not report them, as before
+// 5.14.
 type OpenFile struct {
 	Flags        int
 	Mount, Inode uint64
 }
 
-// Writable reports whether the process may read and write the file by this
-// descriptor.
+// Writable reports whether the process may read and write the file through this descriptor.
 func (f OpenFile) Writable() bool {
 	return f.Flags&unix.O_PATH == 0 && f.Flags&unix.O_ACCMODE == unix.O_RDWR
 }
 
-// FileOf looks at a descriptor of a process.
+// FileOf returns information about a descriptor of a process.
 func FileOf(pid, fd int) (OpenFile, error) {
 	var path [48]byte
 	b := append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/fdinfo/"...)
@@ -64,7 +63,7 @@ func parseFdinfo(text string) (f OpenFile, err error) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(line, ":")
 		if !strings.HasSuffix(value, "\n") {
-			break // it may be half a number
+			break // the line may be truncated within a number
 		}
 		value = strings.TrimSpace(value)
 		var e error
@@ -88,12 +87,11 @@ func parseFdinfo(text string) (f OpenFile, err error) {
 	return f, nil
 }
 
-// maxMaps bounds what is read of a process's mappings.
+// maxMaps bounds the bytes read from /proc/PID/maps.
 const maxMaps = 64 << 20
 
-// Maps reports whether a process has mapped a file, shared and writable. Device
-// and inode are those of stat(2), which are what the kernel shows there for files
-// in tmpfs.
+// Maps reports whether a process has mapped a file as shared and writable. Device and inode are
+// those of stat(2); for files in tmpfs the kernel shows the same numbers in /proc/PID/maps.
 func Maps(pid int, dev, inode uint64) (bool, error) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/maps")
 	if err != nil {
@@ -103,13 +101,13 @@ func Maps(pid int, dev, inode uint64) (bool, error) {
 	return findMapping(f, dev, inode)
 }
 
-// findMapping reads lines as
+// findMapping reads lines of the form
 //
 //	7f0d20000000-7f0d20021000 rw-s 00000000 00:1a 1234    /dev/shm/name
 func findMapping(from io.Reader, dev, inode uint64) (bool, error) {
 	var buf [16 << 10]byte
 	want := fmt.Sprintf("%02x:%02x %d", unix.Major(dev), unix.Minor(dev), inode)
-	have, total, cut := 0, 0, false // the line begins with what was thrown away
+	have, total, cut := 0, 0, false // cut: the beginning of the current line was discarded
 	for total < maxMaps {
 		n, err := from.Read(buf[have:])
 		have += n
@@ -125,7 +123,7 @@ func findMapping(from io.Reader, dev, inode uint64) (bool, error) {
 			}
 			rest, cut = after, false
 		}
-		if len(rest) == len(buf) { // a long name: nothing of it matters
+		if len(rest) == len(buf) { // a long file name, which is not needed
 			if !cut && isMapping(rest, want) {
 				return true, nil
 			}
@@ -150,7 +148,8 @@ func isMapping(line []byte, want string) bool {
 	return ok && (len(file) == 0 || file[0] == ' ') && len(mode) == 4 && mode[1] == 'w' && mode[3] == 's'
 }
 
-// FileUser returns the user that files belong to which a process makes.
+// FileUser returns the file-system user id of a process, the owner of files that the process
+// creates.
 func FileUser(pid int) (int, bool) {
 	text, err := sys.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

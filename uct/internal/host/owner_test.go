@@ -45,7 +45,7 @@ func TestParseFdinfo(t *testing.T) {
 	for text, want := range map[string]OpenFile{
 		"pos:\t0\nflags:\t0100002\nmnt_id:\t24\nino:\t3\n":              {unix.O_RDWR | 0o100000, 24, 3},
 		"pos:\t0\nflags:\t02\n":                                         {unix.O_RDWR, 0, 0},
-		"flags:\t02\nmnt_id:\t2":                                        {unix.O_RDWR, 0, 0}, // cut
+		"flags:\t02\nmnt_id:\t2":                                        {unix.O_RDWR, 0, 0}, // cut off
 		"flags:\t012100000\nmnt_id:\t24\nino:\t3\neventfd-count: x\n\n": {0o12100000, 24, 3},
 	} {
 		if got, err := parseFdinfo(text); err != nil || got != want {

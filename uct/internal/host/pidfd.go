@@ -13,26 +13,26 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Descriptors of processes are a help, and may not be what a program runs out of
-// descriptors for: they take a quarter of those that there may be, and none of the last
-// quarter.
-const share = 4
+// maxShare bounds the use of process descriptors. They are optional, and must not exhaust the
+// descriptors of the program: the watchers use at most a quarter of the descriptor limit
+// (1/share), and no descriptor number in the last quarter.
+const maxShare = 4
 
 var (
-	descriptors atomic.Int64 // that there are, of all watchers
-	shortage    atomic.Bool  // was logged
+	descriptors atomic.Int64 // open process descriptors of all watchers
+	shortage    atomic.Bool  // the shortage was logged
 )
 
-// openProcess returns a descriptor that becomes readable when the process exits, or -1
-// where there is none, and whether the process has exited already. Its number may be
-// another one's by now: what the descriptor is of has to have the number where the process
-// was found, in /proc, and the process has to be there still.
+// openProcess returns a descriptor that becomes readable when the process exits, or -1 if there
+// is none, and whether the process has exited already. Another process may have the process id
+// by now, so openProcess checks two things after opening the descriptor: the descriptor refers
+// to the process with this id in the PID namespace of /proc, and the process is still alive.
 func openProcess(p Process) (fd int, exited bool) {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return -1, false
 	}
-	if n := descriptors.Add(1); uint64(n) > l.Cur/share {
+	if n := descriptors.Add(1); uint64(n) > l.Cur/maxShare {
 		descriptors.Add(-1)
 		warnShortage()
 		return -1, false
@@ -45,7 +45,7 @@ func openProcess(p Process) (fd int, exited bool) {
 		}
 		return -1, err == unix.ESRCH && !p.Alive()
 	}
-	if uint64(fd) >= l.Cur-l.Cur/share {
+	if uint64(fd) >= l.Cur-l.Cur/maxShare {
 		closeProcess(fd)
 		warnShortage()
 		return -1, false
@@ -62,7 +62,7 @@ func closeProcess(fd int) {
 	descriptors.Add(-1)
 }
 
-// warnShortage says, once, that there are few descriptors.
+// warnShortage logs once that few descriptors are left.
 func warnShortage() {
 	if !shortage.Swap(true) {
 		log.Warn("few descriptors are left: exits of some shared-memory peers are detected only by the keepalive; raise the limit (ulimit -n)",
@@ -70,8 +70,8 @@ func warnShortage() {
 	}
 }
 
-// isOf reports whether a descriptor is of the process with a number in /proc, which
-// could be that of another PID namespace. A kernel that does not tell is believed.
+// isOf reports whether a descriptor refers to the process with this id in /proc, which may be
+// mounted for another PID namespace. If the kernel does not report the id, isOf returns true.
 func isOf(fd, pid int) bool {
 	var path [48]byte
 	b := append(strconv.AppendInt(append(path[:0], "/proc/self/fdinfo/"...), int64(fd), 10), 0)

@@ -14,23 +14,22 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Process is one run of a process: its number in this PID namespace and when it
-// started, so that another process that gets the number later is told apart.
+// Process identifies a process by its id in this PID namespace and its start time, so that a
+// later process with the same id is a different Process.
 type Process struct {
 	PID   int
 	Start uint64 // field 22 of /proc/PID/stat, clock ticks since boot
 }
 
-// MaxPID is the largest process number the kernel gives (PID_MAX_LIMIT in
-// linux/threads.h).
+// MaxPID is the largest process id of the kernel (PID_MAX_LIMIT in linux/threads.h).
 const MaxPID = 1 << 22
 
-// Self is the calling process.
+// Self returns the calling process.
 func Self() (Process, error) { return Find(os.Getpid()) }
 
-// Find identifies the process that has a number now, which may come from a peer.
-// A process that is dead, or not visible in /proc of this one, gives an error
-// that matches ucs.ErrUnreachable.
+// Find returns the process that currently has the id pid, which may come from a peer. If the
+// process is dead, or is not visible in /proc of the calling process, the error matches
+// ucs.ErrUnreachable.
 func Find(pid int) (Process, error) {
 	if pid <= 0 || pid > MaxPID {
 		return Process{}, fmt.Errorf("no process has the id %d: %w", pid, ucs.ErrUnreachable)
@@ -48,9 +47,9 @@ func Find(pid int) (Process, error) {
 	return Process{PID: pid, Start: st.start}, nil
 }
 
-// Alive reports whether the process still runs; one that is stopped does. If
-// that cannot be found out, for lack of descriptors for example, it counts as
-// alive. It allocates nothing and makes three system calls.
+// Alive reports whether the process still runs; a stopped process counts as running. If Alive
+// cannot find out, for example because no descriptor is free, it returns true. It allocates
+// nothing and makes three system calls.
 func (p Process) Alive() bool {
 	st, e := readStat(p.PID)
 	switch e {
@@ -62,24 +61,25 @@ func (p Process) Alive() bool {
 	return true
 }
 
-// stat is what matters of /proc/PID/stat.
+// stat holds the fields of /proc/PID/stat that this package uses.
 type stat struct {
 	state   byte
 	threads uint64
 	start   uint64
 }
 
-// dead reports whether the process runs no more but has not been waited for. A
-// process whose first thread has ended looks so too while its others run.
+// dead reports whether the process has exited and has not been waited for. A process whose
+// first thread has ended is in the same state while other threads run, so the number of threads
+// is checked.
 func (s *stat) dead() bool {
 	return (s.state == 'Z' || s.state == 'X') && s.threads <= 1
 }
 
-// statLen is more than the fields up to the start time take: a name of at most
-// 64 bytes and 21 numbers.
+// statLen exceeds the length of the fields up to the start time: a name of at most 64 bytes and
+// 21 numbers.
 const statLen = 512
 
-// readStat reads /proc/PID/stat. Text that is not understood gives unix.EPROTO.
+// readStat reads /proc/PID/stat. For malformed text it returns unix.EPROTO.
 func readStat(pid int) (stat, unix.Errno) {
 	var path [32]byte
 	var text [statLen]byte
@@ -97,8 +97,8 @@ func readStat(pid int) (stat, unix.Errno) {
 	return st, 0
 }
 
-// parseStat reads the beginning of /proc/PID/stat (proc_pid_stat(5)). The name
-// of the program, in parentheses, may contain anything, parentheses as well.
+// parseStat parses the beginning of /proc/PID/stat (proc_pid_stat(5)). The name of the program,
+// in parentheses, may contain any character, including parentheses.
 func parseStat(text []byte) (st stat, ok bool) {
 	end := bytes.LastIndexByte(text, ')')
 	if end < 0 {
@@ -125,7 +125,7 @@ func parseStat(text []byte) (st stat, ok bool) {
 			}
 		case field == 22:
 			st.start, ok = parseNumber(word)
-			// At the end of the text it may be half a number.
+			// At the end of the text the number may be truncated.
 			return st, ok && end < len(rest)
 		}
 		rest = rest[min(end+1, len(rest)):]
@@ -133,7 +133,7 @@ func parseStat(text []byte) (st stat, ok bool) {
 	return stat{}, false
 }
 
-// parseNumber is strconv.ParseUint without a string.
+// parseNumber is like strconv.ParseUint, without the conversion to a string.
 func parseNumber(word []byte) (n uint64, ok bool) {
 	for _, c := range word {
 		if c < '0' || c > '9' || n > (1<<64-1)/10 {
@@ -148,10 +148,10 @@ func parseNumber(word []byte) (n uint64, ok bool) {
 	return n, len(word) > 0
 }
 
-// OtherNetwork reports whether a process is in another network namespace than
-// this one, or may be. The kernel names the namespaces of processes only to whom it
-// lets trace them, which excludes those in another user namespace. The files in
-// /proc/PID/net, which all may look at, are others in each network namespace.
+// OtherNetwork reports whether the process is, or may be, in another network namespace than the
+// caller. The kernel shows the namespaces of a process only to callers that may trace it, which
+// excludes processes in another user namespace. Any process may stat the files in
+// /proc/PID/net, which are different files in each network namespace.
 func (p Process) OtherNetwork() bool {
 	dir := "/proc/" + strconv.Itoa(p.PID)
 	own, err := os.Readlink("/proc/self/ns/net")

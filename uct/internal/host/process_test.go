@@ -16,13 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// childEnv tells the test binary to wait for the end of its input.
+// childEnv makes the test binary a child that waits for the end of its input.
 const childEnv = "HOST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -74,7 +75,7 @@ func TestProcessLife(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Wait for the end without reaping: what is left is still in /proc.
+	// Wait for the exit without reaping: the process is still in /proc.
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_PID, p.PID, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestParseStat(t *testing.T) {
 }
 
 func TestOtherError(t *testing.T) {
-	// A process is not dead because this one has run out of descriptors.
+	// Running out of descriptors must not make a process look dead.
 	p, err := Self()
 	if err != nil {
 		t.Fatal(err)
@@ -186,10 +187,10 @@ func TestOtherError(t *testing.T) {
 	}
 }
 
-// FuzzParseStat compares the parser with a dumb one.
+// FuzzParseStat compares the parser with a simple one.
 func FuzzParseStat(f *testing.F) {
 	f.Add(statLine(") Z 1 (", 'S', 3, "4711"))
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		var want stat
 		wantOK := false
 		if i := strings.LastIndexByte(text, ')'); i >= 0 {
@@ -208,11 +209,11 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// otherVar makes TestOtherNetwork say what it finds about a process.
+// otherVar makes TestOtherNetwork print what it finds out about a process.
 const otherVar = "HOST_TEST_OTHER_NETWORK"
 
-// TestOtherNetwork asks from other namespaces about this process. From another user
-// namespace the kernel does not name those of this one.
+// TestOtherNetwork asks about this process from other namespaces. In another user namespace, the
+// kernel does not reveal the namespaces of this one.
 func TestOtherNetwork(t *testing.T) {
 	if pid, err := strconv.Atoi(os.Getenv(otherVar)); err == nil {
 		fmt.Printf("other network: %v\n", Process{PID: pid}.OtherNetwork())

@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// sectionName names the settings of all transports within a machine.
+// sectionName names the settings section of all transports within a machine.
 const sectionName = "shm"
 
 func init() {
@@ -27,18 +27,19 @@ func init() {
 }
 
 type settings struct {
-	Allow Users `ucx:"ALLOW" default:"all" doc:"User ids of processes to communicate with over posix, sysv and cma; self is this process's user, all means any. Memory of other users is not opened, and they are reached by other transports. The list must include this process's user. In any case only processes of one user and privileged ones can share memory, and the setting does not keep privileged processes from opening this process's memory."`
+	Allow Users `ucx:"ALLOW" default:"all" doc:"User ids of processes to communicate with over posix, sysv and cma; self is this process's user, all means any. Memory of other users is not opened; other transports reach their processes. The list must include this process's user. In any case only processes of one user and privileged ones can share memory, and the setting does not keep privileged processes from opening this process's memory."`
 }
 
-// Users are those of UCX_SHM_ALLOW. The zero value is all.
+// Users is the set of users in UCX_SHM_ALLOW. The zero value contains all users.
 type Users struct {
 	some bool
 	self bool
 	uids []int
 }
 
-// LoadUsers reads UCX_SHM_ALLOW. Without the own user, who alone can open memory of
-// this process, nothing is left to talk to.
+// LoadUsers reads UCX_SHM_ALLOW. It returns an error that matches ucs.ErrUnsupported if the set
+// lacks the user of this process: only processes of this user can open memory of this process,
+// so no peer could communicate.
 func LoadUsers(cfg *config.Set) (Users, error) {
 	var s settings
 	if err := cfg.Load(sectionName, &s); err != nil {
@@ -51,12 +52,12 @@ func LoadUsers(cfg *config.Set) (Users, error) {
 	return s.Allow, nil
 }
 
-// Has reports whether a user is one of them.
+// Has reports whether the set contains a user.
 func (u Users) Has(uid int) bool {
 	return !u.some || u.self && uid == os.Geteuid() || slices.Contains(u.uids, uid)
 }
 
-// Check says whether a user's memory may be opened: nil, or an error that matches
+// Check returns nil if memory of a user may be opened, or an error that matches
 // ucs.ErrUnreachable.
 func (u Users) Check(uid int) error {
 	if u.Has(uid) {
@@ -65,7 +66,7 @@ func (u Users) Check(uid int) error {
 	return fmt.Errorf("user %d is not in UCX_SHM_ALLOW=%v: %w", uid, u, ucs.ErrUnreachable)
 }
 
-// CheckProcess is Check for the user of a process.
+// CheckProcess is like Check, for the user of a process.
 func (u Users) CheckProcess(pid int) error {
 	if !u.some {
 		return nil
@@ -77,8 +78,9 @@ func (u Users) CheckProcess(pid int) error {
 	return u.Check(uid)
 }
 
-// UserOf is FileUser, but for this process: of that /proc shows the user of its first
-// thread, which may have another one for a while.
+// UserOf returns the user of a process. For this process it returns the effective user id of the
+// calling thread, because /proc shows the user of the first thread, which may temporarily have
+// another user; for other processes it returns FileUser(pid).
 func UserOf(pid int) (uid int, ok bool) {
 	if pid == os.Getpid() {
 		return os.Geteuid(), true
@@ -99,7 +101,7 @@ func (u *Users) ParseConfig(s string) error {
 		default:
 			n, err := strconv.ParseUint(word, 10, 32)
 			if err != nil {
-				return errors.New("needs user ids, self, or all")
+				return errors.New("expected a list of user ids, self, or all")
 			}
 			u.uids = append(u.uids, int(n))
 		}
@@ -117,7 +119,7 @@ func (u Users) String() string {
 		words = append(words, "self")
 	}
 	for _, uid := range u.uids {
-		words = append(words, fmt.Sprint(uint32(uid))) // an int may be shorter
+		words = append(words, fmt.Sprint(uint32(uid))) // an int of 32 bits may be negative
 	}
 	return strings.Join(words, ",")
 }

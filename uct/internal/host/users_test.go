@@ -16,7 +16,7 @@ func TestUsers(t *testing.T) {
 	other := own + 1
 	for _, c := range []struct {
 		text, again     string
-		own, other, sum bool // sum: whether anything is left to talk to
+		own, other, sum bool // sum: whether it is a valid setting
 	}{
 		{"all", "all", true, true, true},
 		{"7, ALL", "all", true, true, true},

@@ -13,47 +13,51 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// A descriptor of a process (pidfd_open(2)) becomes readable when the process exits. The
-// event set of a worker has one descriptor for each process that endpoints of the worker lead
-// to, however many endpoints these are. So an exit is noticed at once, even by a worker that
-// sleeps, and costs an idle worker nothing.
+// A descriptor of a process (pidfd_open(2)) becomes readable when the process exits. The event
+// set of a worker has one descriptor for each process that the worker's endpoints are connected
+// to, however many endpoints there are. A worker therefore detects an exit at once, even if it
+// sleeps, and the watch costs an idle worker nothing.
 //
-// The kernel may refuse a descriptor: it is older than 5.3, a filter blocks the call, or the
-// process has few descriptors left. Then the watcher reports nothing, and the keepalive finds
-// the exit (Process.Alive).
+// There may be no descriptor for a process: the kernel is older than 5.3, a seccomp filter
+// blocks the call, or this process has few descriptors left. Then the watcher reports nothing,
+// and the keepalive detects the exit (Process.Alive).
 
-// ExitHandler is notified of an exit.
+// ExitHandler is notified of the exit of a process.
 type ExitHandler interface {
-	// ProcessExited is called once, inside progress, when the watch has ended. It may end
-	// other watches, and must begin none.
+	// ProcessExited is called once, inside progress, after the watch has ended. It may end
+	// other watches, and must not begin any.
 	ProcessExited(p Process)
 }
 
-// Inbox receives messages whose sending process is not known, as a shared ring does. The
-// messages that a process sent before it exited are received before its exit is reported.
+// Inbox is a receive queue, such as a shared ring, whose messages do not identify the sending
+// process. The watcher reports an exit only after the inboxes have received the messages that
+// the process sent before it exited.
 type Inbox interface {
-	// MarkExit is called when a process has exited: everything that it sent has arrived by
-	// then. The inbox calls Watcher.Settle now and then until that has reported the exit.
+	// MarkExit is called when a process has exited: all its messages have arrived in the inbox
+	// by then. From then on, the inbox calls Watcher.Settle from time to time until Settle has
+	// reported the exit.
 	MarkExit()
 
-	// PastMark reports whether everything that had arrived at the last MarkExit is
-	// received.
+	// PastMark reports whether all messages that had arrived at the last MarkExit are received.
 	PastMark() bool
 }
 
-// Watcher reports the exits of processes. It belongs to a uct.Worker, and to the goroutine of
-// the worker.
+// Watcher reports the exits of processes. It belongs to a uct.Worker; only the goroutine of the
+// worker may use it.
 type Watcher struct {
 	worker  *uct.Worker
-	users   int // interfaces; guarded by watchers
+	users   int // number of interfaces that use the watcher; guarded by watchers
 	procs   map[Process]*watched
 	inboxes []Inbox
-	exited  []*watched // not reported yet
-	since   time.Duration
+	exited  []*watched    // exits that are not reported yet
+	waiting bool          // Settle has been called for the first of these exits
+	since   time.Duration // time of that call
 }
 
-// SettleTime is how long a report waits for the messages of a process that has exited: those
-// of another sender can be in front of them (an element that a stopped sender has claimed).
+// SettleTime is the maximum time that the report of an exit waits for the messages of the process,
+// from the first Settle on: exits are recorded between rounds of progress too, where the worker's
+// clock does not advance. A message of another sender can block the queue before them: a ring
+// element that a stopped sender has claimed.
 const SettleTime = 50 * time.Millisecond
 
 // watchers holds the watchers of the workers of this process.
@@ -62,7 +66,7 @@ var watchers struct {
 	byWorker map[*uct.Worker]*Watcher
 }
 
-// OpenWatcher returns the watcher of a worker. Close must follow.
+// OpenWatcher returns the watcher of a worker. The caller must call Close.
 func OpenWatcher(w *uct.Worker) *Watcher {
 	watchers.Lock()
 	defer watchers.Unlock()
@@ -78,7 +82,8 @@ func OpenWatcher(w *uct.Worker) *Watcher {
 	return x
 }
 
-// Close is called once for each OpenWatcher, when the caller's watches have ended.
+// Close releases the watcher. It is called once for each OpenWatcher, when the caller's watches
+// have ended.
 func (x *Watcher) Close() {
 	watchers.Lock()
 	defer watchers.Unlock()
@@ -87,24 +92,24 @@ func (x *Watcher) Close() {
 	}
 }
 
-// Watch is an interest in the exit of one process. The zero value watches nothing.
+// Watch is a registration for the exit of one process. The zero value watches nothing.
 type Watch struct {
 	prev, next *Watch
 	of         *watched
 	to         ExitHandler
 }
 
-// watched is a process.
+// watched is a process with at least one Watch.
 type watched struct {
-	x     *Watcher
-	proc  Process
-	fd    int // -1: the kernel does not tell
-	first *Watch
+	x      *Watcher
+	proc   Process
+	fd     int  // -1: the kernel does not report the exit
+	exited bool // the exit is recorded
+	first  *Watch
 }
 
-// Begin starts a watch that is not in use: h is notified of the exit of the process. The own
-// process is not watched. An exit that lies in the past is reported in the next round of
-// progress.
+// Begin starts a watch that is not in use: h is notified when p exits. Begin ignores the
+// calling process. If p has exited already, Begin records that, as RecordExit does.
 func (x *Watcher) Begin(w *Watch, p Process, h ExitHandler) {
 	if p.PID == os.Getpid() {
 		return
@@ -122,7 +127,7 @@ func (x *Watcher) Begin(w *Watch, p Process, h ExitHandler) {
 	t.first = w
 }
 
-// End ends a watch. One that has ended or never begun is left alone.
+// End ends a watch. It does nothing for a watch that has ended or never begun.
 func (x *Watcher) End(w *Watch) {
 	t := w.of
 	if t == nil {
@@ -147,13 +152,14 @@ func (t *watched) unlink(w *Watch) {
 	*w = Watch{}
 }
 
-// open opens a descriptor of the process, and adds it to the event set.
+// open opens a descriptor of the process and adds it to the event set. It records the exit of a
+// process that has exited.
 func (t *watched) open() {
 	fd, exited := openProcess(t.proc)
-	if exited {
-		t.note()
-	}
 	if fd < 0 {
+		if exited || !t.proc.Alive() {
+			t.recordExit()
+		}
 		return
 	}
 	if err := t.x.worker.Events().Add(fd, event.Read, t); err != nil {
@@ -166,44 +172,50 @@ func (t *watched) open() {
 // close closes the descriptor.
 func (t *watched) close() {
 	if t.fd >= 0 {
-		_ = t.x.worker.Events().Remove(t.fd) // a set that is closed has none
+		_ = t.x.worker.Events().Remove(t.fd) // fails if the set is closed
 		closeProcess(t.fd)
 		t.fd = -1
 	}
 }
 
-// HandleEvent implements event.Handler: the process has exited.
+// HandleEvent implements event.Handler. The process has exited.
 func (t *watched) HandleEvent(event.Events) {
 	t.close()
-	t.note()
+	t.recordExit()
 	t.x.Settle()
 }
 
-// note records the exit of the process until Settle reports it.
-func (t *watched) note() {
-	x := t.x
-	if len(x.exited) == 0 {
-		x.since = x.worker.Now()
+// recordExit records the exit of the process until Settle reports it. A second call does nothing:
+// all messages of the process had arrived at the first.
+func (t *watched) recordExit() {
+	if t.exited {
+		return
 	}
+	x := t.x
+	t.exited = true
 	x.exited = append(x.exited, t)
 	for _, in := range x.inboxes {
 		in.MarkExit()
 	}
 }
 
-// Settle reports the exits that were recorded once the messages of these processes are
-// received. It returns whether it has called a handler.
-func (x *Watcher) Settle() (told bool) {
+// Settle reports the recorded exits, once the messages of these processes are received or
+// SettleTime has passed. It returns whether it has called a handler. It is called inside progress.
+func (x *Watcher) Settle() (changed bool) {
 	if len(x.exited) == 0 {
 		return false
 	}
+	now := x.worker.Now()
+	if !x.waiting {
+		x.waiting, x.since = true, now
+	}
 	for _, in := range x.inboxes {
-		if !in.PastMark() && x.worker.Now()-x.since < SettleTime {
+		if !in.PastMark() && now-x.since < SettleTime {
 			return false
 		}
 	}
 	list := x.exited
-	x.exited = nil
+	x.exited, x.waiting = nil, false
 	for _, t := range list {
 		if x.procs[t.proc] == t {
 			delete(x.procs, t.proc)
@@ -212,16 +224,16 @@ func (x *Watcher) Settle() (told bool) {
 			h := w.to
 			t.unlink(w)
 			h.ProcessExited(t.proc)
-			told = true
+			changed = true
 		}
 	}
-	return told
+	return changed
 }
 
-// Unsettled reports whether Settle has exits left to report.
+// Unsettled reports whether there are exits that Settle has not reported yet.
 func (x *Watcher) Unsettled() bool { return len(x.exited) > 0 }
 
-// AddInbox makes reports of exits wait for the messages in an inbox.
+// AddInbox makes Settle wait for the messages in an inbox.
 func (x *Watcher) AddInbox(in Inbox) { x.inboxes = append(x.inboxes, in) }
 
 // RemoveInbox undoes AddInbox.
@@ -234,8 +246,8 @@ func (x *Watcher) RemoveInbox(in Inbox) {
 	}
 }
 
-// Release closes the descriptors of up to n processes, which only the keepalive checks from
-// then on, and returns how many it has closed.
+// Release closes the descriptors of up to n processes and returns the number closed. From then
+// on only the keepalive checks these processes.
 func (x *Watcher) Release(n int) (released int) {
 	for _, t := range x.procs {
 		if released == n {
@@ -250,20 +262,20 @@ func (x *Watcher) Release(n int) (released int) {
 	return released
 }
 
-// Told reports whether the kernel reports the exit by a descriptor.
-func (w *Watch) Told() bool { return w.of != nil && w.of.fd >= 0 }
+// HasDescriptor reports whether the kernel reports the exit through a descriptor.
+func (w *Watch) HasDescriptor() bool { return w.of != nil && w.of.fd >= 0 }
 
-// Found records an exit that HasExited has found: the next round of progress of the worker
-// reports it to all watches of the process.
-func (x *Watcher) Found(w *Watch) {
+// RecordExit records an exit that HasExited has detected. Settle reports the exit to all watches of
+// the process, in one of the worker's next rounds of progress.
+func (x *Watcher) RecordExit(w *Watch) {
 	if t := w.of; t != nil {
 		t.close()
-		t.note()
+		t.recordExit()
 	}
 }
 
 // HasExited asks the kernel whether the process of a watch has exited, for callers that do not
-// progress the worker. It takes one system call, or three if there is no descriptor. For a
+// progress the worker. It makes one system call, or three if there is no descriptor. For a
 // watch that has not begun it returns false.
 func (w *Watch) HasExited() bool {
 	t := w.of

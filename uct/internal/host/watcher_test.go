@@ -5,6 +5,7 @@ package host
 import (
 	"os/exec"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// relative is who wants to know of exits.
+// relative records the exits that are reported to it.
 type relative struct {
 	watch Watch
 	told  []Process
@@ -26,7 +27,7 @@ func (r *relative) ProcessExited(p Process) {
 	}
 }
 
-// mailbox is an Inbox.
+// mailbox is an Inbox that counts its marks.
 type mailbox struct {
 	marks int
 	full  bool
@@ -58,7 +59,7 @@ func newWatcher(t *testing.T) (*uct.Worker, *Watcher) {
 	return w, x
 }
 
-// running is a process, and what kills it and waits until it can be seen.
+// running returns a running process, and a function that kills it and waits for its exit.
 func running(t *testing.T) (p Process, kill func()) {
 	t.Helper()
 	cmd := child(t)
@@ -81,8 +82,8 @@ func killed(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// TestWatcher: all who want to know are told once, by one descriptor, what ends is not
-// told, and nothing is left.
+// TestWatcher: an exit is reported once to each watch of the process, with one descriptor for all.
+// A watch that has ended gets no report, and nothing is left behind.
 func TestWatcher(t *testing.T) {
 	w, x := newWatcher(t)
 	if OpenWatcher(w) != x {
@@ -99,12 +100,12 @@ func TestWatcher(t *testing.T) {
 	if n := descriptors.Load(); n != 2 {
 		t.Errorf("%d descriptors for two processes", n)
 	}
-	if !a.watch.Told() || a.watch.HasExited() {
+	if !a.watch.HasDescriptor() || a.watch.HasExited() {
 		t.Error("a running process has exited")
 	}
 	x.End(&gone.watch)
 	x.End(&gone.watch)
-	b.then = func() { x.End(&a.watch) } // who was told first may end others
+	b.then = func() { x.End(&a.watch) } // a report may end another watch
 	w.Events().Poll()
 	kill()
 	if !a.watch.HasExited() {
@@ -128,7 +129,8 @@ func TestWatcher(t *testing.T) {
 	x.End(&still.watch)
 }
 
-// TestWatcherSettles: what a process has sent comes first, but not for ever.
+// TestWatcherSettles: an exit is reported after the messages of the process were received, but not
+// delayed for ever.
 func TestWatcherSettles(t *testing.T) {
 	w, x := newWatcher(t)
 	p, kill := running(t)
@@ -156,8 +158,8 @@ func TestWatcherSettles(t *testing.T) {
 	x.RemoveInbox(in)
 }
 
-// TestWatchOfTheGone: a process that has exited, or whose number another one has, is told
-// of without an event, and the own process never.
+// TestWatchOfTheGone: the exit of a process that has ended already, or whose process id another one
+// has, is reported without an event. That of the own process never is.
 func TestWatchOfTheGone(t *testing.T) {
 	_, x := newWatcher(t)
 	p, kill := running(t)
@@ -176,8 +178,8 @@ func TestWatchOfTheGone(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutDescriptor: where there are few descriptors the process is not watched,
-// and can be asked about.
+// TestWatchWithoutDescriptor: if descriptors are short, a process is not watched, but can be
+// queried.
 func TestWatchWithoutDescriptor(t *testing.T) {
 	_, x := newWatcher(t)
 	p, kill := running(t)
@@ -193,7 +195,7 @@ func TestWatchWithoutDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	low := was
-	low.Cur = 3 // as many may be of processes as none
+	low.Cur = 3 // leaves none for watching processes
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Skipf("missing: the right to lower the limit of descriptors: %v", err)
 	}
@@ -201,15 +203,58 @@ func TestWatchWithoutDescriptor(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	if r.watch.Told() || r.watch.HasExited() {
+	if r.watch.HasDescriptor() || r.watch.HasExited() {
 		t.Error("watched beyond the limit")
 	}
 	kill()
 	if !r.watch.HasExited() {
 		t.Error("the process has exited")
 	}
-	x.Found(&r.watch)
+	x.RecordExit(&r.watch)
 	if !x.Settle() || len(r.told) != 1 {
 		t.Errorf("told %d times", len(r.told))
 	}
+	// A process that has exited before is told of all the same.
+	descriptors.Add(1 << 30)
+	x.Begin(&r.watch, p, &r)
+	descriptors.Add(-1 << 30)
+	if !x.Settle() || len(r.told) != 2 {
+		t.Errorf("told %d times", len(r.told))
+	}
+}
+
+// TestExitBetweenRounds: an exit that is found long after the last round of progress is recorded
+// once, and told behind what the process has sent.
+func TestExitBetweenRounds(t *testing.T) {
+	w, x := newWatcher(t)
+	p, kill := running(t)
+	in := &mailbox{full: true}
+	x.AddInbox(in)
+	var a, b relative
+	x.Begin(&a.watch, p, &a)
+	x.Begin(&b.watch, p, &b)
+	w.Progress()
+	w.Now() // the clock of this round
+	kill()
+	for start := time.Now(); time.Since(start) <= SettleTime; {
+	}
+	for _, r := range []*relative{&a, &b, &a} {
+		if !r.watch.HasExited() {
+			t.Error("the process has not exited")
+		}
+		x.RecordExit(&r.watch)
+	}
+	if in.marks != 1 || len(x.exited) != 1 {
+		t.Errorf("%d marks for %d exits", in.marks, len(x.exited))
+	}
+	w.Progress()
+	if x.Settle() || len(a.told) > 0 {
+		t.Error("told before the inbox was empty")
+	}
+	in.full = false
+	w.Progress()
+	if !x.Settle() || len(a.told) != 1 || len(b.told) != 1 || x.Unsettled() {
+		t.Errorf("told %d and %d times", len(a.told), len(b.told))
+	}
+	x.RemoveInbox(in)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// An iface address is the process's number (ucs_cma_iface_base_device_addr_t in
-// src/uct/sm/scopy/cma/cma_iface.h). Outside the initial PID namespace bit 31 is
-// set and the namespace's number follows (ucs_cma_iface_ext_device_addr_t): 1.13
-// has it in 8 bytes behind 4 of padding, 1.22 in 4 bytes at once. With the
-// number in both places either release reads it.
+// An iface address is the process id (ucs_cma_iface_base_device_addr_t in
+// src/uct/sm/scopy/cma/cma_iface.h). Outside the initial PID namespace bit 31 is set and the inode
+// number of the namespace follows (ucs_cma_iface_ext_device_addr_t): in release 1.13 as 8 bytes
+// after 4 bytes of padding, in release 1.22 as 4 bytes without padding. This library sends the
+// number in both places, so that either release reads it.
 const (
 	shortAddrLen   = 4
 	longAddrLen122 = 8
@@ -25,17 +25,17 @@ const (
 	otherNamespace = 1 << 31 // UCT_CMA_IFACE_ADDR_FLAG_PID_NS
 )
 
-// address is an iface address.
+// address is a parsed iface address.
 type address struct {
 	pid int
-	ns  host.Namespace
+	ns  host.Namespace // PID namespace of pid
 }
 
 func localAddress() address {
 	return address{pid: os.Getpid(), ns: host.OwnNamespace(topo.NamespacePID)}
 }
 
-// pack returns the form that both releases read.
+// pack returns the wire form of the address, which both releases of C UCX read.
 func (a address) pack() []byte {
 	if !a.ns.Other {
 		return binary.LittleEndian.AppendUint32(nil, uint32(a.pid))
@@ -45,7 +45,7 @@ func (a address) pack() []byte {
 	return a.ns.Append(b)
 }
 
-// parseAddress reads a peer's address, all of b, in the form of any release.
+// parseAddress parses a peer's address, all of b, in the form of any release.
 func parseAddress(b []byte) (address, error) {
 	var a address
 	switch len(b) {
@@ -74,8 +74,8 @@ func parseAddress(b []byte) (address, error) {
 	return a, nil
 }
 
-// peer finds the process behind untrusted addresses, as far as this process may
-// access it. Errors match ucs.ErrUnreachable and name the obstacle.
+// peer returns the process that untrusted addresses name, after checking that this process may
+// access it. Errors match ucs.ErrUnreachable and say what prevents the access.
 func (i *iface) peer(dev, addr []byte) (host.Process, error) {
 	if err := i.dev.ReachAddr(dev); err != nil {
 		return host.Process{}, fmt.Errorf("cma: %w", err)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
@@ -25,7 +26,7 @@ func TestAddressForms(t *testing.T) {
 	}{
 		{"initial namespace", "db 1e 00 00", address{pid: 7899}, true},
 		{"1.22", "db 1e 00 80 23 01 00 f0", inNS, false},
-		// The four bytes of padding are whatever was there.
+		// The four bytes of padding may have any value.
 		{"1.13", "db 1e 00 80 aa bb cc dd 23 01 00 f0 00 00 00 00", inNS, false},
 		{"ours", "db 1e 00 80 23 01 00 f0 23 01 00 f0 00 00 00 00", inNS, true},
 	} {
@@ -39,9 +40,9 @@ func TestAddressForms(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "db 1e 00", "db 1e 00 00 00", "db 1e 00 00 23 01 00 f0", // no namespace announced
+		"", "db 1e 00", "db 1e 00 00 00", "db 1e 00 00 23 01 00 f0", // no namespace
 		"db 1e 00 80", "db 1e 00 80 23 01 00", "db 1e 00 80 23 01 00 f0 00 00 00 00",
-		"00 00 00 00", "01 00 40 00", "ff ff ff 7f", // no process number
+		"00 00 00 00", "01 00 40 00", "ff ff ff 7f", // no process id
 		"00 00 00 80 23 01 00 f0",
 	} {
 		if a, err := parseAddress(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidAddr) {
@@ -54,7 +55,7 @@ func FuzzParseAddress(f *testing.F) {
 	f.Add(ucttest.Unhex(f, "db 1e 00 00"))
 	f.Add(ucttest.Unhex(f, "db 1e 00 80 23 01 00 f0"))
 	f.Add(ucttest.Unhex(f, "db 1e 00 80 aa bb cc dd 23 01 00 f0 00 00 00 00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		a, err := parseAddress(b)
 		if err != nil {
 			if !errors.Is(err, ucs.ErrInvalidAddr) {
@@ -68,7 +69,7 @@ func FuzzParseAddress(f *testing.F) {
 	})
 }
 
-// TestUnreachable wants every obstacle named.
+// TestUnreachable checks that the error names every obstacle.
 func TestUnreachable(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := open(t)
@@ -100,7 +101,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOtherPIDNamespace has a peer whose number means nothing here.
+// TestOtherPIDNamespace: a peer in another PID namespace is refused: its process id is not valid
+// here.
 func TestOtherPIDNamespace(t *testing.T) {
 	h := open(t)
 	flags := uintptr(syscall.CLONE_NEWPID)

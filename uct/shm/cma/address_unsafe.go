@@ -2,10 +2,10 @@
 
 package cma
 
-// Soundness: the conversion only reads the number of the address; nothing is
-// made of it in this process again.
+// Soundness: the conversion only reads the address as a number, which this process never converts
+// back to a pointer.
 
 import "unsafe"
 
-// addressOf is the address of the first byte, as the kernel takes it.
+// addressOf returns the address of the first byte of b, as process_vm_readv takes it.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

@@ -12,8 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestNoAllocations runs operations of all kinds and sizes through the
-// interfaces.
+// TestNoAllocations runs operations of all kinds and sizes.
 func TestNoAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -48,12 +47,12 @@ func TestNoAllocations(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { ep.(uct.Checker).Check(nil) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { ep.Check(nil) }); n != 0 {
 		t.Errorf("%v allocations in Check", n)
 	}
 }
 
-// BenchmarkZcopy copies to and from another process.
+// BenchmarkZcopy copies to and from memory of another process.
 func BenchmarkZcopy(b *testing.B) {
 	h := open(b)
 	p := newProcess(b, "usual", 0)
@@ -85,7 +84,7 @@ func BenchmarkZcopy(b *testing.B) {
 	}
 }
 
-// BenchmarkProgress is a round with nothing to do.
+// BenchmarkProgress measures a round of progress with nothing to do.
 func BenchmarkProgress(b *testing.B) {
 	h := open(b)
 	for b.Loop() {

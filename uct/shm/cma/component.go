@@ -11,11 +11,11 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// name is the name of the component, of its domain and of its transport.
+// name is the name of the component, of its memory domain and of its transport.
 const name = "cma"
 
-// device is the name of the one device, as of the other shared-memory
-// transports (UCT_SM_DEVICE_NAME).
+// device is the name of the only device, as in the other shared-memory transports
+// (UCT_SM_DEVICE_NAME).
 const device = "memory"
 
 func init() { uct.Register(component{}) }
@@ -31,8 +31,11 @@ func (component) Name() string { return name }
 // Flags implements uct.Component.
 func (component) Flags() uct.ComponentFlags { return 0 }
 
-// MemoryDomains implements uct.Component. The domain is listed even where the
-// machine does not allow it: opening it says why.
+// Transports implements uct.Component.
+func (component) Transports() []string { return []string{name} }
+
+// MemoryDomains implements uct.Component. The domain is listed even if the machine does not allow
+// cross-memory attach: the error of OpenMD then gives the reason.
 func (component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	return []uct.MDResource{{Name: name}}, nil
 }

@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 	ucttest.Run(t, *f)
 }
 
-// TestConformanceInPieces has every operation cut small, and few under way.
+// TestConformanceInPieces runs the suite with short segments and few operations in progress.
 func TestConformanceInPieces(t *testing.T) {
 	needCMA(t)
 	f := fixture(settingsOf(t, "SEG_SIZE=1000", "TX_QUOTA=3", "TX_MAX_BUFS=1", "MAX_IOV=2"))

@@ -12,12 +12,13 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// domain is the memory domain. As in C UCX 1.22 there is nothing to register: all
-// memory can be used on both sides (uct_cma_md_query).
+// domain is the memory domain of cma. As in C UCX 1.22 memory is not registered: all memory can be
+// used on both sides (uct_cma_md_query). RegCost is that of releases before 1.19: peers before 1.16
+// count it when they choose lanes, and both sides must choose the same.
 type domain struct {
 	attr   uct.MDAttr
-	ifaces atomic.Int32 // open ones
-	users  host.Users   // whose processes may be accessed
+	ifaces atomic.Int32 // number of open ifaces
+	users  host.Users   // users whose processes may be accessed
 }
 
 var _ uct.MemoryDomain = (*domain)(nil)
@@ -29,6 +30,7 @@ func newDomain() *domain {
 		Component:   name,
 		Name:        name,
 		AccessTypes: []ucs.MemoryType{ucs.MemoryHost},
+		RegCost:     uct.Linear{C: 9e-9},
 	}}
 }
 
@@ -54,19 +56,19 @@ func (d *domain) Register([]byte, uct.Access) (uct.MemHandle, error) {
 	return nil, ucs.ErrUnsupported
 }
 
-// Deregister implements uct.MemoryDomain: there are no handles.
+// Deregister implements uct.MemoryDomain. It always fails, because the domain makes no handles.
 func (d *domain) Deregister(uct.MemHandle) error { return ucs.ErrInvalidParam }
 
-// AppendKey implements uct.MemoryDomain: there are no handles.
+// AppendKey implements uct.MemoryDomain. It always fails, because the domain makes no handles.
 func (d *domain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) {
 	return b, ucs.ErrUnsupported
 }
 
-// emptyKey is every key. Nothing of it is read.
+// emptyKey is the result of unpacking any key. No field of it is used.
 var emptyKey uct.Rkey
 
-// UnpackRkey implements uct.MemoryDomain. Release 1.13 of C UCX has keys, of no
-// bytes; they are not needed.
+// UnpackRkey implements uct.MemoryDomain. Keys are optional; in release 1.13 of C UCX they have 0
+// bytes.
 func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 	if len(packed) != 0 {
 		return nil, fmt.Errorf("cma: remote key of %d bytes, not 0: %w", len(packed), ucs.ErrInvalidParam)

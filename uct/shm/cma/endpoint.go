@@ -12,49 +12,48 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// endpoint leads to one process.
+// endpoint reads and writes the memory of one process.
 type endpoint struct {
 	uct.NoAM
 	uct.NoRMA
 	iface   *iface
 	peer    host.Process
-	checked time.Duration // when the peer was last known to live
+	checked time.Duration // time of the last check of the peer's identity, by the function now
 
-	queue   queue
+	queue   queue // outstanding operations
 	pending kit.Queue
-	user    any // for OnError
+	user    any // user data for OnError
 
-	place kit.Node[*endpoint] // in iface.active
-	watch host.Watch          // of the peer's process
+	place kit.Node[*endpoint] // node in iface.active
+	watch host.Watch          // watch for the exit of the peer's process
 
-	end     error // why nothing is accepted any more; nil: it is
-	failure bool  // end is a failure
+	end     error // why the endpoint accepts no operations any more; nil: it accepts them
+	failure bool  // the endpoint has failed with the error in end
 	closed  bool
 }
 
 var _ interface {
 	uct.Endpoint
 	uct.RMA
-	uct.Checker
+	uct.ProcessEndpoint
 } = (*endpoint)(nil)
 
-// Bounds.
+// Limits of an endpoint.
 const (
-	// inlineMax is the number of bytes up to which an operation is carried out
-	// inside the call that starts it. Copying them takes about as long as the way
-	// into the kernel and back.
+	// inlineMax is the largest length in bytes of an operation that is executed inside the call
+	// that starts it. Copying inlineMax bytes takes about as long as entering and leaving the
+	// kernel.
 	inlineMax = 16 << 10
 
-	// checkEvery is the time after which the peer's identity is checked again: a
-	// process number comes back only when all others have been used.
+	// checkEvery is the time after which the peer's identity is checked again. The kernel
+	// reuses a process id only after all others have been used.
 	checkEvery = time.Second
 )
 
-// NewEndpoint implements uct.Iface. The peer is there and can be accessed when it
-// succeeds.
+// NewEndpoint implements uct.Iface. It checks that the peer's process exists and can be accessed.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	peer, err := i.peer(p.DeviceAddr, p.IfaceAddr)
 	if err != nil {
@@ -69,12 +68,10 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return e, nil
 }
 
-var _ uct.ProcessEndpoint = (*endpoint)(nil)
-
 // Process implements uct.ProcessEndpoint.
 func (e *endpoint) Process() uct.Process { return e.peer.ID() }
 
-// ready says whether an operation may start.
+// ready returns nil if an operation may start, otherwise the error to return to the caller.
 func (e *endpoint) ready() error {
 	if e.end != nil {
 		return e.end
@@ -85,15 +82,16 @@ func (e *endpoint) ready() error {
 	return nil
 }
 
-// start is the zero of now.
+// start is the time at which the clock now is 0.
 var start = time.Now()
 
-// now is a clock. The worker's stands still while nobody progresses it, and then
-// the number of a peer that has ended may long be that of another process.
+// now returns the time since start. The worker's clock is not used, because it advances only in
+// progress: without progress, the process id of a peer that has exited could belong to another
+// process long before the next check.
 func now() time.Duration { return time.Since(start) }
 
-// lost checks now and then that the process number still means the peer. If it
-// does not, the endpoint has failed.
+// lost checks, at most once per checkEvery, whether the process id still belongs to the peer. If it
+// does not, lost makes the endpoint fail and returns true.
 func (e *endpoint) lost() bool {
 	t := now()
 	if t-e.checked < checkEvery {
@@ -132,8 +130,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return ucs.InProgress
 }
 
-// Fence implements uct.Endpoint. The operations of an endpoint are carried out one
-// after the other; each is complete when the kernel returns.
+// Fence implements uct.Endpoint. It does nothing, because the operations of an endpoint are
+// executed one after the other, and each is complete when the system call returns.
 func (e *endpoint) Fence() error { return nil }
 
 // Check implements uct.Endpoint.
@@ -185,9 +183,7 @@ func (e *endpoint) ProcessExited(p host.Process) {
 	}
 }
 
-var _ uct.Reclaimable = (*endpoint)(nil)
-
-// Gone implements uct.Reclaimable.
+// Gone implements uct.ProcessEndpoint.
 func (e *endpoint) Gone() error {
 	if e.failure {
 		return e.end
@@ -195,10 +191,11 @@ func (e *endpoint) Gone() error {
 	return nil
 }
 
-// Idle implements uct.Reclaimable.
+// Idle implements uct.ProcessEndpoint.
 func (e *endpoint) Idle() bool { return e.queue.head == nil && e.pending.Empty() }
 
-// accessError is the failure of an endpoint by a call of the kernel.
+// accessError returns the error with which the endpoint fails after the system call of operation o
+// has failed with errno.
 //
 //go:noinline
 func (e *endpoint) accessError(o *op, errno unix.Errno) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestInline does small operations inside the call and others in progress.
+// TestInline: small operations complete inside the call, large ones in progress.
 func TestInline(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := open(t)
@@ -34,7 +34,7 @@ func TestInline(t *testing.T) {
 	if err := ep.PutZcopy(iovOf(src), addressOf(dst), nil, &c.Completion); err != ucs.InProgress {
 		t.Fatalf("large put: %v", err)
 	}
-	// Behind another one even a small one waits: it must not overtake.
+	// Behind a queued operation even a small one waits: it must not overtake.
 	got := make([]byte, 8)
 	if err := ep.GetZcopy(iovOf(got), addressOf(dst[inlineMax-7:]), nil, &c.Completion); err != ucs.InProgress {
 		t.Fatalf("get behind a put: %v", err)
@@ -47,8 +47,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestPieces counts what a round of progress copies, and that endpoints take
-// turns.
+// TestPieces counts the bytes that a round of progress copies, and checks that endpoints alternate.
 func TestPieces(t *testing.T) {
 	const seg, quota, size = 8192, 2, 10 * 8192
 	h := open(t, "SEG_SIZE=8192", "TX_QUOTA=2")
@@ -58,7 +57,7 @@ func TestPieces(t *testing.T) {
 	c := ucttest.NewCompletion(len(eps))
 	for k := range eps {
 		eps[k], dst[k] = self(t, h), make([]byte, size)
-		// Three parts, none of which ends where a piece does.
+		// Three parts, none of which ends where a segment does.
 		if err := eps[k].PutZcopy(iovOf(src[:1000], src[1000:20001], src[20001:]), addressOf(dst[k]), nil, &c.Completion); err != ucs.InProgress {
 			t.Fatal(err)
 		}
@@ -94,7 +93,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestManyEntries has more entries than one call takes, empty ones among them.
+// TestManyEntries passes more entries than one system call takes, some of them empty.
 func TestManyEntries(t *testing.T) {
 	h := open(t, "MAX_IOV=100")
 	ep := self(t, h)
@@ -120,7 +119,7 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestPending fills the interface and lets requests wait.
+// TestPending fills the interface and checks that requests wait until there is room.
 func TestPending(t *testing.T) {
 	h := open(t, "TX_MAX_BUFS=1", "SEG_SIZE=65536")
 	first, second := self(t, h), self(t, h)
@@ -167,7 +166,7 @@ func TestPending(t *testing.T) {
 	ucttest.Until(t, "nothing to do", func() bool { return h.Worker.Arm() == nil }, h)
 }
 
-// TestFlush completes after what was accepted before it.
+// TestFlush: a flush completes after the operations that were accepted before it.
 func TestFlush(t *testing.T) {
 	h := open(t, "SEG_SIZE=4096")
 	ep := self(t, h)
@@ -190,7 +189,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestCancel ends what is under way by a flush and by closing.
+// TestCancel: a canceling flush, or closing the endpoint, cancels its operations.
 func TestCancel(t *testing.T) {
 	for name, cancel := range map[string]func(e *endpoint) error{
 		"flush": func(e *endpoint) error { return e.Flush(uct.FlushCancel, nil) },
@@ -228,8 +227,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCloseInCompletion closes an endpoint with operations from the completion
-// of its first.
+// TestCloseInCompletion closes an endpoint with queued operations inside the completion of its
+// first one.
 func TestCloseInCompletion(t *testing.T) {
 	h := open(t)
 	ep := self(t, h)
@@ -251,11 +250,11 @@ type closer struct{ ep uct.Endpoint }
 
 func (c closer) Completed(*uct.Completion) { c.ep.Close() }
 
-// TestAccessErrors reads and writes what is not mapped. What was copied before
-// the hole stays; nothing behind it changes.
+// TestAccessErrors accesses memory with an unmapped page. Bytes before that page are copied;
+// nothing behind it changes.
 func TestAccessErrors(t *testing.T) {
 	const page = 4096
-	for _, size := range []int{2 * page, 40 * page} { // inside the call and in progress
+	for _, size := range []int{2 * page, 40 * page} { // inside the call, in progress
 		h := open(t, "SEG_SIZE=20000")
 		mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
@@ -300,7 +299,7 @@ func TestAccessErrors(t *testing.T) {
 	}
 }
 
-// TestHostileRemoteAddresses offers addresses that lead nowhere.
+// TestHostileRemoteAddresses accesses remote addresses where nothing is mapped.
 func TestHostileRemoteAddresses(t *testing.T) {
 	h := open(t)
 	for _, raddr := range []uint64{0, 1, 4095, 1 << 47, 1<<63 - 1, 1 << 63, ^uint64(0) - 64, ^uint64(0) - 7, ^uint64(0)} {
@@ -321,7 +320,8 @@ func TestHostileRemoteAddresses(t *testing.T) {
 	}
 }
 
-// TestPeerKilled kills a peer with much under way. The other peer is served on.
+// TestPeerKilled kills a peer with operations in progress. The endpoint to the other peer keeps
+// working.
 func TestPeerKilled(t *testing.T) {
 	ucttest.NoLeaks(t)
 	h := open(t)
@@ -363,7 +363,7 @@ func TestPeerKilled(t *testing.T) {
 	}
 }
 
-// TestCheckFindsOut asks for a peer that was killed while nothing was under way.
+// TestCheckFindsOut: Check detects a peer that was killed while no operation was in progress.
 func TestCheckFindsOut(t *testing.T) {
 	h := open(t)
 	p := newProcess(t, "usual", 0)
@@ -378,7 +378,7 @@ func TestCheckFindsOut(t *testing.T) {
 	ucttest.Until(t, "the failure", func() bool { return errors.Is(h.Failed(ep), ucs.ErrConnectionReset) }, h)
 }
 
-// TestNumberUsedAgain pretends that another process has the peer's number.
+// TestNumberUsedAgain simulates that another process has got the peer's process id.
 func TestNumberUsedAgain(t *testing.T) {
 	for _, size := range []int{8, 1 << 20} {
 		h := open(t)
@@ -395,7 +395,7 @@ func TestNumberUsedAgain(t *testing.T) {
 	}
 }
 
-// TestNumberUsedAgainUnseen is the same without progress in between.
+// TestNumberUsedAgainUnseen is the same without progress before the access.
 func TestNumberUsedAgainUnseen(t *testing.T) {
 	h := open(t)
 	ep := self(t, h)
@@ -435,8 +435,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestAttributes holds the numbers that C UCX prints (ucx_info -d -t cma of
-// 1.13.1 and 1.22.0, and the capability word 0x1c000000448).
+// TestAttributes compares with the numbers that C UCX prints (ucx_info -d -t cma of 1.13.1 and
+// 1.22.0, and the capability word 0x1c000000448).
 func TestAttributes(t *testing.T) {
 	h := open(t)
 	a := h.Iface.Attr()
@@ -449,7 +449,7 @@ func TestAttributes(t *testing.T) {
 	if a.Put.MaxIOV != 16 || a.Get.MaxIOV != 16 || a.Put.MaxZcopy != uct.Unlimited || a.Get.MinZcopy != 0 {
 		t.Errorf("limits %+v %+v", a.Put, a.Get)
 	}
-	if md := h.Domain.Attr(); md.Flags != 0 || md.RkeyPackedSize != 0 {
+	if md := h.Domain.Attr(); md.Flags != 0 || md.RkeyPackedSize != 0 || md.RegCost != (uct.Linear{C: 9e-9}) {
 		t.Errorf("domain %+v", md)
 	}
 }

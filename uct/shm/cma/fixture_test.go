@@ -22,10 +22,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// childEnv makes the test binary a peer. Its value is what kind.
+// childEnv makes the test binary a peer. Its value is the kind of peer.
 const childEnv = "CMA_TEST_PEER"
 
-// childMemory is the size of the memory that a peer names.
+// childMemory is the size of the memory whose address a peer prints.
 const childMemory = 64 << 20
 
 func TestMain(m *testing.M) {
@@ -65,14 +65,14 @@ func peerMain(kind string) error {
 	return md.Close()
 }
 
-// process is a peer in a process of its own.
+// process is a peer that runs in another process.
 type process struct {
 	cmd       *exec.Cmd
 	dev, addr []byte
 	mem       uint64
 }
 
-// newProcess starts a peer; flags are the namespaces it gets for itself.
+// newProcess starts a peer; flags are the new namespaces that it gets.
 func newProcess(t testing.TB, kind string, flags uintptr) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
@@ -113,8 +113,8 @@ func newProcess(t testing.TB, kind string, flags uintptr) *process {
 	return p
 }
 
-// kill ends the peer and waits until it has ended. Nobody has waited for it
-// then, as its parent may not.
+// kill kills the peer and waits until it has exited, but leaves it a zombie, as a peer need not be
+// a child of this process.
 func (p *process) kill(t testing.TB) {
 	t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -126,13 +126,13 @@ func (p *process) kill(t testing.TB) {
 	}
 }
 
-// connect makes an endpoint to a peer.
+// connect returns a new endpoint to a peer.
 func (p *process) connect(t testing.TB, h *ucttest.Host) *endpoint {
 	t.Helper()
 	return h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr, UserData: p}).(*endpoint)
 }
 
-// settingsOf reads "NAME=value" settings.
+// settingsOf makes a set of "NAME=value" settings.
 func settingsOf(t testing.TB, vars ...string) *config.Set {
 	t.Helper()
 	for _, v := range vars {
@@ -146,8 +146,7 @@ func settingsOf(t testing.TB, vars ...string) *config.Set {
 	return cfg
 }
 
-// open opens the transport. It skips the test where the machine does not allow
-// it.
+// open opens the transport. It skips the test if the machine does not allow cma.
 func open(t testing.TB, vars ...string) *ucttest.Host {
 	t.Helper()
 	needCMA(t)
@@ -172,7 +171,7 @@ func needCMA(t testing.TB) {
 	}
 }
 
-// self makes an endpoint of an iface to its own process.
+// self returns a new endpoint of an iface to its own process.
 func self(t testing.TB, h *ucttest.Host) *endpoint {
 	t.Helper()
 	return h.Connect(t, h).(*endpoint)

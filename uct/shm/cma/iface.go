@@ -9,11 +9,13 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// iface is the transport on one worker. It has no receive side.
+// iface is the transport cma on one worker. It has no receive side.
 type iface struct {
+	uct.BasicProcessIface
+
 	opts   options
 	attr   uct.IfaceAttr
 	domain *domain
@@ -25,21 +27,26 @@ type iface struct {
 	devAddr []byte
 	addr    []byte
 
-	active    kit.Ring[*endpoint] // with operations under way
+	active    kit.Ring[*endpoint] // endpoints with outstanding operations
 	waiting   kit.Arbiter
 	failures  kit.Failures
 	reporter  kit.Reporter
 	watcher   *host.Watcher
-	free      *op // linked by next
-	ops       int // under way, of all endpoints
-	endpoints int // open ones
+	free      *op // free list of op structs, linked by op.next
+	ops       int // number of outstanding operations of all endpoints
+	endpoints int // number of open endpoints
 	closed    bool
 }
 
-var _ uct.Iface = (*iface)(nil)
+var _ interface {
+	uct.Iface
+	uct.ProcessIface
+	uct.Progressor
+} = (*iface)(nil)
 
-// Arm implements uct.Armer: no descriptor would tell that copying can go on.
-func (i *iface) Arm() error {
+// Arm implements uct.Progressor. It returns ucs.ErrBusy while operations are outstanding, because
+// no descriptor of the event set would report that copying can continue.
+func (i *iface) Arm(uct.EventFlags) error {
 	if !i.idle() {
 		return ucs.ErrBusy
 	}
@@ -68,10 +75,10 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uc
 	return i, nil
 }
 
-// describe makes the attributes: those of C UCX, of both releases
-// (uct_scopy_iface_query, uct_cma_iface_query), and 1.22's estimate of the cost
-// of an operation (UCT_SCOPY_IFACE_OVERHEAD). The events that C offers to tell by
-// a callback of the interface's opener are left out: IfaceParams has none.
+// describe returns the attributes of the iface. They are those of both releases of C UCX
+// (uct_scopy_iface_query, uct_cma_iface_query), with the estimate of release 1.22 for the cost of
+// an operation (UCT_SCOPY_IFACE_OVERHEAD). The events that C UCX reports by a callback of the
+// interface's opener are left out, because IfaceParams has no such callback.
 func (i *iface) describe() uct.IfaceAttr {
 	limits := uct.RMALimits{
 		MaxZcopy:      uct.Unlimited,
@@ -106,18 +113,18 @@ func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 // DeviceAddress implements uct.Iface.
 func (i *iface) DeviceAddress() []byte { return i.devAddr }
 
-// Address implements uct.Iface. All ifaces of a process have the same.
+// Address implements uct.Iface. All ifaces of a process have the same address.
 func (i *iface) Address() []byte { return i.addr }
 
-// Reachable implements uct.Iface. It asks the kernel about the peer, as C UCX
-// does since 1.22, so a transport that is denied is not chosen.
+// Reachable implements uct.Iface. It tries to access the peer, as C UCX does since 1.22, so that
+// the transport is not chosen for a peer to which the kernel denies access.
 func (i *iface) Reachable(p uct.ReachableParams) error {
 	_, err := i.peer(p.DeviceAddr, p.IfaceAddr)
 	return err
 }
 
-// SetAMHandler implements uct.Iface. As in C UCX any iface takes handlers; no
-// message comes here.
+// SetAMHandler implements uct.Iface. It accepts handlers like every iface of C UCX, but calls none:
+// the transport has no active messages.
 func (i *iface) SetAMHandler(id uct.AMID, _ uct.AMHandler) error {
 	if id >= uct.MaxAMIDs {
 		return kit.ErrAMID(id)
@@ -133,7 +140,7 @@ func (i *iface) Progress() int {
 	return i.work()
 }
 
-// idle reports whether there is nothing to do for Progress.
+// idle reports whether Progress has no work.
 func (i *iface) idle() bool {
 	return i.active.Len() == 0 && i.waiting.Empty() && i.failures.Empty() && !i.watcher.Unsettled()
 }

@@ -9,34 +9,36 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// opKind is what an op does.
+// opKind is the kind of an operation.
 type opKind uint8
 
 const (
 	opPut   opKind = iota
-	opGet          // all kinds but flushes copy
-	opFlush        // tells its completion when those before it are over
+	opGet          // all kinds except opFlush copy data
+	opFlush        // completes when the operations before it have completed
 )
 
 func (k opKind) String() string {
 	return [...]string{"process_vm_writev", "process_vm_readv", "flush"}[k]
 }
 
-// op is an operation under way.
+// op is an outstanding operation of an endpoint. raddr, left and bufs describe the part that is not
+// copied yet.
 type op struct {
 	next  *op
 	kind  opKind
-	comp  *uct.Completion // nil: nobody wants to know
-	raddr uint64          // what is left to do: from here in the peer
-	left  int             // so many bytes
-	bufs  [][]byte        // and this memory, from bufs[first] on; no entry is empty
+	comp  *uct.Completion // nil: no completion is called
+	raddr uint64          // address of the next byte in the peer
+	left  int             // bytes still to copy
+	bufs  [][]byte        // local memory, from bufs[first] on; none of these is empty
 	first int
 }
 
-// maxVec is the number of entries given to the kernel at once (UCT_SM_MAX_IOV).
+// maxVec is the largest number of entries in one system call (UCT_SM_MAX_IOV).
 const maxVec = 16
 
-// set makes an op of the entries of a list. It drops the empty ones.
+// set initialises o as an operation on the n bytes of iov, without its empty entries, and on the
+// peer's memory at raddr.
 func (o *op) set(kind opKind, iov []uct.IOV, n int, raddr uint64, c *uct.Completion) {
 	o.kind, o.comp, o.raddr, o.left = kind, c, raddr, n
 	for k := range iov {
@@ -46,19 +48,19 @@ func (o *op) set(kind opKind, iov []uct.IOV, n int, raddr uint64, c *uct.Complet
 	}
 }
 
-// reset lets go of the memory.
+// reset drops the references to the caller's memory.
 func (o *op) reset() {
 	clear(o.bufs)
 	*o = op{bufs: o.bufs[:0]}
 }
 
-// piece copies at most seg bytes in one call of the kernel and returns how many
-// it copied. They stay part of the op, see advance. The call may wait, for pages
-// of either process. Go's scheduler is not told: it would watch each call, at a
-// sixth of the rate of 64 KiB messages. A peer could make us wait by means of its
-// memory; but unless we are privileged the kernel lets us do this only to processes
-// of the same user, and such a one could as well stop us by a signal.
-func (o *op) piece(pid, seg int) (int, unix.Errno) {
+// copyOnce copies at most seg bytes in one system call and returns the number of bytes copied. It does
+// not remove them from the operation; advance does. The call may block until pages of either
+// process are available. It bypasses the Go scheduler, which would otherwise monitor each call, at
+// a sixth of the rate of 64 KiB messages. A peer could block this process by means of its memory.
+// But unless this process is privileged, the kernel permits access only to processes of the same
+// user, and such a peer could also stop this process by a signal.
+func (o *op) copyOnce(pid, seg int) (int, unix.Errno) {
 	var local [maxVec]unix.Iovec
 	entries, n := 0, 0
 	for _, b := range o.bufs[o.first:] {
@@ -78,7 +80,7 @@ func (o *op) piece(pid, seg int) (int, unix.Errno) {
 	return sys.ReadProcess(pid, local[:entries], &remote)
 }
 
-// advance takes n bytes off the front, at most what a piece had.
+// advance removes the first n bytes from the operation, after copyOnce has copied them.
 func (o *op) advance(n int) {
 	o.raddr += uint64(n)
 	o.left -= n
@@ -94,7 +96,7 @@ func (o *op) advance(n int) {
 	}
 }
 
-// queue is the operations of an endpoint, in order. The zero value is empty.
+// queue is a FIFO of the outstanding operations of an endpoint. The zero value is empty.
 type queue struct {
 	head, tail *op
 }
@@ -108,7 +110,7 @@ func (q *queue) push(o *op) {
 	q.tail = o
 }
 
-// pop removes the first. There must be one.
+// pop removes and returns the first operation. The queue must not be empty.
 func (q *queue) pop() *op {
 	o := q.head
 	if q.head = o.next; q.head == nil {

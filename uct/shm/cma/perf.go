@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// overhead is the cost of a message that addresses publish: peers must all
-// compute the same lanes, so it does not follow measurements
-// (UCT_SCOPY_IFACE_DEFAULT_OVERHEAD, and its exception for Fujitsu's A64FX).
+// overhead returns the cost of a message in seconds that addresses publish. Both peers must compute
+// the same lanes from it, so it is not measured (UCT_SCOPY_IFACE_DEFAULT_OVERHEAD, and its
+// exception for Fujitsu's A64FX). root is the directory that contains proc.
 func overhead(root string) float64 {
 	if runtime.GOARCH == "arm64" {
 		if f, err := os.Open(filepath.Join(root, "proc/cpuinfo")); err == nil {
@@ -27,8 +27,8 @@ func overhead(root string) float64 {
 	return 2e-6
 }
 
-// isA64FX looks for the maker and the part that arm64 kernels show in
-// /proc/cpuinfo.
+// isA64FX reports whether text, from /proc/cpuinfo of an arm64 kernel, has the implementer and the
+// part number of the A64FX.
 func isA64FX(text string) bool {
 	found := 0
 	for line := range strings.Lines(text) {

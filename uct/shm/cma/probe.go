@@ -15,28 +15,28 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// probe is how the machine is asked about cross-memory attach. Tests have others.
+// probe has the functions that query the machine for its permission of cross-memory attach. Tests
+// use other functions.
 type probe struct {
-	root     string // of the file system
-	selfTest func() error
-	hasCap   func() bool  // CAP_SYS_PTRACE is effective
+	root     string       // directory that contains proc: / except in tests
+	selfTest func() error // copies memory of this process
+	hasCap   func() bool  // whether CAP_SYS_PTRACE is effective
 	allow    func() error // lets every process attach to this one
 }
 
 var machine = probe{root: "/", selfTest: selfTest, hasCap: hasPtraceCap, allow: allowAll}
 
-// Values of Yama's ptrace_scope
-// (Documentation/admin-guide/LSM/Yama.rst of the kernel).
+// Values of Yama's setting ptrace_scope (Documentation/admin-guide/LSM/Yama.rst of the kernel).
 const (
-	scopeClassic    = 0 // also where there is no Yama
+	scopeClassic    = 0 // also without Yama
 	scopeRestricted = 1
 	scopeAdmin      = 2
 	scopeNone       = 3
 )
 
-// usable says whether this process can take part: nil, or an error that names
-// the obstacle and the remedy and matches ucs.ErrUnsupported. It prepares the
-// process to be a target.
+// usable returns nil if this process can use cross-memory attach, otherwise an error that matches
+// ucs.ErrUnsupported and names the obstacle and the remedy. It also permits other processes to
+// access this process, if Yama requires that.
 func (p *probe) usable() error {
 	if err := p.selfTest(); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *probe) usable() error {
 	case scopeClassic:
 		return nil
 	case scopeRestricted:
-		// The peers attach to us, so it is us who must allow it, before they try.
+		// Peers attach to this process, so this process must permit it before they try.
 		if err := p.allow(); err != nil {
 			return fmt.Errorf("cma: kernel.yama.ptrace_scope is 1 and prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY) failed with %w; "+
 				"set kernel.yama.ptrace_scope to 0: %w", err, ucs.ErrUnsupported)
@@ -63,7 +63,8 @@ func (p *probe) usable() error {
 	}
 }
 
-// ptraceScope returns Yama's setting. A kernel without Yama does not have it.
+// ptraceScope returns Yama's setting ptrace_scope, or scopeClassic on a kernel without Yama. It
+// returns scopeNone for a value that it cannot read.
 func (p *probe) ptraceScope() int {
 	text, err := sys.ReadFile(filepath.Join(p.root, "proc/sys/kernel/yama/ptrace_scope"))
 	if err != nil {
@@ -76,14 +77,15 @@ func (p *probe) ptraceScope() int {
 	return n
 }
 
-// sample is what selfTest reads. A variable of the package stays where it is.
+// sample is the memory that selfTest reads. It is a package variable, because such a variable does
+// not move.
 var sample = [8]byte{'p', 'r', 'o', 'b', 'e', 1, 2, 3}
 
-// selfTest reads from this process as if from a peer.
+// selfTest reads memory of this process in the way that memory of a peer is read.
 func selfTest() error {
 	var got [len(sample)]byte
 	o := op{kind: opGet, raddr: addressOf(sample[:]), left: len(got), bufs: [][]byte{got[:]}}
-	n, e := o.piece(os.Getpid(), len(got))
+	n, e := o.copyOnce(os.Getpid(), len(got))
 	switch {
 	case e == unix.ENOSYS:
 		return fmt.Errorf("cma: process_vm_readv: %w; the kernel needs CONFIG_CROSS_MEMORY_ATTACH, "+
@@ -107,14 +109,13 @@ func hasPtraceCap() bool {
 	return unix.Capget(&hdr, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_PTRACE) != 0
 }
 
-// tryPeer asks the kernel whether this process may access another: nil, or an
-// error that names the obstacle and the remedy and matches ucs.ErrUnreachable.
-// Permission comes before the address, so an address that nobody has is asked
-// for.
+// tryPeer returns nil if the kernel lets this process access another process, otherwise an error
+// that matches ucs.ErrUnreachable and names the obstacle and the remedy. It reads from address 0,
+// where nothing is mapped, because the kernel checks the permission before the address.
 func (p *probe) tryPeer(pid int) error {
 	var b [1]byte
 	o := op{kind: opGet, left: len(b), bufs: [][]byte{b[:]}}
-	switch _, e := o.piece(pid, len(b)); e {
+	switch _, e := o.copyOnce(pid, len(b)); e {
 	case 0, unix.EFAULT:
 		return nil
 	case unix.ESRCH:
@@ -126,7 +127,8 @@ func (p *probe) tryPeer(pid int) error {
 	}
 }
 
-// denial explains EPERM and says what helps.
+// denial returns a text that explains why the kernel refused access to a process with EPERM, and
+// what helps.
 func (p *probe) denial(pid int) string {
 	if uid, _, ok := p.usersOf(pid); ok && uid != os.Getuid() {
 		return fmt.Sprintf("it belongs to user %d and this one to %d; run both as one user or give this one CAP_SYS_PTRACE", uid, os.Getuid())
@@ -145,11 +147,10 @@ func (p *probe) denial(pid int) string {
 		"give this process CAP_SYS_PTRACE"
 }
 
-// sameUser says whether a process acts for the user that this one acts for: nil,
-// or an error that matches ucs.ErrUnreachable. A privileged process may access
-// those of others, but they can make it wait for their memory without end
-// (userfaultfd(2), or a file system of theirs behind it), inside a call that
-// nothing ends.
+// sameUser returns nil if process pid has the same effective user as this process, otherwise an
+// error that matches ucs.ErrUnreachable. A privileged process may access processes of other users,
+// but they could block it without end, inside a system call that nothing interrupts: by
+// userfaultfd(2), or by memory that is backed by a file system of theirs.
 func (p *probe) sameUser(pid int) error {
 	_, effective, ok := p.usersOf(pid)
 	switch own := os.Geteuid(); {
@@ -162,7 +163,8 @@ func (p *probe) sameUser(pid int) error {
 	return nil
 }
 
-// usersOf returns the real and the effective user of a process.
+// usersOf returns the real and the effective user id of a process. ok is false if they cannot be
+// read.
 func (p *probe) usersOf(pid int) (real, effective int, ok bool) {
 	text, err := sys.ReadFile(filepath.Join(p.root, "proc", strconv.Itoa(pid), "status"))
 	if err != nil {

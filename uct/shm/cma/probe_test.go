@@ -19,7 +19,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// files makes a file system.
+// files makes a directory with these files.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -47,7 +47,7 @@ func TestUsable(t *testing.T) {
 		cap      bool
 		allow    func() error
 		obstacle string // empty: usable
-		asked    bool   // peers were allowed
+		asked    bool   // peers were allowed by prctl
 	}{
 		{name: "no yama", test: ok, allow: ok},
 		{name: "scope 0", scope: "0\n", test: ok, allow: ok},
@@ -87,7 +87,7 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestAllowAll makes the system call. A kernel without Yama does not know it.
+// TestAllowAll makes the system call. A kernel without Yama refuses it.
 func TestAllowAll(t *testing.T) {
 	if err := allowAll(); err != nil && err != unix.EINVAL {
 		t.Errorf("prctl: %v", err)
@@ -120,8 +120,8 @@ func TestDenialTexts(t *testing.T) {
 	}
 }
 
-// TestOtherUser: a privileged process leaves those of other users alone unless it
-// is told otherwise.
+// TestOtherUser: a privileged process does not access processes of other users unless
+// UCX_CMA_OTHER_USERS permits it.
 func TestOtherUser(t *testing.T) {
 	needtest.Capability(t, "CAP_SYS_PTRACE", "to access processes of others")
 	p := newProcess(t, "nobody", 0)
@@ -143,7 +143,7 @@ func TestOtherUser(t *testing.T) {
 	}
 }
 
-// TestAllowedUser: UCX_SHM_ALLOW counts for cma as well, whatever else allows it.
+// TestAllowedUser: UCX_SHM_ALLOW also restricts cma, even with UCX_CMA_OTHER_USERS.
 func TestAllowedUser(t *testing.T) {
 	needtest.Capability(t, "CAP_SYS_PTRACE", "to access processes of others")
 	needCMA(t)
@@ -188,8 +188,8 @@ func TestSameUser(t *testing.T) {
 	}
 }
 
-// TestDenied asks the kernel for a process that it does not give away, from a
-// thread without capabilities.
+// TestDenied checks the error when the kernel refuses access to a process, asked by a thread
+// without capabilities.
 func TestDenied(t *testing.T) {
 	needCMA(t)
 	target := newProcess(t, "undumpable", 0)
@@ -197,7 +197,7 @@ func TestDenied(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err = unix.Capset(&hdr, &none[0]); err == nil {

@@ -5,10 +5,11 @@ package cma
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// take returns a record for an operation; nil: there are as many as may be.
+// take returns an empty op struct from the free list, or nil if the limit of outstanding operations
+// is reached.
 func (i *iface) take() *op {
 	if i.ops >= i.opts.maxOps {
 		return nil
@@ -22,31 +23,32 @@ func (i *iface) take() *op {
 	return o
 }
 
-// give takes a record back.
-func (i *iface) give(o *op) {
+// freeOp returns an op struct to the free list.
+func (i *iface) freeOp(o *op) {
 	i.ops--
 	o.reset()
 	o.next = i.free
 	i.free = o
 }
 
-// activate makes sure that the endpoint gets turns.
+// activate adds the endpoint to the iface's list of active endpoints, for which progress copies,
+// unless it is listed already.
 func (e *endpoint) activate() {
 	if !e.place.Listed() {
 		e.iface.active.Add(&e.place, e)
 	}
 }
 
-// work is a round of progress: a turn for each active endpoint, and more turns
-// while there is a quota of pieces left; then pending requests, for whom there are
-// records again, and failures.
+// work is a round of progress. It calls serve for the active endpoints, round robin, until the quota
+// of copies is used up or no endpoint is active. Then it retries pending requests, because op
+// structs may be free again, and reports failures.
 func (i *iface) work() int {
 	events := 0
 	i.watcher.Settle()
 	for quota := i.opts.quota; quota > 0 && i.active.Len() > 0; {
 		e := i.active.Next()
 		i.active.Remove(&e.place)
-		done, copied := e.turn()
+		done, copied := e.serve()
 		events += done
 		if copied {
 			quota--
@@ -58,9 +60,9 @@ func (i *iface) work() int {
 	return events + i.waiting.Dispatch() + i.failures.Report()
 }
 
-// turn copies a piece for an endpoint and tells completions. It returns the number of
-// events and whether it copied. Whatever it calls may close the endpoint.
-func (e *endpoint) turn() (events int, copied bool) {
+// serve makes one copy for an endpoint and calls completions. It returns the number of events, and
+// whether it tried to copy. The completions may close the endpoint.
+func (e *endpoint) serve() (events int, copied bool) {
 	if e.end != nil {
 		return 0, false
 	}
@@ -71,17 +73,18 @@ func (e *endpoint) turn() (events int, copied bool) {
 			return events, true
 		}
 		if o.left == 0 {
-			e.over(nil)
+			e.completeFirst(nil)
 		}
 	}
 	for e.queue.head != nil && e.queue.head.kind == opFlush {
 		events++
-		e.over(nil)
+		e.completeFirst(nil)
 	}
 	return events, copied
 }
 
-// Room implements kit.Sender: records of operations are those of all endpoints.
+// Room implements kit.Sender. The limit of outstanding operations holds for all endpoints of the
+// iface together.
 func (e *endpoint) Room() kit.Room {
 	switch {
 	case e.end != nil:
@@ -92,15 +95,15 @@ func (e *endpoint) Room() kit.Room {
 	return kit.Open
 }
 
-// copyPiece copies a piece of the first operation. When that cannot be done it
-// fails the endpoint and returns false.
+// copyPiece makes one copy for o, the first operation of the queue. If that fails, it makes the
+// endpoint fail and returns false.
 func (e *endpoint) copyPiece(o *op) bool {
 	if e.lost() {
 		return false
 	}
-	n, errno := o.piece(e.peer.PID, e.iface.opts.segSize)
+	n, errno := o.copyOnce(e.peer.PID, e.iface.opts.segSize)
 	if errno == 0 && n == 0 {
-		errno = unix.EIO // it would go on for ever
+		errno = unix.EIO // otherwise it would be tried again forever
 	}
 	if errno != 0 {
 		e.fail(e.accessError(o, errno))
@@ -110,24 +113,25 @@ func (e *endpoint) copyPiece(o *op) bool {
 	return true
 }
 
-// over ends the first operation and tells its completion, if there is one.
-func (e *endpoint) over(err error) {
+// completeFirst removes the first operation from the queue and completes it with err.
+func (e *endpoint) completeFirst(err error) {
 	o := e.queue.pop()
 	c := o.comp
-	e.iface.give(o)
+	e.iface.freeOp(o)
 	if c != nil {
 		c.Done(err)
 	}
 }
 
-// drop ends all operations with an error.
+// drop completes all operations with err.
 func (e *endpoint) drop(err error) {
 	for e.queue.head != nil {
-		e.over(err)
+		e.completeFirst(err)
 	}
 }
 
-// fail ends the endpoint; progress tells everybody.
+// fail makes the endpoint accept no operations any more. Progress completes its operations with err
+// and reports the failure.
 func (e *endpoint) fail(err error) {
 	e.end, e.failure = err, true
 	e.iface.waiting.Leave(&e.pending)
@@ -135,7 +139,7 @@ func (e *endpoint) fail(err error) {
 }
 
 // Over implements kit.Failing.
-func (e *endpoint) Over(err error) (userData any, tell bool) {
+func (e *endpoint) Over(err error) (userData any, report bool) {
 	e.drop(err)
 	return e.user, !e.closed
 }

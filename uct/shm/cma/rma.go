@@ -20,7 +20,7 @@ func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, c *uct.Com
 	return e.start(opGet, iov, raddr, c)
 }
 
-// start carries out or queues an operation.
+// start executes an operation, or queues it for progress.
 func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Completion) error {
 	if err := e.ready(); err != nil {
 		return err
@@ -41,13 +41,13 @@ func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Comple
 	o.set(kind, iov, n, raddr, c)
 	if n <= inlineMax && e.queue.head == nil {
 		if e.lost() {
-			e.iface.give(o)
+			e.iface.freeOp(o)
 			return e.end
 		}
-		// What cannot be done now, for whatever reason, is for progress.
-		done, _ := o.piece(e.peer.PID, e.iface.opts.segSize)
+		// The rest is left to progress, which also handles an error.
+		done, _ := o.copyOnce(e.peer.PID, e.iface.opts.segSize)
 		if done == n {
-			e.iface.give(o)
+			e.iface.freeOp(o)
 			return nil
 		}
 		o.advance(done)

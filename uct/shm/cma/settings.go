@@ -12,34 +12,35 @@ import (
 )
 
 // settings are the variables UCX_CMA_*, with C UCX's names and defaults
-// (uct_cma_iface_config_table, uct_scopy_iface_config_table, uct_sm_iface_config_table).
-// Those of C that have no meaning here are left out: records of operations are not carved from chunks
-// (ALLOC, TX_BUFS_GROW and the like), and MEMORY_INVALIDATE announces what the
-// transport cannot do.
+// (uct_cma_iface_config_table, uct_scopy_iface_config_table, uct_sm_iface_config_table). Variables
+// of C UCX without a meaning in this library are left out: op structs are not allocated from chunks
+// (ALLOC, TX_BUFS_GROW and similar), and MEMORY_INVALIDATE would announce a feature that the
+// transport does not have.
 type settings struct {
 	Scopy  scopySettings `prefix:"SCOPY_"`
-	Others bool          `ucx:"OTHER_USERS" default:"n" doc:"Access processes of other users where the kernel permits it, that is from a privileged process. Such a process can block this one forever. C UCX has no such setting and always does."`
+	Others bool          `ucx:"OTHER_USERS" default:"n" doc:"Access processes of other users if the kernel permits it, which needs a privileged process. A process of another user can block this one forever. C UCX has no such setting and always accesses them."`
 }
 
-// scopySettings are those of all transports by which the kernel copies.
+// scopySettings are the settings of all transports in which the kernel copies.
 type scopySettings struct {
 	SM        smSettings   `prefix:"SM_"`
 	MaxIOV    uint         `ucx:"MAX_IOV" default:"16" doc:"Largest number of memory pieces in one operation."`
 	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes to copy in one system call."`
-	TxQuota   uint         `ucx:"TX_QUOTA" default:"1" doc:"Number of such calls in one round of progress."`
+	TxQuota   uint         `ucx:"TX_QUOTA" default:"1" doc:"Number of copying system calls in one round of progress."`
 	TxMaxBufs int          `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be in flight; -1 means no limit."`
 }
 
-// smSettings are those of all transports within a host, with the defaults of this one.
+// smSettings are the settings of all transports between processes of one host, with the defaults of
+// cma.
 type smSettings struct {
 	Common commonSettings   `prefix:""`
-	BW     config.Bandwidth `ucx:"BW" default:"11145MBs" doc:"Effective bandwidth of memory. Only published."`
+	BW     config.Bandwidth `ucx:"BW" default:"11145MBs" doc:"Effective memory bandwidth that the interface reports in its attributes."`
 }
 
-// commonSettings are those that all transports have (uct_iface_config_table).
+// commonSettings are the settings that all transports have (uct_iface_config_table).
 type commonSettings struct {
 	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures without an error handler."`
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Expected maximum number of endpoints (scaling hint, not a limit). If the program or UCX_NUM_EPS expects more, the transport is used only to peers that no other transport with a sufficient number reaches."`
 }
 
 func init() {
@@ -60,7 +61,7 @@ const (
 	defaultBW      = 11145 << 20
 )
 
-// options are the settings of an iface, checked.
+// options are the settings of an iface, validated and with defaults filled in.
 type options struct {
 	maxNumEPs int
 	failure   log.Level

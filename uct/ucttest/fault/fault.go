@@ -1,6 +1,6 @@
-// Package fault says what shall go wrong with the operations of a transport
-// under test. A Plan decides about each operation from its number and kind, so
-// a failing run can be repeated. Package sim follows plans.
+// Package fault describes the faults to inject into the operations of a simulated transport
+// (package sim). A Plan chooses the fault of each operation from the operation's number and
+// kind, so that a failing run can be repeated.
 package fault
 
 import (
@@ -13,7 +13,7 @@ import (
 // Kind is a kind of operation.
 type Kind uint8
 
-// Kinds.
+// Kinds of operations.
 const (
 	AMShort Kind = iota
 	AMBcopy
@@ -30,41 +30,39 @@ const (
 // Op is an operation that is about to be accepted.
 type Op struct {
 	Kind     Kind
-	ID       uct.AMID // of an active message
+	ID       uct.AMID // id of an active message
 	Endpoint int      // number of the endpoint, from 0 in the order of creation
-	N        int      // number of the operation on its endpoint, from 1; refused ones do not count
-	Attempt  int      // number of the attempt on its endpoint, from 1; all count
+	N        int      // number of the operation on its endpoint, from 1, without refused ones
+	Attempt  int      // number of the attempt on its endpoint, from 1, with refused ones
 }
 
-// Effect is what happens to an operation. The zero value is: nothing. The
-// fields are looked at in their order, and the first that refuses decides.
+// Effect is the fault of an operation. The zero value is no fault. The fields are evaluated in
+// their order; the first field that refuses the operation decides.
 type Effect struct {
-	// Stall makes the endpoint refuse everything with ucs.ErrNoResource until
-	// its iface has been progressed that many rounds.
+	// Stall makes the endpoint refuse all operations with ucs.ErrNoResource for that many
+	// progress rounds of its iface.
 	Stall int
 
 	// Refuse is returned by the call. Nothing is started.
 	Refuse error
 
-	// Drop breaks the connection: the operation is accepted and lost, and all
-	// endpoints between the two ifaces, either way, fail with this error.
+	// Drop breaks the connection: the operation is accepted and lost, and all endpoints between
+	// the two ifaces, in both directions, fail with this error.
 	Drop error
 
-	// Fail ends the operation with this error instead of doing it. The endpoint
-	// goes on. Operations without a completion, and active messages that would be
-	// done at once, just vanish.
+	// Fail ends the operation with this error instead of executing it. The endpoint continues
+	// to work. An operation without a completion is lost silently.
 	Fail error
 
-	// Late makes the completion come that many rounds later.
+	// Late delays the completion by that many progress rounds.
 	Late int
 
-	// Cut shortens an active message by that many bytes, as a broken or hostile
-	// peer would.
+	// Cut shortens an active message by that many bytes, like a faulty or malicious peer.
 	Cut int
 }
 
-// Plan decides about an operation. It may keep state; a transport asks it for
-// one operation at a time, once per attempt.
+// Plan returns the fault of an operation. It may keep state; a transport calls it for one
+// operation at a time, once per attempt.
 type Plan func(op Op) Effect
 
 // At applies e to the n-th operation of every endpoint.
@@ -93,11 +91,11 @@ func DropAt(n int) Plan { return At(n, Effect{Drop: ucs.ErrConnectionReset}) }
 // FailAt ends the n-th operation of every endpoint with err.
 func FailAt(n int, err error) Plan { return At(n, Effect{Fail: err}) }
 
-// Late lets every completion come the given number of rounds late.
+// Late delays every completion by the given number of rounds.
 func Late(rounds int) Plan { return From(1, Effect{Late: rounds}) }
 
-// Storm stalls endpoints at random: about percent of the attempts, each time
-// for 1 to longest rounds. Equal seeds give equal storms.
+// Storm stalls endpoints at random, in about percent of the attempts, for 1 to longest rounds.
+// Equal seeds give equal sequences.
 func Storm(seed uint64, percent, longest int) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x5704))
 	return func(Op) (none Effect) {

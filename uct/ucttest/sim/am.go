@@ -6,7 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
@@ -94,7 +94,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct
 	return e.post(p, fault.AMZcopy, id, hdr, eff, flags, c)
 }
 
-// post puts a message on its way, or not, as the effect says.
+// post sends the message p, or loses it if the injected fault eff says so.
 func (e *endpoint) post(p *packet, op fault.Kind, id uct.AMID, by any, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
 	e.tapSent(p, op, id, by, eff.Drop != nil || eff.Fail != nil)
 	o := p.op
@@ -126,7 +126,7 @@ func (e *endpoint) checkIOV(iov []uct.IOV, limit int) error {
 		return nil
 	}
 	for k := range iov {
-		r, ok := iov[k].Mem.(*rma.Region)
+		r, ok := iov[k].Mem.(*kit.Region)
 		if len(iov[k].Data) > 0 && (!ok || !e.home.domain.memory.holds(r, iov[k].Data)) {
 			return fmt.Errorf("sim: entry %d is not registered: %w", k, ucs.ErrInvalidParam)
 		}

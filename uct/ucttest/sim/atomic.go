@@ -29,35 +29,35 @@ func (e *endpoint) atomic(kind fault.Kind, ops uint32, op uct.AtomicOp, size int
 	return ucs.InProgress
 }
 
-// fetchOps are the operations of Fetch; compare-and-swap has a call of its own.
+// fetchOps returns the fetching operations without compare-and-swap, which has a separate call.
 func fetchOps(ops uct.AtomicOps) uint32 { return ops.Fetch &^ (1 << uct.AtomicCSwap) }
 
-// Atomic32Post implements uct.Endpoint.
+// Atomic32Post implements uct.Atomic.
 func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, key *uct.Rkey) error {
 	return e.atomic(fault.AtomicPost, e.home.attr.Atomic32.Post, op, 4, uint64(value), 0, raddr, key, nil, nil, nil)
 }
 
-// Atomic64Post implements uct.Endpoint.
+// Atomic64Post implements uct.Atomic.
 func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) error {
 	return e.atomic(fault.AtomicPost, e.home.attr.Atomic64.Post, op, 8, value, 0, raddr, key, nil, nil, nil)
 }
 
-// Atomic32Fetch implements uct.Endpoint.
+// Atomic32Fetch implements uct.Atomic.
 func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	return e.atomic(fault.AtomicFetch, fetchOps(e.home.attr.Atomic32), op, 4, uint64(value), 0, raddr, key, result, nil, c)
 }
 
-// Atomic64Fetch implements uct.Endpoint.
+// Atomic64Fetch implements uct.Atomic.
 func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	return e.atomic(fault.AtomicFetch, fetchOps(e.home.attr.Atomic64), op, 8, value, 0, raddr, key, nil, result, c)
 }
 
-// AtomicCSwap32 implements uct.Endpoint.
+// AtomicCSwap32 implements uct.Atomic.
 func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, key *uct.Rkey, result *uint32, c *uct.Completion) error {
 	return e.atomic(fault.AtomicFetch, e.home.attr.Atomic32.Fetch, uct.AtomicCSwap, 4, uint64(compare), uint64(swap), raddr, key, result, nil, c)
 }
 
-// AtomicCSwap64 implements uct.Endpoint.
+// AtomicCSwap64 implements uct.Atomic.
 func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rkey, result *uint64, c *uct.Completion) error {
 	return e.atomic(fault.AtomicFetch, e.home.attr.Atomic64.Fetch, uct.AtomicCSwap, 8, compare, swap, raddr, key, nil, result, c)
 }

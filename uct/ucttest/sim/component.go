@@ -8,14 +8,14 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// component is a host of a network.
+// component implements uct.Component. It represents one host of a network.
 type component struct {
 	o Options
 }
 
 var _ uct.Component = (*component)(nil)
 
-// New makes a component. It may be given to uct.Register or used as it is.
+// New makes a component. The caller may pass it to uct.Register or use it directly.
 func New(o Options) uct.Component { return &component{o: o.withDefaults()} }
 
 // Name implements uct.Component.
@@ -23,6 +23,9 @@ func (c *component) Name() string { return c.o.Name }
 
 // Flags implements uct.Component.
 func (c *component) Flags() uct.ComponentFlags { return 0 }
+
+// Transports implements uct.Component.
+func (c *component) Transports() []string { return []string{c.o.Name} }
 
 // MemoryDomains implements uct.Component.
 func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
@@ -34,11 +37,18 @@ func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error)
 	if name != c.o.Name {
 		return nil, fmt.Errorf("sim: no memory domain %q: %w", name, ucs.ErrNoDevice)
 	}
-	d := newDomain(&c.o)
-	if c.o.ValueKeys {
-		return valued{d}, nil
+	o := c.o
+	if o.Locate != nil {
+		o.Place = o.Locate()
 	}
-	if c.o.Keyless {
+	if err := o.claim(Domains, 1); err != nil {
+		return nil, err
+	}
+	d := newDomain(&o)
+	if o.ValueKeys {
+		return valued{domain: d}, nil
+	}
+	if o.Keyless {
 		s := &scoped{domain: d}
 		d.memory = s
 		return s, nil

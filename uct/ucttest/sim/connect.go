@@ -9,8 +9,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Lengths of addresses: the number of the network; that of the iface; those of
-// the iface and of the endpoint. All numbers are 64 bits, little-endian.
+// Lengths of addresses. A device address is the number of the network, an iface address the
+// number of the iface, and an endpoint address the numbers of the iface and of the endpoint.
+// All numbers have 64 bits, little-endian.
 const (
 	deviceAddrLen = 8
 	ifaceAddrLen  = 8
@@ -35,7 +36,7 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 	return nil
 }
 
-// Address implements uct.Endpoint.
+// Address implements uct.Paired.
 func (e *endpoint) Address() ([]byte, error) {
 	if !e.home.attr.Flags.Has(uct.IfaceConnectToEP) {
 		return nil, ucs.ErrUnsupported
@@ -43,7 +44,7 @@ func (e *endpoint) Address() ([]byte, error) {
 	return binary.LittleEndian.AppendUint64(bytes.Clone(e.home.addr), e.id), nil
 }
 
-// ConnectToEP implements uct.Endpoint.
+// ConnectToEP implements uct.Paired.
 func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if !e.home.attr.Flags.Has(uct.IfaceConnectToEP) {
 		return ucs.ErrUnsupported
@@ -55,7 +56,7 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 		return fmt.Errorf("sim: endpoint address of %d bytes, not %d: %w", len(ep), epAddrLen, ucs.ErrUnreachable)
 	}
 	if len(iface) > 0 && !bytes.Equal(ep[:ifaceAddrLen], iface) {
-		return fmt.Errorf("sim: an endpoint of another interface than its address says: %w", ucs.ErrInvalidAddr)
+		return fmt.Errorf("sim: the endpoint address does not match the iface address: %w", ucs.ErrInvalidAddr)
 	}
 	if err := e.home.Reachable(uct.ReachableParams{DeviceAddr: dev, IfaceAddr: ep[:ifaceAddrLen]}); err != nil {
 		return err
@@ -65,32 +66,60 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	return nil
 }
 
-// LeadsTo implements uct.Located.
-func (e *endpoint) LeadsTo(dev, addr, ep []byte) bool {
+// IsConnectedTo implements uct.Paired.
+func (e *endpoint) IsConnectedTo(dev, addr, ep []byte) bool {
 	if e.peer == nil || !bytes.Equal(dev, e.home.dev) || !bytes.Equal(addr, e.peer.addr) {
 		return false
 	}
 	return ep == nil || len(ep) == epAddrLen && binary.LittleEndian.Uint64(ep[ifaceAddrLen:]) == e.other
 }
 
-// connect makes e lead to the iface of an address. One that does not exist
-// makes e fail at the next progress.
+// connect connects e to the iface with the address addr. If there is no such iface, e fails in the
+// next progress.
 func (e *endpoint) connect(addr []byte) {
 	n := e.home.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	e.readyAt = e.home.round + uint64(e.home.o.ConnectDelay)
-	peer := n.ifaces[binary.LittleEndian.Uint64(addr)]
+	e.readyAt = e.home.now() + uint64(e.home.o.ConnectDelay)
+	id := binary.LittleEndian.Uint64(addr)
+	peer := n.ifaces[id]
 	if peer == nil {
-		e.lose(fmt.Errorf("sim: nobody has address %x: %w", addr, ucs.ErrUnreachable))
+		e.refused(n.graves[id], fmt.Errorf("sim: no iface has address %x: %w", addr, ucs.ErrUnreachable))
 		return
 	}
 	e.peer = peer
 	peer.incoming[e] = struct{}{}
+	if e.home.o.Medium != nil {
+		e.handshake(e.home.now())
+		e.starts()
+	}
 }
 
-var _ uct.KinFinder = (*iface)(nil)
+// refused breaks a connection to an iface that does not exist, or does not exist any more at a place.
+func (e *endpoint) refused(at *Place, err error) {
+	o := e.home.o
+	switch {
+	case o.Medium == nil || at == nil || o.Death == DeathSilent:
+		e.breakConnection(err)
+	case o.Death == DeathTimeout:
+		e.breakAt(errSilence, o.Medium.Now()+o.Timeout)
+	default:
+		due := o.Medium.Carry(o.Place, at, o.Medium.Now(), 0)
+		if due != Never {
+			due = o.Medium.Carry(at, o.Place, due, 0)
+		}
+		if due == Never && o.Timeout > 0 {
+			due, err = o.Medium.Now()+o.Timeout, errSilence
+		}
+		e.breakAt(err, due)
+	}
+}
 
-// Kin implements uct.KinFinder: nobody else is here, unless the peers are to be as if
-// they were of 1.13.
-func (i *iface) Kin(uct.ReachableParams) bool { return i.as != uct.PeerRelease113 }
+// FindProcess implements uct.ProcessIface. Without a Place the processes of peers are unknown.
+func (i *iface) FindProcess(p uct.ReachableParams, _ func(uct.Process) bool) (uct.Process, error) {
+	return 0, i.Reachable(p)
+}
+
+// SameLibrary implements uct.ProcessIface. All peers use this library, but with uct.PeerRelease113
+// they are treated as C UCX 1.13.
+func (i *iface) SameLibrary(uct.ReachableParams) bool { return i.peerRelease != uct.PeerRelease113 }

@@ -4,30 +4,35 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
 // keyLen is the length of a packed key: the number of the domain.
 const keyLen = 8
 
-// domain is a memory domain: what its ifaces' peers may touch.
+// domain is a memory domain: the memory that peers of its ifaces may access.
 type domain struct {
 	o      *Options
-	id     uint64 // on the network, also the value of its keys
+	id     uint64 // unique on the network; also the value of the domain's keys
 	attr   uct.MDAttr
-	table  rma.Table
-	memory memory // itself, or who tells its peers apart
+	table  kit.Regions
+	memory memory // the domain itself, or the scoped domain that contains it
 	ifaces atomic.Int32
+
+	mu        sync.Mutex
+	allocated map[*kit.Region]struct{} // guarded by mu: regions that the domain has allocated
+	closed    bool                     // guarded by mu
 }
 
 var (
 	_ uct.MemoryDomain = (*domain)(nil)
-	_ uct.ValueKeys    = valued{}
+	_ uct.DeviceMemory = valued{}
 )
 
 func newDomain(o *Options) *domain {
@@ -74,9 +79,15 @@ func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, _ *config.Set) (uct
 	list, _ := d.Resources()
 	for dev, r := range list {
 		if r.Transport == p.Transport && r.Device == p.Device {
+			if err := d.o.claim(Interfaces, 1); err != nil {
+				return nil, err
+			}
 			i, err := openIface(d, w, r, dev, p)
+			if err != nil {
+				d.o.claim(Interfaces, -1)
+			}
 			if err == nil && d.o.Place != nil {
-				return placed{i}, nil
+				return placed{iface: i}, nil
 			}
 			return i, err
 		}
@@ -89,9 +100,41 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	if d.attr.Flags&uct.MDFlagAlloc == 0 || p.Fixed {
 		return nil, ucs.ErrUnsupported
 	}
-	// Behind it is room that is nobody's, so that who reaches too far is found out.
+	// A gap behind the memory belongs to no allocation, so that an access past the end is
+	// detected.
 	const gap = 64
-	return d.table.Add(make([]byte, p.Length+gap)[:p.Length:p.Length], p.Access), nil
+	if err := d.o.claim(Allocated, p.Length); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := make([]byte, p.Length+gap)[:p.Length:p.Length]
+	r := d.table.Add(b, p.Access)
+	if d.allocated == nil {
+		d.allocated = make(map[*kit.Region]struct{})
+	}
+	d.allocated[r] = struct{}{}
+	return r, nil
+}
+
+// register adds memory to a table.
+func (d *domain) register(t *kit.Regions, buf []byte, access uct.Access) (uct.MemHandle, error) {
+	if err := d.o.claim(Registered, len(buf)); err != nil {
+		return nil, err
+	}
+	return t.Add(buf, access), nil
+}
+
+// release gives back what a region has taken that is not in a table any more.
+func (d *domain) release(r *kit.Region) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind := Registered
+	if _, ok := d.allocated[r]; ok {
+		delete(d.allocated, r)
+		kind = Allocated
+	}
+	d.o.claim(kind, -len(r.Bytes()))
 }
 
 // Register implements uct.MemoryDomain.
@@ -99,21 +142,25 @@ func (d *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) 
 	if d.attr.Flags&uct.MDFlagRegister == 0 {
 		return nil, ucs.ErrUnsupported
 	}
-	return d.table.Add(buf, access), nil
+	return d.register(&d.table, buf, access)
 }
 
 // Deregister implements uct.MemoryDomain.
 func (d *domain) Deregister(m uct.MemHandle) error {
-	r, ok := m.(*rma.Region)
+	r, ok := m.(*kit.Region)
 	if !ok {
 		return fmt.Errorf("sim: handle of another memory domain: %w", ucs.ErrInvalidParam)
 	}
-	return d.table.Remove(r)
+	if err := d.table.Remove(r); err != nil {
+		return err
+	}
+	d.release(r)
+	return nil
 }
 
 // AppendKey implements uct.MemoryDomain.
 func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
-	if _, ok := m.(*rma.Region); !ok {
+	if _, ok := m.(*kit.Region); !ok {
 		return b, fmt.Errorf("sim: handle of another memory domain: %w", ucs.ErrInvalidParam)
 	}
 	if d.o.Keyless {
@@ -134,10 +181,13 @@ func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 	return &uct.Rkey{Value: v}, nil
 }
 
-// valued is a domain whose keys are numbers.
-type valued struct{ *domain }
+// valued is a domain that implements uct.DeviceMemory.
+type valued struct {
+	uct.NoDeviceMemory
+	*domain
+}
 
-// RkeyValue implements uct.ValueKeys.
+// RkeyValue implements uct.DeviceMemory.
 func (d valued) RkeyValue(packed []byte) (uint64, error) { return d.keyValue(packed) }
 
 func (d *domain) keyValue(packed []byte) (uint64, error) {
@@ -153,26 +203,32 @@ func (d *domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) { return nil, u
 // ReleaseRkey implements uct.MemoryDomain.
 func (d *domain) ReleaseRkey(*uct.Rkey) error { return nil }
 
-// memory is what is registered with a domain.
+// memory is the registered memory of a domain.
 type memory interface {
-	// lookup finds memory that an iface may access.
+	// lookup returns n bytes at addr if the iface given by the parameter from may access them.
 	lookup(from *iface, addr uint64, n int, want uct.Access) ([]byte, bool)
 
-	// holds reports whether a region is the domain's and holds b.
-	holds(r *rma.Region, b []byte) bool
+	// holds reports whether a region belongs to the domain and contains b.
+	holds(r *kit.Region, b []byte) bool
 }
 
 func (d *domain) lookup(_ *iface, addr uint64, n int, want uct.Access) ([]byte, bool) {
 	return d.table.Lookup(addr, n, want)
 }
 
-func (d *domain) holds(r *rma.Region, b []byte) bool { return r.Holds(&d.table, b) }
+func (d *domain) holds(r *kit.Region, b []byte) bool { return r.Holds(&d.table, b) }
 
-// Close implements uct.MemoryDomain. While something is open on the domain it
-// returns ucs.ErrBusy and closes nothing.
+// Close implements uct.MemoryDomain. While ifaces or registrations exist it returns ucs.ErrBusy
+// and closes nothing.
 func (d *domain) Close() error {
 	if i, r := d.ifaces.Load(), d.table.Len(); i != 0 || r != 0 {
 		return fmt.Errorf("sim: closing a memory domain with %d ifaces and %d registrations: %w", i, r, ucs.ErrBusy)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.closed = true
+		d.o.claim(Domains, -1)
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
-// The simulated transport is a component like any other, with a network that does
-// to messages what its options and its plan say. Here the endpoint is busy for two
-// rounds at its first attempt to send.
+// The simulated transport is a component like any other. Its options and its plan determine what
+// its network does to messages. Here the endpoint is busy for two rounds at its first attempt to
+// send.
 func ExampleNew() {
 	component := sim.New(sim.Options{
 		Latency: 3, // rounds

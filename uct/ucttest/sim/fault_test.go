@@ -14,14 +14,14 @@ import (
 
 const testID = 4
 
-// link is two hosts of different components on one network, with an endpoint
-// each way. The plan is that of a's sends.
+// link is two hosts of different components on one network, with an endpoint in each direction. The
+// plan applies to the sends of a.
 type link struct {
 	t      *testing.T
 	net    *Network
 	a, b   *ucttest.Host
 	ab, ba uct.Endpoint
-	at     *ucttest.Collector // at b
+	at     *ucttest.Collector // messages at b
 }
 
 func newLink(t *testing.T, o Options) *link {
@@ -51,7 +51,7 @@ func (l *link) rounds(n int) {
 	}
 }
 
-// numbers are the first bytes of the messages that arrived.
+// numbers returns the first bytes of the messages that arrived.
 func (l *link) numbers() string {
 	var s []byte
 	for _, m := range l.at.Messages {
@@ -87,7 +87,7 @@ func TestDrop(t *testing.T) {
 	if z.Fired != 1 || z.Err != ucs.ErrConnectionReset {
 		t.Errorf("operation in flight: told %d times, %v", z.Fired, z.Err)
 	}
-	// Both ends notice, once.
+	// Both sides report it, once.
 	for _, h := range []*ucttest.Host{l.a, l.b} {
 		if len(h.Failures) != 1 || h.Failures[0].Err != ucs.ErrConnectionReset {
 			t.Errorf("failures %v, want one connection reset", h.Failures)
@@ -99,7 +99,7 @@ func TestDrop(t *testing.T) {
 	if err := l.ab.Flush(uct.FlushLocal, nil); err != ucs.ErrConnectionReset {
 		t.Errorf("flush of a failed endpoint: %v", err)
 	}
-	// A new endpoint works up to its own third operation.
+	// A new endpoint works until its own third operation.
 	l.ab = l.a.Connect(t, l.b)
 	if _, err := l.send(5); err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestReorder(t *testing.T) {
 	}
 }
 
-// A zero-copy message is read when it is delivered, so its buffer belongs to
+// TestZcopyIsReadLate: a zero-copy message is read when it is delivered, so its buffer belongs to
 // the transport until the completion.
 func TestZcopyIsReadLate(t *testing.T) {
 	l := newLink(t, Options{})
@@ -283,7 +283,7 @@ func TestZcopyIsReadLate(t *testing.T) {
 	if l.numbers() != "2" || c.Fired != 1 {
 		t.Errorf("arrived %q, told %d times", l.numbers(), c.Fired)
 	}
-	// Canceled before it was read: it does not arrive.
+	// Canceled before it was read, a message does not arrive.
 	c = ucttest.NewCompletion(1)
 	l.ab.AMZcopy(testID, nil, []uct.IOV{{Data: buf}}, 0, &c.Completion)
 	l.ab.Close()
@@ -296,7 +296,7 @@ func TestZcopyIsReadLate(t *testing.T) {
 	}
 }
 
-// A put is not visible before a round of the sender, and a flush waits for it.
+// TestPutIsLate: a put is not visible before a round of the sender, and a flush waits for it.
 func TestPutIsLate(t *testing.T) {
 	l := newLink(t, Options{Latency: 2})
 	m := l.b.Expose(t, make([]byte, 8), uct.AccessAll)
@@ -381,7 +381,7 @@ func TestNetworkDrop(t *testing.T) {
 	}
 }
 
-// Received data that is kept stays as it is until it is released, once.
+// TestKeepData: received data that a handler keeps is unchanged until it is released, once.
 func TestKeepData(t *testing.T) {
 	ucttest.NoLeaks(t)
 	f := &ucttest.Fixture{Component: New(Options{KeepData: true})}
@@ -415,7 +415,7 @@ func TestKeepData(t *testing.T) {
 	descs[0].Release()
 }
 
-// Hosts may be progressed by goroutines of their own.
+// TestTwoGoroutines: each host may be progressed by its own goroutine.
 func TestTwoGoroutines(t *testing.T) {
 	l := newLink(t, Options{Latency: 1, Plan: fault.Storm(3, 10, 3)})
 	const count = 500
@@ -440,9 +440,9 @@ func TestTwoGoroutines(t *testing.T) {
 			return l.ab.AMZcopy(testID, nil, []uct.IOV{{Data: bufs[n : n+1]}}, 0, &c.Completion)
 		}, l.a)
 		c.Finish(t, err, l.a)
-		bufs[n] = 0xff // ours again
+		bufs[n] = 0xff // the buffer may be reused
 	}
-	<-done // the last one has been read, so it is delivered without us
+	<-done // the last message was read, so it arrives without progress of a
 	for n, m := range l.at.Messages {
 		if m.Data[0] != byte(n) {
 			t.Fatalf("message %d holds %d", n, m.Data[0])

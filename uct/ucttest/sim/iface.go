@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -11,62 +12,73 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// iface is one end of the network. Fields without a remark belong to the
-// goroutine that progresses it.
+// iface implements uct.Iface. Only the goroutine that progresses the iface may use its fields,
+// unless noted otherwise.
 type iface struct {
-	net     *Network
-	o       *Options
-	domain  *domain
-	worker  *uct.Worker
-	attr    uct.IfaceAttr
-	id      uint64
-	dev     []byte
-	addr    []byte
-	bell    *event.Bell     // nil when no event descriptor was announced
-	as      uct.PeerRelease // what peers are to be taken for
-	shuffle *rand.Rand
+	uct.BasicProcessIface
+	net         *Network
+	o           *Options
+	domain      *domain
+	worker      *uct.Worker
+	reclaim     func() bool
+	attr        uct.IfaceAttr
+	id          uint64
+	dev         []byte
+	addr        []byte
+	bell        *event.Bell     // nil if no event descriptor is announced
+	peerRelease uct.PeerRelease // assumed C UCX release of the peers
+	shuffle     *rand.Rand
 
 	handlers   kit.Handlers
 	waiting    kit.Arbiter
 	failures   kit.Failures
 	reporter   kit.Reporter
-	endpoints  []*endpoint // open ones; replaced, not changed, when one closes
+	endpoints  []*endpoint // open endpoints, in no particular order
+	working    []*endpoint // endpoints that this round progresses
 	batch      []*packet
 	sources    map[*endpoint]*source
 	paused     map[*endpoint]bool
-	kept       []*packet // received data that handlers keep, by index of the descriptor
-	ops        *op       // free ones
+	kept       []*packet // received data that handlers keep, by AMDesc.Index
+	ops        *op       // free list of operations
 	inProgress bool
 
-	// Guarded by net.mu. The round is written by the owner only, who may read
-	// it without.
-	round    uint64
-	inbox    []*packet // in the order of arrival
-	incoming map[*endpoint]struct{}
-	armed    bool
-	deaf     bool // not for messages
-	closed   bool
+	// The following fields are guarded by net.mu. Only the owner's goroutine writes round, so it
+	// may read round without the lock.
+	round        uint64
+	inbox        []*packet // messages in the order of arrival
+	incoming     map[*endpoint]struct{}
+	actives      []*endpoint // endpoints that have work
+	armed        bool
+	noRecvWakeup bool // the iface was armed without EventRecv: messages do not wake it
+	closed       bool
+	flying       int      // outstanding operations of all endpoints
+	holes        []uint64 // times at which messages that their senders have not finished are given up
 }
 
-var _ uct.Iface = (*iface)(nil)
+var _ interface {
+	uct.Iface
+	uct.ProcessIface
+	uct.Progressor
+} = (*iface)(nil)
 
 func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfaceParams) (*iface, error) {
 	net := d.o.Network
 	i := &iface{
-		net:      net,
-		o:        d.o,
-		domain:   d,
-		worker:   w,
-		attr:     d.o.attributes(r, dev),
-		id:       net.number(),
-		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
-		as:       p.PeerRelease,
-		incoming: make(map[*endpoint]struct{}),
-		sources:  make(map[*endpoint]*source),
-		paused:   make(map[*endpoint]bool),
+		net:         net,
+		o:           d.o,
+		domain:      d,
+		worker:      w,
+		attr:        d.o.attributes(r, dev),
+		id:          net.number(),
+		dev:         binary.LittleEndian.AppendUint64(nil, net.id),
+		peerRelease: p.PeerRelease,
+		reclaim:     p.Reclaim,
+		incoming:    make(map[*endpoint]struct{}),
+		sources:     make(map[*endpoint]*source),
+		paused:      make(map[*endpoint]bool),
 	}
 	i.handlers.Init(w.Log())
 	i.reporter = kit.Reporter{OnError: p.OnError, Level: log.LevelDebug, Log: w.Log()}
@@ -83,13 +95,17 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 	}
 	net.mu.Lock()
 	net.ifaces[i.id] = i
+	if at := d.o.Place; at != nil {
+		net.places[at] = append(net.places[at], i)
+	}
 	net.mu.Unlock()
 	d.ifaces.Add(1)
 	w.AddProgress(i)
 	return i, nil
 }
 
-// waker takes the readiness of the bell; progress does the rest.
+// waker handles the iface's wakeup event (bell). It only clears the event, because Progress does
+// the work.
 type waker struct{ *iface }
 
 // HandleEvent implements event.Handler.
@@ -101,25 +117,26 @@ func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 // SetAMHandler implements uct.Iface.
 func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
-// Arm implements uct.Armer. Waiting is right when only a peer can go on.
-func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
-
-// ArmFor implements uct.EventArmer.
-func (i *iface) ArmFor(events uct.EventFlags) error {
+// Arm implements uct.Progressor. It returns nil if only an action of a peer can make progress
+// possible.
+func (i *iface) Arm(events uct.EventFlags) error {
 	i.net.mu.Lock()
 	defer i.net.mu.Unlock()
-	if len(i.inbox) > 0 || !i.failures.Empty() || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
+	if i.hasArrived() || !i.failures.Empty() || slices.ContainsFunc(i.actives, (*endpoint).busy) {
 		return ucs.ErrBusy
 	}
-	for _, e := range i.endpoints {
+	if i.bell == nil && i.o.Medium != nil && slices.ContainsFunc(i.actives, (*endpoint).hasWork) {
+		return ucs.ErrBusy // nothing would wake a sleeper
+	}
+	for _, e := range i.actives {
 		e.watching = !e.pending.Empty() || events&uct.EventSendComp != 0 && e.ops.head != nil
 	}
-	i.armed, i.deaf = true, events&uct.EventRecv == 0
+	i.armed, i.noRecvWakeup = true, events&uct.EventRecv == 0
 	return nil
 }
 
-// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
-// and closes nothing. Endpoints that lead here fail.
+// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
+// nothing. Peers' endpoints to the iface fail.
 func (i *iface) Close() error {
 	if n := len(i.endpoints); n > 0 {
 		return fmt.Errorf("sim: closing an iface with %d open endpoints: %w", n, ucs.ErrBusy)
@@ -130,21 +147,21 @@ func (i *iface) Close() error {
 		return nil
 	}
 	i.closed = true
-	delete(i.net.ifaces, i.id)
-	maps.DeleteFunc(i.net.ends, func(_ uint64, e *endpoint) bool { return e.home == i })
-	for e := range i.incoming {
-		e.lose(ucs.ErrConnectionReset)
+	i.net.remove(i)
+	for _, e := range i.senders() {
+		e.breakLater(ucs.ErrConnectionReset)
 	}
 	for _, p := range i.inbox {
 		i.net.recycleLocked(p)
 	}
 	i.inbox = nil
 	i.net.mu.Unlock()
-	for from := range i.sources {
+	for _, from := range slices.SortedFunc(maps.Keys(i.sources), func(a, b *endpoint) int { return cmp.Compare(a.number, b.number) }) {
 		i.forgetSource(from)
 	}
 	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)
+	i.o.claim(Interfaces, -1)
 	if i.bell != nil {
 		return i.bell.Close()
 	}

@@ -5,43 +5,57 @@ import (
 
 	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
-// What endpoints do to the ifaces they lead to: they put messages into the inbox,
-// take them back, and wake the owner; and how their connections break. The caller
-// holds the network's lock, but for dispatch.
+// This file contains the operations of an endpoint on the peer's iface: putting messages into
+// its inbox, removing them, waking its owner, and breaking the connection. The caller of all
+// functions except dispatch holds the network's lock.
 
 // dispatch puts p into the peer's inbox.
 func (e *endpoint) dispatch(p *packet) {
 	e.home.net.mu.Lock()
 	defer e.home.net.mu.Unlock()
-	if err := e.unheard(); err != nil {
-		e.lose(err)
+	if err := e.checkPeer(); err != nil {
+		e.breakConnection(err)
 	}
-	if e.lost != nil { // and nobody has noticed yet
+	if e.lost != nil { // progress has not reported it yet
+		e.home.net.recycleLocked(p)
+		return
+	}
+	p.size = len(p.buf) + uct.IOVLen(p.iov)
+	if e.home.attr.Flags.Has(uct.IfacePutAMOrder) {
+		p.after = e.timed.pushed
+	}
+	e.starts()
+	e.sent++
+	e.home.flying++
+	e.bytes += p.size
+	if e.peer.closed { // killed
+		e.vanished()
 		e.home.net.recycleLocked(p)
 		return
 	}
 	if p.op != nil {
 		p.op.packet = p
 	}
-	e.sent++
-	p.due = e.peer.round + 1 + uint64(e.peer.o.Latency)
-	e.peer.inbox = append(e.peer.inbox, p)
-	if !e.peer.deaf {
+	p.due = e.arrival(p.size)
+	e.peer.enqueue(p)
+	if !e.peer.noRecvWakeup && e.peer.o.Medium == nil {
 		e.peer.wake()
 	}
 }
 
-// unheard says why the endpoint that e is connected with receives nothing, nil if it does:
-// it is not connected itself, and a device gives up sending to it, or is closed. The
-// caller holds net.mu.
-func (e *endpoint) unheard() error {
+// checkPeer returns an error if the peer's endpoint cannot receive from e: it is closed, or it is
+// not connected itself, so that a device would give up retransmission. The caller holds net.mu.
+func (e *endpoint) checkPeer() error {
 	if e.other == 0 {
 		return nil
 	}
-	other := e.home.net.ends[e.other]
+	other := e.home.net.endpointsByID[e.other]
 	switch {
+	case other == nil && e.home.o.Death == DeathTimeout:
+		return nil // the device gives up retransmission later
 	case other == nil:
 		return errOtherClosed
 	case other.peer == nil:
@@ -55,34 +69,36 @@ var (
 	errNotConnected = fmt.Errorf("sim: the other end is not connected: %w", ucs.ErrEndpointTimeout)
 )
 
-// sayLast lets the peer know, behind the last message, that no more will come.
-// The caller holds net.mu.
-func (e *endpoint) sayLast() {
+// queueEnd queues a marker at the peer, behind the last message of e, which says that no more
+// messages follow. The caller holds net.mu.
+func (e *endpoint) queueEnd() {
 	i := e.peer
 	if i.closed {
 		return
 	}
-	p := &packet{from: e, last: true, due: i.round + 1 + uint64(i.o.Latency)}
-	if n := len(i.inbox); n > 0 {
+	p := &packet{from: e, last: true, due: e.arrival(0)}
+	if n := len(i.inbox); n > 0 && i.o.Medium == nil {
 		p.due = max(p.due, i.inbox[n-1].due)
 	}
-	i.inbox = append(i.inbox, p)
-	i.wake()
+	i.enqueue(p)
+	if i.o.Medium == nil {
+		i.wake()
+	}
 }
 
-// recall takes back messages that are on their way, all or only those that are
-// still in the sender's memory. The caller holds net.mu.
-func (e *endpoint) recall(zcopyOnly bool) {
+// cancelInFlight cancels messages in flight: all of them, or only zero-copy messages, whose bytes are still
+// in the sender's memory. The caller holds net.mu.
+func (e *endpoint) cancelInFlight(zcopyOnly bool) {
 	if e.peer == nil {
 		return
 	}
 	for _, p := range e.peer.inbox {
-		if p.from != e || p.canceled || zcopyOnly && p.op == nil {
+		if p.from != e || p.canceled || zcopyOnly && p.op == nil && p.after <= e.timed.ended {
 			continue
 		}
 		p.canceled = true
 		p.forget()
-		e.arrived++
+		e.delivered(p.size)
 		if p.op != nil {
 			p.op.packet = nil
 			p.op = nil
@@ -90,33 +106,39 @@ func (e *endpoint) recall(zcopyOnly bool) {
 	}
 }
 
-// lose breaks the connection of e: what is on its way is lost, and the next
-// progress reports the failure. The caller holds net.mu.
-func (e *endpoint) lose(err error) {
-	if e.lost == nil {
-		e.lost = err
+// breakConnection breaks the connection of e: messages in flight are lost, and the next progress reports
+// the failure. The caller holds net.mu.
+func (e *endpoint) breakConnection(err error) {
+	if e.lost == nil || e.timed.lostAt > 0 {
+		e.lost, e.timed.lostAt = err, 0
 	}
-	e.recall(false)
+	e.cancelInFlight(false)
+	e.activate()
 	e.home.wake()
 }
 
-// drop breaks all connections between the two ifaces, either way. The caller
-// holds net.mu.
+// drop breaks all connections between the two ifaces, in both directions. The caller holds
+// net.mu.
 func (e *endpoint) drop(err error) {
-	for other := range e.peer.incoming {
+	for _, other := range e.peer.senders() {
 		if other.home == e.home {
-			other.lose(err)
+			other.breakConnection(err)
 		}
 	}
-	for other := range e.home.incoming {
+	for _, other := range e.home.senders() {
 		if other.home == e.peer {
-			other.lose(err)
+			other.breakConnection(err)
 		}
 	}
 }
 
-// wake rings the bell if somebody may be waiting for it. The caller holds net.mu.
+// wake rings the bell if the iface is armed. The caller holds net.mu.
 func (i *iface) wake() {
+	i.wakeAt(0)
+	i.ring()
+}
+
+func (i *iface) ring() {
 	if !i.armed || i.bell == nil {
 		return
 	}

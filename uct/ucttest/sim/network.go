@@ -2,52 +2,62 @@ package sim
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 )
 
-// Network is where ifaces find each other. Its methods may be called from any
-// goroutine.
+// Network connects ifaces. Any goroutine may call its methods, unless noted otherwise.
 type Network struct {
 	id uint64 // unique in the process
 
-	mu     sync.Mutex
-	last   uint64               // guarded by mu; numbers handed out
-	eps    int                  // guarded by mu; endpoints made
-	ifaces map[uint64]*iface    // guarded by mu
-	ends   map[uint64]*endpoint // guarded by mu; those that can be connected pairwise
-	free   []*packet            // guarded by mu
+	mu            sync.Mutex
+	last          uint64               // guarded by mu; last allocated number
+	eps           int                  // guarded by mu; number of endpoints created
+	ifaces        map[uint64]*iface    // guarded by mu
+	endpointsByID map[uint64]*endpoint // guarded by mu; endpoints that can be connected pairwise
+	places        map[*Place][]*iface  // guarded by mu; the ifaces at each place
+	graves        map[uint64]*Place    // guarded by mu; places of the ifaces that are closed
+	free          []*packet            // guarded by mu
+
+	// Connection managers. Only the goroutine of the medium may use them.
+	managers  []*connManager
+	listeners map[netip.AddrPort]*connListener
+	lastPort  uint16
 
 	tap    Tap // see Tap
-	tapped int // numbers given to its events
+	tapped int // number of the last operation reported to tap
 }
 
 var networks atomic.Uint64
 
 // NewNetwork makes an empty network.
 func NewNetwork() *Network {
-	return &Network{id: networks.Add(1), ifaces: make(map[uint64]*iface), ends: make(map[uint64]*endpoint)}
+	return &Network{
+		id: networks.Add(1), ifaces: make(map[uint64]*iface), endpointsByID: make(map[uint64]*endpoint),
+		places: make(map[*Place][]*iface), graves: make(map[uint64]*Place),
+	}
 }
 
-// Drop breaks all connections. The endpoints fail with err when their ifaces
-// are progressed; messages on their way are lost.
+// Drop breaks all connections. The endpoints fail with err when their ifaces are progressed;
+// messages in flight are lost.
 func (n *Network) Drop(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, i := range n.ifaces {
-		for e := range i.incoming {
-			e.lose(err)
+	for _, i := range n.sorted() {
+		for _, e := range i.senders() {
+			e.breakConnection(err)
 		}
 	}
 }
 
-// Readdress gives every iface a new address, as a transport does that had to
-// rebuild its receive side. Endpoints that are made with an old one fail; those
-// that exist go on. Only the goroutine that uses the ifaces may call it.
+// Readdress gives every iface a new address, like a transport that rebuilds its receive side.
+// Endpoints that are created with an old address fail; existing endpoints continue to work.
+// Only the goroutine that uses the ifaces may call Readdress.
 func (n *Network) Readdress() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	old := n.ifaces
+	old := n.sorted()
 	n.ifaces = make(map[uint64]*iface)
 	for _, i := range old {
 		n.last++
@@ -57,8 +67,7 @@ func (n *Network) Readdress() {
 	}
 }
 
-// Pending returns the number of messages that have been sent and not yet been
-// delivered.
+// Pending returns the number of messages that are sent and not yet delivered.
 func (n *Network) Pending() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +82,7 @@ func (n *Network) Pending() int {
 	return count
 }
 
-// number hands out a number that is unique on the network.
+// number allocates a number that is unique on the network.
 func (n *Network) number() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

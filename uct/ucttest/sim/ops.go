@@ -5,20 +5,20 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// op is an accepted operation that is not over. Those of an endpoint end in
-// their order.
+// op is an outstanding operation. The operations of an endpoint end in order.
 type op struct {
 	next   *op
 	comp   *uct.Completion
-	due    uint64  // round of the endpoint's iface before which it does not end
-	err    error   // how it ends if nothing else goes wrong
-	packet *packet // of a zero-copy message until it was read; guarded by net.mu
-	sent   uint64  // of a remote flush: messages that must have arrived
-	access access  // of an operation on remote memory
+	due    uint64  // first round of the endpoint's iface in which the operation may end
+	late   uint64  // injected delay
+	err    error   // injected error, nil for success
+	packet *packet // zero-copy message until it is read; guarded by net.mu
+	sent   uint64  // remote flush: number of messages that the peer must have received
+	access access  // remote memory access
 	tap    tapID
 }
 
-// opQueue is the operations of one endpoint.
+// opQueue is the FIFO queue of the operations of one endpoint.
 type opQueue struct {
 	head, tail *op
 	count      int
@@ -34,7 +34,7 @@ func (i *iface) newOp() *op {
 	return o
 }
 
-// freeOp gives one back, keeping its buffer and list.
+// freeOp returns an operation to the free list. It keeps the buffer and the list for reuse.
 func (i *iface) freeOp(o *op) {
 	clear(o.access.iov)
 	*o = op{next: i.ops, access: access{own: o.access.own[:0], iov: o.access.iov[:0]}}
@@ -43,7 +43,10 @@ func (i *iface) freeOp(o *op) {
 
 // push appends o to the operations of e.
 func (e *endpoint) push(o *op, late int) {
-	o.due = e.home.round + 1 + uint64(late)
+	o.due, o.late = e.home.now()+1+uint64(late), uint64(late)
+	if e.home.o.Medium != nil {
+		e.schedule(o)
+	}
 	if o.access.kind != 0 {
 		e.tapAccess(o, false, false)
 	}
@@ -54,6 +57,10 @@ func (e *endpoint) push(o *op, late int) {
 	}
 	e.ops.tail = o
 	e.ops.count++
+	e.home.net.mu.Lock()
+	e.home.flying++
+	e.activate()
+	e.home.net.mu.Unlock()
 }
 
 // pop removes the first operation and returns its completion.
@@ -64,6 +71,12 @@ func (e *endpoint) pop() *uct.Completion {
 		e.ops.tail = nil
 	}
 	e.ops.count--
+	e.home.net.mu.Lock()
+	e.home.flying--
+	e.home.net.mu.Unlock()
+	if o.access.kind != 0 && e.home.o.Medium != nil {
+		e.accessed()
+	}
 	c := o.comp
 	e.home.freeOp(o)
 	return c
@@ -73,16 +86,17 @@ func (e *endpoint) pop() *uct.Completion {
 // caller holds net.mu.
 func (e *endpoint) waitsForPeer(o *op) bool { return o.packet != nil || e.arrived < o.sent }
 
-// runOps ends the operations whose turn has come and returns their number. A
-// failed access to remote memory ends the endpoint.
+// runOps executes and ends the operations that are due and returns their number. A refused
+// remote memory access fails the endpoint.
 func (e *endpoint) runOps() int {
 	n := 0
 	for e.ops.head != nil && e.failed == nil {
 		o := e.ops.head
 		e.home.net.mu.Lock()
+		e.takeAcks()
 		waits := e.waitsForPeer(o)
 		e.home.net.mu.Unlock()
-		if waits || o.due > e.home.round {
+		if waits || o.due > e.home.now() {
 			break
 		}
 		err := o.err
@@ -111,14 +125,21 @@ func (e *endpoint) endOps(err error) {
 	}
 }
 
-// flushed reports whether a flush has nothing to wait for.
+// flushed reports whether a flush with these flags has nothing to wait for.
 func (e *endpoint) flushed(flags uct.FlushFlags) bool {
 	if e.ops.head != nil {
 		return false
 	}
 	e.home.net.mu.Lock()
 	defer e.home.net.mu.Unlock()
-	return flags&uct.FlushRemote == 0 || e.arrived == e.sent
+	e.takeAcks()
+	return !e.awaitsAcks(flags) || e.arrived == e.sent
+}
+
+// awaitsAcks reports whether a flush with these flags waits for the messages to arrive. A device that
+// retransmits completes a send when it is acknowledged.
+func (e *endpoint) awaitsAcks(flags uct.FlushFlags) bool {
+	return flags&uct.FlushRemote != 0 || e.home.o.Death == DeathTimeout
 }
 
 // Flush implements uct.Endpoint.
@@ -137,7 +158,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	}
 	o := e.home.newOp()
 	o.comp = c
-	if flags&uct.FlushRemote != 0 {
+	if e.awaitsAcks(flags) {
 		e.home.net.mu.Lock()
 		o.sent = e.sent
 		e.home.net.mu.Unlock()

@@ -2,17 +2,19 @@ package sim
 
 import "github.com/ucx-go/ucx/uct"
 
-// packet is an active message on its way.
+// packet is an active message in flight.
 type packet struct {
 	from     *endpoint
 	id       uct.AMID
-	buf      []byte    // the message; of zero-copy ones, the header
+	buf      []byte    // the message; for a zero-copy message, the header
 	iov      []uct.IOV // rest of a zero-copy message, in the sender's memory
-	cut      int       // bytes to lose at the end
-	op       *op       // to be told of the delivery
-	due      uint64    // round of the receiver
+	cut      int       // number of bytes to remove at the end
+	op       *op       // operation that waits for the delivery
+	due      uint64    // round of the receiver for the delivery
+	size     int       // bytes on the way
+	after    uint64    // number of accesses of the endpoint that take effect before, see timed.ended
 	canceled bool
-	last     bool // no message: from sends no more
+	last     bool // marker without a message: from sends no more
 	desc     uct.AMDesc
 	tap      tapID
 }
@@ -34,27 +36,27 @@ func (n *Network) packet(size int) *packet {
 	return p
 }
 
-// recycle takes a packet back.
+// recycle returns a packet to the free list.
 func (n *Network) recycle(p *packet) {
 	n.mu.Lock()
 	n.recycleLocked(p)
 	n.mu.Unlock()
 }
 
-// recycleLocked is recycle with n.mu held.
+// recycleLocked is recycle for callers that hold n.mu.
 func (n *Network) recycleLocked(p *packet) {
 	p.forget()
 	*p = packet{buf: p.buf, iov: p.iov}
 	n.free = append(n.free, p)
 }
 
-// forget lets go of the sender's memory.
+// forget drops the references to the sender's memory.
 func (p *packet) forget() {
 	clear(p.iov)
 	p.iov = p.iov[:0]
 }
 
-// gather completes a zero-copy message and applies the cut.
+// gather copies the rest of a zero-copy message into buf and applies the cut.
 func (p *packet) gather() {
 	for i := range p.iov {
 		p.buf = append(p.buf, p.iov[i].Data...)

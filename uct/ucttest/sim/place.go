@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -10,25 +9,27 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Place is where the processes of a component are. Components with the same address
-// are on one machine.
+// Place is the location of a component's processes. Components with the same IP address are on
+// the same machine.
 type Place struct {
 	IP      netip.Addr
 	Process uct.Process
 	UID     int
 }
 
-// placed is an iface that knows where its peers are.
-type placed struct{ *iface }
+// placed is an iface that knows the locations of its peers (Place).
+type placed struct {
+	uct.BasicNetworkIface
+	*iface
+}
 
 var _ interface {
 	uct.Iface
-	uct.Armer
-	uct.AddrLocator
-	uct.ProcessFinder
+	uct.NetworkIface
+	uct.ProcessIface
 } = placed{}
 
-// owner is the place of the iface that an address leads to.
+// owner returns the location and the number of the iface with the addresses p.
 func (i placed) owner(p uct.ReachableParams) (*Place, uint64, error) {
 	if err := i.Reachable(p); err != nil {
 		return nil, 0, err
@@ -38,12 +39,12 @@ func (i placed) owner(p uct.ReachableParams) (*Place, uint64, error) {
 	defer i.net.mu.Unlock()
 	peer := i.net.ifaces[id]
 	if peer == nil || peer.o.Place == nil {
-		return nil, 0, fmt.Errorf("sim: nobody knows where %d is: %w", id, ucs.ErrUnreachable)
+		return nil, 0, fmt.Errorf("sim: location of iface %d is unknown: %w", id, ucs.ErrUnreachable)
 	}
 	return peer.o.Place, id, nil
 }
 
-// PeerAddr implements uct.AddrLocator.
+// PeerAddr implements uct.NetworkIface.
 func (i placed) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool, err error) {
 	at, id, err := i.owner(p)
 	if err != nil {
@@ -52,14 +53,14 @@ func (i placed) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool,
 	return netip.AddrPortFrom(at.IP, uint16(id)), at.IP == i.o.Place.IP, nil
 }
 
-// FindProcess implements uct.ProcessFinder.
+// FindProcess implements uct.ProcessIface.
 func (i placed) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
 	at, _, err := i.owner(p)
 	if err == nil && at.IP != i.o.Place.IP {
 		err = fmt.Errorf("sim: the peer is on another machine: %w", ucs.ErrUnreachable)
 	}
 	if err == nil && may != nil && !may(at.Process) {
-		err = fmt.Errorf("sim: the process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
+		err = fmt.Errorf("sim: the address does not belong to the requesting process: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 	}
 	if err != nil {
 		return 0, err
@@ -67,15 +68,15 @@ func (i placed) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 	return at.Process, nil
 }
 
-// located is a source that knows its peer.
-type located struct{ *source }
+// located is a source that can identify its peer.
+type located struct {
+	uct.BasicConnection
+	*source
+}
 
-var (
-	_ uct.SourceLocator = located{}
-	_ uct.SourcePauser  = located{}
-)
+var _ uct.Connection = located{}
 
-// SourceInfo implements uct.SourceLocator.
+// SourceInfo implements uct.Connection.
 func (s located) SourceInfo() uct.SourceInfo {
 	from := s.from.home.o.Place
 	own := s.to.o.Place
@@ -89,16 +90,13 @@ func (s located) SourceInfo() uct.SourceInfo {
 	return info
 }
 
-// SourceTLS implements uct.SourceLocator.
-func (s located) SourceTLS() *tls.ConnectionState { return nil }
-
-// HeldBy implements uct.SourceLocator.
+// HeldBy implements uct.Connection.
 func (s located) HeldBy(p uct.Process) bool {
 	return s.SourceInfo().Local && p != 0 && s.from.home.o.Place.Process == p
 }
 
-// PauseSource implements uct.SourcePauser.
+// PauseSource implements uct.Connection.
 func (s located) PauseSource() { s.to.paused[s.from] = true }
 
-// ResumeSource implements uct.SourcePauser.
+// ResumeSource implements uct.Connection.
 func (s located) ResumeSource() { delete(s.to.paused, s.from) }

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Progress implements uct.Progressor: one round. Messages that are due are handed
-// out, then each endpoint goes on.
+// Progress implements uct.Progressor. It delivers the messages that are due and then progresses
+// each endpoint.
 func (i *iface) Progress() int {
 	if i.inProgress {
 		return 0
@@ -26,28 +29,57 @@ func (i *iface) Progress() int {
 		i.deliver(p)
 	}
 	i.batch = i.batch[:0]
-	for _, e := range i.endpoints {
-		n += e.progress()
-	}
+	n += i.progressEndpoints()
 	n += i.waiting.Dispatch() + i.failures.Report()
 	i.inProgress = false
 	return n
 }
 
-// receive starts a round and moves what is due from the inbox to the batch.
-// Zero-copy messages are read from the sender's memory here.
+// progressEndpoints progresses the endpoints that have work, in the order of their creation.
+func (i *iface) progressEndpoints() (n int) {
+	i.net.mu.Lock()
+	i.working, i.actives = append(i.working[:0], i.actives...), i.actives[:0]
+	for _, e := range i.working {
+		e.active = false
+	}
+	i.net.mu.Unlock()
+	slices.SortFunc(i.working, func(a, b *endpoint) int { return cmp.Compare(a.number, b.number) })
+	for k, e := range i.working {
+		n += e.progress()
+		i.net.mu.Lock()
+		if e.hasWork() {
+			e.activate()
+		}
+		i.net.mu.Unlock()
+		i.working[k] = nil
+	}
+	return n
+}
+
+// hasWork reports whether rounds to come have something to do for the endpoint, or may have. The
+// caller holds net.mu.
+func (e *endpoint) hasWork() bool {
+	return e.ops.head != nil || e.lost != nil || !e.pending.Empty() || e.timed.expires != 0
+}
+
+// receive starts a round and moves the messages that are due from the inbox to the batch. It
+// reads zero-copy messages from the sender's memory.
 func (i *iface) receive() {
 	i.net.mu.Lock()
 	defer i.net.mu.Unlock()
 	i.round++
-	var waiting []*packet // of sources that are not read
+	if i.o.Medium != nil && i.blocked() {
+		return
+	}
+	now := i.now()
+	var waiting []*packet // messages of paused sources
 	taken := 0
 	for _, p := range i.inbox {
-		if p.due > i.round {
+		if p.due > now {
 			break
 		}
 		taken++
-		if i.paused[p.from] && !p.canceled {
+		if i.waits(p) && !p.canceled {
 			waiting = append(waiting, p)
 			continue
 		}
@@ -60,17 +92,7 @@ func (i *iface) receive() {
 			continue
 		}
 		p.gather()
-		e := p.from
-		e.arrived++
-		if p.op != nil {
-			p.op.packet = nil
-			p.op = nil
-			e.home.wake()
-		}
-		if e.watching {
-			e.watching = false
-			e.home.wake()
-		}
+		p.from.acknowledge(p)
 		i.batch = append(i.batch, p)
 	}
 	if len(waiting) > 0 {
@@ -81,8 +103,7 @@ func (i *iface) receive() {
 	i.inbox = i.inbox[:rest]
 }
 
-// reorder mixes the messages of the batch, leaving those of one endpoint in
-// their order.
+// reorder shuffles the messages of the batch. The messages of one endpoint stay in order.
 func (i *iface) reorder() {
 	queues := make(map[*endpoint][]*packet)
 	turns := make([]*endpoint, len(i.batch))
@@ -124,20 +145,21 @@ func (i *iface) deliver(p *packet) {
 	i.net.recycle(p)
 }
 
-// source is an endpoint of a peer as the receiver sees it.
+// source is the receiver's view of a peer's endpoint.
 type source struct {
+	uct.BasicSource
 	uct.Source
 	from *endpoint
 	to   *iface
 }
 
-// source returns what the receiver keeps for an endpoint.
+// source returns the source of a peer's endpoint, and creates it at the first call.
 func (i *iface) source(from *endpoint) *source {
 	s := i.sources[from]
 	if s == nil {
 		s = &source{from: from, to: i}
 		if s.Owner = s; from.home.o.Place != nil {
-			s.Owner = located{s}
+			s.Owner = located{source: s}
 		}
 		i.sources[from] = s
 	}
@@ -149,13 +171,13 @@ func (s *source) DropSource(error) {
 	net := s.from.home.net
 	net.mu.Lock()
 	if _, open := s.from.peer.incoming[s.from]; open {
-		s.from.lose(ucs.ErrConnectionReset)
+		s.from.breakLater(ucs.ErrConnectionReset)
 	}
 	net.mu.Unlock()
 	s.Gone()
 }
 
-// forgetSource is called after the last message of an endpoint.
+// forgetSource ends the source of an endpoint after the endpoint's last message.
 func (i *iface) forgetSource(from *endpoint) {
 	if s := i.sources[from]; s != nil {
 		delete(i.sources, from)
@@ -164,7 +186,7 @@ func (i *iface) forgetSource(from *endpoint) {
 	}
 }
 
-// keep finds a place for a packet that may be kept.
+// keep stores a packet that a handler may keep, and returns its index.
 func (i *iface) keep(p *packet) int {
 	for k, q := range i.kept {
 		if q == nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// access is an operation on remote memory.
+// access is a remote memory access.
 type access struct {
 	kind     accessKind
 	addr     uint64
 	key      uint64
 	size     int
-	own      []byte // what a short or buffered put writes
+	own      []byte // data of a short or buffered put
 	iov      []uct.IOV
 	unpacker uct.Unpacker
 	atomic   uct.AtomicOp
@@ -34,7 +34,7 @@ const (
 	accessAtomic
 )
 
-// want is the permission an access needs.
+// want returns the permission that an access needs.
 func (k accessKind) want() uct.Access {
 	switch k {
 	case accessPut, accessPutIOV:
@@ -45,7 +45,7 @@ func (k accessKind) want() uct.Access {
 	return uct.AccessRemoteAtomic
 }
 
-// perform does a. An error is the target's refusal.
+// perform executes a. It returns an error if the target refuses the access.
 func (e *endpoint) perform(a *access) error {
 	if a.size == 0 {
 		if a.unpacker != nil {
@@ -58,6 +58,34 @@ func (e *endpoint) perform(a *access) error {
 		return fmt.Errorf("sim: remote access of %d bytes at %#x with key %d refused: %w",
 			a.size, a.addr, a.key, ucs.ErrInvalidAddr)
 	}
+	if a.kind == accessAtomic {
+		a.update(b)
+		return nil
+	}
+	a.move(b)
+	return nil
+}
+
+// part returns the number of bytes that an access has moved when it fails in the middle.
+func (a *access) part(now uint64) int { return int(now/7%64) * a.size / 64 }
+
+// stopCopying does a part of the first access of an endpoint, as one of its two processes ends. The
+// caller holds net.mu.
+func (e *endpoint) stopCopying() {
+	if !e.home.o.Copies || e.ops.head == nil || e.failed != nil {
+		return
+	}
+	a := &e.ops.head.access
+	if a.kind == 0 || a.kind == accessAtomic || a.size == 0 {
+		return
+	}
+	if b, ok := e.peer.domain.memory.lookup(e.home, a.addr, a.size, a.kind.want()); ok {
+		a.move(b[:a.part(e.home.now())])
+	}
+}
+
+// move copies from or to the remote memory b, which may be shorter than the access.
+func (a *access) move(b []byte) {
 	switch a.kind {
 	case accessPut:
 		copy(b, a.own)
@@ -71,13 +99,10 @@ func (e *endpoint) perform(a *access) error {
 		for i := range a.iov {
 			b = b[copy(a.iov[i].Data, b):]
 		}
-	case accessAtomic:
-		a.update(b)
 	}
-	return nil
 }
 
-// update is an atomic operation on b.
+// update executes the atomic operation of a on b.
 func (a *access) update(b []byte) {
 	var old uint64
 	switch {
@@ -99,11 +124,11 @@ func (a *access) update(b []byte) {
 	}
 }
 
-// noKey stands in where none is needed.
+// noKey is the key of a domain that needs none.
 var noKey uct.Rkey
 
-// begin accepts an access, or says why not. The caller fills in the rest and
-// calls push.
+// begin accepts an access, or returns the reason why it cannot be accepted. The caller fills in the
+// other fields of o and calls push with the result late.
 func (e *endpoint) begin(kind fault.Kind, how accessKind, size int, addr uint64, key *uct.Rkey, c *uct.Completion) (o *op, late int, err error) {
 	if key == nil {
 		if !e.home.o.Keyless {
@@ -121,7 +146,7 @@ func (e *endpoint) begin(kind fault.Kind, how accessKind, size int, addr uint64,
 	return o, eff.Late + e.home.o.Latency, nil
 }
 
-// checkRMA refuses an access that can never be done.
+// checkRMA returns an error for an access that can never be accepted.
 func (e *endpoint) checkRMA(flag uct.IfaceFlags, n, limit int) error {
 	if !e.home.attr.Flags.Has(flag) {
 		return ucs.ErrUnsupported
@@ -132,7 +157,7 @@ func (e *endpoint) checkRMA(flag uct.IfaceFlags, n, limit int) error {
 	return nil
 }
 
-// PutShort implements uct.Endpoint.
+// PutShort implements uct.RMA.
 func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if err := e.checkRMA(uct.IfacePutShort, len(buf), e.home.attr.Put.MaxShort); err != nil {
 		return err
@@ -146,7 +171,7 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	return nil
 }
 
-// PutBcopy implements uct.Endpoint.
+// PutBcopy implements uct.RMA.
 func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rkey) (int, error) {
 	if err := e.checkRMA(uct.IfacePutBcopy, length, e.home.attr.Put.MaxBcopy); err != nil {
 		return 0, err
@@ -166,12 +191,12 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 	return n, nil
 }
 
-// PutZcopy implements uct.Endpoint.
+// PutZcopy implements uct.RMA.
 func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	return e.zcopy(uct.IfacePutZcopy, fault.PutZcopy, accessPutIOV, &e.home.attr.Put, iov, raddr, key, c)
 }
 
-// GetZcopy implements uct.Endpoint.
+// GetZcopy implements uct.RMA.
 func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	return e.zcopy(uct.IfaceGetZcopy, fault.GetZcopy, accessGetIOV, &e.home.attr.Get, iov, raddr, key, c)
 }
@@ -193,7 +218,7 @@ func (e *endpoint) zcopy(flag uct.IfaceFlags, kind fault.Kind, how accessKind, l
 	return ucs.InProgress
 }
 
-// GetBcopy implements uct.Endpoint.
+// GetBcopy implements uct.RMA.
 func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	if err := e.checkRMA(uct.IfaceGetBcopy, length, e.home.attr.Get.MaxBcopy); err != nil {
 		return err

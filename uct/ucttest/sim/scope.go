@@ -8,25 +8,26 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 )
 
-// scoped is a domain without keys: it tells its peers apart.
+// scoped is a domain without keys that can limit access to one peer (uct.ScopedMemory).
 type scoped struct {
 	*domain
 	mu     sync.Mutex
 	scopes []*scope // guarded by mu
 }
 
-// scope is a peer, and what is registered for it.
+// scope is a peer and the memory registered for it.
 type scope struct {
-	ifaces []*iface // nil for addresses that lead nowhere
-	table  rma.Table
+	ifaces []*iface // the peer's ifaces; nil for an address without an iface
+	table  kit.Regions
 }
 
-var _ uct.Scoper = (*scoped)(nil)
+var _ uct.ScopedMemory = (*scoped)(nil)
 
-// Scope implements uct.Scoper. One that is there is given again.
+// Scope implements uct.ScopedMemory. It returns the existing scope of the same ifaces if there is
+// one.
 func (d *scoped) Scope(peer []uct.ReachableParams) uct.Scope {
 	var list []*iface
 	d.o.Network.mu.Lock()
@@ -48,7 +49,7 @@ func (d *scoped) Scope(peer []uct.ReachableParams) uct.Scope {
 	return s
 }
 
-// RegisterFor implements uct.Scoper.
+// RegisterFor implements uct.ScopedMemory.
 func (d *scoped) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.MemHandle, error) {
 	if s == nil {
 		return d.Register(buf, access)
@@ -56,19 +57,23 @@ func (d *scoped) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.Me
 	if d.attr.Flags&uct.MDFlagRegister == 0 {
 		return nil, ucs.ErrUnsupported
 	}
-	return s.(*scope).table.Add(buf, access), nil
+	return d.register(&s.(*scope).table, buf, access)
 }
 
-// Excludes implements uct.Scoper: accesses need no connection.
+// Excludes implements uct.ScopedMemory. Accesses use no connection.
 func (d *scoped) Excludes(uct.Scope, *uct.Source) bool { return false }
+
+// InUse implements uct.ScopedMemory. Every access takes effect at once.
+func (d *scoped) InUse(uct.MemHandle) bool { return false }
 
 // Deregister implements uct.MemoryDomain.
 func (d *scoped) Deregister(m uct.MemHandle) error {
-	if r, ok := m.(*rma.Region); ok {
+	if r, ok := m.(*kit.Region); ok {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for _, s := range d.scopes {
 			if s.table.Remove(r) == nil {
+				d.release(r)
 				return nil
 			}
 		}
@@ -76,7 +81,7 @@ func (d *scoped) Deregister(m uct.MemHandle) error {
 	return d.domain.Deregister(m)
 }
 
-// lookup finds memory for an iface.
+// lookup implements memory.
 func (d *scoped) lookup(from *iface, addr uint64, n int, want uct.Access) (b []byte, ok bool) {
 	if b, ok = d.table.Lookup(addr, n, want); ok {
 		return b, ok
@@ -93,8 +98,8 @@ func (d *scoped) lookup(from *iface, addr uint64, n int, want uct.Access) (b []b
 	return nil, false
 }
 
-// holds reports whether a region of the domain's holds b.
-func (d *scoped) holds(r *rma.Region, b []byte) bool {
+// holds implements memory.
+func (d *scoped) holds(r *kit.Region, b []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return r.Holds(&d.table, b) || slices.ContainsFunc(d.scopes, func(s *scope) bool { return r.Holds(&s.table, b) })

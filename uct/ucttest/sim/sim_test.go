@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// without takes capabilities away.
+// without returns a function that removes capabilities.
 func without(flags uct.IfaceFlags) func(int, *uct.IfaceAttr) {
 	return func(_ int, a *uct.IfaceAttr) { a.Flags &^= flags }
 }
@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 		{"storm", Options{Plan: fault.Storm(1, 20, 4)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := ucttest.Fixture{Component: New(c.o), Skip: make(map[string]string)}
+			f := ucttest.Fixture{Component: New(c.o), SelectiveWakeup: true, Skip: make(map[string]string)}
 			if c.o.Reorder != 0 {
 				f.Skip["no allocations"] = "mixing allocates"
 			}

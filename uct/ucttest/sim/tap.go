@@ -5,13 +5,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// Tap is told of everything that moves on a network: each message, each access to
-// remote memory and each flush when it is accepted, and when it is over. It runs on
-// the goroutine that progresses the iface in question, in the middle of what it
-// tells of, and must not call into the network.
+// Tap is called for each event on a network: when a message, a remote memory access or a flush
+// is accepted, when it ends, and for refusals and failures. It runs on the goroutine that
+// progresses the iface of the event, inside the operation that it reports, and must not call
+// into the network.
 type Tap func(e Event)
 
-// EventKind says what has happened.
+// EventKind is a kind of event.
 type EventKind uint8
 
 // Kinds of events.
@@ -22,62 +22,62 @@ const (
 	// Arrived: a message is about to be handed to its handler.
 	Arrived
 
-	// Ended: an access or a flush is over, with Err.
+	// Ended: an access or a flush has ended, with Err.
 	Ended
 
-	// NoRoom: an operation was refused, to be tried again.
+	// NoRoom: an operation was refused with ucs.ErrNoResource.
 	NoRoom
 
-	// Failed: an endpoint has failed with Err, and reports it.
+	// Failed: an endpoint has failed with Err, and is about to report it.
 	Failed
 
-	// Dropped: the receiver of a message refused it with Err, and its connection.
+	// Dropped: the handler of a message returned Err, which drops the connection.
 	Dropped
 )
 
-// Event is what a Tap is told.
+// Event is the argument of a Tap.
 type Event struct {
 	Kind     EventKind
-	Number   int // of the operation, from 1 on each network; 0 if it has none
+	Number   int // number of the operation, from 1 on each network; 0 if the event has none
 	Device   string
-	From, To []byte // addresses of the ifaces: of who does it, and of the peer
+	From, To []byte // iface addresses of the initiator and of the peer
 
-	Op   fault.Kind // of messages and accesses
-	Lost bool       // accepted, but nothing will come of it
+	Op   fault.Kind // kind of a message or an access
+	Lost bool       // accepted, but an injected fault loses it
 
-	// A flush has no Op.
+	// Fields of a flush, for which Op is not set.
 	Flush  bool
-	Remote bool // it waits for the peer as well
+	Remote bool // the flush also waits for the peer
 
-	// Messages. Data is valid during the call only.
+	// Fields of a message. Data is valid during the call only.
 	ID   uct.AMID
 	Data []byte
 
-	// Accesses.
+	// Fields of a remote memory access.
 	Addr   uint64
 	Size   int
 	Atomic uct.AtomicOp
 	X, Y   uint64 // operand; or compare and swap
 
-	// By is what the layer above will be called back by: the packer, unpacker or
-	// owner of the completion. Nil where it gave none.
+	// By is the object of the layer above that receives callbacks: the packer, unpacker or
+	// owner of the completion. It is nil if there is none.
 	By any
 
 	Err error
 }
 
-// Tap makes t see what happens from now on; nil ends that. Only the goroutine that
-// uses the ifaces may call it.
+// Tap sets the function that is called for all following events; nil removes it. Only the
+// goroutine that uses the ifaces may call Tap.
 func (n *Network) Tap(t Tap) { n.tap, n.tapped = t, 0 }
 
-// tapID marks what a tap has been told of.
+// tapID identifies an operation that was reported to the tap.
 type tapID struct {
 	number int
 	kind   fault.Kind
 	by     any
 }
 
-// owner is the By of a completion.
+// owner returns the owner of a completion, for Event.By.
 func owner(c *uct.Completion) any {
 	if c == nil {
 		return nil
@@ -85,7 +85,7 @@ func owner(c *uct.Completion) any {
 	return c.Owner
 }
 
-// event is what all events of an endpoint have in common.
+// event returns an event with the fields that all events of an endpoint have.
 func (e *endpoint) event(kind EventKind) Event {
 	v := Event{Kind: kind, Device: e.home.attr.Resource.Device, From: e.home.addr}
 	if e.peer != nil {
@@ -94,7 +94,7 @@ func (e *endpoint) event(kind EventKind) Event {
 	return v
 }
 
-// tapSent tells of a message.
+// tapSent reports an accepted message.
 func (e *endpoint) tapSent(p *packet, op fault.Kind, id uct.AMID, by any, lost bool) {
 	n := e.home.net
 	if n.tap == nil {
@@ -111,7 +111,7 @@ func (e *endpoint) tapSent(p *packet, op fault.Kind, id uct.AMID, by any, lost b
 	n.tap(v)
 }
 
-// tapArrived tells of a message that is delivered, or refused with an error.
+// tapArrived reports a message that is delivered, or refused with an error.
 func (i *iface) tapArrived(p *packet, kind EventKind, err error) {
 	if i.net.tap == nil || p.tap.number == 0 {
 		return
@@ -121,7 +121,7 @@ func (i *iface) tapArrived(p *packet, kind EventKind, err error) {
 	i.net.tap(v)
 }
 
-// tapAccess tells of an access, or of a flush.
+// tapAccess reports an accepted access or flush.
 func (e *endpoint) tapAccess(o *op, flush, remote bool) {
 	n := e.home.net
 	if n.tap == nil {
@@ -140,7 +140,7 @@ func (e *endpoint) tapAccess(o *op, flush, remote bool) {
 	n.tap(v)
 }
 
-// tapEnded tells of the end of what tapAccess has told of.
+// tapEnded reports the end of an operation that tapAccess has reported.
 func (e *endpoint) tapEnded(o *op, err error) {
 	if e.home.net.tap == nil || o.tap.number == 0 {
 		return
@@ -150,7 +150,7 @@ func (e *endpoint) tapEnded(o *op, err error) {
 	e.home.net.tap(v)
 }
 
-// tapNoRoom tells of an operation that was refused.
+// tapNoRoom reports a refused operation.
 func (e *endpoint) tapNoRoom(op fault.Kind, id uct.AMID) {
 	if e.home.net.tap == nil {
 		return
@@ -160,7 +160,7 @@ func (e *endpoint) tapNoRoom(op fault.Kind, id uct.AMID) {
 	e.home.net.tap(v)
 }
 
-// tapFailed tells of an endpoint that failed.
+// tapFailed reports a failed endpoint.
 func (e *endpoint) tapFailed(err error) {
 	if e.home.net.tap == nil {
 		return

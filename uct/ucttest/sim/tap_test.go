@@ -9,21 +9,21 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
+	"github.com/ucx-go/ucx/uct/kit"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
-// text is a packer of itself.
+// text packs itself.
 type text string
 
 func (t text) Pack(dst []byte) int { return copy(dst, t) }
 
-// waiter is told of the end of operations.
+// waiter owns completions and ignores them.
 type waiter struct{}
 
 func (waiter) Completed(*uct.Completion) {}
 
-// TestTap: a tap is told of everything, in its order, with its numbers.
+// TestTap: a tap gets every event, in order, with its number.
 func TestTap(t *testing.T) {
 	net := NewNetwork()
 	refused := false
@@ -119,7 +119,7 @@ func TestTap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := mem.(*rma.Region).Addr()
+	addr := mem.(*kit.Region).Addr()
 	comp := &uct.Completion{Owner: waiter{}, Count: 100}
 
 	ep := connect()

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 )
 
 // serve answers a command. Lock held.
@@ -74,13 +74,13 @@ func (f *file) serve(cmd uint32, in, data []byte) syscall.Errno {
 	return syscall.ENOSYS
 }
 
-// handleOf is the ID that a request names.
+// handleOf returns the handle of the ID that a request names.
 func handleOf(cmd uint32, in []byte) uint32 {
 	field, _ := cmabi.Lookup(cmd).In.FieldByName("Id")
 	return binary.NativeEndian.Uint32(in[field.Offset:])
 }
 
-// find is the ID of a handle.
+// find returns the ID of a handle.
 func (f *file) find(handle uint32) (*id, syscall.Errno) {
 	i := f.k.ids[handle]
 	switch {
@@ -129,8 +129,8 @@ func (f *file) newID(uid uint64, ps uint16, typ uint8) *id {
 	return i
 }
 
-// migrate moves an ID here. Like the kernel it wakes nobody, but what is polled
-// becomes readable.
+// migrate moves an ID to f. Like the kernel it wakes no waiter, but the descriptor becomes readable
+// for poll.
 func (f *file) migrate(c cmabi.MigrateId, data []byte) syscall.Errno {
 	from := f.k.files[int(c.Fd)]
 	if from == nil {
@@ -174,7 +174,7 @@ func (i *id) setOption(c cmabi.SetOption, data []byte) syscall.Errno {
 	return 0
 }
 
-// group is a membership.
+// group is a multicast membership.
 type group struct {
 	i      *id
 	handle uint32
@@ -211,7 +211,7 @@ func (f *file) leave(c cmabi.DestroyId, data []byte) syscall.Errno {
 	return 0
 }
 
-// sockaddr reads an address, invalid if it is none.
+// sockaddr reads an address, invalid if there is none.
 func sockaddr(b []byte) netip.AddrPort {
 	switch {
 	case len(b) == unix.SizeofSockaddrInet4 && binary.NativeEndian.Uint16(b) == unix.AF_INET:
@@ -239,7 +239,7 @@ func putSockaddr(b []byte, a netip.AddrPort) uint16 {
 	return unix.SizeofSockaddrInet6
 }
 
-// bigEndian64 is a number as the kernel keeps it, in the other order.
+// bigEndian64 converts between native and big-endian byte order.
 func bigEndian64(v uint64) uint64 {
 	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
 		return v

@@ -6,17 +6,17 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 )
 
-// Room for private data in the messages; ib_cm.h, less struct cma_hdr in requests.
+// Room for private data in the messages, in bytes; ib_cm.h, less struct cma_hdr in requests.
 const (
 	roomREQ, roomREP, roomREJ = 56, 196, 148
 	roomSIDRREQ, roomSIDRREP  = 180, 136
 )
 
-// Reasons; enum ib_cm_rej_reason and ib_cm_sidr_status, ib_cm.h.
+// Reasons for a refusal; enum ib_cm_rej_reason and ib_cm_sidr_status, ib_cm.h.
 const (
 	rejNoListener, rejConsumer, rejVendor = 8, 28, 35
 	sidrNoListener, sidrReject            = 1, 2
@@ -53,14 +53,14 @@ func (i *id) connect(p *cmabi.ConnParam) syscall.Errno {
 	if i.f.k.forged.IsValid() {
 		c.dst = netip.AddrPortFrom(i.f.k.forged, i.src.Port())
 	}
-	c.tos = i.tos // the request says how to answer
+	c.tos = i.tos // the answer uses the type of service of the request
 	r := l.push(cmabi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, c)
 	r.Id = c.handle
 	l.say(r, nil, p, room)
 	return 0
 }
 
-// listener is who listens where i connects to.
+// listener returns the ID that listens at i's destination, nil if there is none.
 func (i *id) listener() *id {
 	for _, l := range i.f.k.ids {
 		if l.state == stateListening && l.ps == i.ps && l.src.Port() == i.dst.Port() &&
@@ -71,18 +71,18 @@ func (i *id) listener() *id {
 	return nil
 }
 
-// refused tells an ID that its handshake has failed.
+// refused reports to an ID that its request has been refused.
 func (i *id) refused(reason int, p *cmabi.ConnParam, room uint8) {
 	i.state = stateEnded
 	if !i.datagrams() {
-		i.say(i.tell(cmabi.RDMA_CM_EVENT_REJECTED, reason), nil, p, room)
+		i.say(i.event(cmabi.RDMA_CM_EVENT_REJECTED, reason), nil, p, room)
 		return
 	}
 	status := sidrReject
 	if reason == rejNoListener {
 		status = sidrNoListener
 	}
-	i.say(i.tell(cmabi.RDMA_CM_EVENT_UNREACHABLE, status), nil, p, room)
+	i.say(i.event(cmabi.RDMA_CM_EVENT_UNREACHABLE, status), nil, p, room)
 }
 
 // accept answers a request.
@@ -94,24 +94,24 @@ func (i *id) accept(uid uint64, p *cmabi.ConnParam) syscall.Errno {
 	i.uid, i.param = uid, *p
 	if i.datagrams() {
 		i.state, i.peer.state = stateConnected, stateConnected
-		i.peer.say(i.peer.tell(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0), i, p, room)
-		i.peer.peer, i.peer = nil, nil // they have nothing to do with each other any more
+		i.peer.say(i.peer.event(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0), i, p, room)
+		i.peer.peer, i.peer = nil, nil // a datagram handshake leaves no connection
 		return 0
 	}
 	i.state, i.peer.state = stateAnswered, stateAnswer
-	i.peer.say(i.peer.tell(cmabi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0), i, p, room)
+	i.peer.say(i.peer.event(cmabi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0), i, p, room)
 	return 0
 }
 
-// establish answers the answer.
+// establish confirms the answer.
 func (i *id) establish() syscall.Errno {
 	if i.state != stateAnswer || i.peer == nil {
 		return syscall.EINVAL
 	}
 	i.state = stateConnected
-	if i.peer.state == stateAnswered { // else notify has told it
+	if i.peer.state == stateAnswered { // else notify has already reported it
 		i.peer.state = stateConnected
-		i.peer.tell(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0)
+		i.peer.event(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0)
 	}
 	return 0
 }
@@ -135,7 +135,7 @@ func (i *id) reject(c cmabi.Reject) syscall.Errno {
 	return 0
 }
 
-// disconnect sends the end, or answers it.
+// disconnect ends the connection, or confirms that the peer has ended it.
 func (i *id) disconnect() syscall.Errno {
 	switch i.state {
 	case stateConnected:
@@ -144,11 +144,11 @@ func (i *id) disconnect() syscall.Errno {
 			return 0
 		}
 		i.peer.state = stateEnded
-		i.peer.tell(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
+		i.peer.event(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
 	case stateEnded:
 		if p := i.peer; p != nil && p.state == stateEnding {
 			p.state = stateEnded
-			p.tell(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
+			p.event(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
 		}
 	default:
 		return syscall.EINVAL
@@ -156,12 +156,12 @@ func (i *id) disconnect() syscall.Errno {
 	return 0
 }
 
-// notify is for who has received before it was told that the connection stands.
+// notify reports that data has arrived before the establishment was reported.
 func (i *id) notify() syscall.Errno {
 	switch i.state {
 	case stateAnswered:
 		i.state = stateConnected
-		i.tell(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0)
+		i.event(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0)
 		return 0
 	case stateConnected:
 		return 0

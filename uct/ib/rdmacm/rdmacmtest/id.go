@@ -6,46 +6,46 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
 )
 
-// state is how far an ID has come.
+// state is the state of an ID.
 type state int
 
 const (
 	stateIdle state = iota
 	stateBound
-	stateAddr      // is resolved
-	stateRoute     // is resolved
+	stateAddr      // the address is resolved
+	stateRoute     // the route is resolved
 	stateListening //
-	stateAsking    // has sent a request
-	stateAsked     // has got one
-	stateAnswered  // has accepted
-	stateAnswer    // has got the answer
+	stateAsking    // a request has been sent
+	stateAsked     // a request has been received
+	stateAnswered  // the request has been accepted
+	stateAnswer    // the answer has been received
 	stateConnected
-	stateEnding // has sent the end
-	stateEnded  // has got the end, or its answer
+	stateEnding // a disconnect request has been sent
+	stateEnded  // a disconnect request, or its answer, has been received
 )
 
-// id is an rdma_cm_id.
+// id is a struct rdma_cm_id.
 type id struct {
 	f        *file
 	handle   uint32
-	uid      uint64 // 0 until a request is accepted: it is told of nothing
+	uid      uint64 // 0 until a request is accepted: until then the ID gets no events
 	ps       uint16
 	typ      uint8
 	state    state
 	src, dst netip.AddrPort
-	bound    bool // src is a port of its own
+	bound    bool // src has its own port
 	reuse    bool
 	tos      uint8
 	timeout  uint8
-	backlog  uint32 // room in it
+	backlog  uint32 // room for further requests
 	reported uint32
-	peer     *id // other end of a handshake, nil if it is gone
+	peer     *id // the ID at the other side of a handshake, nil if it is gone
 	psn      uint32
-	param    cmabi.ConnParam // what it has said
+	param    cmabi.ConnParam // the parameters that this ID has sent
 }
 
 // device reports whether an address has chosen the device.
@@ -53,8 +53,8 @@ func (i *id) device() bool {
 	return i.src.IsValid() && !i.src.Addr().IsUnspecified()
 }
 
-// tell queues an event with what the peer says.
-func (i *id) tell(event uint32, status int) *cmabi.EventResp { return i.push(event, status, nil) }
+// event queues an event and returns it, so that the caller can add the peer's data.
+func (i *id) event(event uint32, status int) *cmabi.EventResp { return i.push(event, status, nil) }
 
 func (i *id) push(what uint32, status int, request *id) *cmabi.EventResp {
 	e := &event{id: i, request: request, resp: cmabi.EventResp{Uid: i.uid, Id: i.handle, Event: what, Status: uint32(int32(status))}}
@@ -64,7 +64,7 @@ func (i *id) push(what uint32, status int, request *id) *cmabi.EventResp {
 	return &e.resp
 }
 
-// say puts a peer's data into an event, with zeros to the length of the message.
+// say puts a peer's data into an event, padded with zeros to the length of the message.
 func (i *id) say(r *cmabi.EventResp, from *id, p *cmabi.ConnParam, room uint8) {
 	if i.typ == abi.IB_UVERBS_QPT_UD {
 		u := cmabi.UdParam{QpNum: p.QpNum, Qkey: qkey, PrivateData: p.PrivateData, PrivateDataLen: room}
@@ -76,11 +76,11 @@ func (i *id) say(r *cmabi.EventResp, from *id, p *cmabi.ConnParam, room uint8) {
 	}
 	c := *p
 	c.PrivateDataLen, c.Valid = room, 0
-	c.ResponderResources, c.InitiatorDepth = p.InitiatorDepth, p.ResponderResources // as i sees it
+	c.ResponderResources, c.InitiatorDepth = p.InitiatorDepth, p.ResponderResources // from the receiver's point of view
 	copy(r.Param[:], cmabi.Bytes(&c))
 }
 
-// bind gives an ID a local address.
+// bind binds an ID to a local address.
 func (i *id) bind(a netip.AddrPort) syscall.Errno {
 	if i.state != stateIdle || !a.IsValid() {
 		return syscall.EINVAL
@@ -100,8 +100,8 @@ func (i *id) bind(a netip.AddrPort) syscall.Errno {
 	return 0
 }
 
-// taken says that somebody else has an address, other than one who has accepted there;
-// cma_check_port, drivers/infiniband/core/cma.c.
+// taken returns an errno if another ID has an address, else 0; cma_check_port,
+// drivers/infiniband/core/cma.c. IDs accepted at the address do not count.
 func (i *id) taken(a netip.AddrPort, reuse bool) syscall.Errno {
 	for _, o := range i.f.k.ids {
 		switch {
@@ -132,21 +132,21 @@ func (i *id) resolve(src, dst netip.AddrPort) syscall.Errno {
 	}
 	i.dst = dst
 	if gidIndex(dst.Addr()) == 0 { // the neighbor does not answer
-		i.tell(cmabi.RDMA_CM_EVENT_ADDR_ERROR, -int(syscall.ETIMEDOUT))
+		i.event(cmabi.RDMA_CM_EVENT_ADDR_ERROR, -int(syscall.ETIMEDOUT))
 		return 0
 	}
 	i.state = stateAddr
-	i.tell(cmabi.RDMA_CM_EVENT_ADDR_RESOLVED, 0)
+	i.event(cmabi.RDMA_CM_EVENT_ADDR_RESOLVED, 0)
 	return 0
 }
 
-// advance takes a step that always goes well.
+// advance moves an ID to the next state; it always succeeds in the right state.
 func (i *id) advance(from, to state, event uint32) syscall.Errno {
 	if i.state != from {
 		return syscall.EINVAL
 	}
 	i.state = to
-	i.tell(event, 0)
+	i.event(event, 0)
 	return 0
 }
 
@@ -155,7 +155,7 @@ func (i *id) listen(backlog uint32) syscall.Errno {
 		return syscall.EINVAL
 	}
 	if e := i.taken(i.src, false); e != 0 {
-		return e // of those who share an address one listens
+		return e // only one of the IDs that share an address may listen
 	}
 	const most = 1024
 	if backlog == 0 || backlog > most {
@@ -165,7 +165,7 @@ func (i *id) listen(backlog uint32) syscall.Errno {
 	return 0
 }
 
-// destroy ends an ID and tells its peer.
+// destroy destroys an ID and notifies its peer.
 func (i *id) destroy() {
 	k := i.f.k
 	delete(k.ids, i.handle)
@@ -190,14 +190,14 @@ func (i *id) destroy() {
 	case stateAnswer, stateAnswered, stateConnected, stateEnding, stateEnded:
 		if p.state == stateConnected || p.state == stateEnding {
 			p.state = stateEnded
-			p.tell(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
+			p.event(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
 		} else if p.state != stateEnded {
 			p.refused(rejConsumer, &cmabi.ConnParam{}, 0)
 		}
 	}
 }
 
-// Values of QueryAddr and INIT_QP_ATTR.
+// Values in the results of INIT_QP_ATTR and QUERY_ROUTE, and in events.
 const (
 	mtu4096 = 5
 	qkey    = 0x01234567 // RDMA_UDP_QKEY, rdma/rdma_cm.h
@@ -229,13 +229,13 @@ func (i *id) queryRoute(data []byte) syscall.Errno {
 	return 0
 }
 
-// ahTo is the way from a local address to a GID.
+// ahTo returns the address vector from a local address to a GID.
 func ahTo(from netip.Addr, to [16]byte) abi.AhAttr {
 	return abi.AhAttr{Grh: abi.GlobalRoute{Dgid: to, SgidIndex: uint8(gidIndex(from)), HopLimit: 1}, IsGlobal: 1, PortNum: 1}
 }
 
-// initQPAttr answers what rdma_init_qp_attr does; the masks are those of
-// cm_init_qp_*_attr, drivers/infiniband/core/cm.c.
+// initQPAttr answers rdma_init_qp_attr; the masks are those of cm_init_qp_*_attr,
+// drivers/infiniband/core/cm.c.
 func (i *id) initQPAttr(want uint32, data []byte) syscall.Errno {
 	const (
 		state, access, pkey, port, key, av, mtu = 1 << 0, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7, 1 << 8

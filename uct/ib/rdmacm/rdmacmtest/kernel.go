@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/cmabi"
-	"github.com/ucx-go/ucx/internal/ib/ucm"
+	"github.com/ucx-go/ucx/uct/ib/internal/cmabi"
+	"github.com/ucx-go/ucx/uct/ib/internal/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
@@ -22,26 +22,25 @@ const NodeGUID = 0x020000fffe000000
 // gids are the addresses of the device, by their index in verbstest's table.
 var gids = []netip.Addr{1: netip.MustParseAddr("127.0.0.1"), 2: netip.MustParseAddr("::1")}
 
-// Kernel is a machine. Any goroutine may use it.
+// Kernel is the connection manager of a machine. Any goroutine may use it.
 type Kernel struct {
 	mu       sync.Mutex
 	files    map[int]*file     // by descriptor
 	ids      map[uint32]*id    // by handle
 	groups   map[uint32]*group // by handle
-	next     uint32            // handle
+	next     uint32            // the next handle
 	nextPort uint16
 	faults   verbstest.Errnos
 	alter    func(*cmabi.EventResp)
 	forged   netip.Addr
 }
 
-// New returns a machine with the addresses 127.0.0.1 and ::1, which are GIDs 1 and 2
-// of its device.
+// New returns a machine with the addresses 127.0.0.1 and ::1, which are GIDs 1 and 2 of its device.
 func New() *Kernel {
 	return &Kernel{files: make(map[int]*file), ids: make(map[uint32]*id), groups: make(map[uint32]*group), next: 1, nextPort: 40000}
 }
 
-// Open opens the connection manager once more.
+// Open opens the connection manager. It may be open any number of times.
 func (k *Kernel) Open() (ucm.File, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -54,48 +53,47 @@ func (k *Kernel) Open() (ucm.File, error) {
 	return ucm.Traced(f), nil
 }
 
-// FailCall makes the command of a name, as in the table of package abi, fail once
-// after it has been let through skip times.
+// FailCall makes the command of a name, as in the table of package cmabi, fail once, after skip
+// successful calls.
 func (k *Kernel) FailCall(name string, skip int, errno syscall.Errno) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.faults.Fail(name, skip, errno)
 }
 
-// Alter has every event changed by fn before it is read; nil: no longer.
+// Alter makes fn change every event before it is read; nil ends that.
 func (k *Kernel) Alter(fn func(*cmabi.EventResp)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.alter = fn
 }
 
-// Forge has requests say that they come from an address, whatever theirs is; one that
-// is not valid: no longer.
+// Forge gives requests a false source address; an address that is not valid ends that.
 func (k *Kernel) Forge(from netip.Addr) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.forged = from
 }
 
-// Objects counts the IDs and memberships there are.
+// Objects returns the number of IDs and memberships.
 func (k *Kernel) Objects() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.ids) + len(k.groups)
 }
 
-// RemoveDevice tells everything that has chosen the device of its removal.
+// RemoveDevice reports the removal of the device to every ID that uses it.
 func (k *Kernel) RemoveDevice() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, i := range k.ids {
 		if i.device() && i.uid != 0 {
-			i.tell(cmabi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0)
+			i.event(cmabi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0)
 		}
 	}
 }
 
-// gidIndex is that of a local address, 0 if it is none.
+// gidIndex returns the GID index of a local address, 0 if there is none.
 func gidIndex(a netip.Addr) int {
 	for i, g := range gids {
 		if g.IsValid() && g == a {
@@ -105,7 +103,7 @@ func gidIndex(a netip.Addr) int {
 	return 0
 }
 
-// file is the connection manager opened once.
+// file is one opening of the connection manager.
 type file struct {
 	k      *Kernel
 	fd     int
@@ -114,9 +112,9 @@ type file struct {
 	queue  []*event // under k.mu
 }
 
-// event waits to be read.
+// event is an event that has not been read yet.
 type event struct {
-	id      *id // whose it is: of a request, the listener
+	id      *id // the ID that gets the event: of a request, the listener
 	request *id
 	group   *group
 	resp    cmabi.EventResp
@@ -133,7 +131,7 @@ func (f *file) push(e *event) {
 	}
 }
 
-// drop removes events that fn picks.
+// drop removes the events that fn selects.
 func (f *file) drop(fn func(*event) bool) (dropped []*event) {
 	var kept []*event
 	for _, e := range f.queue {
@@ -159,7 +157,7 @@ func (f *file) setQueue(q []*event) {
 	}
 }
 
-// Close destroys everything.
+// Close destroys all IDs of the file.
 func (f *file) Close() error {
 	f.k.mu.Lock()
 	if f.closed {
@@ -177,7 +175,7 @@ func (f *file) Close() error {
 	return f.f.Close()
 }
 
-// Command makes a command.
+// Command executes a command.
 func (f *file) Command(cmd uint32, in, data []byte) syscall.Errno {
 	spec := cmabi.Lookup(cmd)
 	if spec == nil || len(in) != int(spec.In.Size()) || spec.Pointer < 0 && data != nil {
@@ -200,7 +198,7 @@ func (f *file) Command(cmd uint32, in, data []byte) syscall.Errno {
 	return f.serve(cmd, in, data)
 }
 
-// load reads a struct, store writes one; both know that there is room.
+// load reads a struct, store writes one; both require that b is long enough.
 func load[T cmabi.Struct](b []byte) (v T) {
 	copy(cmabi.Bytes(&v), b)
 	return v

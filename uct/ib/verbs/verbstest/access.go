@@ -2,11 +2,12 @@
 
 package verbstest
 
-import "github.com/ucx-go/ucx/internal/ib/abi"
+import "github.com/ucx-go/ucx/uct/ib/internal/abi"
 
-// Memory that work requests name.
+// Lookup of the memory that work requests refer to by key and address.
 
-// fill makes p the memory that a gather list names; data is what the request holds itself.
+// fill sets p to the memory to which a gather list refers; data is the inline data of the request.
+// It returns false if a key or its access rights do not allow the access.
 func (p *pieces) fill(k *Kernel, d *pd, list []sge, data []byte, access uint32) bool {
 	p.clear()
 	for i := range list {
@@ -14,7 +15,7 @@ func (p *pieces) fill(k *Kernel, d *pd, list []sge, data []byte, access uint32) 
 		if s.length == 0 {
 			continue
 		}
-		if s.held {
+		if s.inline {
 			p.add(local(data[s.addr:][:s.length]))
 			continue
 		}
@@ -31,7 +32,8 @@ func (p *pieces) fill(k *Kernel, d *pd, list []sge, data []byte, access uint32) 
 	return true
 }
 
-// at is the memory of a region from an address that the device knows.
+// at returns n bytes of a region from addr, an address in the region's iova range, and false if
+// they are not all in the region.
 func (m *mr) at(addr, n uint64) (piece, bool) {
 	off := addr - m.iova
 	if addr < m.iova || off > m.length || n > m.length-off {
@@ -40,7 +42,8 @@ func (m *mr) at(addr, n uint64) (piece, bool) {
 	return within(m.space, m.start+off, int(n)), true
 }
 
-// remote is memory of q's protection domain that a peer names.
+// remote returns the memory of q's protection domain that a peer refers to by key and address. It
+// returns false if the key does not allow the access.
 func (q *qp) remote(key uint32, addr, n uint64, access uint32) (piece, bool) {
 	k := q.f.k
 	if w := k.mws[key>>8]; w != nil {
@@ -56,7 +59,7 @@ func (q *qp) remote(key uint32, addr, n uint64, access uint32) (piece, bool) {
 	return m.at(addr, n)
 }
 
-// bind opens a memory window.
+// bind executes a bind of a memory window and returns the completion status.
 func (q *qp) bind(b *binding) uint32 {
 	k := q.f.k
 	w, m := k.mws[b.window>>8], k.mrs[b.lkey>>8]
@@ -77,7 +80,8 @@ func (q *qp) bind(b *binding) uint32 {
 	return wcSuccess
 }
 
-// invalidate closes a memory window.
+// invalidate closes a memory window of type 2 that is bound to q. It reports whether key is the key
+// of such a window.
 func (q *qp) invalidate(key uint32) bool {
 	w := q.f.k.mws[key>>8]
 	if w == nil || w.rkey != key || w.qp != q || w.typ != 2 {

@@ -5,11 +5,11 @@ package verbstest
 import (
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// driverData is what the driver is told with a request, and where it answers.
+// driverData returns the driver-specific input of a request and the buffer for the driver's answer.
 func driverData(r *uverbs.Request) (d uhw) {
 	if a := r.Attr(abi.UVERBS_ATTR_UHW_IN); a != nil {
 		d.in = a.Bytes
@@ -20,7 +20,7 @@ func driverData(r *uverbs.Request) (d uhw) {
 	return d
 }
 
-// invoke answers what goes through INVOKE_WRITE.
+// invoke answers a command sent by INVOKE_WRITE.
 func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	spec := abi.LookupCommand(uint32(u64(r.Attr(abi.UVERBS_ATTR_WRITE_CMD).Bytes)))
 	if spec == nil {
@@ -62,7 +62,7 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		f.drv.newPD(d)
 		return 0
 	case abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
-		m, errno := f.newMailbox(len(abi.Bytes(&abi.CompEventDesc{})))
+		m, errno := f.newEventPipe(len(abi.Bytes(&abi.CompEventDesc{})))
 		if errno != 0 {
 			return errno
 		}
@@ -116,7 +116,7 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	return syscall.EOPNOTSUPP
 }
 
-// modifySRQ sets the limit of a shared receive queue or its size.
+// modifySRQ sets the limit or the size of a shared receive queue.
 func (f *file) modifySRQ(m abi.ModifySrq, d uhw) syscall.Errno {
 	const (
 		size  = 1 << 0 // enum ib_srq_attr_mask, ib_verbs.h
@@ -141,7 +141,7 @@ func (f *file) modifySRQ(m abi.ModifySrq, d uhw) syscall.Errno {
 	return 0
 }
 
-// multicast attaches a queue pair to a group or detaches it.
+// multicast attaches a queue pair to a multicast group or detaches it.
 func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 	q, ok := find[*qp](f, m.QpHandle)
 	if !ok {
@@ -167,18 +167,18 @@ func (f *file) createAH(m abi.CreateAh, out []byte, d uhw) syscall.Errno {
 	}
 	to := abi.QpDest{Dgid: m.Attr.Grh.Dgid, SgidIndex: m.Attr.Grh.SgidIndex, HopLimit: m.Attr.Grh.HopLimit, Dlid: m.Attr.Dlid,
 		Sl: m.Attr.Sl, IsGlobal: m.Attr.IsGlobal, PortNum: m.Attr.PortNum}
-	w, ok := f.k.newWay(&to)
+	w, ok := f.k.newPath(&to)
 	if !ok {
 		return syscall.EINVAL
 	}
 	if e := f.resolve(&w); e != 0 {
 		return e
 	}
-	p, ok := find[*pd](f, m.PdHandle) // it may have gone meanwhile
+	p, ok := find[*pd](f, m.PdHandle) // resolve releases the lock: look the domain up again
 	if !ok {
 		return syscall.ENOENT
 	}
-	a := &ah{pd: p, num: f.k.nextAH, way: w}
+	a := &ah{pd: p, num: f.k.nextAH, path: w}
 	if e := f.drv.newAH(a, d); e != 0 {
 		return e
 	}
@@ -194,7 +194,7 @@ func (f *file) reqNotify(m abi.ReqNotifyCq) syscall.Errno {
 	if !ok {
 		return syscall.ENOENT
 	}
-	f.k.net.kick() // as if the network had been faster
+	f.k.net.retryWaiting() // completions up to now arrive before the arming
 	if m.SolicitedOnly == 0 {
 		c.armed = armedNext
 	} else {
@@ -218,7 +218,7 @@ func (f *file) resizeCQ(m abi.ResizeCq, out []byte, d uhw) syscall.Errno {
 	return 0
 }
 
-// Bits of the attribute mask; enum ib_qp_attr_mask, ib_verbs.h.
+// Bits of the attribute mask of MODIFY_QP; enum ib_qp_attr_mask, ib_verbs.h.
 const (
 	maskState       = 1 << 0
 	maskSQDNotify   = 1 << 2
@@ -240,7 +240,8 @@ const (
 	maskUnsupported = 1<<14 | 1<<18 | 1<<19 | 1<<25 // other paths, capabilities, rates
 )
 
-// needed is what a change of state must set, by type of the queue pair.
+// needed returns the attributes that a state change must set, by the type of the queue pair; ok is
+// false if the change is not allowed.
 func needed(typ uint32, from, to uint8) (mask uint32, ok bool) {
 	rc, ud := typ == abi.IB_UVERBS_QPT_RC, typ == abi.IB_UVERBS_QPT_UD
 	switch {
@@ -300,7 +301,7 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		return syscall.EINVAL
 	}
 	if m.AttrMask&maskAV != 0 {
-		w, ok := f.k.newWay(&m.Dest)
+		w, ok := f.k.newPath(&m.Dest)
 		if !ok || m.Dest.PortNum != num {
 			return syscall.EINVAL
 		}
@@ -310,7 +311,7 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		if q, ok = find[*qp](f, m.QpHandle); !ok {
 			return syscall.ENOENT
 		}
-		q.attr.Dest, q.way = m.Dest, w
+		q.attr.Dest, q.path = m.Dest, w
 	}
 	q.attr.PkeyIndex = pkey
 	set := func(bit uint32, to, from *uint8) {
@@ -346,9 +347,9 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		q.fail()
 	}
 	a.QpState = to
-	f.k.net.kick()
+	f.k.net.retryWaiting()
 	if to == stateSQD && from == stateRTS && m.AttrMask&maskSQDNotify != 0 && m.EnSqdAsyncNotify != 0 {
-		f.event(eventSQDrained, q.user) // what could be done is
+		f.event(eventSQDrained, q.user) // everything that can be sent has been sent
 	}
 	return 0
 }
@@ -373,7 +374,7 @@ func (f *file) queryQP(m abi.QueryQp, out []byte) syscall.Errno {
 	return 0
 }
 
-// postSend is the doorbell.
+// postSend handles POST_SEND, by which a program rings the doorbell of a queue pair.
 func (f *file) postSend(m abi.PostSend) syscall.Errno {
 	q, ok := find[*qp](f, m.QpHandle)
 	if !ok {

@@ -3,13 +3,14 @@
 package verbstest
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// How work requests end.
+// Completion of work requests.
 
-// complete adds a completion.
+// complete adds a completion to the queue and raises the event that the queue is armed for. If the
+// queue overruns, complete raises an error event, and ignores all completions from then on.
 func (c *cq) complete(d completion, solicited bool) {
 	if c.dead {
 		return
@@ -22,20 +23,20 @@ func (c *cq) complete(d completion, solicited bool) {
 	uverbs.RaceSent()
 	d.solicited = solicited
 	c.queue.put(d)
-	if c.armed == armedNext || c.armed == armedSolicited && (solicited || d.wc.Status != wcSuccess && c.f.k.of.failuresTold()) {
-		c.tell()
+	if c.armed == armedNext || c.armed == armedSolicited && (solicited || d.wc.Status != wcSuccess && c.f.k.kind.failuresWakeSolicited()) {
+		c.raiseEvent()
 	}
 }
 
-// tell tells the user of a completion that was asked for.
-func (c *cq) tell() {
+// raiseEvent raises the event that the queue was armed for, and disarms the queue.
+func (c *cq) raiseEvent() {
 	c.armed = 0
 	if c.channel != nil && c.channel.put(abi.Bytes(&c.desc)) {
 		c.events++
 	}
 }
 
-// read takes the events back that the user has not read, and returns how many he has.
+// read withdraws the events that the user has not read, and returns how many the user has read.
 func (c *cq) read() uint32 {
 	if c.events == 0 {
 		return 0
@@ -43,7 +44,8 @@ func (c *cq) read() uint32 {
 	return c.events - c.channel.withdraw(func(record []byte) bool { return load[abi.CompEventDesc](record) == c.desc })
 }
 
-// complete ends a work request.
+// complete removes the first work request, which is w, from the send queue. It adds a completion,
+// unless the request has succeeded and is not signaled.
 func (q *qp) complete(w *request, status uint32) {
 	t := q.sq.take()
 	if status == wcSuccess && !w.signaled && !q.sigAll {
@@ -56,7 +58,7 @@ func (q *qp) complete(w *request, status uint32) {
 	q.send.complete(d, false)
 }
 
-// completionOf is the opcode of the completion of an operation.
+// completionOf returns the completion opcode of an operation.
 func completionOf(opcode uint32) uint32 {
 	switch opcode {
 	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
@@ -75,17 +77,17 @@ func completionOf(opcode uint32) uint32 {
 	return abi.IB_UVERBS_WC_SEND
 }
 
-// fail puts the queue pair into the error state and flushes what is posted.
+// fail puts the queue pair into the error state and flushes its posted work requests.
 func (q *qp) fail() {
 	if q.attr.QpState != stateErr && q.srq != nil && q.f.k.cfg.LastWQE {
 		q.f.event(eventLastWQE, q.user)
 	}
-	q.attr.QpState, q.trip = stateErr, trip{}
+	q.attr.QpState, q.sendState = stateErr, sendState{}
 	q.leave()
 	q.flush()
 }
 
-// flush completes what is posted to a queue pair in the error state.
+// flush completes the posted work requests of a queue pair in the error state with wcFlush.
 func (q *qp) flush() {
 	flushed := completion{wc: abi.Wc{Status: wcFlush, QpNum: q.num}, q: q}
 	for q.sq.waiting() {
@@ -102,18 +104,19 @@ func (q *qp) flush() {
 	}
 }
 
-// reset forgets what is posted.
+// reset discards the posted work requests and the attributes of the queue pair.
 func (q *qp) reset() {
 	q.leave()
 	q.sq.reset()
 	if q.rq != nil {
 		q.rq.reset()
 	}
-	q.attr, q.way = abi.ModifyQp{}, way{}
-	q.retries, q.rnr, q.trip = 0, 0, trip{}
+	q.attr, q.path = abi.ModifyQp{}, path{}
+	q.retries, q.rnr, q.sendState = 0, 0, sendState{}
 }
 
-// refuse is the answer to access that is not allowed: the queue pair fails.
+// refuse returns the status with which the peer's request fails because q does not allow it. If q
+// is an RC queue pair, it enters the error state with an event.
 func (q *qp) refuse(status uint32) uint32 {
 	if q.typ == abi.IB_UVERBS_QPT_RC {
 		q.f.event(eventQPAccessErr, q.user)
@@ -122,8 +125,9 @@ func (q *qp) refuse(status uint32) uint32 {
 	return status
 }
 
-// retry counts a try in vain; it says when to give up. 7 is for ever where there is no
-// receive, and in rdma_rxe.
+// retry counts a failed try. It returns wait, or the given status when the number of retries in the
+// parameter most is used up. The number 7 means endless retries while the receiver has no receive;
+// for an unreachable peer see Config.Endless.
 func (q *qp) retry(tries *uint8, most uint8, status uint32) uint32 {
 	k := q.f.k
 	endless := status != wcRetryExc || k.cfg.Endless || k.cfg.MLX5 == nil && k.net.sched.work == serving

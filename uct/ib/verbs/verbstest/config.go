@@ -8,61 +8,61 @@ import (
 	"slices"
 )
 
-// Config is what a device is to be. The zero value is a device as of rdma_rxe, with
-// addresses that no other of its Fabric has.
+// Config describes a device. The zero value is an rdma_rxe device with addresses that no other
+// device of its Fabric has.
 type Config struct {
-	MLX5     *MLX5  // nil: as of rdma_rxe
-	Name     string // "": rxe0, rxe1 or mlx5_1, and so on
-	NodeGUID uint64 // 0: one of its own
-	Ports    []Port // none: one, as the zero Port
+	MLX5     *MLX5  // nil: an rdma_rxe device
+	Name     string // "": rxe0, rxe1 and so on, or mlx5_0, mlx5_1 and so on
+	NodeGUID uint64 // 0: a unique one is assigned
+	Ports    []Port // none: one port, the zero value of Port
 	Limits   Limits
 	GRH      GRH
-	// WCSL is what completions of datagrams say of the service level, where the link is
-	// Ethernet. rdma_rxe has 0; some devices have the kind of packet there.
+	// WCSL is the service level that completions of datagrams report on Ethernet links. rdma_rxe
+	// reports 0; some devices report the kind of packet there.
 	WCSL uint8
-	// LastWQE has the event of the last work request sent when a queue pair with a shared
-	// receive queue gets into the error state, as rdma_rxe of Linux 6.12 does and of 6.1 does
-	// not; mlx5_ib always does.
+	// LastWQE enables the event "last WQE reached" when a queue pair with a shared receive queue
+	// enters the error state, as in rdma_rxe of Linux 6.12 but not of 6.1. mlx5_ib always raises
+	// it.
 	LastWQE bool
-	// Endless has 7 tries to reach a peer be tries without end, as rdma_rxe does; by itself it
-	// is so only where tries are far apart (Serve).
+	// Endless makes a retry count of 7 mean endless tries to reach a peer, as in rdma_rxe. Without
+	// Endless an rdma_rxe device does so only under Serve, where tries are far apart.
 	Endless bool
 }
 
-// Port is a port of a device. Its tables are by index.
+// Port describes a port of a device. GIDs and PKeys are indexed as the device's tables.
 type Port struct {
-	// GIDs are the addresses. Without any, an Ethernet port has one of the link and an
-	// IPv4 one, as rdma_rxe on the n-th interface of a network 10.9.0.0/16; one of
-	// InfiniBand has one with the prefix of the link. They have no network interface, so
+	// GIDs are the port's addresses. If empty, an Ethernet port gets a link-local address and an
+	// IPv4 one, as rdma_rxe on the n-th interface of a network 10.9.0.0/16 has, and an InfiniBand
+	// port gets one with the link-local prefix. These addresses have no network interface, so
 	// routes do not matter.
 	GIDs       []GID
 	PKeys      []uint16 // none: 0xffff
-	MTU        uint8    // in use: 1 to 5 for 256 to 4096 bytes; 0: 5
-	Width      uint8    // 1, 2 (4X), 4 (8X), 8 (12X), 16 (2X); 0: 1
+	MTU        uint8    // active MTU: 1 to 5 for 256 to 4096 bytes; 0: 5
+	Width      uint8    // width of the link: 1 (1X), 2 (4X), 4 (8X), 8 (12X), 16 (2X); 0: 1
 	Speed      uint8    // per lane: 1 SDR, 2 DDR, 4 QDR, 8 FDR10, 16 FDR, 32 EDR, 64 HDR, 128 NDR; 0: 8
-	InfiniBand bool     // the link is, and packets find LIDs; else Ethernet
-	LID        uint16   // of InfiniBand; 0: one of its own
-	LMC        uint8    // so many low bits of the LID are anything
-	Down       bool     // it is, to begin with
+	InfiniBand bool     // the link layer is InfiniBand, with LIDs as addresses; else Ethernet
+	LID        uint16   // InfiniBand only; 0: a unique one is assigned
+	LMC        uint8    // number of low bits of the LID that are ignored
+	Down       bool     // the port is down at first
 
-	TrafficClass uint8 // that the administrator has set; 0: none
+	TrafficClass uint8 // RoCE traffic class that the administrator has set; 0: none
 }
 
-// GID is an entry of a port's table.
+// GID is an entry of a port's GID table.
 type GID struct {
-	ID      [16]byte // a zero one is empty
-	V1      bool     // of RoCE v1, else v2
-	NetDev  string   // the name of the network interface; "": there is none
-	IfIndex uint32   // and its index; 0: there is none
+	ID      [16]byte // all zeros: the entry is empty
+	V1      bool     // RoCE v1, else v2
+	NetDev  string   // name of the network interface; "": none
+	IfIndex uint32   // index of the network interface; 0: none
 }
 
-// IP is the GID of an IP address, which must be one.
+// IP returns the GID of an IP address in text form. It panics if the text is malformed.
 func IP(addr string) GID { return GID{ID: netip.MustParseAddr(addr).As16()} }
 
-// gidTable is how many entries a table of GIDs has at least.
+// gidTable is the smallest number of entries of a GID table.
 const gidTable = 16
 
-// loopback is the port of rdma_rxe on lo.
+// loopback returns the port that rdma_rxe has on the network interface lo.
 func loopback() Port {
 	p := Port{GIDs: []GID{IP("fe80::200:ff:fe00:0"), IP("127.0.0.1"), IP("::1")}, Speed: 1}
 	for i := range p.GIDs {
@@ -71,8 +71,8 @@ func loopback() Port {
 	return p
 }
 
-// filled is the configuration of the n-th device of a network, from 0, with what was
-// left out.
+// filled returns the configuration of the n-th device of a network, counted from 0, with the
+// defaults filled in.
 func (c Config) filled(n int) Config {
 	if c.Name == "" {
 		c.Name = fmt.Sprintf("rxe%d", n)
@@ -95,7 +95,8 @@ func (c Config) filled(n int) Config {
 	return c
 }
 
-// filled is a port with what was left out, of the number number in the network.
+// filled returns the port with the defaults filled in. The parameter number is the number of the
+// port in the network.
 func (p Port) filled(number int) Port {
 	low := byte(number + 1)
 	if len(p.GIDs) == 0 {
@@ -125,21 +126,21 @@ func (p Port) filled(number int) Port {
 	return p
 }
 
-// kind is whose device it is.
-func (c *Config) kind() personality {
+// kind returns the device-specific part of the simulation.
+func (c *Config) kind() deviceKind {
 	if c.MLX5 != nil {
 		return mlx5{*c.MLX5}
 	}
 	return rxe{}
 }
 
-// check panics if a device cannot be like that.
+// check panics if a device cannot have this configuration.
 func (c *Config) check() {
 	if len(c.Ports) > maxPorts {
 		panic(fmt.Sprintf("verbstest: %s with %d ports, the most is %d", c.Name, len(c.Ports), maxPorts))
 	}
 	if l, most := c.Limits, c.kind().limits(); l.WR > most.WR || l.SGE > most.SGE || l.Inline > most.Inline || l.CQE > most.CQE || l.SRQWR > most.SRQWR {
-		panic(fmt.Sprintf("verbstest: %s with more than there can be: %+v", c.Name, l))
+		panic(fmt.Sprintf("verbstest: %s: limits exceed those of the device type: %+v", c.Name, l))
 	}
 	for _, p := range c.Ports {
 		if lanes[p.Width] == 0 {

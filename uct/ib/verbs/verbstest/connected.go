@@ -2,32 +2,34 @@
 
 package verbstest
 
-import "github.com/ucx-go/ucx/internal/ib/abi"
+import (
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+)
 
 // Work requests of connected queue pairs.
 
-// peer is the queue pair at the other end, nil while it cannot be reached: it has to
-// expect packets from this one, from the address that they come from.
+// peer returns the connected queue pair, nil while it is unreachable. That queue pair must expect
+// packets from q and from the address that q sends from.
 func (q *qp) peer() *qp {
-	if q.way.from == nil {
+	if q.path.from == nil {
 		return nil
 	}
-	p := q.way.end()
+	p := q.path.destination()
 	if p == nil {
 		return nil
 	}
 	to := p.k.qps[q.attr.DestQpNum]
-	if to == nil || to.typ != q.typ || to.attr.DestQpNum != q.num || to.way.from != p ||
-		to.attr.QpState < stateRTR || to.attr.QpState == stateErr || !to.way.leadsBack(&q.way) ||
+	if to == nil || to.typ != q.typ || to.attr.DestQpNum != q.num || to.path.from != p ||
+		to.attr.QpState < stateRTR || to.attr.QpState == stateErr || !to.path.reversedBy(&q.path) ||
 		!samePartition(q.pkey(), to.pkey()) || to.attr.RqPsn != q.attr.SqPsn {
 		return nil
 	}
 	return to
 }
 
-// leadsBack reports whether packets of the other way come from where this one leads
-// to, and are sent to where it begins.
-func (w *way) leadsBack(other *way) bool {
+// reversedBy reports whether other is the reverse of the path w: other starts at the destination of
+// w and, if the paths use GIDs, leads to the source of w.
+func (w *path) reversedBy(other *path) bool {
 	if w.global != other.global {
 		return false
 	}
@@ -37,22 +39,24 @@ func (w *way) leadsBack(other *way) bool {
 	return w.dlid>>other.from.LMC == other.from.LID>>other.from.LMC
 }
 
-// message does a work request that goes to a peer, by way of the hook.
+// message executes a work request that goes to a peer, subject to the fault hook. It returns what
+// execute returns.
 func (q *qp) message(w *request) uint32 {
-	if q.stopped() {
+	if q.isHeld() {
 		return wait
 	}
 	x, to := &q.f.k.net.faults, q.peer()
 	var fate Fate
-	if q.trip.held {
-		q.trip.held = false
+	if q.sendState.held {
+		q.sendState.held = false
 	} else {
 		var end *port
-		if q.way.from != nil {
-			end = q.way.end()
+		if q.path.from != nil {
+			end = q.path.destination()
 		}
-		if fate = q.ask(w, end, q.attr.DestQpNum); fate.Hold != 0 && !fate.Drop {
-			q.trip.held, q.trip.due = true, x.until(fate.Hold)
+		if fate = q.askHook(w, end, q.attr.DestQpNum); fate.Hold != 0 && !fate.Drop {
+			q.sendState.held, q.sendState.due = true, x.until(fate.Hold)
+			q.sendState.number = x.counts.Held
 			return wait
 		}
 	}
@@ -63,7 +67,7 @@ func (q *qp) message(w *request) uint32 {
 		return q.lost()
 	case to == nil || !q.fits(w, to):
 		if !reliable {
-			return wcSuccess // lost
+			return wcSuccess // dropped
 		}
 		return q.retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
 	case fate.NotReady && reliable && needsReceive(w.op):
@@ -72,37 +76,36 @@ func (q *qp) message(w *request) uint32 {
 	}
 	status := uint32(wcSuccess)
 	switch {
-	case q.trip.answered:
-	case q.understands(w, to):
+	case q.sendState.answered:
+	case q.acceptsLength(w, to):
 		status = q.connected(w, to)
 	default:
 		status = to.refuse(wcRemInvReq)
 	}
 	switch {
 	case !reliable && status != wcSuccess:
-		return wcSuccess // lost
+		return wcSuccess // dropped
 	case status != wcSuccess:
 		return status
 	case fate.NoAnswer && reliable:
-		q.trip.answered = true
+		q.sendState.answered = true
 		x.counts.AnswersLost++
 		return q.lost()
 	}
-	x.passed++
+	x.clock++
 	return wcSuccess
 }
 
-// fits reports whether the links let through packets as large as the path's MTU has
-// them.
+// fits reports whether the MTUs of both ports allow packets of the path's MTU.
 func (q *qp) fits(w *request, to *qp) bool {
 	n := min(w.length, max(mtuBytes(q.attr.PathMtu), 1))
-	return n <= q.way.from.mtu() && n <= to.way.from.mtu()
+	return n <= q.path.from.mtu() && n <= to.path.from.mtu()
 }
 
-// understands reports whether the peer takes packets of the lengths in which a message
-// comes: those of full packets have to be its own MTU (rxe_resp_check_length,
+// acceptsLength reports whether the peer accepts the packet lengths of a message. A message of more
+// than one packet needs equal path MTUs at both ends (rxe_resp_check_length,
 // drivers/infiniband/sw/rxe/rxe_resp.c).
-func (q *qp) understands(w *request, to *qp) bool {
+func (q *qp) acceptsLength(w *request, to *qp) bool {
 	n, mine, theirs := w.length, mtuBytes(q.attr.PathMtu), mtuBytes(to.attr.PathMtu)
 	if n > mine {
 		return mine == theirs
@@ -110,11 +113,12 @@ func (q *qp) understands(w *request, to *qp) bool {
 	return n <= theirs
 }
 
-// connected does a work request of a connected queue pair.
+// connected executes a work request of a connected queue pair at the queue pair to, and returns the
+// status.
 func (q *qp) connected(w *request, to *qp) uint32 {
 	n := uint64(w.length)
-	// What the queue pair has no right to is not a request it understands
-	// (check_op_valid, drivers/infiniband/sw/rxe/rxe_resp.c).
+	// An operation that the peer's access flags do not allow is an invalid request (check_op_valid,
+	// drivers/infiniband/sw/rxe/rxe_resp.c).
 	if need := rights(w.op); to.attr.QpAccessFlags&need != need {
 		return to.refuse(wcRemInvReq)
 	}
@@ -138,16 +142,16 @@ func (q *qp) connected(w *request, to *qp) uint32 {
 		if !ok {
 			return to.refuse(wcRemAccess)
 		}
-		q.f.k.net.desk.bounce.scatter(w.local.list, src)
+		q.f.k.net.scratch.bounce.scatter(w.local.list, src)
 		return wcSuccess
 	}
 	return q.atomic(w, to)
 }
 
-// arrival is the completion of what a work request brings.
+// arrival returns the receiver's completion of a work request.
 func (q *qp) arrival(w *request, opcode, flags uint32) abi.Wc {
 	wc := abi.Wc{Opcode: opcode, ByteLen: w.length, WcFlags: flags, SrcQp: q.num}
-	if q.way.global {
+	if q.path.global {
 		wc.WcFlags |= abi.IB_WC_GRH
 	}
 	if flags != 0 {
@@ -156,15 +160,17 @@ func (q *qp) arrival(w *request, opcode, flags uint32) abi.Wc {
 	return wc
 }
 
-// deliver sends a message; flags are of its completion.
+// deliver sends a message to a receive of the peer and returns the status. The parameter flags is
+// that of the receiver's completion.
 func (q *qp) deliver(w *request, to *qp, flags uint32) uint32 {
 	wc := q.arrival(w, abi.IB_WC_RECV, flags)
 	return q.answer(to.receive(&w.local, &wc, w.solicited))
 }
 
-// write writes to the peer's memory, with a receive if there is immediate data.
+// write writes to the peer's memory and returns the status. With immediate data it also consumes a
+// receive of the peer.
 func (q *qp) write(w *request, to *qp) uint32 {
-	n, bounce := uint64(w.length), &q.f.k.net.desk.bounce
+	n, bounce := uint64(w.length), &q.f.k.net.scratch.bounce
 	var dst piece
 	if n > 0 {
 		var ok bool
@@ -185,7 +191,7 @@ func (q *qp) write(w *request, to *qp) uint32 {
 	return wcSuccess
 }
 
-// rights are those that an operation needs at the other end.
+// rights returns the access rights that an operation needs at the peer.
 func rights(opcode uint32) uint32 {
 	switch opcode {
 	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
@@ -198,7 +204,7 @@ func rights(opcode uint32) uint32 {
 	return 0
 }
 
-// atomic does compare-and-swap and fetch-and-add.
+// atomic executes compare-and-swap or fetch-and-add and returns the status.
 func (q *qp) atomic(w *request, to *qp) uint32 {
 	if w.length != 8 {
 		return wcLocLen
@@ -210,7 +216,7 @@ func (q *qp) atomic(w *request, to *qp) uint32 {
 	if w.addr%8 != 0 {
 		return to.refuse(wcRemInvReq)
 	}
-	bounce := &q.f.k.net.desk.bounce
+	bounce := &q.f.k.net.scratch.bounce
 	old := bounce.update(p, func(old uint64) uint64 {
 		switch {
 		case w.op == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
@@ -225,7 +231,8 @@ func (q *qp) atomic(w *request, to *qp) uint32 {
 	return wcSuccess
 }
 
-// answer turns what the receiver made of a message into what the sender does.
+// answer converts the receiver's status for a message to the sender's status. It counts a try if
+// the receiver has no receive.
 func (q *qp) answer(status uint32) uint32 {
 	if status == wcRNRRetryExc && q.typ == abi.IB_UVERBS_QPT_RC {
 		q.retries = 0 // the peer has answered
@@ -233,4 +240,81 @@ func (q *qp) answer(status uint32) uint32 {
 		return q.retry(&q.rnr, q.attr.RnrRetry, wcRNRRetryExc)
 	}
 	return status
+}
+
+// datagram sends one message of an unreliable datagram queue pair and returns the status.
+func (q *qp) datagram(w *request) uint32 {
+	a := w.to
+	if a == nil || a.from.num != q.attr.PortNum {
+		return wcLocQPOp
+	}
+	if w.length > a.from.mtu() {
+		return wcLocLen
+	}
+	p := &q.f.k.net.scratch.packet
+	*p = packet{
+		dgid: a.dgid, qpn: w.qpn, qkey: w.qkey, pkey: q.pkey(), solicited: w.solicited,
+		wc: abi.Wc{Opcode: abi.IB_WC_RECV, ByteLen: w.length + grhLength, SrcQp: q.num},
+	}
+	if w.op == abi.IB_UVERBS_WR_SEND_WITH_IMM {
+		p.wc.WcFlags = abi.IB_WC_WITH_IMM
+		p.wc.Ex = w.ex
+	}
+	if a.from.InfiniBand {
+		p.wc.Slid, p.wc.Sl = a.from.LID, a.sl
+		p.wc.DlidPathBits = uint8(a.dlid & (1<<a.from.LMC - 1))
+	}
+	if a.global {
+		p.route(a)
+	}
+	if p.multicast = a.global && isMulticast(p.dgid); p.multicast {
+		q.multicast(w, a, p)
+	} else {
+		q.deliverDatagram(w, a.destination(), p)
+	}
+	return wcSuccess
+}
+
+// route writes the global route header of a packet that takes the path w: an IPv6 header, or an
+// IPv4 header in the second half of the area.
+func (p *packet) route(w *path) {
+	from, grh := &w.source().ID, &p.grh
+	p.global, p.v1 = true, w.source().V1
+	if [12]byte(p.dgid[:]) == [12]byte{10: 0xff, 11: 0xff} {
+		p.ipv4 = true
+		grh[20] = 0x45
+		grh[29] = 17
+		copy(grh[32:], from[12:])
+		copy(grh[36:], p.dgid[12:])
+		return
+	}
+	grh[0] = 0x60
+	grh[6], grh[7] = 17, w.hops
+	copy(grh[8:], from[:])
+	copy(grh[24:], p.dgid[:])
+}
+
+// multicast sends a packet to every queue pair of its group.
+func (q *qp) multicast(w *request, by *path, p *packet) {
+	if !by.from.up() {
+		return
+	}
+	for _, k := range q.f.k.net.kernels {
+		for _, to := range k.order {
+			if !to.groups[p.dgid] {
+				continue
+			}
+			if end := k.port(uint64(to.attr.PortNum)); end != nil && end.InfiniBand == by.from.InfiniBand {
+				p.qpn = to.num
+				q.deliverDatagram(w, end, p)
+			}
+		}
+	}
+}
+
+// isMulticast reports whether a GID is a multicast address of IPv6, or of IPv4 mapped into IPv6
+// (rdma_is_multicast_addr, ib_addr.h).
+func isMulticast(gid [16]byte) bool {
+	v4 := [12]byte{10: 0xff, 11: 0xff}
+	return gid[0] == 0xff || [12]byte(gid[:12]) == v4 && gid[12]&0xf0 == 0xe0
 }

@@ -1,36 +1,36 @@
-// Package verbstest is RDMA devices without a kernel: they answer the requests of
-// package uverbs by the same table, as the soft-RoCE driver rdma_rxe does or mlx5_ib
-// (Config.MLX5), share queues with programs and move the data of their work requests. Tests of everything above run on them anywhere; it knows nothing of
-// package verbs.
+// Package verbstest simulates RDMA devices without a kernel. The devices answer the requests of
+// package uverbs by the same table as the kernel, and behave like devices of the soft-RoCE driver
+// rdma_rxe or of mlx5_ib (Config.MLX5): they share queues with programs and move the data of the
+// programs' work requests. The layers above uverbs can be tested with them on any machine. The
+// package does not depend on package verbs.
 //
-// New is one device, whose contexts reach each other. A Fabric has several, with the
-// ports and addresses that their Config names: packets go to the device that has the
-// address, and arrive where a real one would take them, by address, partition, queue
-// pair, key and size. What a device has less of than rdma_rxe, and what it does otherwise,
-// is in its Config too.
+// New returns a single device, whose contexts reach each other. A Fabric has several devices, with
+// the ports and addresses that their Config names. A packet goes to the device that has the
+// destination address and is accepted under the conditions of a real device: address, partition,
+// queue pair, key and size must match. A device's Config also holds lower limits than those of
+// rdma_rxe and other differences from it.
 //
-// Work of rdma_rxe is done in the call that rings the doorbell, so tests are
-// deterministic. Doorbells of mlx5 ring without a call: they are looked for in Step,
-// Progress and Run, and with every other call.
-// What cannot be done yet, for want of a receive or of a peer, is tried again by
-// the next doorbell in the network, the next arming of a completion queue, or
-// Progress; each try counts as one retry. Fabric.SetWork has it done in steps instead,
-// so that sends stay outstanding, and Fabric.Run by a goroutine, for programs that sleep.
-// Nothing is allocated for a message, so that tests of what sends can say that they
-// allocate nothing.
+// An rdma_rxe device executes work requests in the call that rings the doorbell, so tests are
+// deterministic. Doorbells of mlx5 ring without a call: Step, Progress, Run and every call to the
+// device check for them. A work request that cannot be executed yet, because the receive or the
+// peer is missing, is retried by the next doorbell in the network, the next arming of a completion
+// queue, or Progress; each try counts as one retry. Fabric.SetWork defers the execution to explicit
+// steps, so that sends stay outstanding; Fabric.Run moves it to a goroutine, for programs that
+// sleep. A message causes no allocation, so tests of allocation-free sends can run on these
+// devices.
 //
-// A Hook on the network loses messages, doubles them, holds them back, and more; Random
-// and others are hooks for common cases. Links go down (Kernel.SetLink), processes die
+// A Hook on the network drops, duplicates or delays messages and injects other faults; Random and
+// other functions return hooks for common cases. Links go down (Kernel.SetLink), processes die
 // (Process), devices are removed (Kernel.Remove).
 //
-// Programs of which this process is not the owner use the devices too (Kernel.OpenIn):
-// what they name is read and written in their memory.
+// Programs in other processes can use the devices too (Kernel.OpenIn): the addresses that they pass
+// are read and written in their own memory.
 //
-// From below: space.go and piece.go have memory, port.go addresses, access.go what work
-// requests name; receive.go and arrive.go are the receiving end, faults.go what happens
-// on the way, connected.go and datagram.go the sending end; scheduler.go says whose turn
-// it is; commands.go and methods.go answer calls. What depends on whose device it is lies
-// behind the interfaces of driver.go: files that begin with rxe have it for rdma_rxe, with
-// mlx5 for mlx5_ib, which also hold every entry, record and doorbell to the rules of the
-// interface (Kernel.Broken).
+// The files, from the bottom up: space.go and piece.go access memory, port.go resolves addresses,
+// access.go resolves the memory of work requests; receive.go is the receive side,
+// faults.go injects faults, connected.go is the send side; scheduler.go orders the
+// queue pairs; commands.go and methods.go answer calls. The interfaces of driver.go separate the
+// parts that differ between drivers: files that begin with rxe implement them for rdma_rxe, files
+// that begin with mlx5 for mlx5_ib. The mlx5 files also check every queue entry, doorbell record
+// and doorbell against the rules of the interface (Kernel.Broken).
 package verbstest

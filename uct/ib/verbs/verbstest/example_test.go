@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Two devices in a network, listed and opened as those of a kernel are. What takes
-// devices and a way to open them is tested so.
+// The example lists and opens two devices of a network like those of a kernel. Code that accepts
+// devices and a function to open them can be tested this way.
 func Example() {
 	network := verbstest.NewFabric()
 	network.Add(verbstest.Config{})

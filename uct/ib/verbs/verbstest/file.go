@@ -11,37 +11,37 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// file is the device opened once: a context and its objects.
+// file is one opening of the device: a context and its objects.
 type file struct {
-	k         *Kernel
-	drv       driver
-	space     Space       // nil: this process
-	quiet     atomic.Bool // the bell is not worth a look: see Kernel.muffle
-	context   bool
-	closed    bool
-	dead      bool               // the process that opened it is
-	told      map[subject]uint32 // events
-	events    *mailbox           // for them, nil until there is one
-	channels  map[int]*mailbox   // for completions, by the user's descriptor
-	mailboxes []*mailbox         // all
-	objects   map[uint32]any     // by handle
-	next      uint32
-	mapped    int // mappings
+	k          *Kernel
+	drv        driver
+	space      Space       // memory of the program; nil: this process
+	quiet      atomic.Bool // doorbells by write may be ignored: see file.updateQuiet
+	context    bool
+	closed     bool
+	dead       bool               // the process that opened it is dead
+	eventsSent map[subject]uint32 // number of events sent, by the object that they are about
+	events     *eventPipe         // asynchronous events, nil until allocated
+	channels   map[int]*eventPipe // completion events, by the user's descriptor
+	eventPipes []*eventPipe       // mailboxes of events and of all channels
+	objects    map[uint32]any     // by handle
+	next       uint32
+	mapped     int // number of mappings
 }
 
 func (f *file) Name() string { return fmt.Sprintf("verbstest%d", f.k.number) }
 
-// Ioctl answers a request.
+// Ioctl answers a request of the ioctl interface, RDMA_VERBS_IOCTL.
 func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	r, errno := uverbs.Parse(frame)
 	if errno != 0 {
 		return errno
 	}
-	if number, _ := f.k.of.driver(); r.Driver != number {
+	if number, _ := f.k.kind.driver(); r.Driver != number {
 		return syscall.EINVAL
 	}
 	serve := methods[r.Spec]
@@ -65,7 +65,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if e := f.k.faults.Take(r.Spec.Name); e != 0 {
 		return e
 	}
-	f.drv.look() // what was rung before is
+	f.drv.look() // handle the doorbells that rang before this call
 	if e := serve(f, r); e != 0 {
 		return e
 	}
@@ -77,7 +77,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	return 0
 }
 
-// Write takes the doorbell.
+// Write handles POST_SEND, the only command that is accepted by write(2). It rings a doorbell.
 func (f *file) Write(b []byte) (int, syscall.Errno) {
 	if f.quiet.Load() {
 		return len(b), 0
@@ -103,7 +103,7 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 		return 0, syscall.EIO
 	}
 	if e := f.k.faults.Take("write"); e != 0 {
-		f.k.muffle()
+		f.k.updateQuiet()
 		return 0, e
 	}
 	if e := f.postSend(load[abi.PostSend](b[header:])); e != 0 {
@@ -112,7 +112,7 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	return len(b), 0
 }
 
-// Mmap maps what the driver has named.
+// Mmap maps a region at the offset that an answer of the driver has given.
 func (f *file) Mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	f.k.net.mu.Lock()
 	defer f.k.net.mu.Unlock()
@@ -136,7 +136,7 @@ func (f *file) Munmap(b []byte) syscall.Errno {
 	return 0
 }
 
-// Close destroys everything.
+// Close destroys all objects of the file.
 func (f *file) Close() error {
 	f.k.net.mu.Lock()
 	defer f.k.net.mu.Unlock()
@@ -144,10 +144,10 @@ func (f *file) Close() error {
 		return syscall.EBADF
 	}
 	f.closed = true
-	f.muffle()
+	f.updateQuiet()
 	f.destroyAll()
 	f.drv.close()
-	for _, m := range f.mailboxes {
+	for _, m := range f.eventPipes {
 		m.close()
 	}
 	f.k.files = slices.DeleteFunc(f.k.files, func(o *file) bool { return o == f })

@@ -9,14 +9,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/internal/fuzztest"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// FuzzIoctl makes sequences of calls from the table with data as it comes. The
-// device must answer each with success or an errno of the framework, the printer
-// must print each, and closing must leave nothing behind.
+// FuzzIoctl makes sequences of calls from the table with arbitrary data. The device must answer
+// each with success or an errno of the framework, the printer must print each, and closing must
+// leave nothing behind.
 func FuzzIoctl(f *testing.F) {
 	seed := func(methods ...byte) {
 		var b []byte
@@ -33,17 +34,17 @@ func FuzzIoctl(f *testing.F) {
 	for i := range abi.Commands {
 		f.Add([]byte{3, 0, 0, byte(i), 1, 2, 3, 4, 5, 6, 7, 8})
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	fuzztest.Run(f, func(t *testing.T, data []byte) {
 		ucttest.NoLeaks(t)
 		k := New()
-		if len(data)%2 == 1 { // one of two, that does its work in steps
+		if len(data)%2 == 1 { // one of two devices, which work in steps
 			n := NewFabric()
 			n.Add(Config{})
 			k = n.Add(Config{Ports: []Port{{InfiniBand: true}, {}}, Limits: Limits{MemLock: 1 << 16, QPs: 3}, LastWQE: true})
 			n.SetWork(InStep)
 		}
 		file := k.open()
-		if len(data)%3 == 2 { // of another driver, which is given memory by its address, and so any
+		if len(data)%3 == 2 { // a driver that accesses memory by its address, and so any memory
 			file.Close()
 			k = NewFabric().Add(Config{MLX5: &MLX5{StaticUARs: len(data)%2 == 1}})
 			file = k.openIn(Remote(os.Getpid()))
@@ -51,14 +52,14 @@ func FuzzIoctl(f *testing.F) {
 		in := &input{data}
 		for n := 0; n < 64 && len(in.b) > 0; n++ {
 			frame := in.frame()
-			frame.Header().DriverId, _ = k.of.driver()
+			frame.Header().DriverId, _ = k.kind.driver()
 			uverbs.Format(frame, false)
 			file.Ioctl(frame)
 			uverbs.Format(frame, true)
 			file.Write(in.take(int(in.byte() % 48)))
 			k.Progress()
 		}
-		for _, m := range file.mailboxes {
+		for _, m := range file.eventPipes {
 			syscall.Close(m.user)
 		}
 		if err := file.Close(); err != nil {
@@ -73,7 +74,7 @@ func FuzzIoctl(f *testing.F) {
 	})
 }
 
-// input hands out the bytes of a fuzz run, then zeros.
+// input returns the bytes of a fuzz run, then zeros.
 type input struct{ b []byte }
 
 func (in *input) take(n int) []byte {
@@ -84,7 +85,7 @@ func (in *input) take(n int) []byte {
 
 func (in *input) byte() byte { return in.take(1)[0] }
 
-// frame builds a request that is mostly right.
+// frame builds a request that is mostly valid.
 func (in *input) frame() *uverbs.Frame {
 	const header, attr = 24, 16
 	m := &abi.Methods[int(in.byte())%len(abi.Methods)]
@@ -138,7 +139,7 @@ func (in *input) frame() *uverbs.Frame {
 			a.Data = uint64(in.byte())
 		}
 	}
-	if in.byte() == 255 { // and sometimes wrong
+	if in.byte() == 255 { // sometimes invalid
 		b := f.Bytes()
 		i := int(binary.NativeEndian.Uint16(in.take(2))) % len(b)
 		b[i] ^= in.byte()

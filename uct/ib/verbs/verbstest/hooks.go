@@ -5,24 +5,24 @@ package verbstest
 import (
 	"math/rand/v2"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// Hooks for common faults.
+// Functions that select messages, and hooks for common faults.
 
-// Any is for hooks that are about all messages.
+// Any selects all messages.
 func Any(*Message) bool { return true }
 
-// Datagrams is for hooks that are about datagrams.
+// Datagrams selects datagrams.
 func Datagrams(m *Message) bool { return m.Datagram }
 
-// Requests is for hooks that are about work requests of connected queue pairs.
+// Requests selects work requests of connected queue pairs.
 func Requests(m *Message) bool { return !m.Datagram }
 
-// From is for hooks that are about what a device sends.
+// From selects the messages that a device sends.
 func From(k *Kernel) func(*Message) bool { return func(m *Message) bool { return m.From == k } }
 
-// When gives all messages of a kind a fate.
+// When returns a hook that gives the fate f to all messages that the parameter of selects.
 func When(of func(*Message) bool, f Fate) Hook {
 	return func(m *Message) Fate {
 		if of(m) {
@@ -32,7 +32,7 @@ func When(of func(*Message) bool, f Fate) Hook {
 	}
 }
 
-// Nth gives the n-th message of a kind, from 1, a fate.
+// Nth returns a hook that gives the fate f to the n-th selected message, counted from 1.
 func Nth(n int, of func(*Message) bool, f Fate) Hook {
 	return When(func(m *Message) bool {
 		if n > 0 && of(m) {
@@ -43,7 +43,7 @@ func Nth(n int, of func(*Message) bool, f Fate) Hook {
 	}, f)
 }
 
-// Every gives every n-th message of a kind a fate.
+// Every returns a hook that gives the fate f to every n-th selected message.
 func Every(n int, of func(*Message) bool, f Fate) Hook {
 	seen := 0
 	return When(func(m *Message) bool {
@@ -55,7 +55,8 @@ func Every(n int, of func(*Message) bool, f Fate) Hook {
 	}, f)
 }
 
-// First asks hooks in turn until one does not let the message through.
+// First returns a hook that asks the hooks in turn and returns the first fate other than the zero
+// value.
 func First(hooks ...Hook) Hook {
 	return func(m *Message) Fate {
 		for _, h := range hooks {
@@ -67,17 +68,17 @@ func First(hooks ...Hook) Hook {
 	}
 }
 
-// Chances are how probable faults are, from 0 to 1.
+// Chances are the probabilities of faults, from 0 to 1.
 type Chances struct {
 	Drop     float64
 	Copy     float64 // a datagram arrives twice
-	Hold     float64 // a message arrives late, or half of the copies do
-	NoAnswer float64 // of requests of connections
-	NotReady float64 // of requests of connections that need a receive
-	HoldFor  int     // how late at most; 0: 8 messages
+	Hold     float64 // a message arrives late; of copies, half arrive late
+	NoAnswer float64 // only requests of connected queue pairs
+	NotReady float64 // only requests of connected queue pairs that need a receive
+	HoldFor  int     // largest delay in messages; 0: 8
 }
 
-// Random has faults by chance. The same seed and messages make the same faults.
+// Random returns a hook with random faults. The same seed and messages produce the same faults.
 func Random(seed uint64, c Chances) Hook {
 	r := rand.New(rand.NewPCG(seed, 0))
 	late := c.HoldFor
@@ -107,7 +108,7 @@ func Random(seed uint64, c Chances) Hook {
 	}
 }
 
-// needsReceive reports whether an operation takes a receive.
+// needsReceive reports whether an operation consumes a receive at the peer.
 func needsReceive(opcode uint32) bool {
 	switch opcode {
 	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:

@@ -6,52 +6,52 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// Kernel is one device. Any goroutine may use it.
+// Kernel is one simulated device with its driver in the kernel. Any goroutine may use it.
 type Kernel struct {
 	net    *Fabric
 	cfg    Config
-	of     personality
-	number int // in the network, from 0
-	// What follows is under net.mu.
+	kind   deviceKind
+	number int // index in the network, from 0
+	// The fields below are under net.mu.
 	ports   []*port
 	removed bool
-	files   []*file        // as they were opened
+	files   []*file        // in the order of opening
 	qps     map[uint32]*qp // by number
-	order   []*qp          // the same, as they were made
-	mrs     map[uint32]*mr // by index of the keys
-	mws     map[uint32]*mw // by index of the key
+	order   []*qp          // all queue pairs in the order of creation
+	mrs     map[uint32]*mr // by index, the upper 24 bits of the keys
+	mws     map[uint32]*mw // by index, the upper 24 bits of the key
 	ahs     map[uint32]*ah // by number
 	nextQPN uint32
 	nextKey uint32
 	nextAH  uint32
 	faults  Errnos
-	srqs    int       // shared receive queues
-	broken  []string  // rules, by programs
-	watch   MLX5Watch // nil for nobody
+	srqs    int       // number of shared receive queues
+	broken  []string  // rules that programs have broken
+	watch   MLX5Watch // nil for none
 	resolve func(from, to [16]byte) syscall.Errno
 
-	pinned, pinnedMost int64  // bytes
-	notReady           uint64 // answers of receivers
+	pinned, pinnedMost int64  // bytes pinned now, and the maximum so far
+	notReady           uint64 // RNR NAKs that senders on the device got
 }
 
-// New returns a device in a network of its own, rxe0, endless, with one port and the GIDs that
-// rdma_rxe has on lo: fe80::200:ff:fe00:0, ::ffff:127.0.0.1 and ::1.
+// New returns a device in a network of its own. Its name is rxe0, Config.Endless is set, and its
+// port has the GIDs that rdma_rxe has on lo: fe80::200:ff:fe00:0, ::ffff:127.0.0.1 and ::1.
 func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}, Endless: true}) }
 
-// Name is the name of the device.
+// Name returns the name of the device.
 func (k *Kernel) Name() string { return k.cfg.Name }
 
-// ABI is the version of the interface of the device's driver.
+// ABI returns the ABI version of the device's driver.
 func (k *Kernel) ABI() int {
-	_, version := k.of.driver()
+	_, version := k.kind.driver()
 	return version
 }
 
-// Config is what the device is like, with what was left out when it was made, and as
-// its ports are now.
+// Config returns the configuration of the device with the defaults filled in, and with the current
+// state of its ports.
 func (k *Kernel) Config() Config {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
@@ -65,103 +65,103 @@ func (k *Kernel) Config() Config {
 	return c
 }
 
-// Fabric is the network of the device.
+// Fabric returns the network of the device.
 func (k *Kernel) Fabric() *Fabric { return k.net }
 
-// Open opens the device once more.
+// Open opens the device. It may be open any number of times.
 func (k *Kernel) Open() uverbs.File { return uverbs.Traced(k.open()) }
 
 func (k *Kernel) open() *file {
 	return k.openIn(nil)
 }
 
-// openIn opens it for a program with other memory than this process's, if s is not nil.
+// openIn opens the device for a program whose memory is s; nil is this process.
 func (k *Kernel) openIn(s Space) *file {
-	f := &file{k: k, space: s, objects: make(map[uint32]any), told: make(map[subject]uint32), channels: make(map[int]*mailbox)}
-	f.drv = k.of.open(f)
+	f := &file{k: k, space: s, objects: make(map[uint32]any), eventsSent: make(map[subject]uint32), channels: make(map[int]*eventPipe)}
+	f.drv = k.kind.open(f)
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.files = append(k.files, f)
-	f.muffle()
-	k.net.attendTo()
+	f.updateQuiet()
+	k.net.wakeServe()
 	return f
 }
 
-// FailCall makes the call of a name, as in the table of package abi, fail once
-// after it has been let through skip times. The name "mmap" is that of mappings,
-// "write" of doorbells.
+// FailCall makes the call of the given name fail once, after skip successful calls. The names are
+// those of the table in package abi; "mmap" stands for mappings, "write" for doorbells.
 func (k *Kernel) FailCall(name string, skip int, errno syscall.Errno) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.faults.Fail(name, skip, errno)
-	k.muffle()
+	k.updateQuiet()
 }
 
-// SetPort takes the first port up or down, as SetLink.
+// SetPort sets the link of the first port up or down, as SetLink.
 func (k *Kernel) SetPort(active bool) { k.SetLink(1, active) }
 
-// SetLink takes a port, from 1, up or down and sends the event to every context. The
-// ports that it reaches are not told. What waits for a peer is tried again.
+// SetLink sets the link of a port, counted from 1, up or down and sends the event to every context
+// of the device. The ports at the other end get no event. Work requests that wait for a peer are
+// retried.
 func (k *Kernel) SetLink(num int, active bool) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.ports[num-1].active = active
-	k.net.era++
+	k.net.topologyVersion++
 	event := uint32(eventPortErr)
 	if active {
 		event = eventPortActive
 	}
-	k.tell(event, uint64(num))
-	k.net.kick()
+	k.sendEvent(event, uint64(num))
+	k.net.retryWaiting()
 }
 
-// Remove takes the device from all who have it open, as drivers do that have
-// disassociate_ucontext, which rdma_rxe has not: an event says so, objects end without
+// Remove removes the device from all programs that have it open, as drivers with
+// disassociate_ucontext do (rdma_rxe has none): an event announces it, objects vanish without
 // completions, and every call fails with EIO.
 func (k *Kernel) Remove() {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.removed = true
-	k.muffle()
-	k.net.era++
+	k.updateQuiet()
+	k.net.topologyVersion++
 	for _, f := range k.files {
 		f.destroyAll()
 		f.event(eventDeviceFatal, 0)
 	}
 }
 
-// SetGID changes an entry of the first port's table, as SetPortGID, to one of RoCE v2
-// at the network interface that the first entry has.
+// SetGID changes an entry of the first port's table, as SetPortGID. The new entry is RoCE v2 and
+// has the network interface of the first entry.
 func (k *Kernel) SetGID(index int, gid [16]byte) {
 	first := k.Config().Ports[0].GIDs[0]
 	k.SetPortGID(1, index, GID{ID: gid, NetDev: first.NetDev, IfIndex: first.IfIndex})
 }
 
-// SetPortGID changes an entry of the table of a port, from 1; a zero one is empty.
+// SetPortGID changes an entry of the table of a port, counted from 1; a zero GID empties the entry.
 func (k *Kernel) SetPortGID(num, index int, g GID) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.ports[num-1].GIDs[index] = g
-	k.net.era++
-	k.tell(eventGIDChange, uint64(num))
+	k.net.topologyVersion++
+	k.sendEvent(eventGIDChange, uint64(num))
 }
 
-// tell sends an event to every context. Lock held.
-func (k *Kernel) tell(typ uint32, element uint64) {
+// sendEvent sends an event to every context of the device. The caller holds Fabric.mu.
+func (k *Kernel) sendEvent(typ uint32, element uint64) {
 	for _, f := range k.files {
 		f.event(typ, element)
 	}
 }
 
-// NotReady is how often receivers have said to a sender on the device that they have no
-// receive, as rdma_rxe counts it in rcvd_rnr_err.
+// NotReady returns how often receivers have answered a sender on the device that they have no
+// receive (RNR NAK), as rdma_rxe counts in rcvd_rnr_err.
 func (k *Kernel) NotReady() uint64 {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	return k.notReady
 }
 
-// Objects counts what exists, over all contexts.
+// Objects returns the number of objects of all contexts.
 func (k *Kernel) Objects() int {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
@@ -172,7 +172,7 @@ func (k *Kernel) Objects() int {
 	return n
 }
 
-// Mapped counts the queues that are mapped through any file.
+// Mapped returns the number of queues that are mapped through any file.
 func (k *Kernel) Mapped() int {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()

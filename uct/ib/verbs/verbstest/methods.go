@@ -5,12 +5,12 @@ package verbstest
 import (
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// methods says who answers what. Methods of the table that are not here are those
-// of a kernel too old for them.
+// methods maps each supported method to its function. The other methods of the table fail as on a
+// kernel that is too old for them.
 var methods = map[*abi.MethodSpec]func(*file, *uverbs.Request) syscall.Errno{
 	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE):           (*file).invoke,
 	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT):            (*file).getContext,
@@ -32,7 +32,7 @@ var methods = map[*abi.MethodSpec]func(*file, *uverbs.Request) syscall.Errno{
 	abi.Lookup(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY):         (*file).destroyAny,
 }
 
-// answer writes to an attribute if it was given.
+// answer copies b to an output attribute, if the request has that attribute.
 func answer(r *uverbs.Request, id uint16, b []byte) {
 	if a := r.Attr(id); a != nil {
 		copy(a.Bytes, b)
@@ -51,7 +51,8 @@ func answerU64(r *uverbs.Request, id uint16, v uint64) {
 	answer(r, id, b[:])
 }
 
-// object is the object an attribute names; a missing attribute names none.
+// object returns the object whose handle is in an attribute. It fails with EINVAL if the attribute
+// is missing, and with ENOENT if the handle is not that of a T.
 func object[T any](f *file, r *uverbs.Request, id uint16) (o T, errno syscall.Errno) {
 	a := r.Attr(id)
 	if a == nil {
@@ -78,7 +79,7 @@ func (f *file) getContext(r *uverbs.Request) syscall.Errno {
 }
 
 func (f *file) allocAsync(r *uverbs.Request) syscall.Errno {
-	m, errno := f.newMailbox(len(abi.Bytes(&abi.AsyncEventDesc{})))
+	m, errno := f.newEventPipe(len(abi.Bytes(&abi.AsyncEventDesc{})))
 	if errno != 0 {
 		return errno
 	}
@@ -145,9 +146,9 @@ func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
 	return 0
 }
 
-// destroyAny serves all methods that destroy, whose first attribute is the object
-// and whose second, if any, says how many events of it the user has read: he waits until
-// he is done with so many. Others are taken back.
+// destroyAny serves all destroy methods. The first attribute is the handle of the object. The
+// second, if the method has one, returns how many events of the object the user has read, because
+// the user waits until it has acknowledged as many. Unread events are withdrawn.
 func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 	h := uint32(r.Attr(r.Spec.Attrs[0].ID).Raw.Data)
 	var kind uint16
@@ -178,14 +179,14 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 		return e
 	}
 	if c != nil {
-		answer(r, 1, abi.Bytes(&abi.DestroyCqResp{CompEventsReported: c.read(), AsyncEventsReported: f.untell(kind, user)}))
+		answer(r, 1, abi.Bytes(&abi.DestroyCqResp{CompEventsReported: c.read(), AsyncEventsReported: f.withdrawEvents(kind, user)}))
 	} else {
-		answerU32(r, 1, f.untell(kind, user))
+		answerU32(r, 1, f.withdrawEvents(kind, user))
 	}
 	return 0
 }
 
-// allocUAR makes a doorbell page that is an object.
+// allocUAR answers UAR_OBJ_ALLOC of mlx5_ib, which allocates a doorbell page as an object.
 func (f *file) allocUAR(r *uverbs.Request) syscall.Errno {
 	x, ok := f.drv.(*mlx5File)
 	if !ok {
@@ -211,7 +212,7 @@ func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil {
 		flags = u32(a.Bytes)
 	}
-	if flags&^f.k.of.cqFlags() != 0 {
+	if flags&^f.k.kind.cqFlags() != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes), overruns: flags&cqIgnoreOverrun != 0}
@@ -262,15 +263,16 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	return 0
 }
 
-// strangeTypes are those of queue pairs that are refused by name.
-var strangeTypes = map[uint32]string{
+// unsupportedTypes are names of unsupported queue pair types. If one is requested, the refusal is
+// logged with the name.
+var unsupportedTypes = map[uint32]string{
 	abi.IB_UVERBS_QPT_RAW_PACKET: "raw packet", abi.IB_UVERBS_QPT_XRC_INI: "XRC initiator", abi.IB_UVERBS_QPT_XRC_TGT: "XRC target",
 	abi.IB_UVERBS_QPT_DRIVER: "DC",
 }
 
 func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 	q := &qp{f: f, typ: uint32(u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_TYPE).Bytes))}
-	if name := strangeTypes[q.typ]; name != "" {
+	if name := unsupportedTypes[q.typ]; name != "" {
 		f.k.net.say(f.k.cfg.Name + ": a queue pair of type " + name + " is refused")
 	}
 	if q.typ != abi.IB_UVERBS_QPT_RC && q.typ != abi.IB_UVERBS_QPT_UC && q.typ != abi.IB_UVERBS_QPT_UD {

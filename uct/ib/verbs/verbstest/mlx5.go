@@ -3,48 +3,48 @@
 package verbstest
 
 import (
+	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// MLX5 is what a device as of mlx5_ib is like, and its kernel. The zero value is a device
-// of today, which leaves to the program what it can choose: the version of completions,
-// and whether doorbell pages come with the context or are objects.
+// MLX5 describes an mlx5_ib device and its kernel. The zero value is a present-day device. With it,
+// the program chooses the version of completions, and whether doorbell pages come with the context
+// or are objects.
 type MLX5 struct {
-	Version0   bool // of completions: the device has no other
-	StaticUARs bool // the kernel has no doorbell pages that are objects, as before Linux 5.7
-	OldUARs    bool // it does not say how many of these there are in a page of memory, as before Linux 4.11
+	Version0   bool // the device supports only version 0 of completions
+	StaticUARs bool // the kernel cannot allocate doorbell pages as objects, as before Linux 5.7
+	OldUARs    bool // the kernel does not report how many UARs are in a page of memory, as before Linux 4.11
 	NoWC       bool // no write combining: bf_reg_size is 0
-	Answer     int  // so many bytes of the answer to GET_CONTEXT it knows; 0: all
-	// Loose lets anything stand in what the device does not look at: UCX, which writes
-	// entries itself, leaves there what was there, or keeps its own.
+	Answer     int  // bytes of the answer to GET_CONTEXT; fewer for an older kernel; 0: all
+	// Loose accepts any value in fields that the device ignores. UCX, which writes entries itself,
+	// leaves old contents there or stores its own data.
 	Loose bool
 }
 
-// MLX5Driver is the number of the driver of devices as of mlx5_ib, MLX5ABI the version
-// of its interface.
+// MLX5Driver is the driver number of mlx5_ib devices, MLX5ABI the version of their ABI.
 const (
 	MLX5Driver = abi.RDMA_DRIVER_MLX5
 	MLX5ABI    = abi.MLX5_IB_UVERBS_ABI_VERSION
 )
 
-// mlx5 is the personality of mlx5_ib.
+// mlx5 implements personality for mlx5_ib.
 type mlx5 struct{ cfg MLX5 }
 
 func (mlx5) driver() (number uint32, abi int) { return MLX5Driver, MLX5ABI }
 func (mlx5) limits() Limits                   { return mlx5Limits }
 func (mlx5) polls() bool                      { return true }
-func (mlx5) failuresTold() bool               { return true }
+func (mlx5) failuresWakeSolicited() bool      { return true }
 func (mlx5) cqFlags() uint32                  { return cqTimestamps | cqIgnoreOverrun }
 
-// Limits of a ConnectX-5, but for those of memory: an entry of a send queue has 63
-// segments at most, of which a read or write has 2 to itself.
+// Limits of a ConnectX-5, except those of memory. SGE is 30: an entry of a send queue has at most
+// 63 segments, of which a read or write uses 2 for itself.
 var mlx5Limits = Limits{QPs: 1 << 18, WR: 1 << 15, SGE: 30, Inline: 1008, CQE: 1<<22 - 1, SRQs: 1 << 23, SRQWR: 1<<15 - 1, RdAtomic: 16, MemLock: 1 << 62}
 
-// attr says whose device it is, and what it can do; enum ib_device_cap_flags, ib_verbs.h.
+// attr sets the vendor and the capabilities; enum ib_device_cap_flags, ib_verbs.h.
 func (mlx5) attr(a *abi.ExQueryDeviceResp) {
 	const (
 		changesPort  = 1<<4 | 1<<5 // auto path migration, changing the physical port
@@ -61,22 +61,22 @@ func (mlx5) attr(a *abi.ExQueryDeviceResp) {
 	b.MaxSgeRd, b.MaxPkeys, b.LocalCaAckDelay = 30, 128, 16
 }
 
-// mlx5File is the kernel's half of the driver for an open device.
+// mlx5File is the kernel's half of the mlx5_ib driver for an open device.
 type mlx5File struct {
 	f       *file
 	cfg     *MLX5
-	fd      int    // a file with the doorbell pages, by what they are mapped at
-	dynamic bool   // these are objects
-	version uint8  // of completions
-	regs    []int  // how many queue pairs a static register has
-	lowLat  int    // of these so many, from the end, are for one queue pair each
-	uars    []*uar // the static ones first
+	fd      int    // file of the doorbell pages, indexed by their mmap offsets
+	dynamic bool   // the program allocates doorbell pages as objects
+	version uint8  // version of completions
+	regs    []int  // number of queue pairs that use each static register
+	lowLat  int    // registers at the end of regs for one queue pair each; -1: see takeReg
+	uars    []*uar // doorbell pages, the static ones first
 	nextUAR uint32
-	nextNum uint32         // of a completion queue, or a shared receive queue
-	records map[uint64]int // pages with doorbell records, and what is in them
+	nextNum uint32         // number last given to a completion queue, SRQ or protection domain
+	records map[uint64]int // number of doorbell records in a page, by its address
 }
 
-// Numbers of UARs and of queues begin there: none is what another is.
+// First numbers of UARs and of queues. The two ranges do not overlap.
 const (
 	firstUAR = 0x80
 	firstNum = 0x400
@@ -92,7 +92,8 @@ func (m mlx5) open(f *file) driver {
 
 func (x *mlx5File) pages() int { return x.fd }
 
-// close gives the pages back. What lies where no doorbell is has been stored by mistake.
+// close frees the doorbell pages. Stores to a page outside of its doorbells are reported as a
+// broken rule.
 func (x *mlx5File) close() {
 	for _, u := range x.uars {
 		u.stray(x)
@@ -105,14 +106,15 @@ func (x *mlx5File) close() {
 	}
 }
 
-// has reports whether the driver has a command: there is none for doorbells.
+// has reports whether the driver supports a command. It does not support POST_SEND and
+// REQ_NOTIFY_CQ, because programs ring doorbells by a store to memory.
 func (*mlx5File) has(command uint32) bool {
 	return command != abi.IB_USER_VERBS_CMD_POST_SEND && command != abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ
 }
 
-// fits reports whether what a program has sent is a struct of which the first least
-// bytes are there, and nothing that a kernel which knows only most of them would have to
-// know.
+// fits reports whether the kernel accepts a struct b of driver-specific data. The parameter least
+// is the number of bytes that b must have. The parameter most is the number of bytes that the
+// kernel knows; any bytes after these must be zero.
 func fits(b []byte, least, most int) bool {
 	if len(b) < least {
 		return false
@@ -125,11 +127,10 @@ func fits(b []byte, least, most int) bool {
 	return true
 }
 
-// context answers GET_CONTEXT; linux/drivers/infiniband/hw/mlx5/main.c,
-// mlx5_ib_alloc_ucontext.
+// context answers GET_CONTEXT; linux/drivers/infiniband/hw/mlx5/main.c, mlx5_ib_alloc_ucontext.
 func (x *mlx5File) context(d uhw) syscall.Errno {
 	const (
-		oldest   = 8 // bytes of the first request there was
+		oldest   = 8 // bytes of the original request
 		least    = 16
 		mostRegs = 512
 	)
@@ -160,7 +161,7 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 	}
 	x.dynamic = caps&abi.MLX5_LIB_CAP_DYN_UAR != 0
 	switch {
-	case x.dynamic: // then nobody looks at the number
+	case x.dynamic: // the number is not checked
 	case regs == 0:
 		return syscall.EINVAL
 	case req.TotalNumBfregs > mostRegs:
@@ -203,7 +204,8 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 	return 0
 }
 
-// device tells nothing of what is not in the model.
+// device answers the extended QUERY_DEVICE: the device has none of the driver-specific
+// capabilities.
 func (x *mlx5File) device(d uhw) {
 	var b [104]byte
 	n := min(len(d.out), len(b))
@@ -223,22 +225,22 @@ func (*mlx5File) newMW(typ uint8) syscall.Errno {
 	return 0
 }
 
-// newAH resolves the next hop; ah.c, mlx5_ib_create_ah.
+// newAH returns the MAC address of the next hop in the answer; ah.c, mlx5_ib_create_ah.
 func (x *mlx5File) newAH(a *ah, d uhw) syscall.Errno {
 	resp := abi.Mlx5CreateAhResp{}
-	if !a.way.from.InfiniBand {
+	if !a.path.from.InfiniBand {
 		const least = 10 // up to the address of the next hop
 		if d.out != nil && len(d.out) < least {
 			return syscall.EINVAL
 		}
-		resp.ResponseLength, resp.Dmac = least, nextHop(a.way.dgid)
+		resp.ResponseLength, resp.Dmac = least, nextHop(a.path.dgid)
 	}
 	store(d.out, resp)
 	return 0
 }
 
-// nextHop is the address of the network interface that a GID leads to: what a group of
-// IPv6 or IPv4 has, and else one that is made from the GID, as if an ARP had answered it.
+// nextHop returns the MAC address to which packets for a GID are sent: the address of an IPv6 or
+// IPv4 multicast group, or one that is made from the GID in place of address resolution.
 func nextHop(gid [16]byte) [6]byte {
 	switch {
 	case gid[0] == 0xff:
@@ -249,13 +251,47 @@ func nextHop(gid [16]byte) [6]byte {
 	return [6]byte{0x02, 0x00, gid[12], gid[13], gid[14], gid[15]}
 }
 
-// caps are not the truth: the kernel does not know what fits into a queue of sends that
-// a program has laid out (qp.c, mlx5_ib_query_qp).
+// caps reports no send capabilities. The kernel does not know what fits into a send queue that the
+// program has laid out (qp.c, mlx5_ib_query_qp).
 func (*mlx5File) caps(q *qp) abi.QpCap {
 	c := q.cap
 	c.MaxSendWr, c.MaxSendSge, c.MaxInlineData = 0, 0, 0
 	return c
 }
 
-// resizeSRQ refuses: there is no such thing (srq.c, mlx5_ib_modify_srq).
+// resizeSRQ fails: mlx5_ib does not support it (srq.c, mlx5_ib_modify_srq).
 func (*mlx5File) resizeSRQ(*srq, uint32, uhw) syscall.Errno { return syscall.EINVAL }
+
+// The sysfs files of a ConnectX-5 adapter, on a PCI bus that a machine is unlikely to have.
+
+const pciDomain = "pci9000:00"
+
+// adapter implements personality. The names are those of drivers/pci/pci-sysfs.c.
+func (mlx5) adapter(k *Kernel, add func(line string)) string {
+	slot := fmt.Sprintf("9000:%02x:00.0", 1+k.number)
+	dir := "devices/" + pciDomain + "/" + slot
+	class := 0x020000 // network controller
+	if k.ports[0].InfiniBand {
+		class = 0x020700
+	}
+	for _, f := range [][2]string{
+		{"vendor", "0x15b3"}, {"device", "0x1017"}, {"subsystem_vendor", "0x15b3"}, {"subsystem_device", "0x0008"}, {"revision", "0x00"},
+		{"class", fmt.Sprintf("%#08x", class)},
+		{"modalias", fmt.Sprintf("pci:v000015B3d00001017sv000015B3sd00000008bc02sc%02Xi00", class>>8&0xff)},
+		{"numa_node", "-1"}, {"local_cpus", "ffffffff"}, {"local_cpulist", "0-31"},
+		{"current_link_speed", "8.0 GT/s PCIe"}, {"max_link_speed", "8.0 GT/s PCIe"}, {"current_link_width", "16"}, {"max_link_width", "16"},
+	} {
+		add(dir + "/" + f[0] + ": " + f[1])
+	}
+	add(dir + "/driver -> ../../../bus/pci/drivers/mlx5_core")
+	add("bus/pci/devices/" + slot + " -> ../../../" + dir)
+	return dir
+}
+
+// identity implements personality.
+func (mlx5) identity(file func(path, format string, args ...any)) {
+	file("fw_ver", "16.35.2000")
+	file("hca_type", "MT4119")
+	file("board_id", "MT_0000000008")
+	file("hw_rev", "0")
+}

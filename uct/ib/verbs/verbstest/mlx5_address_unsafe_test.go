@@ -2,7 +2,7 @@
 
 package verbstest
 
-// Soundness: an address is made a number, of mapped memory that stays.
+// Soundness: the address of mapped memory, which does not move, becomes a number.
 
 import "unsafe"
 

@@ -6,12 +6,12 @@ import (
 	"math/bits"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// Queues are made in memory that the program has brought, which is pinned.
+// Creation of queues, in memory that the program provides. The memory is pinned.
 
-// memory is n bytes of the program's, pinned.
+// memory pins n bytes of the program's memory at addr and returns them.
 func (x *mlx5File) memory(addr uint64, n int) (piece, syscall.Errno) {
 	if !x.f.reaches(addr, uint64(n)) {
 		return piece{}, syscall.EFAULT
@@ -24,19 +24,19 @@ func (x *mlx5File) memory(addr uint64, n int) (piece, syscall.Errno) {
 	return p, 0
 }
 
-// forget lets memory go.
-func (x *mlx5File) forget(p piece) {
+// unpin unpins what memory has pinned.
+func (x *mlx5File) unpin(p piece) {
 	if p.n > 0 {
 		x.f.k.pin(-pages(p.addr, uint64(p.n)))
 	}
 }
 
-// record is a doorbell record of the program's: n bytes, within a page, which is pinned
-// once for all that are in it.
+// record returns a doorbell record of the program: n bytes within a page. The page is pinned once
+// for all records in it.
 func (x *mlx5File) record(addr uint64, n int, of string) (piece, syscall.Errno) {
 	page := addr &^ (pageSize - 1)
 	if addr%uint64(n) != 0 {
-		x.f.broke("a record of a %s at %#x", of, addr)
+		x.f.broke("misaligned doorbell record of a %s at %#x", of, addr)
 		return piece{}, syscall.EINVAL
 	}
 	if !x.f.reaches(addr, uint64(n)) {
@@ -52,13 +52,13 @@ func (x *mlx5File) record(addr uint64, n int, of string) (piece, syscall.Errno) 
 	p.addr = addr
 	for off := 0; off < n; off += 4 {
 		if v := p.be32(off); v != 0 {
-			x.f.broke("a record of a %s with %#08x in it from the beginning", of, v)
+			x.f.broke("doorbell record of a new %s contains %#08x, expected 0", of, v)
 		}
 	}
 	return p, 0
 }
 
-// unrecord lets a record go.
+// unrecord releases a doorbell record, and unpins its page with the last record in it.
 func (x *mlx5File) unrecord(p piece) {
 	page := p.addr &^ (pageSize - 1)
 	if x.records[page]--; x.records[page] == 0 {
@@ -67,8 +67,8 @@ func (x *mlx5File) unrecord(p piece) {
 	}
 }
 
-// uidx checks the number by which a program wants to find a queue in completions (qp.c,
-// get_qp_user_index).
+// uidx reports whether v is a valid user index, the number by which completions refer to their
+// queue (qp.c, get_qp_user_index).
 func (x *mlx5File) uidx(v uint32) bool {
 	const none = 1<<24 - 1
 	if x.version == 0 {
@@ -77,7 +77,7 @@ func (x *mlx5File) uidx(v uint32) bool {
 	return v < none
 }
 
-// number is that of another queue.
+// number returns a new queue number.
 func (x *mlx5File) number() uint32 {
 	x.nextNum++
 	return x.nextNum
@@ -109,14 +109,14 @@ func (x *mlx5File) newCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	}
 	rec, e := x.record(in.DbAddr, 8, "completion queue")
 	if e != 0 {
-		x.forget(buf)
+		x.unpin(buf)
 		return e
 	}
 	q := &mlx5CQ{c: c, num: x.number(), version: x.version, buf: buf, rec: rec, entries: entries, size: int(in.CqeSize), page: page}
 	q.freed = func() {
-		x.forget(q.buf)
+		x.unpin(q.buf)
 		x.unrecord(q.rec)
-		x.tidy()
+		x.freeUnused()
 	}
 	page.cqs = append(page.cqs, q)
 	c.queue, c.cqe = q, entries-1
@@ -125,15 +125,15 @@ func (x *mlx5File) newCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	return 0
 }
 
-// completions is memory for at least cqe completions, which the program has made look as
-// if there were none.
+// completions returns memory for at least cqe completions. The program must have marked all entries
+// as invalid.
 func (x *mlx5File) completions(addr uint64, cqe uint32, size int) (buf piece, entries uint32, e syscall.Errno) {
 	entries = 1 << bits.Len32(cqe)
 	if addr%64 != 0 {
 		return piece{}, 0, syscall.EINVAL
 	}
 	if buf, e = x.memory(addr, int(entries)*size); e == 0 && !blank(buf, entries, size) {
-		x.f.broke("memory for %d completions that are not all marked as invalid", entries)
+		x.f.broke("memory for %d completions, not all of which are marked as invalid", entries)
 	}
 	return buf, entries, e
 }
@@ -144,7 +144,7 @@ func (x *mlx5File) resizeCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 		return syscall.EINVAL
 	}
 	if 1<<bits.Len32(cqe) == q.entries {
-		return 0 // as the kernel, which does not look at the memory then
+		return 0 // like the kernel, which ignores the memory in this case
 	}
 	buf, entries, e := x.completions(in.BufAddr, cqe, q.size)
 	if e != 0 {
@@ -152,10 +152,10 @@ func (x *mlx5File) resizeCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	}
 	old := q.buf
 	if !q.resize(buf, entries) {
-		x.forget(buf)
+		x.unpin(buf)
 		return syscall.EINVAL
 	}
-	x.forget(old)
+	x.unpin(old)
 	c.cqe = entries - 1
 	x.made("resized completion queue", d)
 	return 0
@@ -174,13 +174,13 @@ func (x *mlx5File) newSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
 	}
 	rec, e := x.record(in.DbAddr, 4, "shared receive queue")
 	if e != 0 {
-		x.forget(buf)
+		x.unpin(buf)
 		return e
 	}
 	s.num = x.number()
 	s.maxWR, s.maxSGE = entries-1, uint32(size/segment-1)
 	s.queue = &mlx5SRQ{s: s, buf: buf, rec: rec, n: entries, size: size, freed: func() {
-		x.forget(buf)
+		x.unpin(buf)
 		x.unrecord(rec)
 	}}
 	store(d.out, abi.Mlx5CreateSrqResp{Srqn: s.num})
@@ -188,7 +188,8 @@ func (x *mlx5File) newSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
 	return 0
 }
 
-// qpPage is the page of a queue pair's doorbell, and its register: -1 for any.
+// qpPage returns the page of a queue pair's doorbell, nil if there is none, and the number of the
+// register, -1 if the queue pair may use any register of the page.
 func (x *mlx5File) qpPage(in *abi.Mlx5CreateQp) (page *uar, reg int) {
 	switch {
 	case in.Flags&abi.MLX5_QP_FLAG_UAR_PAGE_INDEX != 0:
@@ -200,7 +201,7 @@ func (x *mlx5File) qpPage(in *abi.Mlx5CreateQp) (page *uar, reg int) {
 	return x.uars[reg/regsPerUAR], reg
 }
 
-// newQP makes queues of sends and receives, one behind the other (qp.c,
+// newQP makes the receive queue and the send queue, which follows it in memory (qp.c,
 // _create_user_qp).
 func (x *mlx5File) newQP(q *qp, d uhw) syscall.Errno {
 	in := load[abi.Mlx5CreateQp](d.in)
@@ -235,17 +236,17 @@ func (x *mlx5File) newQP(q *qp, d uhw) syscall.Errno {
 	}
 	rec, e := x.record(in.DbAddr, 8, "queue pair")
 	if e != 0 {
-		x.forget(buf)
+		x.unpin(buf)
 		return e
 	}
-	s := &mlx5SQ{q: q, uidx: in.Uidx, buf: buf.from(head), rec: rec, blocks: uint16(n), page: page, reg: reg, judged: -1}
+	s := &mlx5SQ{q: q, uidx: in.Uidx, buf: buf.from(head), rec: rec, blocks: uint16(n), page: page, reg: reg, reportedAt: -1}
 	s.freed = func() {
 		if reg >= 0 {
 			x.regs[reg]--
 		}
-		x.forget(buf)
+		x.unpin(buf)
 		x.unrecord(rec)
-		x.tidy()
+		x.freeUnused()
 	}
 	if reg >= 0 {
 		x.regs[reg]++
@@ -259,7 +260,7 @@ func (x *mlx5File) newQP(q *qp, d uhw) syscall.Errno {
 	q.sq = s
 	resp := abi.Mlx5CreateQpResp{BfregIndex: ^uint32(0)}
 	if reg >= 0 {
-		const regsOfUAR = 4 // with those that programs do not have
+		const regsOfUAR = 4 // including those that programs do not get
 		resp.BfregIndex = uint32(reg/regsPerUAR*regsOfUAR + reg%regsPerUAR)
 	}
 	if q.srq == nil {

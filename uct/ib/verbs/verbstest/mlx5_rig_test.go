@@ -11,26 +11,26 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/arena"
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// A program without a provider: it writes entries byte by byte.
+// These tests use a program without a provider, which writes entries byte by byte.
 
-// program has a device as of mlx5_ib open, with one of everything.
+// program is a process that has a simulated mlx5_ib device open, with one object of each kind.
 type program struct {
 	t     *testing.T
 	k     *Kernel
 	f     *file
-	mem   []byte // page by page: queues, and data from dataAt on
+	mem   []byte // queues, on whole pages, and data from dataAt on
 	used  int
 	pages [][]byte
 	resp  abi.Mlx5AllocUcontextResp
 	pd    uint32
 	lkey  uint32
-	// channel is that of the completion queues to come, 0 for none.
+	// channel is the channel of completion queues created later, 0 for none.
 	channel int
 }
 
@@ -39,8 +39,8 @@ const (
 	dataAt  = 1 << 19
 )
 
-// newProgram opens a device of its own. far has the device reach the memory as that of
-// another process.
+// newProgram opens a new device. If far is set, the device accesses the memory as that of another
+// process.
 func newProgram(t *testing.T, cfg Config, far bool, asked ...func(*abi.Mlx5AllocUcontextReqV2)) *program {
 	t.Helper()
 	ucttest.NoLeaks(t)
@@ -65,7 +65,7 @@ func newProgram(t *testing.T, cfg Config, far bool, asked ...func(*abi.Mlx5Alloc
 		if err := p.f.Close(); err != nil {
 			t.Error(err)
 		}
-		for _, m := range p.f.mailboxes {
+		for _, m := range p.f.eventPipes {
 			os.NewFile(uintptr(m.user), "").Close()
 		}
 	})
@@ -98,10 +98,10 @@ func (p *program) must(c *uverbs.Call) {
 	}
 }
 
-// addr is the address of an offset in the program's memory.
+// addr returns the address of an offset in the program's memory.
 func (p *program) addr(off int) uint64 { return addressOf(p.mem) + uint64(off) }
 
-// room is n more bytes of it, on pages of their own.
+// room reserves n more bytes of the memory, on pages of their own.
 func (p *program) room(n int) (off int) {
 	off = p.used
 	p.used += (n + pageSize - 1) &^ (pageSize - 1)
@@ -122,7 +122,7 @@ func (p *program) page(command, index int) []byte {
 	return b
 }
 
-// bell stores what a doorbell is at a place.
+// bell writes a doorbell at an offset of a page.
 func bell(page []byte, at int, v uint64) {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], v)
@@ -130,7 +130,7 @@ func bell(page []byte, at int, v uint64) {
 	word.Swap64(page[at:at+8], binary.NativeEndian.Uint64(b[:]))
 }
 
-// rulesBeside is rules, whether others were broken too or not.
+// rulesBeside is like rules, but the rules in others may be broken, too.
 func (p *program) rulesBeside(others []string, want ...string) {
 	p.t.Helper()
 	for _, other := range others {
@@ -141,7 +141,7 @@ func (p *program) rulesBeside(others []string, want ...string) {
 	p.rules(want...)
 }
 
-// rules checks which rules were broken: these, by a part of each text, and no others.
+// rules checks that exactly these rules were broken, each given by a part of its text.
 func (p *program) rules(want ...string) {
 	p.t.Helper()
 	got := p.k.Broken()
@@ -167,7 +167,7 @@ type queue struct {
 	next    uint32
 }
 
-// newCQ makes one with a number of entries.
+// newCQ creates a completion queue with a number of entries.
 func (p *program) newCQ(entries int, change ...func(*abi.Mlx5CreateCq)) *queue {
 	p.t.Helper()
 	q := &queue{p: p, off: p.room(entries*64 + pageSize), entries: uint32(entries)}
@@ -196,12 +196,12 @@ func (p *program) blank(off, entries int) {
 	}
 }
 
-// record is behind the entries.
+// record returns the offset of the doorbell record, after the entries.
 func (q *queue) record() int { return q.off + (int(q.entries)*64+pageSize-1)&^(pageSize-1) }
 
 func (q *queue) set(word int, v uint32) { binary.BigEndian.PutUint32(q.p.mem[q.record()+4*word:], v) }
 
-// poll takes the next completion, nil if there is none.
+// poll returns the next completion, nil if there is none.
 func (q *queue) poll() []byte {
 	b := q.p.mem[q.off+int(q.next%q.entries)*64:][:64]
 	if b[63]>>4 == abi.MLX5_CQE_INVALID || uint32(b[63]&1) != q.next/q.entries%2 {
@@ -212,7 +212,7 @@ func (q *queue) poll() []byte {
 	return b
 }
 
-// took checks the next completion: operation, place of the request, status and bytes.
+// took checks the next completion: operation, index of the request, status and bytes.
 func (q *queue) took(op, syndrome uint8, place uint16, bytes uint32) []byte {
 	q.p.t.Helper()
 	b := q.poll()
@@ -232,20 +232,20 @@ type pair struct {
 	p        *program
 	handle   uint32
 	qpn      uint32
-	off      int // of the receives, and the sends behind them
+	off      int // of the receives, which the sends follow
 	blocks   int
 	receives int
 	send     *queue
 	recv     *queue
 	page     []byte
-	at       int // of its register in page
+	at       int // offset of its register in page
 	next     uint16
 	posted   uint16
 }
 
 const recvShift = 5
 
-// newPair makes one of a type, with room for 8 receives of 2 pieces.
+// newPair creates a queue pair of a type, with room for 8 receives of 2 elements.
 func (p *program) newPair(typ uint64, blocks int, change ...func(*abi.Mlx5CreateQp)) *pair {
 	p.t.Helper()
 	cq := p.newCQ(16)
@@ -286,7 +286,7 @@ func (p *program) newPairOn(typ uint64, blocks int, send, recv *queue, srq uint3
 	return q
 }
 
-// record is the size of the queues with the record on a page behind them.
+// record returns the offset of the doorbell record, on a page after the queues.
 func (q *pair) record() int {
 	return (q.receives<<recvShift+q.blocks*64+pageSize-1)&^(pageSize-1) + pageSize
 }
@@ -301,7 +301,7 @@ func (q *pair) modify(m abi.ModifyQp) {
 	q.p.must(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_QP, abi.Bytes(&m), nil))
 }
 
-// init takes the queue pair to INIT, ready to RTS with the other end.
+// init takes the queue pair to INIT; the method ready takes it to RTS.
 func (q *pair) init() {
 	q.p.t.Helper()
 	q.modify(abi.ModifyQp{QpState: stateInit, PortNum: 1, QpAccessFlags: 0xf, AttrMask: maskPkeyIndex | maskPort | maskAccess})
@@ -317,7 +317,7 @@ func (q *pair) ready(peer *pair, retries uint8) {
 		AttrMask: maskTimeout | maskRetry | maskRNR | maskSQPSN | maskMaxRd})
 }
 
-// connected are two queue pairs that are.
+// connected returns two connected queue pairs.
 func (p *program) connected(blocks int) (a, b *pair) {
 	p.t.Helper()
 	a, b = p.newPair(abi.IB_UVERBS_QPT_RC, blocks), p.newPair(abi.IB_UVERBS_QPT_RC, blocks)
@@ -329,7 +329,7 @@ func (p *program) connected(blocks int) (a, b *pair) {
 	return a, b
 }
 
-// words are bytes as libraries print them: hexadecimal, spaces and bars anywhere.
+// words parses bytes as libraries print them: hexadecimal, with spaces and bars anywhere.
 func words(t *testing.T, text string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.NewReplacer(" ", "", "|", "", "\n", "").Replace(text))
@@ -339,7 +339,7 @@ func words(t *testing.T, text string) []byte {
 	return b
 }
 
-// ctrl is a control segment for the next place.
+// ctrl returns a control segment for the next index.
 func (q *pair) ctrl(op uint8, segments int, flags byte, imm uint32) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(q.next)<<8|uint32(op))
 	b = binary.BigEndian.AppendUint32(b, q.qpn<<8|uint32(segments))
@@ -358,7 +358,7 @@ func (p *program) data(off, n int) []byte {
 	return binary.BigEndian.AppendUint64(b, p.addr(off))
 }
 
-// put writes an entry at the next place, and returns what its doorbell is.
+// put writes an entry at the next index, and returns the value of its doorbell.
 func (q *pair) put(parts ...[]byte) (bell uint64) {
 	e := slices.Concat(parts...)
 	first := q.off + q.receives<<recvShift
@@ -369,16 +369,16 @@ func (q *pair) put(parts ...[]byte) (bell uint64) {
 	return binary.BigEndian.Uint64(e)
 }
 
-// ring tells of the entries that were put, by the doorbell of the last.
+// ring rings for the entries written so far; v is the doorbell value of the last.
 func (q *pair) ring(v uint64) {
 	q.set(1, q.next)
 	bell(q.page, q.at, v)
 }
 
-// post puts an entry and rings.
+// post writes an entry and rings.
 func (q *pair) post(parts ...[]byte) { q.ring(q.put(parts...)) }
 
-// postRecv puts a receive of one piece.
+// postRecv posts a receive of one element.
 func (q *pair) postRecv(off, n int) {
 	b := slices.Concat(q.p.data(off, n), words(q.p.t, "00000000 00000100 00000000 00000000"))
 	copy(q.p.mem[q.off+int(q.posted)%8<<recvShift:], b)
@@ -386,7 +386,7 @@ func (q *pair) postRecv(off, n int) {
 	q.set(0, q.posted)
 }
 
-// window makes a memory window of a type and returns its key.
+// window creates a memory window of a type and returns its key.
 func (p *program) window(typ uint8) uint32 {
 	p.t.Helper()
 	var out abi.AllocMwResp
@@ -394,14 +394,14 @@ func (p *program) window(typ uint8) uint32 {
 	return out.Rkey
 }
 
-// bind puts an entry that opens a window of a type, with a last byte of its new key, and
+// bind posts an entry that opens a window of a type, with the given last byte of its new key. It
 // returns that key.
 func (q *pair) bind(key uint32, last byte, typ uint8, off, n int) uint32 {
 	q.ring(q.put(q.ctrl(abi.MLX5_OPCODE_UMR, 12, abi.MLX5_WQE_CTRL_CQ_UPDATE, key), q.binding(last, typ, off, n)))
 	return key&^0xff | uint32(last)
 }
 
-// binding is what is behind the control segment of bind.
+// binding returns what follows the control segment of bind.
 func (q *pair) binding(last byte, typ uint8, off, n int) []byte {
 	b := make([]byte, 176)
 	mask, owner := uint64(1<<0|1<<6|1<<13|0xf<<18|1<<29), uint32(0xffffff)
@@ -425,12 +425,12 @@ func (q *pair) binding(last byte, typ uint8, off, n int) []byte {
 	return b
 }
 
-// invalidate puts an entry that takes a key away, behind another of keys.
+// invalidate writes an entry that invalidates a key, with a fence for earlier ones.
 func (q *pair) invalidate(key uint32) uint64 {
 	return q.put(q.ctrl(abi.MLX5_OPCODE_UMR, 8, abi.MLX5_WQE_CTRL_CQ_UPDATE|abi.MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, key), invalidation())
 }
 
-// invalidation is what is behind the control segment of invalidate.
+// invalidation returns what follows the control segment of invalidate.
 func invalidation() []byte {
 	b := make([]byte, 112)
 	b[0] = 0x98 // inline, offset, check QPN

@@ -10,12 +10,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// TestEntries does each operation with entries that are written by hand, and looks at
-// what completes: with memory of this process and as of another's, in both versions.
+// TestEntries executes each operation with hand-written entries, and checks the completions: with
+// memory of this process and as of another one, in both versions.
 func TestEntries(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		for version := range uint8(2) {
@@ -92,8 +92,8 @@ func testEntries(t *testing.T, p *program) {
 	if old, now := u64(p.mem[src+400:]), u64(word); old != 1005 || now != 3 {
 		t.Errorf("swapped: %d, %d", old, now)
 	}
-	// Data around the end of the queue: the entry begins at its last block, of which there
-	// are 8, and goes on at the first.
+	// Data around the end of the queue: the entry begins at the last of its 8 blocks and
+	// continues at the first.
 	for a.next%8 != 7 {
 		round(abi.MLX5_OPCODE_NOP, 0, a.ctrl(abi.MLX5_OPCODE_NOP, 1, signaled, 0))
 	}
@@ -102,7 +102,7 @@ func testEntries(t *testing.T, p *program) {
 	if !bytes.Equal(p.mem[dst+2000:dst+2100], data) {
 		t.Error("wrong bytes around the end")
 	}
-	// Often enough that owners change, with others unsignaled between.
+	// Often enough that the owner bit changes, with unsignaled entries in between.
 	for i := range 40 {
 		a.post(a.ctrl(abi.MLX5_OPCODE_NOP, 1, 0, 0))
 		p.k.Step(9)
@@ -114,7 +114,7 @@ func testEntries(t *testing.T, p *program) {
 	p.rules()
 }
 
-// TestFailures looks at what completes of entries that fail, and of those behind them.
+// TestFailures checks the completions of entries that fail, and of those after them.
 func TestFailures(t *testing.T) {
 	const signaled = abi.MLX5_WQE_CTRL_CQ_UPDATE
 	for _, c := range []struct {
@@ -165,7 +165,7 @@ func TestFailures(t *testing.T) {
 			a.send.took(abi.MLX5_CQE_REQ_ERR, flushed, second, 0)
 			a.send.took(abi.MLX5_CQE_RESP_ERR, flushed, 0, 0)
 			a.send.took(abi.MLX5_CQE_RESP_ERR, flushed, 1, 0)
-			a.postRecv(dataAt, 8) // of which nobody tells
+			a.postRecv(dataAt, 8) // without a doorbell
 			p.k.Step(9)
 			a.send.took(abi.MLX5_CQE_RESP_ERR, flushed, 2, 0)
 			a.post(a.ctrl(abi.MLX5_OPCODE_NOP, 1, signaled, 0))
@@ -227,7 +227,7 @@ func TestArming(t *testing.T) {
 	p.rules()
 }
 
-// TestSharedReceives posts to a shared queue in an order of its own.
+// TestSharedReceives posts to a shared queue in another order than that of its entries.
 func TestSharedReceives(t *testing.T) {
 	for version := range uint8(2) {
 		p := newProgram(t, Config{MLX5: &MLX5{StaticUARs: true, Version0: version == 0}}, version == 1)
@@ -282,11 +282,11 @@ func TestSharedReceives(t *testing.T) {
 		binary.BigEndian.PutUint32(p.mem[rec:], 9)
 		a.post(a.ctrl(abi.MLX5_OPCODE_SEND, 2, 0, 0), p.data(dataAt+5000, 10))
 		p.k.Step(9)
-		p.rules("entry 0x3: something in what is reserved of it", "entry 0x3 with the next 0x7, of 4", "a record of 0x9, with 4 entries of which 4 were taken")
+		p.rules("entry 0x3: reserved bytes are set", "entry 0x3 names the next entry 0x7, the queue has 4", "invalid doorbell record 0x9: queue of 4 entries, 4 taken")
 	}
 }
 
-// TestResizing follows completions from old memory to new.
+// TestResizing follows completions from old memory to new memory.
 func TestResizing(t *testing.T) {
 	p := newProgram(t, Config{}, false)
 	a, _ := p.connected(16)
@@ -318,14 +318,14 @@ func TestResizing(t *testing.T) {
 	if c := old[3*64:]; c[63] != abi.MLX5_CQE_RESIZE_CQ<<4 || old[64+63] != abi.MLX5_CQE_REQ<<4 {
 		t.Errorf("the old memory ends with % x", c[:64])
 	}
-	nop() // index 4 of the new
+	nop() // index 4 in the new memory
 	if c := p.mem[off+4*64:]; c[63] != 0 || binary.BigEndian.Uint16(c[60:]) != 3 {
 		t.Errorf("the new memory has % x", c[:64])
 	}
 	p.rules()
 }
 
-// TestRegisters is the order in which queue pairs get static registers.
+// TestRegisters checks the order in which queue pairs get static registers.
 func TestRegisters(t *testing.T) {
 	p := newProgram(t, Config{}, false)
 	cq := p.newCQ(4)
@@ -344,15 +344,15 @@ func TestRegisters(t *testing.T) {
 	p.rules()
 }
 
-// TestContexts are requests for a context and their answers.
+// TestContexts checks requests for a context and their answers.
 func TestContexts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		cfg   MLX5
-		bytes int // of the request
+		bytes int // length of the request
 		ask   abi.Mlx5AllocUcontextReqV2
 		errno syscall.Errno
-		want  abi.Mlx5AllocUcontextResp // of those fields that tell
+		want  abi.Mlx5AllocUcontextResp // fields of the answer to compare
 	}{
 		{"all", MLX5{}, 32, abi.Mlx5AllocUcontextReqV2{TotalNumBfregs: 15, MaxCqeVersion: 5, LibCaps: 3}, 0,
 			abi.Mlx5AllocUcontextResp{BfRegSize: 512, CqeVersion: 1, ResponseLength: 72, LogUarSize: 12, NumUarsPerPage: 1}},
@@ -387,7 +387,7 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// TestRefused are calls that the kernel refuses.
+// TestRefused makes calls that the kernel refuses.
 func TestRefused(t *testing.T) {
 	p := newProgram(t, Config{MLX5: &MLX5{}}, false)
 	var said []string
@@ -462,7 +462,7 @@ func TestRefused(t *testing.T) {
 	if _, errno := p.f.Mmap(uint64(pageOffset(0, 0)), pageSize); errno != syscall.EINVAL {
 		t.Errorf("a static page of a device without: %v", errno)
 	}
-	// The page lives on while queues have it.
+	// The page exists as long as queues use it.
 	x := p.f.drv.(*mlx5File)
 	destroy := func(object, method, attr uint16, h uint32) {
 		t.Helper()
@@ -495,7 +495,8 @@ func TestRefused(t *testing.T) {
 	p.rules()
 }
 
-// TestRefusedQueues are queues and pages that the kernel does not make, which leave nothing.
+// TestRefusedQueues creates queues and pages that the kernel refuses; they must leave nothing
+// behind.
 func TestRefusedQueues(t *testing.T) {
 	p := newProgram(t, Config{MLX5: &MLX5{NoWC: true}}, false)
 	off := p.room(4 * 64)
@@ -544,7 +545,7 @@ func TestRefusedQueues(t *testing.T) {
 		{"a short request", srq(func(in *abi.Mlx5CreateSrq) {}, 12), syscall.EINVAL, ""},
 		{"no memory", srq(func(in *abi.Mlx5CreateSrq) { in.BufAddr = 64 }, 32), syscall.EFAULT, ""},
 		{"no record", srq(func(in *abi.Mlx5CreateSrq) { in.DbAddr = 64 }, 32), syscall.EFAULT, ""},
-		{"a record across words", srq(func(in *abi.Mlx5CreateSrq) { in.DbAddr += 2 }, 32), syscall.EINVAL, "a record of a shared receive queue at 0x"},
+		{"a record across words", srq(func(in *abi.Mlx5CreateSrq) { in.DbAddr += 2 }, 32), syscall.EINVAL, "misaligned doorbell record of a shared receive queue at 0x"},
 		{"a page of no kind", uar(7), syscall.EOPNOTSUPP, ""},
 		{"one that combines writes", uar(0), syscall.EOPNOTSUPP, ""},
 	} {
@@ -568,7 +569,7 @@ func TestRefusedQueues(t *testing.T) {
 	}
 }
 
-// TestWindowKeys binds windows of both types and takes keys away.
+// TestWindowKeys binds windows of both types and invalidates keys.
 func TestWindowKeys(t *testing.T) {
 	p := newProgram(t, Config{}, true)
 	a, b := p.connected(16)
@@ -599,7 +600,7 @@ func TestWindowKeys(t *testing.T) {
 	first, second := p.window(1), p.window(2)
 	key := bound(first, 7, 1)
 	write(key, true)
-	key = bound(key, 8, 1) // over the first
+	key = bound(key, 8, 1) // replaces the first binding
 	write(key, true)
 	key = bound(second, 9, 2)
 	write(key, true)
@@ -611,33 +612,33 @@ func TestWindowKeys(t *testing.T) {
 	p.rules()
 }
 
-// TestDatagramAddresses sends to addresses as entries hold them, of both link layers.
+// TestDatagramAddresses sends to addresses of both link layers, as entries contain them.
 func TestDatagramAddresses(t *testing.T) {
 	const gid = "00000000 00000000 0000ffff 0a090001"
 	for _, c := range []struct {
 		name  string
 		port  Port
-		av    string // behind key and number
+		av    string // after the key and the number
 		rule  string
-		wrong uint32 // bits beside the number
+		wrong uint32 // invalid bits next to the number
 	}{
 		{"RoCE v2", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "", 0},
 		{"RoCE v2, with a flow label", Port{}, "0400e341 00000000 02000a09 00010040 00112345" + gid, "", 0},
 		{"another port for a flow label", Port{}, "0000c005 00000000 02000a09 00010040 00112345" + gid, "the source port 0xc005 with flow label 0x12345", 0},
 		{"no source port", Port{}, "00000000 00000000 02000a09 00010040 00100000" + gid, "the source port 0x0, with a GID of type 2", 0},
 		{"another next hop", Port{}, "0000c005 00000000 02000a09 00020040 00100000" + gid, "the next hop 0x02000a090002", 0},
-		{"the bit of InfiniBand", Port{}, "0000c005 00000000 02000a09 00010040 40100000" + gid, "bits 0x4 in an address of Ethernet", 0},
+		{"the bit of InfiniBand", Port{}, "0000c005 00000000 02000a09 00010040 40100000" + gid, "invalid bits 0x4 in an Ethernet address", 0},
 		{"an odd service level", Port{}, "0100c005 00000000 02000a09 00010040 00100000" + gid, "rate and service level 0x1", 0},
-		{"an empty GID", Port{}, "0000c005 00000000 02000a09 00010040 00500000" + gid, "GID 5, which is empty", 0},
-		{"a bit at the next hop", Port{}, "0000c005 00000001 02000a09 00010040 00100000" + gid, "00000001 in what is reserved of its address", 0},
+		{"an empty GID", Port{}, "0000c005 00000000 02000a09 00010040 00500000" + gid, "the source GID 5 is empty", 0},
+		{"a bit at the next hop", Port{}, "0000c005 00000001 02000a09 00010040 00100000" + gid, "reserved bytes 00000001 set in its address", 0},
 		{"RoCE v1", Port{GIDs: []GID{{}, {ID: IP("10.9.0.1").ID, V1: true}}}, "00000000 00000000 02000a09 00010040 00100000" + gid, "", 0},
 		{"InfiniBand", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000", "", 0},
 		{"InfiniBand, global", Port{InfiniBand: true, LID: 0x17, GIDs: []GID{{}, IP("10.9.0.1")}}, "05030017 00000000 00000000 00000040 40100000" + gid, "", 0},
-		{"a number without its bit", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "without the bit of an address or with others", 1 << 31},
-		{"one with another", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "without the bit of an address or with others", 1 << 30},
-		{"InfiniBand, from an empty GID", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 40500000" + gid, "leads nowhere", 0},
-		{"half global", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 00000000 00000000 00000000 00000000 00000000", "which is not global", 0},
-		{"reserved", Port{InfiniBand: true, LID: 0x17}, "05030017 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000", "00000001 in what is reserved of its address", 0},
+		{"a number without its bit", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "without the address bit, or with unknown bits", 1 << 31},
+		{"one with another", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "without the address bit, or with unknown bits", 1 << 30},
+		{"InfiniBand, from an empty GID", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 40500000" + gid, "no route to the address", 0},
+		{"half global", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 00000000 00000000 00000000 00000000 00000000", "is not global", 0},
+		{"reserved", Port{InfiniBand: true, LID: 0x17}, "05030017 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000", "reserved bytes 00000001 set in its address", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProgram(t, Config{Ports: []Port{c.port}}, false)

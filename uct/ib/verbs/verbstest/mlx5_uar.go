@@ -4,48 +4,50 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// Doorbell pages. The pages of a device are parts of a file, each at the offset that a
-// program maps it at. A doorbell is found by looking for it and is taken out.
+// Doorbell pages (UARs). The pages of a device are parts of a file, each at the offset at which a
+// program maps it. The device polls for doorbells, and replaces each with 0.
 
-// regsPerUAR is how many registers of a UAR programs may have.
+// regsPerUAR is the number of registers of a UAR that programs may use.
 const regsPerUAR = 2
 
-// Offsets of pages that are objects are those of a command behind the others; enum
-// mlx5_ib_mmap_cmd and MLX5_IB_MMAP_OFFSET_START, mlx5_ib.h.
+// An mmap offset has a command number and an index. The command number of pages that are objects is
+// above the others; enum mlx5_ib_mmap_cmd and MLX5_IB_MMAP_OFFSET_START, mlx5_ib.h.
 const (
 	objectCommand = 9
 	mostObjects   = 1 << 8
 	pagesEnd      = (objectCommand + 1) << 8 * pageSize
 )
 
-// pageOffset is what a page is mapped at.
+// pageOffset returns the mmap offset of a page.
 func pageOffset(command, index int) int64 { return int64(command<<8|index&0xff) * pageSize }
 
-// uar is a page of registers. It lives on while queues have it.
+// uar is a page of doorbell registers. A page that is an object exists until the object is
+// destroyed and no queue uses the page any more. A static page exists until the file is closed.
 type uar struct {
 	x      *mlx5File
 	id     uint32
 	offset int64
-	mems   [][]byte // by each name that it is mapped at
-	gone   bool     // the object is
+	mems   [][]byte // mappings of the page, one for each offset at which programs map it
+	gone   bool     // the object is destroyed
 	sends  []*mlx5SQ
 	cqs    []*mlx5CQ
 }
 
-// newUAR makes a page, nil if there is no room for it.
+// newUAR makes a doorbell page. It returns nil if the page cannot be mapped.
 func (x *mlx5File) newUAR(offset int64) *uar {
 	u := &uar{x: x, id: x.nextUAR, offset: offset}
-	if !u.as(offset) {
+	if !u.addOffset(offset) {
 		return nil
 	}
 	x.nextUAR++
@@ -53,18 +55,18 @@ func (x *mlx5File) newUAR(offset int64) *uar {
 	return u
 }
 
-// newStatic is newUAR of a page that has several names. Who maps it in another process
-// does not say by which.
+// newStatic makes the static page i, which can be mapped at several offsets. A program in another
+// process maps it without a call, so all offsets are polled from the beginning.
 func (x *mlx5File) newStatic(i int) *uar {
 	u := x.newUAR(pageOffset(abi.MLX5_IB_MMAP_REGULAR_PAGE, i))
-	if u != nil && x.f.space != nil && !(u.as(pageOffset(abi.MLX5_IB_MMAP_WC_PAGE, i)) && u.as(pageOffset(abi.MLX5_IB_MMAP_NC_PAGE, i))) {
+	if u != nil && x.f.space != nil && !(u.addOffset(pageOffset(abi.MLX5_IB_MMAP_WC_PAGE, i)) && u.addOffset(pageOffset(abi.MLX5_IB_MMAP_NC_PAGE, i))) {
 		return nil
 	}
 	return u
 }
 
-// as has the page looked for at an offset.
-func (u *uar) as(offset int64) bool {
+// addOffset adds an offset at which the page is polled. It reports false if the page cannot be mapped.
+func (u *uar) addOffset(offset int64) bool {
 	mem, err := unix.Mmap(u.x.fd, offset, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == nil {
 		u.mems = append(u.mems, mem)
@@ -72,7 +74,7 @@ func (u *uar) as(offset int64) bool {
 	return err == nil
 }
 
-// end gives the page back.
+// end unmaps the page from this process.
 func (u *uar) end() {
 	for _, mem := range u.mems {
 		unix.Munmap(mem)
@@ -80,17 +82,17 @@ func (u *uar) end() {
 	u.mems = nil
 }
 
-// kind is what the page is as an object of its own.
+// kind returns the uverbs object type of a page.
 func (u *uar) kind() uint16 { return abi.MLX5_IB_OBJECT_UAR }
 
-// destroy ends the object.
+// destroy destroys the object. The page stays as long as queues use it.
 func (u *uar) destroy() {
 	u.gone = true
-	u.x.tidy()
+	u.x.freeUnused()
 }
 
-// tidy forgets the pages that nobody has any more.
-func (x *mlx5File) tidy() {
+// freeUnused frees the pages that neither an object nor a queue uses any more.
+func (x *mlx5File) freeUnused() {
 	x.uars = slices.DeleteFunc(x.uars, func(u *uar) bool {
 		u.sends = slices.DeleteFunc(u.sends, func(s *mlx5SQ) bool { return s.ended })
 		u.cqs = slices.DeleteFunc(u.cqs, func(c *mlx5CQ) bool { return c.ended })
@@ -103,7 +105,7 @@ func (x *mlx5File) tidy() {
 	})
 }
 
-// allocUAR makes a page that is an object.
+// allocUAR makes a page that is an object. The parameter typ is its type, BlueFlame or not cached.
 func (x *mlx5File) allocUAR(typ uint64) (*uar, syscall.Errno) {
 	if x.cfg.StaticUARs || x.cfg.OldUARs {
 		return nil, syscall.EPROTONOSUPPORT
@@ -127,7 +129,7 @@ func (x *mlx5File) allocUAR(typ uint64) (*uar, syscall.Errno) {
 	return nil, syscall.ENOMEM
 }
 
-// mmap maps a page; main.c, mlx5_ib_mmap. A static one has several names.
+// mmap maps a page into this process; main.c, mlx5_ib_mmap. A static page has several offsets.
 func (x *mlx5File) mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	if length != pageSize || offset%pageSize != 0 || offset >= pagesEnd {
 		return nil, syscall.EINVAL
@@ -141,7 +143,7 @@ func (x *mlx5File) mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	if i < 0 {
 		return nil, syscall.EINVAL
 	}
-	if at != int64(offset) && !x.uars[i].as(int64(offset)) {
+	if at != int64(offset) && !x.uars[i].addOffset(int64(offset)) {
 		return nil, syscall.ENOMEM
 	}
 	b, err := unix.Mmap(x.fd, int64(offset), length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -151,7 +153,7 @@ func (x *mlx5File) mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	return b, 0
 }
 
-// pageFor is the page that a queue has been given by its number.
+// pageFor returns the page with the number that a new queue requests, nil if there is none.
 func (x *mlx5File) pageFor(id uint32) *uar {
 	for _, u := range x.uars {
 		if u.id == id && !u.gone && u.offset >= pageOffset(objectCommand, 0) {
@@ -161,12 +163,12 @@ func (x *mlx5File) pageFor(id uint32) *uar {
 	return nil
 }
 
-// takeReg gives a queue pair a static register: one to itself if there is one left of
-// these, else one of the others in turn, and not the first if there is another (qp.c,
+// takeReg assigns a static register to a queue pair: a dedicated one if there is a free one, else
+// the least used of the others; the first register is used only if there is no other (qp.c,
 // alloc_bfreg).
 func (x *mlx5File) takeReg() int {
 	first, n := len(x.regs)-x.lowLat, len(x.regs)
-	if x.lowLat < 0 { // a program that knows of one only
+	if x.lowLat < 0 { // -1: the program knows the first register only
 		first, n = 0, 1
 	}
 	for i := first; i < n; i++ {
@@ -183,7 +185,7 @@ func (x *mlx5File) takeReg() int {
 	return least
 }
 
-// regSize is the size of a register in bytes, both halves.
+// regSize returns the size of a doorbell register in bytes, both halves.
 func (x *mlx5File) regSize() uint32 {
 	if x.cfg.NoWC {
 		return 0
@@ -191,12 +193,12 @@ func (x *mlx5File) regSize() uint32 {
 	return 512
 }
 
-// regAt is where a register is in its page.
+// regAt returns the offset of a register in its page.
 func (x *mlx5File) regAt(reg int) int {
 	return abi.MLX5_BF_OFFSET + reg%regsPerUAR*int(x.regSize())
 }
 
-// look finds the doorbells that have rung.
+// look handles the doorbells of all pages, and reports whether there were any.
 func (x *mlx5File) look() (any bool) {
 	for _, u := range x.uars {
 		if len(u.sends)+len(u.cqs) > 0 && u.look() {
@@ -206,7 +208,7 @@ func (x *mlx5File) look() (any bool) {
 	return any
 }
 
-// take takes a doorbell out of memory, 0 for none.
+// take reads a doorbell and replaces it with 0; it returns 0 if there is none.
 func take(b []byte) uint64 {
 	if word.Load64(b) == 0 {
 		return 0
@@ -217,7 +219,7 @@ func take(b []byte) uint64 {
 	return binary.BigEndian.Uint64(v[:])
 }
 
-// look finds the doorbells of a page.
+// look handles the doorbells of a page, and reports whether there were any.
 func (u *uar) look() (any bool) {
 	regs, half := regsPerUAR, int(u.x.regSize())/2
 	if half == 0 {
@@ -246,11 +248,11 @@ func (u *uar) look() (any bool) {
 	return any
 }
 
-// rung is doorbells in the halves of a register, 0 for none. As one may have been stored
-// over another's, all that have the register are looked at.
+// rung handles the doorbells in the halves of a register; 0 is no doorbell. Queue pairs that share
+// the register may overwrite each other's doorbells, so the send queues of all of them are checked.
 func (u *uar) rung(reg int, bells ...uint64) {
 	for _, s := range u.sends {
-		s.noticed()
+		s.beginPoll()
 	}
 	for _, v := range bells {
 		if v != 0 {
@@ -258,13 +260,13 @@ func (u *uar) rung(reg int, bells ...uint64) {
 		}
 	}
 	for _, s := range u.sends {
-		if s.named || s.reg < 0 || s.reg%regsPerUAR == reg || u.x.regSize() == 0 {
-			s.told()
+		if s.doorbellSeen || s.reg < 0 || s.reg%regsPerUAR == reg || u.x.regSize() == 0 {
+			s.endPoll()
 		}
 	}
 }
 
-// ring is a doorbell in a register.
+// ring handles one doorbell in a register.
 func (u *uar) ring(v uint64, reg int) {
 	qpn := uint32(v) >> 8
 	for _, s := range u.sends {
@@ -272,15 +274,15 @@ func (u *uar) ring(v uint64, reg int) {
 			continue
 		}
 		if s.reg >= 0 && s.reg%regsPerUAR != reg && u.x.regSize() != 0 {
-			u.x.f.broke("QP %#x: a doorbell in register %d of its page, not %d", qpn, reg, s.reg%regsPerUAR)
+			u.x.f.broke("QP %#x: a doorbell in register %d of its page, expected %d", qpn, reg, s.reg%regsPerUAR)
 		}
 		s.rung(v)
 		return
 	}
-	u.x.f.broke("a doorbell %#016x of QP %#x, which does not have this page", v, qpn)
+	u.x.f.broke("a doorbell %#016x of QP %#x in a page that the QP does not use", v, qpn)
 }
 
-// arm is a doorbell of completion queues.
+// arm handles a doorbell of completion queues: w is the arming word, cqn the number of the queue.
 func (u *uar) arm(w, cqn uint32) {
 	found := false
 	for _, c := range u.cqs {
@@ -292,17 +294,17 @@ func (u *uar) arm(w, cqn uint32) {
 			found = true
 			c.rung(w)
 		case c.rec.be32(4) != c.seen, !c.known && c.c.channel != nil && c.rec.be32(0) == 0:
-			// One that has never been armed, and of which nothing was taken, may just have
-			// been, with a word of 0: to take it for armed makes at most an event too many.
+			// A queue that has never been armed, with nothing consumed, may just have been armed
+			// with a word of 0. Treating it as armed causes at most one superfluous event.
 			c.arm(c.rec.be32(4))
 		}
 	}
 	if !found {
-		u.x.f.broke("a doorbell %#08x of completion queue %#x, which does not have this page", w, cqn)
+		u.x.f.broke("a doorbell %#08x of completion queue %#x in a page that the queue does not use", w, cqn)
 	}
 }
 
-// stray reports what lies where no doorbell is.
+// stray reports stores to the page outside of its doorbells.
 func (u *uar) stray(x *mlx5File) {
 	const regsEnd = abi.MLX5_BF_OFFSET + regsPerUAR*512
 	for _, mem := range u.mems {
@@ -315,4 +317,94 @@ func (u *uar) stray(x *mlx5File) {
 			}
 		}
 	}
+}
+
+// Observation of a program's accesses to an mlx5_ib device, for tests that compare programs.
+
+// MLX5Watch observes what programs pass to an mlx5_ib device and to its driver. Its methods are
+// called with the network's lock held: they must not call the network.
+type MLX5Watch interface {
+	// Made is called when an object was made or resized, with the program's driver-specific data.
+	Made(what string, in []byte)
+	// Rang is called for a doorbell with its page, counted from 0 in the order of creation for the
+	// program, its offset in the page, and its 8 bytes, big endian. Data that is written after the
+	// doorbell as BlueFlame is not reported.
+	Rang(page, offset int, stored uint64)
+}
+
+// WatchMLX5 makes w observe the device. If w is nil, the observation ends.
+func (k *Kernel) WatchMLX5(w MLX5Watch) {
+	k.net.mu.Lock()
+	defer k.net.mu.Unlock()
+	k.watch = w
+}
+
+// made reports to the observer that an object was made or resized.
+func (x *mlx5File) made(what string, d uhw) {
+	if w := x.f.k.watch; w != nil {
+		w.Made(what, slices.Clone(d.in))
+	}
+}
+
+// rang reports a doorbell at an offset of the page to the observer, unless v is 0.
+func (u *uar) rang(offset int, v uint64) {
+	if w := u.x.f.k.watch; w != nil && v != 0 {
+		w.Rang(int(u.id-firstUAR), offset, v)
+	}
+}
+
+// MLX5Queue is a queue of an mlx5_ib device in a program's memory.
+type MLX5Queue struct {
+	Kind   string   // "sends", "receives", "shared" or "completions"
+	Number uint32   // number of the queue pair, or of the queue itself
+	Record []uint32 // the doorbell record when the list was made
+	Size   int      // length of the queue in bytes
+	Entry  int      // bytes of an entry, or of the unit in which entries are counted
+	memory piece
+}
+
+// Memory returns a copy of the queue's present contents. The queue must not have been destroyed.
+func (q *MLX5Queue) Memory() []byte {
+	b := make([]byte, q.Size)
+	if q.Size > 0 {
+		q.memory.read(0, b)
+	}
+	return b
+}
+
+// MLX5Queues returns the queues of an mlx5_ib device, as programs have made them.
+func (k *Kernel) MLX5Queues() (list []MLX5Queue) {
+	k.net.mu.Lock()
+	defer k.net.mu.Unlock()
+	add := func(kind string, number uint32, buf, rec piece, entry int) {
+		q := MLX5Queue{Kind: kind, Number: number, Size: buf.n, Entry: entry, memory: buf}
+		for off := 0; off < rec.n; off += 4 {
+			q.Record = append(q.Record, rec.be32(off))
+		}
+		list = append(list, q)
+	}
+	for _, f := range k.files {
+		for _, h := range slices.Sorted(maps.Keys(f.objects)) {
+			switch o := f.objects[h].(type) {
+			case *cq:
+				q := o.queue.(*mlx5CQ)
+				add("completions", q.num, q.buf, q.rec, q.size)
+			case *srq:
+				q := o.queue.(*mlx5SRQ)
+				add("shared", o.num, q.buf, q.rec, q.size)
+			case *qp:
+				s := o.sq.(*mlx5SQ)
+				add("sends", o.num, s.buf, s.rec, block)
+				if r, ok := o.rq.(*mlx5RQ); ok {
+					buf := r.buf
+					buf.n = int(r.n) << r.shift
+					if buf.space == nil {
+						buf.mem = buf.mem[:buf.n]
+					}
+					add("receives", o.num, buf, r.rec, 1<<r.shift)
+				}
+			}
+		}
+	}
+	return list
 }

@@ -2,12 +2,13 @@
 
 package verbstest
 
-import "github.com/ucx-go/ucx/internal/ib/abi"
+import "github.com/ucx-go/ucx/uct/ib/internal/abi"
 
-// Entries that change keys: they bind memory windows, or take the key of one away
+// Decoding of entries that change keys: they bind memory windows, or invalidate the key of one
 // (prov/qp.c, set_bind_wr).
 
-// Masks of what such an entry changes.
+// These masks name the fields of a memory key that a work queue entry changes. maskKey is set in all
+// entries, maskQPN for windows of type 2, and maskBind if a window is bound.
 const (
 	maskKey  = abi.MLX5_WQE_UMR_CTRL_MKEY_MASK_MKEY | abi.MLX5_WQE_UMR_CTRL_MKEY_MASK_FREE
 	maskQPN  = abi.MLX5_WQE_UMR_CTRL_MKEY_MASK_QPN
@@ -16,9 +17,9 @@ const (
 		abi.MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_REMOTE_WRITE | abi.MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_ATOMIC
 )
 
-// window reads the segments of an entry that changes a key.
+// window decodes the segments of an entry that changes a key.
 func (p *parse) window() {
-	const keyContext = 64 // bytes of each of the segments but the first
+	const keyContext = 64 // bytes of each segment after the first
 	var c abi.Mlx5WqeUmrCtrlSeg
 	var m abi.Mlx5WqeMkeyContextSeg
 	copy(raw(&c), p.next(len(raw(&c)), "control segment of keys"))
@@ -46,7 +47,7 @@ func (p *parse) window() {
 			w.op = abi.IB_UVERBS_WR_LOCAL_INV
 		}
 		if m.Free != abi.MLX5_WQE_MKEY_CONTEXT_FREE || owner != 1<<24-1 {
-			p.fail("a key that is taken away, with %#x free, of QP %#x", m.Free, owner)
+			p.fail("invalidation of a key with invalid free field %#x or QP %#x", m.Free, owner)
 		}
 	} else {
 		if b.typ == 2 {
@@ -61,18 +62,18 @@ func (p *parse) window() {
 		b.lkey, b.addr, b.start, b.length = k.Mkey.Get(), k.Address.Get(), m.StartAddr.Get(), m.Len.Get()
 		b.access = windowAccess(m.AccessFlags)
 		if octo != 4 || m.Free != 0 || uint64(k.ByteCount.Get()) != b.length {
-			p.fail("a bind with %d octowords, %#x free, lengths of %#x and %#x", octo, m.Free, k.ByteCount.Get(), b.length)
+			p.fail("invalid bind: %d octowords, free field %#x, lengths %#x and %#x", octo, m.Free, k.ByteCount.Get(), b.length)
 		}
 		if b.typ == 1 && owner != 1<<24-1 || b.typ == 2 && owner != p.s.q.num {
-			p.fail("a window of type %d that is bound for QP %#x", b.typ, owner)
+			p.fail("a window of type %d is bound for QP %#x", b.typ, owner)
 		}
 	}
 	if c.Flags != flags || mask != want {
-		p.fail("flags %#x and mask %#x, not %#x and %#x", c.Flags, mask, flags, want)
+		p.fail("flags %#x and mask %#x, expected %#x and %#x", c.Flags, mask, flags, want)
 	}
 }
 
-// accessBits are the access that a key gives, in its numbers and those of the core.
+// accessBits maps the access flags of an mlx5 key to those of the kernel's core, IB_UVERBS_ACCESS.
 var accessBits = [...]struct {
 	key  uint8
 	core uint32
@@ -83,7 +84,7 @@ var accessBits = [...]struct {
 	{abi.MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_ATOMIC, abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC},
 }
 
-// windowAccess is the access that a key gives, in the numbers of the core.
+// windowAccess converts the access flags of an mlx5 key to those of the kernel's core.
 func windowAccess(flags uint8) (access uint32) {
 	for _, a := range accessBits {
 		if flags&a.key != 0 {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
 type pd struct {
@@ -16,12 +16,12 @@ type pd struct {
 
 type mr struct {
 	pd     *pd
-	space  Space // nil: this process
+	space  Space // memory of the program; nil: this process
 	index  uint32
-	start  uint64 // in the process
-	iova   uint64 // for peers
+	start  uint64 // address in the process
+	iova   uint64 // address that peers use
 	length uint64
-	pinned int64 // bytes
+	pinned int64 // pinned memory in bytes
 	access uint32
 	lkey   uint32
 	rkey   uint32 // 0 without remote access
@@ -33,10 +33,10 @@ type mw struct {
 	index  uint32
 	typ    uint8 // 1 or 2
 	rkey   uint32
-	mr     *mr // nil while it opens nothing
+	mr     *mr // nil while the window is closed
 	qp     *qp
-	addr   uint64 // for peers
-	base   uint64 // for the region
+	addr   uint64 // address that peers use
+	base   uint64 // corresponding address in the region
 	length uint64
 	access uint32
 }
@@ -44,18 +44,18 @@ type mw struct {
 type cq struct {
 	f        *file
 	queue    compQueue
-	cqe      uint32 // that there is room for
+	cqe      uint32 // capacity of the queue
 	user     uint64
-	desc     abi.CompEventDesc // that names it
-	channel  *mailbox          // nil for none
+	desc     abi.CompEventDesc // the event record, which names the queue
+	channel  *eventPipe        // nil for none
 	armed    uint8
 	dead     bool
-	overruns bool // nobody looks whether there is room
+	overruns bool // the queue is not checked for overruns
 	refs     int
 	events   uint32
 }
 
-// How a completion queue is armed.
+// Values of cq.armed: the queue is armed for solicited completions, or for the next completion.
 const (
 	armedSolicited = 1
 	armedNext      = 2
@@ -74,38 +74,39 @@ type srq struct {
 }
 
 type ah struct {
-	pd  *pd
-	num uint32
-	way way
+	pd   *pd
+	num  uint32
+	path path
 }
 
 type qp struct {
-	f       *file
-	pd      *pd
-	handle  uint32
-	num     uint32
-	typ     uint32
-	user    uint64
-	cap     abi.QpCap
-	sigAll  bool
-	send    *cq
-	recv    *cq
-	srq     *srq
-	sq      sendQueue
-	rq      recvQueue    // nil: receives are shared
-	attr    abi.ModifyQp // what MODIFY_QP has set
-	way     way          // that attr.Dest names
-	retries uint8
-	rnr     uint8
-	later   time.Time // when it is tried again that waits; see Fabric.Serve
-	trip    trip
-	groups  map[[16]byte]bool // of multicast
+	f         *file
+	pd        *pd
+	handle    uint32
+	num       uint32
+	typ       uint32
+	user      uint64
+	cap       abi.QpCap
+	sigAll    bool
+	send      *cq
+	recv      *cq
+	srq       *srq
+	sq        sendQueue
+	rq        recvQueue    // nil: receives are shared
+	attr      abi.ModifyQp // what MODIFY_QP has set
+	path      path         // path to attr.Dest
+	retries   uint8
+	rnr       uint8
+	later     time.Time // when a waiting request is retried; see Fabric.Serve
+	sendState sendState
+	groups    map[[16]byte]bool // multicast groups
 
-	in         *line // of the scheduler, nil for none
-	prev, next *qp   // in that
+	list       *qpList // list of the scheduler that has the queue pair, nil for none
+	prev, next *qp     // neighbors in that list
 }
 
-// destroy ends an object that nothing refers to.
+// destroy destroys the object with the handle h. It fails with EBUSY or EINVAL if other objects
+// refer to it, and with ENOENT if there is none.
 func (f *file) destroy(h uint32) syscall.Errno {
 	switch o := f.objects[h].(type) {
 	case *pd:
@@ -115,7 +116,7 @@ func (f *file) destroy(h uint32) syscall.Errno {
 	case *mr:
 		for _, w := range f.k.mws {
 			if w.mr == o {
-				return syscall.EINVAL // as rdma_rxe
+				return syscall.EINVAL // like rdma_rxe
 			}
 		}
 		o.pd.refs--
@@ -170,7 +171,7 @@ func (f *file) destroy(h uint32) syscall.Errno {
 	return 0
 }
 
-// destroyAll ends all objects. Lock held.
+// destroyAll destroys all objects of the file. The caller holds Fabric.mu.
 func (f *file) destroyAll() {
 	for _, o := range f.objects {
 		if q, ok := o.(*qp); ok {
@@ -183,3 +184,39 @@ func (f *file) destroyAll() {
 		}
 	}
 }
+
+// attr returns the kernel's answer to QUERY_DEVICE.
+func (k *Kernel) attr() abi.ExQueryDeviceResp {
+	l, guid := &k.cfg.Limits, bigEndian(k.cfg.NodeGUID)
+	atomics := uint32(1) // IB_ATOMIC_HCA: atomic with respect to the other operations of the device
+	if l.NoAtomics {
+		atomics = 0
+	}
+	a := abi.ExQueryDeviceResp{
+		Base: abi.QueryDeviceResp{
+			NodeGuid: guid, SysImageGuid: guid, PhysPortCnt: uint8(len(k.ports)),
+			MaxMrSize: ^uint64(0), PageSizeCap: 0xfffff000, VendorId: 0xffffff, MaxQp: uint32(l.QPs), MaxQpWr: uint32(l.WR),
+			DeviceCapFlags: 0x1223c76, MaxSge: uint32(l.SGE), MaxSgeRd: uint32(l.SGE), MaxCq: 0xfffff, MaxCqe: uint32(l.CQE), MaxMr: 0x7ffff,
+			MaxPd: 0xffffc, MaxQpRdAtom: uint32(l.RdAtomic), MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: uint32(l.RdAtomic), AtomicCap: atomics, MaxMw: 0x7ffff,
+			MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56, MaxAh: 0x7fff, MaxSrq: uint32(l.SRQs),
+			MaxSrqWr: uint32(l.SRQWR), MaxSrqSge: uint32(min(l.SGE, maxSRQSGE)), MaxPkeys: 64, LocalCaAckDelay: 15,
+		},
+		ResponseLength: 304,
+	}
+	k.kind.attr(&a)
+	a.DeviceCapFlagsEx = uint64(a.Base.DeviceCapFlags)
+	return a
+}
+
+// load decodes a struct from b. If b is too short, the rest of the struct is zero.
+func load[T abi.Struct](b []byte) T {
+	var v T
+	fetch(&v, b)
+	return v
+}
+
+// fetch decodes a struct into v, like load.
+func fetch[T abi.Struct](v *T, b []byte) { copy(abi.Bytes(v), b) }
+
+// store writes as much of a struct as fits into b.
+func store[T abi.Struct](b []byte, v T) { copy(b, abi.Bytes(&v)) }

@@ -5,10 +5,10 @@ package verbstest
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// What runs a program on the devices needs: see Opened.
+// Support for a program that runs other programs on the devices: see Opened.
 
 // Opened is a device that another program has open. It is used like any uverbs.File:
 // the caller intercepts the program's calls, copies the arguments of ioctl(2) into a
@@ -32,31 +32,32 @@ func (k *Kernel) OpenIn(s Space) *Opened {
 	return &Opened{uverbs.Traced(f), f}
 }
 
-// Pages is a descriptor of a file to map in place of the device: what a driver has
-// mapped at an offset is in it at that offset, and the network looks for doorbells there.
-// It is Opened's, until Close. It is -1 if the driver has nothing like that; then Mmap is
-// what maps.
+// Pages returns the descriptor of a file to map in place of the device: the file has at each offset
+// what the driver maps at that offset, and the network polls the file for doorbells. The descriptor
+// belongs to Opened, until Close. It is -1 if the driver has no such file; then Mmap does the
+// mapping.
 func (o *Opened) Pages() int { return o.f.drv.pages() }
 
-// Broken are rules of the device's interface that programs have broken, as far as there
-// is room for them: what a real device would take for something else, or not notice. A
-// test fails if there are any.
+// Broken returns the rules of the device's interface that programs have broken, up to a fixed
+// number: accesses that a real device would misinterpret or miss. A test should fail if there are
+// any.
 func (k *Kernel) Broken() []string {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	return append([]string(nil), k.broken...)
 }
 
-// SetLog has f called with each broken rule and with what is refused and why, in the
-// middle of things: it must not call anything of the network. nil: no longer.
+// SetLog installs a function that receives the text of each broken rule, and of each refusal with
+// its reason. It is called with the network's lock held: it must not call the network. nil removes
+// it.
 func (n *Fabric) SetLog(f func(text string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.log = f
 }
 
-// sealedFile is a file for Pages. A program cannot make it shorter, which would take
-// memory from under us.
+// sealedFile makes a file for Pages. The seal prevents a program from shrinking the file, which
+// would remove memory that this process has mapped.
 func sealedFile(size int64) (int, error) {
 	fd, err := unix.MemfdCreate("verbstest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -70,4 +71,34 @@ func sealedFile(size int64) (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+// Process is a process that opens devices and may die with all of them open. The zero value has
+// none open. It must not be used concurrently.
+type Process struct{ files []*file }
+
+// Open opens a device for the process, as Kernel.Open.
+func (p *Process) Open(k *Kernel) uverbs.File {
+	f := k.open()
+	p.files = append(p.files, f)
+	return uverbs.Traced(f)
+}
+
+// Kill ends the process: its queue pairs and other objects vanish without events and without
+// completions. Later calls fail with EIO.
+func (p *Process) Kill() {
+	for _, f := range p.files {
+		f.kill()
+	}
+	p.files = nil
+}
+
+func (f *file) kill() {
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
+	if !f.closed {
+		f.dead = true
+		f.updateQuiet()
+		f.destroyAll()
+	}
 }

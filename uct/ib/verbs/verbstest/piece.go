@@ -4,65 +4,65 @@ package verbstest
 
 import "github.com/ucx-go/ucx/internal/word"
 
-// piece is a part of a program's memory: bytes of this process, or a place in a Space.
+// piece is a range of a program's memory: bytes of this process, or addresses of a Space.
 type piece struct {
-	mem  []byte
-	far  Space // nil: mem is it
-	addr uint64
-	n    int
+	mem   []byte
+	space Space // memory of another program, from addr on; nil: the memory is mem
+	addr  uint64
+	n     int
 }
 
-// within is n bytes of a program's memory, which must be there; a nil space is that of
-// this process.
+// within returns n bytes of a program's memory, which must be mapped; a nil space is this process.
 func within(s Space, addr uint64, n int) piece {
 	if s == nil {
 		return piece{mem: memory(addr, n), n: n}
 	}
-	return piece{far: s, addr: addr, n: n}
+	return piece{space: s, addr: addr, n: n}
 }
 
-// local is memory of this process.
+// local returns a piece of this process's memory.
 func local(b []byte) piece { return piece{mem: b, n: len(b)} }
 
-// from is what is behind the first n bytes.
+// from returns the part after the first n bytes.
 func (p piece) from(n int) piece {
-	if p.far == nil {
+	if p.space == nil {
 		return local(p.mem[n:])
 	}
-	return piece{far: p.far, addr: p.addr + uint64(n), n: p.n - n}
+	return piece{space: p.space, addr: p.addr + uint64(n), n: p.n - n}
 }
 
-// read fills b from an offset. What is not there any more is left as it was: registered
-// memory may not go.
+// read fills b from an offset. Memory that is no longer mapped leaves b as it was; the owner of
+// registered memory must keep it mapped.
 func (p *piece) read(off int, b []byte) {
-	if p.far == nil {
+	if p.space == nil {
 		copy(b, p.mem[off:])
 		return
 	}
-	p.far.Read(p.addr+uint64(off), b)
+	p.space.Read(p.addr+uint64(off), b)
 }
 
 // write stores b at an offset.
 func (p *piece) write(off int, b []byte) {
-	if p.far == nil {
+	if p.space == nil {
 		copy(p.mem[off:], b)
 		return
 	}
-	p.far.Write(p.addr+uint64(off), b)
+	p.space.Write(p.addr+uint64(off), b)
 }
 
-// bounce is where bytes stop that go from one far place to another.
+// bounce is the buffer for copies between two pieces that are both in other programs.
 type bounce [64 << 10]byte
 
-// copyPiece copies as much as both have and returns how much that is.
+// copyPiece copies as many bytes as both pieces have, and returns their number. If both are in
+// other programs, it copies at most one buffer.
 func (b *bounce) copyPiece(to, from piece) int {
 	n := min(to.n, from.n)
 	switch {
-	case to.far == nil && from.far == nil:
+	case to.space == nil && from.space == nil:
 		copy(to.mem, from.mem)
-	case to.far == nil:
+	case to.space == nil:
 		from.read(0, to.mem[:n])
-	case from.far == nil:
+	case from.space == nil:
 		to.write(0, from.mem[:n])
 	default:
 		n = min(n, len(b))
@@ -72,8 +72,8 @@ func (b *bounce) copyPiece(to, from piece) int {
 	return n
 }
 
-// move copies a message from the pieces of one list to those of another, as much as
-// there is room for.
+// move copies a message from the pieces of one list to those of another, up to the end of the
+// shorter list.
 func (b *bounce) move(to, from []piece) {
 	var dst, src piece
 	for {
@@ -94,7 +94,7 @@ func (b *bounce) move(to, from []piece) {
 	}
 }
 
-// gather copies pieces to one.
+// gather copies the pieces of a list to one piece.
 func (b *bounce) gather(to piece, from []piece) {
 	for i := range from {
 		for src := from[i]; src.n > 0 && to.n > 0; {
@@ -104,7 +104,7 @@ func (b *bounce) gather(to piece, from []piece) {
 	}
 }
 
-// scatter copies one piece to others.
+// scatter copies one piece to the pieces of a list.
 func (b *bounce) scatter(to []piece, from piece) {
 	for i := range to {
 		for dst := to[i]; dst.n > 0 && from.n > 0; {
@@ -114,7 +114,7 @@ func (b *bounce) scatter(to []piece, from piece) {
 	}
 }
 
-// skip is what is in pieces behind the first n bytes. It changes the list.
+// skip returns the pieces of a list without the first n bytes. It changes the list.
 func skip(list []piece, n int) []piece {
 	for len(list) > 0 && n >= list[0].n {
 		n -= list[0].n
@@ -126,10 +126,11 @@ func skip(list []piece, n int) []piece {
 	return list
 }
 
-// update changes the 8 bytes of p at once and returns what was there. In another
-// process that is so for other operations of the network only.
+// update replaces the 8 bytes of p by the result of the function to, atomically, and returns the
+// previous value. In another process it is atomic only with respect to other operations of the
+// network.
 func (b *bounce) update(p piece, to func(old uint64) uint64) uint64 {
-	if p.far != nil {
+	if p.space != nil {
 		p.read(0, b[:8])
 		old := u64(b[:])
 		putU64(b[:], to(old))
@@ -144,13 +145,13 @@ func (b *bounce) update(p piece, to func(old uint64) uint64) uint64 {
 	}
 }
 
-// pieces are parts of memory that make up a message. The list is used again and again.
+// pieces is the memory of a message. The list is reused.
 type pieces struct{ list []piece }
 
 func (p *pieces) clear()      { p.list = p.list[:0] }
 func (p *pieces) add(m piece) { p.list = append(p.list, m) }
 
-// size is how many bytes there are.
+// size returns the number of bytes.
 func (p *pieces) size() (n int) {
 	for i := range p.list {
 		n += p.list[i].n

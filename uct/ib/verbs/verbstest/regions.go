@@ -5,7 +5,7 @@ package verbstest
 import (
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
 // Memory regions.
@@ -35,7 +35,7 @@ func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
 	return 0
 }
 
-// reaches reports whether the program has memory at an address.
+// reaches reports whether n bytes at addr are mapped in the program that has the device open.
 func (f *file) reaches(addr, n uint64) bool {
 	if f.space != nil {
 		return f.space.Mapped(addr, n)
@@ -43,7 +43,7 @@ func (f *file) reaches(addr, n uint64) bool {
 	return mapped(addr, n)
 }
 
-// remoteAccess is what makes a key for peers.
+// remoteAccess is the set of the remote access flags. A region with one of them gets an rkey.
 const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
 
 func validAccess(access uint32) bool {
@@ -59,8 +59,7 @@ func (m *mr) setAccess(access uint32) {
 	}
 }
 
-// reregMR changes a region. This is more than rdma_rxe can do, which has nothing of
-// it up to Linux 6.3.
+// reregMR changes a region. rdma_rxe does not support this up to Linux 6.3.
 func (f *file) reregMR(m abi.ReregMr, out []byte) syscall.Errno {
 	const (
 		translation = 1 << 0 // enum ib_mr_rereg_flags, ib_verbs.h

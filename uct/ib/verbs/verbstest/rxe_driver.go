@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
 // The driver of rdma_rxe: the kernel makes the queues, and the program maps them.
 
-// rxe is the personality of rdma_rxe.
+// rxe implements personality for rdma_rxe.
 type rxe struct{}
 
 func (rxe) driver() (number uint32, abi int)           { return Driver, ABIVersion }
@@ -22,13 +24,13 @@ func (rxe) identity(file func(string, string, ...any)) { file("fw_ver", "") }
 func (rxe) cqFlags() uint32                            { return 0 }
 func (rxe) packetKind(*packet) uint8                   { return 0 }
 
-// failuresTold: rxe_cq_post, drivers/infiniband/sw/rxe/rxe_cq.c.
-func (rxe) failuresTold() bool          { return false }
+// failuresWakeSolicited implements personality, like rxe_cq_post of
+// drivers/infiniband/sw/rxe/rxe_cq.c.
+func (rxe) failuresWakeSolicited() bool { return false }
 func (rxe) polls() bool                 { return false }
 func (rxe) attr(*abi.ExQueryDeviceResp) {}
 
-// Driver is the number of the driver of devices as of rdma_rxe, ABIVersion the version of
-// its interface.
+// Driver is the driver number of rdma_rxe devices, ABIVersion the version of their ABI.
 const (
 	Driver     = abi.RDMA_DRIVER_RXE
 	ABIVersion = abi.RXE_UVERBS_ABI_VERSION
@@ -42,7 +44,7 @@ func (*rxeFile) device(uhw)                {}
 func (*rxeFile) newPD(uhw)                 {}
 func (*rxeFile) look() bool                { return false }
 
-// caps are the truth here.
+// caps returns the capabilities that newQP has set.
 func (*rxeFile) caps(q *qp) abi.QpCap { return q.cap }
 
 func (*rxeFile) newMW(typ uint8) syscall.Errno {
@@ -133,8 +135,8 @@ func (x *rxeFile) newQP(q *qp, d uhw) syscall.Errno {
 	if len(d.out) < 32 || d.in != nil || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE || int(q.cap.MaxInlineData) > l.Inline {
 		return syscall.EINVAL
 	}
-	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
-	// long as their rings are.
+	// rdma_rxe reserves the same room for inline data and for pieces of memory, and reports the
+	// ring sizes as queue sizes.
 	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
 	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
 	sq, errno := x.newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra)
@@ -157,4 +159,69 @@ func (x *rxeFile) newQP(q *qp, d uhw) syscall.Errno {
 	q.sq = &rxeSQ{x, sq, q}
 	store(d.out, resp)
 	return 0
+}
+
+// rxeFile is the kernel's half of the rdma_rxe driver for an open device.
+type rxeFile struct {
+	f       *file
+	file    int              // file of all rings, if the program is another process; else -1
+	regions map[uint64]*ring // rings that can be mapped, by offset
+	next    uint64           // the next offset
+}
+
+func newRxeFile(f *file) *rxeFile {
+	x := &rxeFile{f: f, file: -1, regions: make(map[uint64]*ring), next: 0x1000}
+	if f.space != nil {
+		if fd, err := sealedFile(0); err == nil {
+			x.file = fd
+		}
+	}
+	return x
+}
+
+// pages returns the file from which the program maps the rings. The program's mapping outlives the
+// object, as in a kernel; the memory is freed with the file.
+func (x *rxeFile) pages() int { return x.file }
+
+func (x *rxeFile) close() {
+	if x.file >= 0 {
+		unix.Close(x.file)
+	}
+}
+
+// newRing makes a queue of at least n elements of elem bytes.
+func (x *rxeFile) newRing(n uint32, elem int) (*ring, syscall.Errno) {
+	r, errno := newRing(n, elem, x.file, x.next)
+	if errno == 0 {
+		x.next += uint64(len(r.mem))
+	}
+	return r, errno
+}
+
+// offer allows the user to map a ring, and returns the offset and the length.
+func (x *rxeFile) offer(r *ring) abi.Mminfo {
+	x.regions[r.offset] = r
+	return abi.Mminfo{Offset: r.offset, Size: uint32(len(r.mem))}
+}
+
+// drop frees a ring.
+func (x *rxeFile) drop(r *ring) {
+	delete(x.regions, r.offset)
+	r.free()
+}
+
+// mmap maps a ring for the user; each ring can be mapped once.
+func (x *rxeFile) mmap(offset uint64, length int) ([]byte, syscall.Errno) {
+	r := x.regions[offset]
+	if r == nil || r.fd < 0 || length <= 0 || length > len(r.mem) {
+		return nil, syscall.EINVAL
+	}
+	b, err := unix.Mmap(r.fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	delete(x.regions, offset)
+	unix.Close(r.fd)
+	r.fd = -1
+	if err != nil {
+		return nil, syscall.ENOMEM
+	}
+	return b, 0
 }

@@ -3,12 +3,12 @@
 package verbstest
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// What lies in the rings of rdma_rxe.
+// Contents of the rings of rdma_rxe.
 
-// Sizes of the fixed parts of work requests, and of a piece of memory behind one.
+// Sizes of the fixed parts of work requests, and of a scatter/gather element after one.
 const (
 	sendWQESize = 208
 	recvWQESize = 40
@@ -73,7 +73,7 @@ func (s *rxeSQ) read(w *request) {
 	if w.inline {
 		if broken = d.Length > cap.MaxInlineData || int(d.Length) > len(b); !broken {
 			copy(w.data[:d.Length], b)
-			w.sges[0] = sge{length: d.Length, held: true}
+			w.sges[0] = sge{length: d.Length, inline: true}
 			w.list = w.sges[:1]
 		}
 	} else {
@@ -97,12 +97,13 @@ func (s *rxeSQ) read(w *request) {
 		u := view[abi.RxeUdWr](wr)
 		w.qpn, w.qkey = u.RemoteQpn, u.RemoteQkey
 		if a := s.x.f.k.ahs[u.AhNum]; a != nil && a.pd == s.q.pd {
-			w.to = &a.way
+			w.to = &a.path
 		}
 	}
 }
 
-// gatherList reads a gather list into room.
+// gatherList decodes the gather list in b into room and returns the used part of room; broken is
+// true if the list is invalid.
 func gatherList(room []sge, d *abi.RxeDmaInfo, b []byte, most uint32) (list []sge, broken bool) {
 	n := int(d.NumSge)
 	if d.NumSge > most || n > len(room) || n*sgeSize > len(b) {
@@ -121,7 +122,7 @@ func gatherList(room []sge, d *abi.RxeDmaInfo, b []byte, most uint32) (list []sg
 type rxeRQ struct {
 	x    *rxeFile
 	ring *ring
-	sges uint32 // of one
+	sges uint32 // scatter/gather elements of a receive
 }
 
 func (r *rxeRQ) waiting() uint32 { return r.ring.waiting() }

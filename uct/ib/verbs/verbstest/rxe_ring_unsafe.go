@@ -14,24 +14,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
 const queueHeader = int(unsafe.Sizeof(abi.RxeQueueBuf{}))
 
-// ring is a queue shared with the user, as rxe_queue.c makes it.
+// ring is a queue shared with the user, laid out as in rxe_queue.c.
 type ring struct {
 	mem    []byte // this side's mapping
-	fd     int    // of the memory, until the user has mapped it; -1 then, and in a file with others
-	offset uint64 // that the user maps it by
+	fd     int    // file of the memory; -1 once the user has mapped it, or if it has other rings
+	offset uint64 // mmap offset for the user
 	log2   uint
 	mask   uint32
-	index  uint32 // what this side writes: consumer of work, producer of completions
+	index  uint32 // index that this side writes: consumer of work, producer of completions
 }
 
-// newRing makes a queue of at least n elements: at an offset of a file, or in a file of its
-// own if file is -1.
+// newRing makes a queue of at least n elements of elem bytes, at an offset of a file, or in a new
+// file if the parameter file is -1.
 func newRing(n uint32, elem, file int, offset uint64) (*ring, syscall.Errno) {
 	r := &ring{log2: uint(bits.Len(uint(max(elem, 64) - 1))), mask: 1<<bits.Len32(n) - 1, fd: -1, offset: offset}
 	size, at := (queueHeader+int(r.mask+1)<<r.log2+4095)&^4095, int64(offset)
@@ -58,13 +58,13 @@ func (r *ring) header() *abi.RxeQueueBuf {
 	return (*abi.RxeQueueBuf)(unsafe.Pointer(unsafe.SliceData(r.mem)))
 }
 
-// at is the memory of element i.
+// at returns the memory of element i.
 func (r *ring) at(i uint32) []byte {
 	off := queueHeader + int(i&r.mask)<<r.log2
 	return r.mem[off : off+1<<r.log2]
 }
 
-// produced is how far the user has filled the queue.
+// produced returns the user's producer index.
 func (r *ring) produced() uint32 {
 	n := atomic.LoadUint32(&r.header().ProducerIndex) & r.mask
 	uverbs.RaceReceived()
@@ -89,15 +89,15 @@ func (r *ring) produce() {
 	atomic.StoreUint32(&r.header().ProducerIndex, r.index)
 }
 
-// waiting counts the elements the user has filled.
+// waiting returns the number of elements that the user has filled.
 func (r *ring) waiting() uint32 { return (r.produced() - r.index) & r.mask }
 
-// unread counts the completions that the user has not taken.
+// unread returns the number of completions that the user has not consumed.
 func (r *ring) unread() uint32 {
 	return (r.index - atomic.LoadUint32(&r.header().ConsumerIndex)) & r.mask
 }
 
-// free gives the memory back; the user's mapping stays.
+// free unmaps the memory; the user's mapping stays.
 func (r *ring) free() {
 	unix.Munmap(r.mem)
 	if r.fd >= 0 {

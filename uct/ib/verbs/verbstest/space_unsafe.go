@@ -2,10 +2,10 @@
 
 package verbstest
 
-// Soundness: memory of this process is made a slice of only where it belongs to a
-// region or a queue, which was checked to be mapped when it was registered; that it
-// stays is what registering promises, in C as here. Everything else, and what is
-// another process's, is copied by the kernel, which checks each address.
+// Soundness: memory of this process becomes a slice only if it belongs to a region or a queue,
+// which was checked to be mapped at registration; the owner promises to keep it mapped, in C as
+// here. All other memory, and that of other processes, is copied by the kernel, which checks each
+// address.
 
 import (
 	"unsafe"
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// transfer is process_vm_readv(2) or process_vm_writev(2) of all of b.
+// transfer copies all of b by process_vm_readv(2) or process_vm_writev(2), and reports success.
 func transfer(call func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error), pid int, addr uint64, b []byte) bool {
 	there := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}
 	mine := [1]unix.Iovec{{Base: unsafe.SliceData(b)}}
@@ -22,7 +22,7 @@ func transfer(call func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error
 	return err == nil && n == len(b)
 }
 
-// mapped reports whether this process has memory at an address.
+// mapped reports whether n bytes at an address are mapped in this process.
 func mapped(addr, n uint64) bool {
 	const page = 4096
 	if n == 0 || n > maxMapped || addr > 1<<48 {
@@ -35,7 +35,7 @@ func mapped(addr, n uint64) bool {
 	return e == 0
 }
 
-// memory is n bytes of this process.
+// memory returns n bytes of this process's memory as a slice.
 func memory(addr uint64, n int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package inet converts addresses between package netip and system calls.
+// Package inet converts socket addresses between package netip and the types of packages unix
+// and syscall.
 package inet
 
 import (
@@ -15,9 +16,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// AddrPort converts what the kernel gives; the zero value if it is no address. Package
-// unix asks the kernel once more what kind of socket it is, syscall does not. The zone
-// of an address that means something on one link only is the number of the device.
+// AddrPort converts an address from the kernel. It returns the zero value if sa is not an IP
+// address. It takes the type of package syscall, because the functions of package unix make an
+// additional system call to find the kind of the socket. The zone of a link-local address is
+// the device index.
 func AddrPort(sa syscall.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
 	case *syscall.SockaddrInet4:
@@ -32,13 +34,13 @@ func AddrPort(sa syscall.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Zoned is an address on the link of a device.
+// Zoned returns ip with the device index as its zone.
 func Zoned(ip netip.Addr, device uint32) netip.Addr {
 	return ip.WithZone(strconv.FormatUint(uint64(device), 10))
 }
 
-// Sockaddr converts to what bind and connect take. A zone is the name of a device or its
-// number.
+// Sockaddr converts an address for bind and connect. A zone is the name or the index of a
+// device.
 func Sockaddr(a netip.AddrPort) (unix.Sockaddr, error) {
 	ip := a.Addr().Unmap()
 	switch {
@@ -51,14 +53,15 @@ func Sockaddr(a netip.AddrPort) (unix.Sockaddr, error) {
 	if zone := ip.Zone(); zone != "" {
 		device, err := deviceNumber(zone)
 		if err != nil {
-			return nil, fmt.Errorf("tcp: no device %q, which %v is an address of: %w", zone, ip, statuserr.New(err, ucs.ErrInvalidAddr))
+			return nil, fmt.Errorf("tcp: no device %q for the zone of address %v: %w", zone, ip, statuserr.New(err, ucs.ErrInvalidAddr))
 		}
 		sa.ZoneId = device
 	}
 	return sa, nil
 }
 
-// deviceNumber asks the kernel for the number of a device. What is no name may be one.
+// deviceNumber returns the index of the device with the given name. If there is none, and the name
+// is a number, it returns that number.
 func deviceNumber(name string) (uint32, error) {
 	number, notNumber := strconv.ParseUint(name, 10, 32)
 	n, err := deviceByName(name)
@@ -82,7 +85,7 @@ func deviceByName(name string) (uint32, error) {
 	return req.Uint32(), err
 }
 
-// DeviceName asks the kernel, by any socket, for the name of the device with a number.
+// DeviceName returns the name of the device with an index. fd may be any socket.
 func DeviceName(fd int, number uint32) (string, error) {
 	req, err := unix.NewIfreq("")
 	if err != nil {

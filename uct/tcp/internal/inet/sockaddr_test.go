@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestDevices: names and numbers belong together.
+// TestDevices checks the mapping of device names to numbers and back.
 func TestDevices(t *testing.T) {
 	n, err := deviceNumber("lo")
 	if err != nil || n == 0 {
@@ -36,7 +36,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestSockaddr: what goes to the kernel comes back as it was.
+// TestSockaddr: an address converted for the kernel and back is the same.
 func TestSockaddr(t *testing.T) {
 	lo, err := deviceNumber("lo")
 	if err != nil {

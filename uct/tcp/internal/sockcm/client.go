@@ -13,43 +13,31 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // Connect implements uct.ConnManager.
 func (m *manager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
-	switch {
-	case m.w == nil:
-		return nil, errClosed
-	case !p.Remote.IsValid() || p.OnConnected == nil:
-		return nil, fmt.Errorf("tcp: connect to %v: address or OnConnected is invalid: %w", p.Remote, ucs.ErrInvalidParam)
-	case p.Local.IsValid() && p.Local.Addr().Unmap().Is4() != p.Remote.Addr().Unmap().Is4():
-		return nil, fmt.Errorf("tcp: connect to %v from %v, an address of another family: %w", p.Remote, p.Local, ucs.ErrInvalidParam)
+	if err := m.CheckConnect(&p, p.Local); err != nil {
+		return nil, err
 	}
 	sa, err := inet.Sockaddr(p.Remote)
 	if err != nil {
 		return nil, err
 	}
-	ep := &endpoint{m: m, client: true, pack: p.Pack, ended: p.OnDisconnected}
-	ep.link = link{fd: -1, remote: p.Remote, machine: machine{state: connecting, limit: m.opts.private}}
-	ep.opened = func(ep *endpoint, err error, msg message) {
-		a := uct.ConnectedArgs{Err: err}
-		if err == nil {
-			a.RemoteDeviceAddr, a.Private = m.host.DeviceAddr(ep.remote.Addr()), msg.private
-		}
-		p.OnConnected(ep, a)
-	}
+	ep := &endpoint{m: m}
+	ep.link = link{fd: -1, Route: connkit.Route{Remote: p.Remote}, machine: machine{state: connecting, limit: m.opts.private}}
+	ep.InitClient(&m.Manager, ep, &p)
 	if err := ep.begin(sa, p); err != nil {
 		ep.link.close()
 		return nil, err
 	}
-	m.endpoints[ep] = struct{}{}
-	m.dialing++
+	ep.Register()
 	return ep, nil
 }
 
-// begin makes the socket and begins to connect it. What the network says to that is for
-// Progress.
+// begin creates the socket and starts to connect it. Progress reports errors of the network.
 func (ep *endpoint) begin(sa unix.Sockaddr, p uct.ConnectParams) error {
 	m := ep.m
 	fd, err := m.socket(sa)
@@ -65,7 +53,7 @@ func (ep *endpoint) begin(sa unix.Sockaddr, p uct.ConnectParams) error {
 		if err != nil {
 			return err
 		}
-		if p.Local.Port() == 0 { // chosen when it connects, which allows more of them
+		if p.Local.Port() == 0 { // the kernel chooses the port in connect, which allows more connections
 			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 		}
 		if err := unix.Bind(fd, local); err != nil {
@@ -80,12 +68,13 @@ func (ep *endpoint) begin(sa unix.Sockaddr, p uct.ConnectParams) error {
 	case nil, unix.EINPROGRESS, unix.EINTR:
 		return ep.watch(event.Write)
 	default:
-		ep.failLater(ep.broken("connect", err))
+		ep.FailLater(ep.broken("connect", err))
 		return nil
 	}
 }
 
-// reached is told that connecting has ended, one way or the other, and makes the request.
+// reached is called when connect has succeeded or failed. After success it packs and sends the
+// request.
 func (ep *endpoint) reached() {
 	errno, err := unix.GetsockoptInt(ep.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {
@@ -94,39 +83,31 @@ func (ep *endpoint) reached() {
 	if err == nil {
 		err = ep.locate()
 	}
-	if err == nil && ep.local == ep.remote {
-		// The system has chosen the port that nobody listens at.
+	if err == nil && ep.Local == ep.Remote {
+		// A self-connect: no socket listens at the port, and the system chose it as the local
+		// port.
 		err = errSelf
 	}
 	if err != nil {
-		ep.fail(ep.broken("connect", err))
+		ep.Fail(ep.broken("connect", err))
 		return
 	}
 	private, err := ep.packed()
 	switch {
-	case ep.phase != opening: // Pack has closed it
+	case ep.Phase != connkit.Opening: // Pack has closed the endpoint
 	case err != nil:
-		ep.fail(err)
+		ep.Fail(err)
 	default:
 		ep.request(private)
 		ep.write()
 	}
 }
 
-// packed asks the application for the private data.
+// packed returns the private data of the request, made by the application's function Pack.
 func (ep *endpoint) packed() ([]byte, error) {
-	device, err := ep.m.host.Device(ep.fd, ep.local.Addr())
-	if err != nil || ep.pack == nil {
-		return nil, err
-	}
-	limit := ep.m.opts.private
-	b := make([]byte, limit)
-	n, err := ep.pack(uct.PackArgs{Device: device, LocalAddr: ep.local}, b)
-	if err == nil && (n < 0 || n > limit) {
-		err = tooLong(n, limit)
-	}
+	device, err := ep.m.host.Device(ep.fd, ep.Local.Addr())
 	if err != nil {
 		return nil, err
 	}
-	return b[:n], nil
+	return ep.Pack(uct.PackArgs{Device: device, LocalAddr: ep.Local})
 }

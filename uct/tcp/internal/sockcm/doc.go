@@ -1,10 +1,11 @@
-// Package sockcm is the connection manager of the tcp transport, on the wire of C UCX
-// (openucx/ucx src/uct/tcp/tcp_sockcm*.c, tcp_listener.c).
+// Package sockcm is the connection manager of the tcp transport. Its wire protocol is that of C
+// UCX (openucx/ucx src/uct/tcp/tcp_sockcm*.c, tcp_listener.c).
 //
-// # A connection
+// # Protocol
 //
-// It is a TCP connection of its own, to the port that the application has chosen, without
-// the magic and the frames of the transport. Messages (message.go) alternate:
+// Each connection is a separate TCP connection to the port that the application has chosen. It
+// does not use the magic number and the framing of the transport. Client and server send
+// messages (message.go) in turn:
 //
 //	client                                    server
 //	connect ──────────────────────────────►   accept
@@ -15,23 +16,28 @@
 //	shutdown ─────────────────────────────►   disconnected
 //	disconnected   ◄───────────────────────   shutdown
 //
-// Neither side sends before it has the other one's whole message: C receives into one
-// buffer and waits for ever when more comes than one message. What was said so far is a
-// machine (machine.go), which knows no sockets.
+// Neither side sends before it has received the other side's whole message, because C UCX receives
+// into one buffer and waits forever if more than one message arrives. The type machine (machine.go)
+// is the protocol state; it does not access sockets.
 //
-// # Who has the socket
+// # Ownership of the socket
 //
-// An accepted one is first a visitor, of the listener's worker. When its message is
-// whole it leaves the event set and belongs to the request, which any goroutine may
-// consume: the list of the requests of a listener is all that has a lock. Accept gives
-// it to an endpoint, on whatever worker; that of a client has it from the beginning.
+// An accepted socket first belongs to a visitor, the type for a connection whose request is not
+// complete. The listener's worker progresses visitors. When the client's message is complete, the
+// socket leaves the event set and belongs to the request, which any goroutine may consume. Accept
+// passes the socket to an endpoint, possibly on another worker. The socket of a client belongs to
+// its endpoint from the beginning. The phases of endpoints and the list of requests are those of
+// package uct/internal/connkit.
 //
-// # Strangers
+// # Limits for untrusted peers
 //
-// Anybody who reaches the port can connect. UCX_TCP_ALLOW and ListenParams.Accept decide before
-// anything is read; who sends nothing, or slowly, keeps a bounded number of visitors,
-// the oldest of whom give way to newcomers; requests are bounded by the backlog, and
-// where one of more than one is used up the source with most of them makes room for others;
-// and all are charged to their source (internal/ledger) until the application has accepted
-// them. A client is never given up for being slow, as in C.
+// Any host that can reach the port can connect, so the manager limits untrusted peers:
+//
+//   - UCX_TCP_ALLOW and ListenParams.Accept are checked before anything is read.
+//   - The number of visitors is bounded, so a peer that sends nothing, or sends slowly,
+//     holds a bounded number of connections. New connections replace the oldest visitors.
+//   - The backlog bounds the requests (connkit).
+//   - All connections are charged to their source until the application has accepted them.
+//
+// As in C UCX, a slow client has no time limit.
 package sockcm

@@ -5,78 +5,47 @@ package sockcm
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
-)
-
-// phase is what the application knows of an endpoint.
-type phase uint8
-
-const (
-	opening   phase = iota // it waits to be told
-	connected              // it was told that all is well
-	over                   // it was told of the end
-	closed                 // it has closed the endpoint
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
 // endpoint implements uct.ConnEndpoint.
 type endpoint struct {
+	connkit.Endpoint
 	link
-	m             *manager
-	phase         phase
-	client        bool
-	disconnecting bool // the application has said that it sends no more
-	shut          bool // and the kernel was told
-	watched       event.Events
-	err           error // for the next Progress to report
-
-	pack   func(uct.PackArgs, []byte) (int, error)
-	opened func(*endpoint, error, message) // tells the end of opening
-	ended  func(uct.ConnEndpoint, error)
+	m       *manager
+	shut    bool         // the write direction of the socket is shut down
+	watched event.Events // what the event set reports for the socket
 }
 
 var _ uct.ConnEndpoint = (*endpoint)(nil)
 
 // Accept implements uct.ConnManager.
 func (m *manager) Accept(r *uct.ConnRequest, p uct.AcceptParams) (uct.ConnEndpoint, error) {
-	if m.w == nil {
-		return nil, errClosed
-	}
-	q, ok := r.Owner.(*request)
-	if !ok {
-		return nil, errForeign
-	}
-	if err := q.take(); err != nil {
+	c, err := m.Consume(r, &p)
+	if err != nil {
 		return nil, err
 	}
-	if n := len(p.Private); n > m.opts.private {
-		q.turnAway()
-		return nil, tooLong(n, m.opts.private)
-	}
-	ep := &endpoint{m: m, link: q.link, ended: p.OnDisconnected}
-	ep.opened = func(ep *endpoint, err error, _ message) {
-		if p.OnNotify != nil {
-			p.OnNotify(ep, err)
-		}
-	}
-	if err := m.w.Events().Add(ep.fd, event.Read, ep); err != nil {
-		q.turnAway()
+	q := c.(*request)
+	ep := &endpoint{m: m, link: q.link}
+	ep.InitServer(&m.Manager, ep, &p)
+	if err := m.Worker.Events().Add(ep.fd, event.Read, ep); err != nil {
+		q.Reject()
 		return nil, err
 	}
 	ep.watched = event.Read
-	m.endpoints[ep] = struct{}{}
+	ep.Register()
 	ep.answer(p.Private)
 	ep.flush()
 	return ep, nil
 }
 
-// HandleEvent goes on.
+// HandleEvent implements event.Handler. It continues to connect, read or write.
 func (ep *endpoint) HandleEvent(ev event.Events) {
 	if ep.state == connecting {
 		ep.reached()
@@ -85,58 +54,61 @@ func (ep *endpoint) HandleEvent(ev event.Events) {
 	if ev&^event.Write != 0 {
 		ep.read()
 	}
-	if ev&event.Write != 0 && ep.phase < over {
+	if ev&event.Write != 0 && ep.Phase < connkit.Over {
 		ep.write()
 	}
 }
 
-// read goes on with what the peer says.
+// read reads from the peer and handles a complete message or the end of the connection.
 func (ep *endpoint) read() {
 	msg, whole, err := ep.readMessage(ep.m.buf)
 	switch {
-	case err != nil && ep.phase == connected && ep.disconnecting && errors.Is(err, errEnd):
-		ep.fail(nil) // as it was wanted
+	case err != nil && ep.Phase == connkit.Connected && ep.Disconnecting && errors.Is(err, errEnd):
+		ep.Fail(nil) // the application has requested the end
 	case err != nil:
-		ep.fail(err)
+		ep.Fail(err)
 	case whole && msg.status != ucs.OK:
-		ep.fail(ep.broken("read", fmt.Errorf("the peer reports: %w", msg.status)))
+		ep.Fail(ep.broken("read", fmt.Errorf("the peer reports: %w", msg.status)))
+	case whole && ep.Client:
+		ep.Succeed(uct.ConnectedArgs{RemoteDeviceAddr: ep.m.host.DeviceAddr(ep.Remote.Addr()), Private: msg.private})
 	case whole:
-		ep.succeed(msg)
+		ep.Succeed(uct.ConnectedArgs{})
 	}
 }
 
-// write writes, inside of Progress.
+// write calls proceed inside Progress. An error ends the endpoint at once.
 func (ep *endpoint) write() {
 	if err := ep.proceed(); err != nil {
-		ep.fail(err)
+		ep.Fail(err)
 	}
 }
 
-// flush writes, in a call of the application. Errors are for Progress.
+// flush calls proceed inside a call of the application. Progress reports an error later.
 func (ep *endpoint) flush() {
 	if err := ep.proceed(); err != nil {
-		ep.failLater(err)
+		ep.FailLater(err)
 	}
 }
 
-// proceed writes what is to be said, and ends the way there if that is all.
+// proceed writes the queued bytes, and shuts down the write direction if the application has
+// disconnected and all bytes are written.
 func (ep *endpoint) proceed() error {
-	if err := ep.tell(); err != nil {
+	if err := ep.writeQueued(); err != nil {
 		return err
 	}
 	ev := event.Read
 	if len(ep.out) > 0 {
 		ev |= event.Write
-	} else if ep.disconnecting && !ep.shut {
+	} else if ep.Disconnecting && !ep.shut {
 		ep.shut = true
-		unix.Shutdown(ep.fd, unix.SHUT_WR) // an error says that it is over already
+		unix.Shutdown(ep.fd, unix.SHUT_WR) // an error means that the connection has ended already
 	}
 	return ep.watch(ev)
 }
 
-// watch sets what the event set reports.
+// watch sets the events that the event set reports for the socket.
 func (ep *endpoint) watch(ev event.Events) error {
-	set := ep.m.w.Events()
+	set := ep.m.Worker.Events()
 	was := ep.watched
 	if ev == was {
 		return nil
@@ -151,56 +123,21 @@ func (ep *endpoint) watch(ev event.Events) error {
 	return set.Modify(ep.fd, ev)
 }
 
-// succeed tells the application that the endpoint is connected.
-func (ep *endpoint) succeed(msg message) {
-	ep.become(connected)
-	ep.opened(ep, nil, msg)
-}
-
-// fail tells the application of the end. The socket of a connection stays open until the
-// application has closed the endpoint, for the peer to know when that is.
-func (ep *endpoint) fail(err error) {
-	was := ep.phase
-	if was >= over {
-		return
-	}
-	ep.become(over)
+// Ending implements connkit.Conn.
+func (ep *endpoint) Ending(err error, was connkit.Phase) {
 	ep.watch(0)
 	if remarkable(err) {
-		ep.m.w.Log().Write(ep.m.opts.failure, "connection of the connection manager failed", zap.Error(err))
+		ep.m.LogFailure(err)
 	}
-	if was == opening {
+	if was == connkit.Opening {
 		ep.link.close()
-		ep.opened(ep, err, message{})
-	} else if ep.ended != nil {
-		ep.ended(ep, err)
 	}
-}
-
-// failLater is fail for a call of the application.
-func (ep *endpoint) failLater(err error) {
-	if ep.err == nil {
-		ep.err = err
-		ep.m.failed = append(ep.m.failed, ep)
-	}
-}
-
-func (ep *endpoint) become(p phase) {
-	if ep.client && ep.phase == opening {
-		ep.m.dialing--
-	}
-	ep.phase = p
 }
 
 // Notify implements uct.ConnEndpoint.
 func (ep *endpoint) Notify() error {
-	switch {
-	case !ep.client:
-		return errNotClient
-	case ep.phase != connected || ep.disconnecting:
-		return errNoLink
-	case ep.state != answered:
-		return errTwice
+	if err := ep.BeginNotify(); err != nil {
+		return err
 	}
 	ep.notify()
 	ep.flush()
@@ -209,36 +146,24 @@ func (ep *endpoint) Notify() error {
 
 // Disconnect implements uct.ConnEndpoint.
 func (ep *endpoint) Disconnect() error {
+	first, err := ep.BeginDisconnect(ep.fd >= 0)
 	switch {
-	case ep.phase == opening:
-		return errNotYet
-	case ep.phase == closed || ep.fd < 0:
-		return errNoLink
-	case ep.disconnecting:
-		return nil
-	}
-	ep.disconnecting = true
-	if ep.phase == over {
+	case err != nil || !first:
+		return err
+	case ep.Phase == connkit.Over:
 		unix.Shutdown(ep.fd, unix.SHUT_WR)
-		return nil
+	default:
+		ep.flush()
 	}
-	ep.flush()
 	return nil
 }
 
-// LocalAddr implements uct.ConnEndpoint.
-func (ep *endpoint) LocalAddr() netip.AddrPort { return ep.local }
-
-// RemoteAddr implements uct.ConnEndpoint.
-func (ep *endpoint) RemoteAddr() netip.AddrPort { return ep.remote }
-
 // Close implements uct.ConnEndpoint.
 func (ep *endpoint) Close() {
-	if ep.phase == closed {
+	if ep.BeginClose() == connkit.Closed {
 		return
 	}
 	ep.watch(0)
-	ep.become(closed)
 	ep.link.close()
-	delete(ep.m.endpoints, ep)
+	ep.Unregister()
 }

@@ -5,7 +5,6 @@ package sockcm
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,18 +12,19 @@ import (
 	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
-// link is a socket with what has been said on it.
+// link is a socket with its protocol state.
 type link struct {
 	machine
-	fd            int // -1: closed
-	local, remote netip.AddrPort
+	connkit.Route
+	fd int // -1: closed
 }
 
-// readMessage reads what is there, with one call, into buf, and returns the message that is
-// whole with that, if any.
+// readMessage reads once from the socket, into buf, and returns a message if these bytes
+// complete it.
 func (l *link) readMessage(buf []byte) (msg message, whole bool, err error) {
 	n, errno := sys.Recv(l.fd, buf)
 	switch {
@@ -41,8 +41,8 @@ func (l *link) readMessage(buf []byte) (msg message, whole bool, err error) {
 	return msg, whole, err
 }
 
-// tell writes what is to be said, as far as the kernel takes it.
-func (l *link) tell() error {
+// writeQueued writes the queued bytes, as many as the kernel accepts.
+func (l *link) writeQueued() error {
 	for len(l.out) > 0 {
 		n, errno := sys.Send(l.fd, l.out, 0)
 		switch errno {
@@ -57,7 +57,7 @@ func (l *link) tell() error {
 	return nil
 }
 
-// broken is the error of a connection that ends for a cause.
+// broken returns the error of a connection that ends because of cause.
 func (l *link) broken(operation string, cause error) error {
 	var s ucs.Status
 	switch status := l.statusOf(cause); {
@@ -67,13 +67,10 @@ func (l *link) broken(operation string, cause error) error {
 	default:
 		cause = statuserr.New(sys.WithLimit(cause), status)
 	}
-	if !l.local.IsValid() { // it was never connected
-		return fmt.Errorf("tcp: connection manager: %s to %v: %w", operation, l.remote, cause)
-	}
-	return fmt.Errorf("tcp: connection manager: %s %v to %v: %w", operation, l.local, l.remote, cause)
+	return fmt.Errorf("tcp: connection manager: %s %v: %w", operation, &l.Route, cause)
 }
 
-// statusOf is the status of a connection that ends for a cause
+// statusOf returns the status of a connection that ends because of cause
 // (uct_tcp_sockcm_event_err_to_ucs_err_log, uct_tcp_sockcm_ep_handle_remote_disconnect).
 func (l *link) statusOf(cause error) ucs.Status {
 	var errno unix.Errno
@@ -89,7 +86,7 @@ func (l *link) statusOf(cause error) ucs.Status {
 	return l.lost()
 }
 
-// locate finds out where the ends are.
+// locate stores the local and the remote address of the socket.
 func (l *link) locate() error {
 	local, err := syscall.Getsockname(l.fd)
 	if err != nil {
@@ -99,19 +96,19 @@ func (l *link) locate() error {
 	if err != nil {
 		return err
 	}
-	l.local, l.remote = inet.AddrPort(local), inet.AddrPort(remote)
+	l.Local, l.Remote = inet.AddrPort(local), inet.AddrPort(remote)
 	return nil
 }
 
-// turnAway tells a client that it is rejected, and closes the connection. The few bytes
-// find room: nothing else was ever written.
-func (l *link) turnAway() {
+// Reject implements connkit.Client: it sends a rejection to the client and closes the connection.
+// The message fits into the send buffer, because nothing else was written on the connection.
+func (l *link) Reject() {
 	l.reject()
-	l.tell() // or it has gone
+	l.writeQueued() // an error means that the client is gone
 	l.close()
 }
 
-// abort closes a connection with a reset.
+// abort closes the connection with a reset.
 func (l *link) abort() {
 	unix.SetsockoptLinger(l.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	l.close()
@@ -124,8 +121,8 @@ func (l *link) close() {
 	}
 }
 
-// socket makes a socket for an address, with the options. An address of IPv6 takes both
-// families, where the system is set to that.
+// socket creates a socket for an address and sets the options. A socket with an IPv6 address
+// accepts both families if the system is configured so.
 func (m *manager) socket(sa unix.Sockaddr) (int, error) {
 	family := unix.AF_INET
 	if _, ok := sa.(*unix.SockaddrInet6); ok {

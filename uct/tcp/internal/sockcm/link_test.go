@@ -11,11 +11,11 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestStatus: what the application is told for each cause, before and after the server
-// has said something.
+// TestStatus checks the status that the application gets for each cause, before and after the
+// server has sent something.
 func TestStatus(t *testing.T) {
 	asked := link{machine: machine{state: awaitAnswer}}
-	heard := link{machine: machine{state: awaitAnswer, heard: true}}
+	heard := link{machine: machine{state: awaitAnswer, receivedAny: true}}
 	server := link{}
 	for _, c := range []struct {
 		cause         error
@@ -39,8 +39,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestRemarkable: the log tells of networks that fail and of peers that break the
-// protocol, and not of those that go or say no.
+// TestRemarkable: network failures and protocol violations are logged; peers that leave or refuse
+// are not.
 func TestRemarkable(t *testing.T) {
 	l := link{machine: machine{state: awaitAnswer}}
 	for cause, want := range map[error]bool{

@@ -3,11 +3,8 @@
 package sockcm
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
@@ -28,14 +26,10 @@ const acceptBatch = 64
 
 // listener implements uct.Listener.
 type listener struct {
-	m      *manager
-	fd     int // -1: closed
-	addr   netip.AddrPort
-	params uct.ListenParams
-	timer  *event.Timer // ends a pause
-
-	mu      sync.Mutex
-	pending *ledger.Backlog[*request] // guarded by mu; requests that nobody has consumed
+	connkit.Listener
+	m     *manager
+	fd    int          // -1: closed
+	timer *event.Timer // ends a pause of accepting
 }
 
 // Listen implements uct.ConnManager.
@@ -43,48 +37,42 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 	fail := func(err error, s ucs.Status) (uct.Listener, error) {
 		return nil, fmt.Errorf("tcp: listen on %v: %w", at, statuserr.New(sys.WithLimit(err), s))
 	}
-	switch {
-	case m.w == nil:
-		return nil, errClosed
-	case p.Backlog < 0 || p.OnRequest == nil || !at.IsValid():
-		return nil, fmt.Errorf("tcp: listen on %v with a backlog of %d: address, OnRequest or backlog is invalid: %w", at, p.Backlog, ucs.ErrInvalidParam)
+	text, _ := sys.ReadFile("/proc/sys/net/core/somaxconn")
+	l := &listener{m: m}
+	if err := l.Init(&m.Manager, at, p, connkit.Backlog(text, unix.SOMAXCONN)); err != nil { // ucs_socket_max_conn
+		return nil, err
 	}
 	sa, err := inet.Sockaddr(at)
 	if err != nil {
 		return nil, err
 	}
-	most := somaxconn()
-	if p.Backlog > 0 {
-		most = min(p.Backlog, most)
-	}
-	l := &listener{m: m, params: p, pending: ledger.NewBacklog[*request](most)}
 	if l.fd, err = m.socket(sa); err != nil {
 		return fail(err, ucs.ErrIO)
 	}
-	reuse := m.opts.reuse || p.ReuseAddr
+	reuse := l.Reuse()
 	if reuse {
 		err = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
 	if err == nil {
 		err = unix.Bind(l.fd, sa)
 	}
-	// Its connections have the option from it, without which they would keep the port from
-	// all later listeners, from those that set it, too.
+	// Accepted connections inherit the option from the listener. Without it, they would block
+	// the port for all later listeners, including those that set the option.
 	if err == nil && !reuse {
 		err = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
 	if err == nil {
-		err = unix.Listen(l.fd, most)
+		err = unix.Listen(l.fd, l.Backlog())
 	}
 	var name syscall.Sockaddr
 	if err == nil {
 		name, err = syscall.Getsockname(l.fd)
 	}
-	// The timer is made now: when it is needed there are no descriptors.
+	// The timer is created now, because no descriptor may be free when it is needed.
 	if err == nil {
-		if l.timer, err = m.w.Timers().After(time.Hour, l.resume); err == nil {
+		if l.timer, err = m.Worker.Timers().After(time.Hour, l.resume); err == nil {
 			l.timer.Stop()
-			err = m.w.Events().Add(l.fd, event.Read, l)
+			err = m.Worker.Events().Add(l.fd, event.Read, l)
 		}
 	}
 	if err != nil {
@@ -100,34 +88,21 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 		}
 		return fail(err, ucs.ErrIO)
 	}
-	l.addr = inet.AddrPort(name)
-	m.listeners[l] = struct{}{}
+	l.Opened(l, inet.AddrPort(name))
 	return l, nil
 }
 
-// isResting reports whether an address that a socket could not be bound to is only held by
-// connections of a listener that is closed. It binds the socket if so.
+// isResting reports whether only connections of a closed listener use an address that fd could
+// not be bound to. If so, it binds fd to the address.
 func isResting(fd int, sa unix.Sockaddr) bool {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) == nil && unix.Bind(fd, sa) == nil
 }
 
-// somaxconn is the largest backlog (ucs_socket_max_conn).
-func somaxconn() int {
-	text, _ := sys.ReadFile("/proc/sys/net/core/somaxconn")
-	if n, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && n > 0 {
-		return n
-	}
-	return unix.SOMAXCONN
-}
-
-// Addr implements uct.Listener.
-func (l *listener) Addr() netip.AddrPort { return l.addr }
-
-// HandleEvent accepts what waits.
+// HandleEvent implements event.Handler. It accepts the waiting connections.
 func (l *listener) HandleEvent(event.Events) {
 	m := l.m
 	m.ceiling = m.host.Ceiling()
-	made := false // room, by sending somebody away
+	made := false // a visitor was evicted for the next accept
 	for range acceptBatch {
 		fd, sa, err := syscall.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
@@ -149,52 +124,51 @@ func (l *listener) HandleEvent(event.Events) {
 			l.pause(err)
 			return
 		default:
-			// Errors of the connection, not of the socket (accept(2)).
-			l.m.w.Log().Debug("accept failed", zap.Error(err))
+			// An error of the connection, not of the listening socket (accept(2)).
+			l.m.Worker.Log().Debug("accept failed", zap.Error(err))
 		}
 	}
 }
 
-// pause stops accepting for a while: the connection that cannot be accepted
-// keeps the socket ready, and would keep us busy.
+// pause stops accepting for Limits.Pause. A connection that cannot be accepted keeps the socket
+// readable, so the worker would otherwise retry in every round.
 func (l *listener) pause(cause error) {
-	l.m.w.Log().Diag("cannot accept connections for now", zap.Stringer("listener", l.addr), zap.Error(sys.WithLimit(cause)))
-	l.m.w.Events().Modify(l.fd, 0)
+	l.m.Worker.Log().Diag("cannot accept connections, will retry", zap.Stringer("listener", l.Addr()), zap.Error(sys.WithLimit(cause)))
+	l.m.Worker.Events().Modify(l.fd, 0)
 	l.timer.Reset(l.m.host.Limits.Pause)
 }
 
 func (l *listener) resume() {
 	if l.fd >= 0 {
-		l.m.w.Events().Modify(l.fd, event.Read)
+		l.m.Worker.Events().Modify(l.fd, event.Read)
 	}
 }
 
-// welcome starts on a connection, unless it is unwanted or there is no room.
+// welcome starts to receive the request of an accepted connection. It closes a connection that is
+// not allowed, or that exceeds a limit.
 func (l *listener) welcome(fd int, from netip.AddrPort) {
 	m := l.m
-	v := &visitor{l: l, link: link{fd: fd, remote: from, machine: machine{limit: m.opts.private}}}
+	v := &pendingConn{l: l, link: link{fd: fd, Route: connkit.Route{Remote: from}, machine: machine{limit: m.opts.private}}}
 	if err := v.locate(); err != nil {
-		v.abort() // it has gone already
+		v.abort() // the client is gone already
 		return
 	}
-	v.account = ledger.Open(ledger.SourceOf(from.Addr(), -1))
-	v.account.Add(ledger.Conns, 1)
-	v.account.Add(ledger.Files, 1)
+	v.Charge = connkit.ChargeTo(from.Addr(), 1)
 	if !m.host.Allows(from.Addr()) {
-		v.refuse(ledger.Policy, "not allowed here")
+		v.refuse(ledger.Policy, "source address not in UCX_TCP_ALLOW")
 		return
 	}
-	if accept := l.params.Accept; accept != nil {
+	if accept := l.Params.Accept; accept != nil {
 		v.source, v.known = m.source(&v.link), true
 		if !accept(v.source) || l.fd < 0 {
-			v.refuse(ledger.Policy, "not allowed here")
+			v.refuse(ledger.Policy, "refused by the application's Accept function")
 			return
 		}
 	}
 	if !v.makeRoom() {
 		return
 	}
-	// The request is usually there already.
+	// The request has usually arrived already.
 	if v.read(); v.fd >= 0 && !v.whole {
 		v.wait()
 	}
@@ -207,14 +181,13 @@ func (l *listener) Close() error {
 		return nil
 	}
 	l.timer.Stop()
-	m.w.Events().Remove(l.fd)
+	m.Worker.Events().Remove(l.fd)
 	unix.Close(l.fd)
 	l.fd = -1
-	delete(m.listeners, l)
 	for _, v := range m.visitorsOf(l) {
 		v.leave()
 		v.drop()
 	}
-	l.dropRequests()
+	l.Drop(l)
 	return nil
 }

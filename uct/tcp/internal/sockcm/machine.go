@@ -8,54 +8,56 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// state is what comes next on a connection.
+// state is the protocol state of a connection, named by the next step.
 type state uint8
 
 const (
-	awaitRequest state = iota // of the server: the client speaks
-	requested                 // the application has to answer
-	answering                 // the answer is being written
-	awaitNotify               // the client speaks once more
+	awaitRequest state = iota // server: the client sends the request
+	requested                 // server: the application has to answer
+	answering                 // server: the answer is being written
+	awaitNotify               // server: the client sends the notification
 
-	connecting  // of the client: nothing is said yet
-	requesting  // the request is being written
-	awaitAnswer // the server speaks
-	answered    // the application has to notify it
-	notifying   // that is being written
+	connecting  // client: nothing is sent yet
+	requesting  // client: the request is being written
+	awaitAnswer // client: the server sends the answer
+	answered    // client: the application has to notify the server
+	notifying   // client: the notification is being written
 
-	established // all has been said
+	established // all messages are exchanged
 )
 
-// breach is how a peer can break the protocol.
-type breach string
+// violation is a protocol violation by the peer.
+type violation string
 
 const (
-	errTurn   breach = "the peer speaks when it is not its turn"
-	errLong   breach = "the peer's message is longer than what is accepted"
-	errNotify breach = "the peer's notification has data"
-	errStatus breach = "the peer's message has a status that means nothing"
+	errTurn   violation = "the peer sent a message out of turn"
+	errLong   violation = "the peer's message exceeds the limit"
+	errNotify violation = "the peer's notification has data"
+	errStatus violation = "the peer's message has an invalid status"
 )
 
 // Error implements error.
-func (b breach) Error() string { return string(b) }
+func (b violation) Error() string { return string(b) }
 
-// machine is what has been said on a connection: bytes that were read go in, bytes to be
-// written come out. It trusts nothing. The zero value is that of a server, without a limit set.
+// machine is the protocol state of a connection. Its input is the bytes read from the socket,
+// its output the bytes to write. The input is untrusted. The zero value is the initial state of
+// a server, without a limit set.
 type machine struct {
-	state state
-	limit int    // bytes of private data
-	in    []byte // of the message that is coming
-	out   []byte // of ours, still to be written
-	heard bool   // anything has come
+	state       state
+	limit       int    // maximum bytes of private data
+	in          []byte // received bytes of an incomplete message
+	out         []byte // bytes still to be written
+	receivedAny bool   // the peer has sent any byte
 }
 
-// receive takes bytes in and returns the message that they have made whole, if any. An
-// error is the end. It keeps no more than has arrived, whatever a header claims.
+// receive processes received bytes and returns a message if they complete one. After an error the
+// connection must end. receive allocates memory only for bytes that have arrived, whatever length
+// the header claims.
 func (m *machine) receive(b []byte) (msg message, whole bool, err error) {
 	if len(b) == 0 {
 		return msg, false, nil
 	}
-	m.heard = true
+	m.receivedAny = true
 	if m.state != awaitRequest && m.state != awaitAnswer && m.state != awaitNotify {
 		return msg, false, errTurn
 	}
@@ -82,7 +84,7 @@ func (m *machine) receive(b []byte) (msg message, whole bool, err error) {
 	return msg, true, nil
 }
 
-// next is what follows when a message is whole.
+// next returns the state that follows when a message is complete.
 func (s state) next() state {
 	switch s {
 	case notifying, awaitNotify:
@@ -91,19 +93,19 @@ func (s state) next() state {
 	return s + 1
 }
 
-// request, answer and notify say what is to be said next; reject ends the connection,
-// when it is written.
-func (m *machine) request(private []byte) { m.say(requesting, ucs.OK, private) }
-func (m *machine) answer(private []byte)  { m.say(answering, ucs.OK, private) }
-func (m *machine) reject()                { m.say(answering, ucs.ErrRejected, nil) }
-func (m *machine) notify()                { m.say(notifying, ucs.OK, nil) }
+// request, answer, reject and notify queue the next message. After reject the caller must close
+// the connection.
+func (m *machine) request(private []byte) { m.queueMessage(requesting, ucs.OK, private) }
+func (m *machine) answer(private []byte)  { m.queueMessage(answering, ucs.OK, private) }
+func (m *machine) reject()                { m.queueMessage(answering, ucs.ErrRejected, nil) }
+func (m *machine) notify()                { m.queueMessage(notifying, ucs.OK, nil) }
 
-func (m *machine) say(s state, status ucs.Status, private []byte) {
+func (m *machine) queueMessage(s state, status ucs.Status, private []byte) {
 	m.state = s
 	m.out = appendMessage(make([]byte, 0, headerLen+len(private)), status, private)
 }
 
-// wrote is told how much of out was written.
+// wrote removes the first n bytes of out, which were written.
 func (m *machine) wrote(n int) {
 	if m.out = m.out[n:]; len(m.out) == 0 {
 		m.out = nil
@@ -111,10 +113,11 @@ func (m *machine) wrote(n int) {
 	}
 }
 
-// lost is what the end of the connection means, if nothing tells more: before the server has
-// said anything there was no connection.
+// lost returns the status of a connection that ended without a more specific cause:
+// ucs.ErrNotConnected at a client that has received nothing from the server, otherwise
+// ucs.ErrConnectionReset.
 func (m *machine) lost() ucs.Status {
-	if m.state >= connecting && !m.heard {
+	if m.state >= connecting && !m.receivedAny {
 		return ucs.ErrNotConnected
 	}
 	return ucs.ErrConnectionReset

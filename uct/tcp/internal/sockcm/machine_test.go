@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -37,7 +38,7 @@ func captured(t testing.TB) (list [][]byte) {
 	return list
 }
 
-// The messages that C UCX exchanges, as captured but for their private data.
+// The messages that C UCX exchanges, as captured, without their private data.
 const (
 	header47     = "2f000000000000000000000000000000"
 	rejectBytes  = "0000000000000000e900000000000000"
@@ -53,7 +54,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// written takes what a machine wants to say, n bytes at a time.
+// written takes the output of a machine, n bytes at a time.
 func written(m *machine, n int) (all []byte) {
 	for len(m.out) > 0 {
 		k := min(n, len(m.out))
@@ -63,7 +64,7 @@ func written(m *machine, n int) (all []byte) {
 	return all
 }
 
-// hears gives a machine bytes, n at a time.
+// hears gives bytes to a machine, n at a time.
 func hears(m *machine, b []byte, n int) (msg message, whole bool, err error) {
 	for len(b) > 0 && err == nil {
 		if whole {
@@ -76,7 +77,7 @@ func hears(m *machine, b []byte, n int) (msg message, whole bool, err error) {
 	return msg, whole, err
 }
 
-// TestGolden lets both machines write and read what C has written.
+// TestGolden checks that machines write, and accept, the bytes that C has written.
 func TestGolden(t *testing.T) {
 	private := bytes.Repeat([]byte{0xab}, 47)
 	want := append(unhex(t, header47), private...)
@@ -95,7 +96,7 @@ func TestGolden(t *testing.T) {
 	if got := written(&m, 1); hex.EncodeToString(got) != notification || m.state != established {
 		t.Errorf("the notification is %x, state %d", got, m.state)
 	}
-	// C does not clear what has no meaning.
+	// C leaves arbitrary bytes in unused fields.
 	want[9], want[15] = 0xde, 0xad
 	m = machine{limit: testLimit}
 	if msg, whole, err := hears(&m, want, len(want)); !whole || err != nil || msg.status != ucs.OK || !bytes.Equal(msg.private, private) {
@@ -107,7 +108,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestConversation lets two machines speak, in pieces of all sizes, with what C has said.
+// TestConversation runs whole conversations of two machines with private data captured from C, in
+// pieces of all sizes.
 func TestConversation(t *testing.T) {
 	list := captured(t)
 	list = append(list, nil, make([]byte, testLimit))
@@ -134,7 +136,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestBroken: what a peer may not say, and when.
+// TestBroken checks which messages violate the protocol, and in which state.
 func TestBroken(t *testing.T) {
 	say := func(n uint64, status int8, data int) []byte {
 		b := appendMessage(nil, ucs.Status(status), make([]byte, data))
@@ -170,14 +172,14 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestLost: what the end of a connection means at each step.
+// TestLost checks the status of a connection that ends, in each state.
 func TestLost(t *testing.T) {
 	for s := awaitRequest; s <= established; s++ {
 		want := ucs.ErrConnectionReset
 		if s >= connecting && s <= awaitAnswer {
 			want = ucs.ErrNotConnected
 		}
-		m := machine{state: s, limit: testLimit, heard: s > awaitAnswer}
+		m := machine{state: s, limit: testLimit, receivedAny: s > awaitAnswer}
 		if got := m.lost(); got != want {
 			t.Errorf("state %d: %v, want %v", s, got, want)
 		}
@@ -189,7 +191,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestClaims: a header alone makes nobody keep what it claims.
+// TestClaims: a header alone does not allocate the memory that it announces.
 func TestClaims(t *testing.T) {
 	m := machine{limit: maxPrivate}
 	b := appendMessage(nil, ucs.OK, make([]byte, maxPrivate))
@@ -198,8 +200,9 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// FuzzMachine gives bytes in pieces to the machines of both sides, which answer whatever
-// is whole. What is accepted is what is written for it; nothing is kept beyond what came.
+// FuzzMachine gives bytes in pieces to the machines of both sides, which answer every complete
+// message. A message that is accepted is encoded to the same bytes; no more memory is kept than
+// bytes have come.
 func FuzzMachine(f *testing.F) {
 	ends := func(b []byte) []byte { return append(append([]byte{}, b...), unhex(f, notification)...) }
 	for _, b := range captured(f) {
@@ -209,7 +212,7 @@ func FuzzMachine(f *testing.F) {
 	f.Add(true, unhex(f, rejectBytes), []byte{1})
 	f.Add(false, ends(unhex(f, notification)), []byte{16, 16})
 	f.Add(false, appendMessage(nil, ucs.OK, make([]byte, testLimit+1)), []byte{255})
-	f.Fuzz(func(t *testing.T, client bool, stream, pieces []byte) {
+	fuzztest.Run(f, func(t *testing.T, client bool, stream, pieces []byte) {
 		m := machine{limit: testLimit}
 		if client {
 			m.state = connecting

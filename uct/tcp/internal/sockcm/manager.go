@@ -9,121 +9,74 @@ import (
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
-// Host is what a manager asks its transport.
+// Host contains the functions and limits that the transport provides to its manager.
 type Host struct {
 	Component string
 
-	// Device is the name of the device that has the own address of a socket.
+	// Device returns the name of the device that has the local address of a socket.
 	Device func(fd int, local netip.Addr) (string, error)
 
-	// Here reports whether an address is one of this machine.
+	// Here reports whether an address belongs to this machine.
 	Here func(netip.Addr) bool
 
-	// DeviceAddr is the device address by which the transport knows an address.
+	// DeviceAddr returns the transport's device address for an IP address.
 	DeviceAddr func(netip.Addr) []byte
 
 	// Allows reports whether connections from an address are accepted.
 	Allows func(netip.Addr) bool
 
-	// Ceiling is the first descriptor that is not for strangers.
+	// Ceiling returns the first descriptor number that connections of untrusted peers may not
+	// use.
 	Ceiling func() int
 
 	Limits Limits
 }
 
-// Limits are what strangers can make a manager keep.
+// Limits bound the resources that untrusted peers can use in a manager.
 type Limits struct {
-	Visitors int           // connections without a whole request; half as many from one source
-	Few      int           // that many a source keeps, whatever others do
+	Visitors int           // connections without a complete request; half for one source
+	Few      int           // connections up to which a source loses none for a descriptor
 	OfSource int           // connections of one source, in the process
-	All      int           // those of all
-	Pause    time.Duration // of accepting, when no descriptor is to be had
+	All      int           // connections of all sources, in the process
+	Pause    time.Duration // pause of accepting when no descriptor is free
 }
 
 // manager implements uct.ConnManager.
 type manager struct {
-	w       *uct.Worker // nil: closed
-	host    Host
-	opts    options
-	attr    uct.ConnManagerAttr
-	buf     []byte // what a message needs, and one byte to see that there is more
-	diag    sockdiag.Asker
-	ceiling int // as of the last event
-
-	listeners map[*listener]struct{}
-	endpoints map[*endpoint]struct{}
-	visitors  []*visitor  // of all listeners, the oldest first
-	failed    []*endpoint // outside of Progress, where nobody could be told
-	dialing   int         // endpoints that are to be connected
+	connkit.Manager
+	host         Host
+	opts         options
+	buf          []byte // room for the longest message, and one byte to detect a longer one
+	diag         sockdiag.Asker
+	ceiling      int            // Host.Ceiling at the last event of a listener
+	pendingConns []*pendingConn // visitors of all listeners, the oldest first
 }
 
 var _ interface {
 	uct.ConnManager
 	uct.Progressor
-	uct.Armer
 } = (*manager)(nil)
 
-// Open opens a manager on a worker.
+// Open opens a connection manager on a worker.
 func Open(w *uct.Worker, host Host, cfg *config.Set) (uct.ConnManager, error) {
 	opts, err := loadOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{
-		w: w, host: host, opts: opts,
-		attr:      uct.ConnManagerAttr{Component: host.Component, MaxPrivate: opts.private},
-		buf:       make([]byte, headerLen+opts.private+1),
-		listeners: make(map[*listener]struct{}),
-		endpoints: make(map[*endpoint]struct{}),
-	}
+	m := &manager{host: host, opts: opts, buf: make([]byte, headerLen+opts.private+1)}
+	m.Manager.Open(w, host.Component, uct.ConnManagerAttr{Component: host.Component, MaxPrivate: opts.private}, opts.common)
 	w.AddProgress(m)
 	return m, nil
 }
 
-// Attr implements uct.ConnManager.
-func (m *manager) Attr() *uct.ConnManagerAttr { return &m.attr }
-
-// Progress implements uct.Progressor. The event set does the rest: it is asked in each
-// round only while the application waits to be connected.
-func (m *manager) Progress() int {
-	n := 0
-	if len(m.failed) > 0 {
-		list := m.failed
-		m.failed = nil
-		for _, ep := range list {
-			ep.fail(ep.err)
-		}
-		n = len(list)
-	}
-	if m.dialing > 0 {
-		n += m.w.AwaitEvents()
-	}
-	return n
-}
-
-// Arm implements uct.Armer.
-func (m *manager) Arm() error {
-	if len(m.failed) > 0 {
-		return errBusy
-	}
-	return nil
-}
-
 // Close implements uct.ConnManager.
 func (m *manager) Close() error {
-	if m.w == nil {
-		return nil
+	if m.Worker != nil {
+		m.CloseAll(m)
+		m.diag.Close()
 	}
-	for l := range m.listeners {
-		l.Close()
-	}
-	for ep := range m.endpoints {
-		ep.Close()
-	}
-	m.diag.Close()
-	m.w.RemoveProgress(m)
-	m.w = nil
 	return nil
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A message (uct_tcp_sockcm_priv_data_hdr_t) is the length of the private data in 8
-// bytes, a status in one, 7 bytes without meaning, and the data. C does not clear those 7.
+// A message (uct_tcp_sockcm_priv_data_hdr_t) consists of the length of the private data in 8
+// bytes, a status in 1 byte, 7 unused bytes, and the private data. C UCX does not clear the
+// unused bytes.
 const headerLen = 16
 
-// message is one that has been received.
+// message is a received message.
 type message struct {
 	status  ucs.Status
 	private []byte

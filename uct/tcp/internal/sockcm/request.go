@@ -3,108 +3,35 @@
 package sockcm
 
 import (
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
-// request is a client that waits for the application. It is in its listener's list until
-// somebody, of any goroutine, consumes it.
+// request is the request of a client that waits for the application's answer.
 type request struct {
+	connkit.Request
 	link
-	l       *listener
-	account *ledger.Account
-	gone    error // why it cannot be consumed any more; guarded by l.mu
-	public  uct.ConnRequest
 }
 
-// present makes a request of a visitor that has left, and shows it to the application.
-func (v *visitor) present(private []byte) {
+// Drop implements connkit.Client.
+func (r *request) Drop() { r.close() }
+
+// present converts a visitor that has left the event set to a request and passes the request to
+// the application.
+func (v *pendingConn) present(private []byte) {
 	l := v.l
-	m := l.m
-	device, err := m.host.Device(v.fd, v.local.Addr())
+	device, err := l.m.host.Device(v.fd, v.Local.Addr())
 	if err != nil {
 		v.refuse(ledger.Connections, err.Error())
 		return
 	}
 	if !v.known {
-		v.source = m.source(&v.link)
+		v.source = l.m.source(&v.link)
 	}
-	r := &request{link: v.link, l: l, account: v.account}
-	r.public = uct.ConnRequest{
-		Source:           v.source,
-		LocalAddr:        v.local,
-		Device:           device,
-		RemoteDeviceAddr: m.host.DeviceAddr(v.remote.Addr()),
-		Private:          private,
-		Owner:            r,
-	}
-	if !l.admit(r) {
-		r.refuse()
-		return
-	}
-	l.params.OnRequest(l, &r.public)
-}
-
-// admit puts a request on the list, if the backlog allows, or one of a source with more of them
-// makes room for it.
-func (l *listener) admit(r *request) bool {
-	l.mu.Lock()
-	q, room := l.pending.Add(r, r.account.Source())
-	if q != nil {
-		q.gone = errCrowded
-	}
-	l.mu.Unlock()
-	if q != nil {
-		q.refuse()
-	}
-	return room
-}
-
-// refuse turns a client away because others wait.
-func (r *request) refuse() {
-	if r.account.Refuse(ledger.Connections) {
-		r.l.m.w.Log().Diag("rejecting a client: too many are waiting", zap.Stringer("listener", r.l.addr), zap.Int("backlog", r.l.pending.Most()))
-	}
-	r.turnAway()
-	settle(r.account)
-}
-
-// take consumes the request: its connection is the caller's from then on.
-func (r *request) take() error {
-	l := r.l
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r.gone != nil {
-		return r.gone
-	}
-	r.gone = errConsumed
-	l.pending.Remove(r)
-	settle(r.account)
-	return nil
-}
-
-// RejectRequest implements uct.ConnRequestOwner. That the client has gone meanwhile is
-// none of the caller's business.
-func (r *request) RejectRequest() error {
-	if err := r.take(); err != nil {
-		return err
-	}
-	r.turnAway()
-	return nil
-}
-
-// dropRequests ends the requests of a listener that is closed.
-func (l *listener) dropRequests() {
-	l.mu.Lock()
-	pending := l.pending.Drain()
-	for _, r := range pending {
-		r.gone = errDropped
-	}
-	l.mu.Unlock()
-	for _, r := range pending {
-		r.close()
-		settle(r.account)
-	}
+	r := &request{link: v.link}
+	r.Init(&l.Listener, r, v.Charge)
+	p := &r.Public
+	p.Source, p.LocalAddr, p.Device, p.Private = v.source, v.Local, device, private
+	p.RemoteDeviceAddr = l.m.host.DeviceAddr(v.Remote.Addr())
+	l.Present(l, &r.Request)
 }

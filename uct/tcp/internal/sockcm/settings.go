@@ -11,24 +11,18 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
 // settings are the variables UCX_TCP_CM_*, with C UCX's names and defaults
 // (uct_tcp_sockcm_config_table, uct_cm_config_table).
 type settings struct {
-	Common      common       `prefix:"CM_"`
-	PrivDataLen config.Bytes `ucx:"PRIV_DATA_LEN" default:"2K" doc:"Largest private data of a connection, without its header; peers have to have the same."`
-	SndBuf      config.Bytes `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
-	RcvBuf      config.Bytes `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
-	SynCnt      config.Count `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
-	UserTimeout config.Time  `ucx:"USER_TIMEOUT" default:"auto" doc:"Time for which sent data may stay unacknowledged before the kernel gives up; auto leaves it to the system."`
-}
-
-// common are the settings of all connection managers.
-type common struct {
-	Failure   log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of network errors of the connection manager."`
-	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen on a port although connections still use it, or have just ended."`
+	Common      connkit.Settings `prefix:"CM_"`
+	PrivDataLen config.Bytes     `ucx:"PRIV_DATA_LEN" default:"2K" doc:"Largest private data of a connection, without its header; must be equal on all peers."`
+	SndBuf      config.Bytes     `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
+	RcvBuf      config.Bytes     `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
+	SynCnt      config.Count     `ucx:"SYN_CNT" default:"auto" doc:"Number of SYN retransmissions, at most 127; auto uses the system's default."`
+	UserTimeout config.Time      `ucx:"USER_TIMEOUT" default:"auto" doc:"Time for which sent data may stay unacknowledged before the kernel closes the connection; auto uses the system's default."`
 }
 
 const section = "tcp_cm"
@@ -44,19 +38,19 @@ func init() {
 }
 
 const (
-	// maxPrivate keeps what strangers can make us hold reasonable: each request has as much.
+	// maxPrivate bounds the private data in bytes, and with it the memory that untrusted peers
+	// can use, because each request may hold that much.
 	maxPrivate = 64 << 10
 
-	// maxSynCnt is the kernel's (MAX_TCP_SYNCNT in include/net/tcp.h).
+	// maxSynCnt is the kernel's limit (MAX_TCP_SYNCNT in include/net/tcp.h).
 	maxSynCnt = 127
 )
 
-// options are the settings, checked and filled in.
+// options are the checked settings, with defaults filled in.
 type options struct {
+	common      connkit.Settings
 	private     int // largest private data
-	failure     log.Level
-	reuse       bool
-	sndbuf      int // 0: the system's
+	sndbuf      int // 0: the system's default, as for the following fields
 	rcvbuf      int
 	synCnt      int
 	userTimeout time.Duration
@@ -68,11 +62,10 @@ func loadOptions(cfg *config.Set) (options, error) {
 		return options{}, err
 	}
 	o := options{
-		// C has room for the header twice (uct_tcp_sockcm_t class init), which makes the
-		// limit of the layer above larger than the setting.
+		// C UCX counts the header twice (uct_tcp_sockcm_t class init), so the limit for the
+		// layer above is larger than the setting.
 		private: s.PrivDataLen.Int(2 << 10),
-		failure: s.Common.Failure,
-		reuse:   s.Common.ReuseAddr,
+		common:  s.Common,
 		sndbuf:  min(s.SndBuf.Int(0), math.MaxInt32),
 		rcvbuf:  min(s.RcvBuf.Int(0), math.MaxInt32),
 		synCnt:  s.SynCnt.Int(0),
@@ -90,9 +83,10 @@ func loadOptions(cfg *config.Set) (options, error) {
 	return o, nil
 }
 
-// apply sets the options of a socket. Those of a listening one are inherited.
+// apply sets the options of a socket. Accepted connections inherit them from the listening
+// socket.
 func (o *options) apply(fd int) error {
-	// Messages are written whole, and their last segment is not to wait.
+	// Each message is written with one call; Nagle's algorithm must not delay its last segment.
 	err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	set := func(level, name, value int) {
 		if err == nil && value > 0 {

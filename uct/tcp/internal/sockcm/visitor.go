@@ -6,86 +6,76 @@ import (
 	"net/netip"
 	"slices"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/connkit"
 )
 
-// visitor is an accepted connection whose request is not here yet.
-type visitor struct {
+// pendingConn is an accepted connection whose request is not complete.
+type pendingConn struct {
 	link
-	l       *listener
-	account *ledger.Account // charged with the connection
-	source  uct.SourceInfo
-	known   bool // source is
-	waits   bool // in the list of the manager, and in the event set
-	whole   bool // the request was here
+	connkit.Charge
+	l      *listener
+	source uct.SourceInfo
+	known  bool // source is valid
+	waits  bool // the visitor is in the list of the manager and in the event set
+	whole  bool // the request is complete
 }
 
-// wait leaves the visitor to the event set.
-func (v *visitor) wait() {
+// wait adds the visitor to the event set, and evicts the oldest visitor if there are too many.
+func (v *pendingConn) wait() {
 	m := v.l.m
-	if err := m.w.Events().Add(v.fd, event.Read, v); err != nil {
+	if err := m.Worker.Events().Add(v.fd, event.Read, v); err != nil {
 		v.refuse(ledger.Descriptors, err.Error())
 		return
 	}
 	v.waits = true
-	m.visitors = append(m.visitors, v)
+	m.pendingConns = append(m.pendingConns, v)
 	most := m.host.Limits.Visitors
-	if m.waiting(v.account) > max(most/2, 1) {
-		m.dismissOldest(func(o *visitor) bool { return o.account == v.account }, ledger.Connections)
-	} else if len(m.visitors) > most {
+	if m.waiting(v.Account) > max(most/2, 1) {
+		m.dismissOldest(func(o *pendingConn) bool { return o.Account == v.Account }, ledger.Connections)
+	} else if len(m.pendingConns) > most {
 		m.evict(0, ledger.Connections)
 	}
 }
 
-// leave ends that.
-func (v *visitor) leave() {
+// leave removes a visitor that waits from the event set and from the manager's list.
+func (v *pendingConn) leave() {
 	if !v.waits {
 		return
 	}
 	m := v.l.m
 	v.waits = false
-	m.w.Events().Remove(v.fd)
-	i := slices.Index(m.visitors, v)
-	m.visitors = slices.Delete(m.visitors, i, i+1)
+	m.Worker.Events().Remove(v.fd)
+	i := slices.Index(m.pendingConns, v)
+	m.pendingConns = slices.Delete(m.pendingConns, i, i+1)
 }
 
-// drop closes the connection of a visitor that has left.
-func (v *visitor) drop() {
+// drop closes the connection of a visitor that is not in the event set, and ends its charge.
+func (v *pendingConn) drop() {
 	v.abort()
-	settle(v.account)
+	v.Settle()
 }
 
-// settle gives back what the connection of a visitor or a request was charged with.
-func settle(a *ledger.Account) {
-	a.Add(ledger.Conns, -1)
-	a.Add(ledger.Files, -1)
-	a.Close()
-}
-
-// refuse sends a visitor away.
-func (v *visitor) refuse(r ledger.Reason, why string) {
-	if v.account.Refuse(r) {
-		v.l.m.w.Log().Diag("closing a connection to the connection manager; there may be more, which are not logged",
-			zap.Stringer("listener", v.l.addr), zap.Stringer("peer", v.remote), zap.String("reason", why))
-	}
+// refuse closes the connection of a visitor and logs the reason.
+func (v *pendingConn) refuse(r ledger.Reason, why string) {
+	v.l.Refused(v.Charge, r, "closing the connection of", v.Remote, why)
 	v.leave()
 	v.drop()
 }
 
-// HandleEvent reads.
-func (v *visitor) HandleEvent(event.Events) { v.read() }
+// HandleEvent implements event.Handler.
+func (v *pendingConn) HandleEvent(event.Events) { v.read() }
 
-// read goes on with the request.
-func (v *visitor) read() {
+// read continues to receive the request.
+func (v *pendingConn) read() {
 	msg, whole, err := v.readMessage(v.l.m.buf)
 	switch {
 	case err != nil && v.in == nil:
-		v.leave() // somebody who has looked whether we are here
+		v.leave() // the peer sent nothing, for example a port check
 		v.drop()
 	case err != nil:
 		v.refuse(ledger.Malformed, err.Error())
@@ -96,12 +86,13 @@ func (v *visitor) read() {
 	}
 }
 
-// makeRoom sees to it that a new visitor may stay, and reports whether it may.
-func (v *visitor) makeRoom() bool {
+// makeRoom reports whether a new visitor is within the limits. If the descriptors for untrusted
+// peers are used up, it evicts another visitor. It closes a visitor for which there is no room.
+func (v *pendingConn) makeRoom() bool {
 	m := v.l.m
 	b := &m.host.Limits
 	switch {
-	case v.account.Of(ledger.Conns) > int64(b.OfSource), ledger.Total(ledger.Conns) > int64(b.All):
+	case v.Exceeds(int64(b.OfSource), int64(b.All)):
 		v.refuse(ledger.Connections, "too many connections")
 		return false
 	case v.fd < m.ceiling:
@@ -110,8 +101,8 @@ func (v *visitor) makeRoom() bool {
 		v.refuse(ledger.Descriptors, "the remaining descriptors are reserved for the application, raise the limit (ulimit -n)")
 		return false
 	}
-	// It takes the descriptor of who has left. Otherwise the next one got that, and
-	// both stayed.
+	// Move the socket to the descriptor number of the evicted visitor. Otherwise the next
+	// connection would get that number, and both connections would stay.
 	if fd, err := unix.FcntlInt(uintptr(v.fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
 		unix.Close(v.fd)
 		v.fd = fd
@@ -119,20 +110,20 @@ func (v *visitor) makeRoom() bool {
 	return true
 }
 
-// waiting is how many visitors a source has here.
+// waiting returns the number of visitors of a source at this manager.
 func (m *manager) waiting(a *ledger.Account) int {
 	n := 0
-	for _, v := range m.visitors {
-		if v.account == a {
+	for _, v := range m.pendingConns {
+		if v.Account == a {
 			n++
 		}
 	}
 	return n
 }
 
-// visitorsOf are those of a listener.
-func (m *manager) visitorsOf(l *listener) (list []*visitor) {
-	for _, v := range m.visitors {
+// visitorsOf returns the visitors of a listener.
+func (m *manager) visitorsOf(l *listener) (list []*pendingConn) {
+	for _, v := range m.pendingConns {
 		if v.l == l {
 			list = append(list, v)
 		}
@@ -140,48 +131,47 @@ func (m *manager) visitorsOf(l *listener) (list []*visitor) {
 	return list
 }
 
-// dismissOldest sends the oldest of some visitors away.
-func (m *manager) dismissOldest(of func(*visitor) bool, r ledger.Reason) {
-	if i := slices.IndexFunc(m.visitors, of); i >= 0 {
-		m.visitors[i].refuse(r, "others are waiting, and it is the oldest without a request")
+// dismissOldest closes the oldest visitor for which the function of returns true.
+func (m *manager) dismissOldest(of func(*pendingConn) bool, r ledger.Reason) {
+	if i := slices.IndexFunc(m.pendingConns, of); i >= 0 {
+		m.pendingConns[i].refuse(r, "evicted: the oldest connection without a request, to make room for others")
 	}
 }
 
-// evict sends the oldest visitor of the crowd away, the source or network with the most
-// of them (ledger.Crowded says how they compare), and reports whether there was one with
-// more than so many.
+// evict closes the oldest visitor of the source or network with the most visitors, by the weights
+// of ledger.NetWeight. Only sources and networks whose number of visitors exceeds the parameter many
+// are considered. evict reports whether there was one.
 func (m *manager) evict(many int, r ledger.Reason) bool {
 	sources := make(map[*ledger.Account]int)
 	nets := make(map[netip.Prefix]int)
-	for _, v := range m.visitors {
-		sources[v.account]++
-		list, _ := v.account.Source().Nets()
+	for _, v := range m.pendingConns {
+		sources[v.Account]++
+		list, _ := v.Account.Source().Nets()
 		for _, net := range list {
 			nets[net]++
 		}
 	}
-	// In the order of the list, as that of a map is none.
-	var crowd func(*visitor) bool
+	// Iterate over the list, because the order of a map is random.
+	var inGroup func(*pendingConn) bool
 	weight := 0
-	for _, v := range m.visitors {
-		if n := sources[v.account]; n > many && n > weight {
-			weight, crowd = n, func(o *visitor) bool { return o.account == v.account }
+	for _, v := range m.pendingConns {
+		if n := sources[v.Account]; n > many && n > weight {
+			weight, inGroup = n, func(o *pendingConn) bool { return o.Account == v.Account }
 		}
-		list, ok := v.account.Source().Nets()
+		list, ok := v.Account.Source().Nets()
 		if !ok {
 			continue
 		}
-		share := 1
-		for _, net := range list {
-			share *= max(m.host.Limits.Few, 1)
-			if n := nets[net]; n > many && n/share > weight {
-				weight, crowd = n/share, func(o *visitor) bool { return net.Contains(o.account.Source().Addr) }
+		for level, net := range list {
+			n := nets[net]
+			if w := ledger.NetWeight(n, len(m.pendingConns), level, m.host.Limits.Few); n > many && w > weight {
+				weight, inGroup = w, func(o *pendingConn) bool { return net.Contains(o.Account.Source().Addr) }
 			}
 		}
 	}
 	if weight == 0 {
 		return false
 	}
-	m.dismissOldest(crowd, r)
+	m.dismissOldest(inGroup, r)
 	return true
 }

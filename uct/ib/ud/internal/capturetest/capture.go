@@ -14,33 +14,33 @@ import (
 //go:embed testdata
 var files embed.FS
 
-// Releases are those that were captured.
+// Releases are the releases of C UCX that were captured.
 var Releases = []string{"1.13.1", "1.22.0"}
 
-// Session is what one run of two processes sent.
+// Session holds the packets that two processes exchanged in one run.
 type Session struct {
 	Release string
-	Title   string // of the section
-	Name    string // of the run
-	Ops     string // what was run, with its settings
+	Title   string // title of the section in the testdata file
+	Name    string // name of the run
+	Ops     string // operations of the run, and its settings
 	Packets []Packet
 }
 
-// Packet is one datagram, in the order of capture at the server. All that are here
-// have left their machine; what netem dropped behind that is not.
+// Packet is one datagram. Packets are in the order of their capture at the server. All of them have
+// left their machine; packets that netem dropped after that are not included.
 type Packet struct {
-	Line       int // in its file
-	At         time.Duration
+	Line       int           // in the testdata file
+	At         time.Duration // since the beginning of the session
 	FromServer bool
 	DestQPN    uint32
 	SrcQPN     uint32
 	Solicited  bool
-	Data       []byte // from the header of UD on; where bytes were left out, zeros
-	Kept       int    // so many bytes at the beginning of Data are real
-	Text       string // what it is
+	Data       []byte // from the UD header on; bytes that the file omits are zero
+	Kept       int    // number of bytes at the beginning of Data that the file has
+	Text       string // the packet decoded, for error messages
 }
 
-// Sessions are all of a release's.
+// Sessions returns all sessions of a release.
 func Sessions(release string) ([]Session, error) {
 	text, err := files.ReadFile("testdata/ud-" + release + ".txt")
 	if err != nil {
@@ -69,7 +69,7 @@ func Sessions(release string) ([]Session, error) {
 	return all, nil
 }
 
-// Find is the session of a name.
+// Find returns the session of a release with a given name.
 func Find(release, name string) (Session, error) {
 	all, err := Sessions(release)
 	if err != nil {
@@ -83,7 +83,7 @@ func Find(release, name string) (Session, error) {
 	return Session{}, fmt.Errorf("no session %q of %s", name, release)
 }
 
-// parse reads a line: "1.399 C>S qp 13 psn 4 SE sqp 13 | 0000..48 ; text".
+// parse parses the line of a packet: "1.399 C>S qp 13 psn 4 SE sqp 13 | 0000..48 ; text".
 func parse(line string) (p Packet, err error) {
 	head, rest, ok := strings.Cut(line, " | ")
 	bytes, text, ok2 := strings.Cut(rest, " ; ")

@@ -10,9 +10,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// These are the cases of C's own tests that concern the machine, under their names
-// there (test/gtest/uct/ib/test_ud.cc, test_ud_timer.cc, test_ud_ds.cc), and a few
-// more. pair is two hosts with an endpoint from the first to the second, connected.
+// pair returns two hosts with a connected endpoint from the first to the second.
+//
+// The tests of this file are the cases of C UCX's tests that concern the state machine, under their
+// names there (test/gtest/uct/ib/test_ud.cc, test_ud_timer.cc, test_ud_ds.cc), and a few more.
 func pair(t testing.TB, change ...func(*Config)) (n *network, a, b *host, e *Endpoint) {
 	n = newNetwork(t)
 	a, b = n.add(10, change...), n.add(20, change...)
@@ -25,13 +26,13 @@ func pair(t testing.TB, change ...func(*Config)) (n *network, a, b *host, e *End
 	return n, a, b, e
 }
 
-// kind selects packets.
+// kind returns the kind of a packet.
 func kind(p packet) wire.Kind { return wire.Load(p.data).Kind(len(p.data)) }
 
 func isCREQ(p packet) bool { return wire.Load(p.data).Dest() == wire.NullID }
 func isCREP(p packet) bool { return kind(p) == wire.KindCtl && !isCREQ(p) }
 
-// push sends messages until all have been sent, the network doing its part.
+// push sends count messages, delivering packets and passing time as needed.
 func (n *network) push(h *host, e *Endpoint, count, size int) {
 	n.t.Helper()
 	for i := 0; count > 0; i++ {
@@ -74,13 +75,13 @@ func TestDuplexTx(t *testing.T) {
 	n.same(b, f)
 }
 
-// TestTxWindow1 and 2 fill windows of one and two packets.
+// TestTxWindow1 and TestTxWindow2 fill windows of one and two packets.
 func TestTxWindow1(t *testing.T) { window(t, 1) }
 func TestTxWindow2(t *testing.T) { window(t, 2) }
 
 func window(t *testing.T, size int) {
 	n, a, _, e := pair(t, func(c *Config) { c.MaxWindow = size + 1 })
-	n.push(a, e, 20, 8) // the window is as wide as it gets
+	n.push(a, e, 20, 8) // to open the window fully
 	n.run()
 	for i := 0; i < size; i++ {
 		if !a.send(e, 8) {
@@ -99,8 +100,8 @@ func window(t *testing.T, size int) {
 	n.same(a, e)
 }
 
-// TestAckReq counts who asks: the packet at a quarter of the window and its last one
-// (ack_req_single, ack_req_window).
+// TestAckReq checks which packets ask for an acknowledgement: the one at a quarter of the window,
+// and the last one (ack_req_single, ack_req_window).
 func TestAckReq(t *testing.T) {
 	n, a, b, e := pair(t)
 	e.cwnd = 16
@@ -128,7 +129,7 @@ func TestAckReq(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestAckRides: an acknowledgement goes with a message that goes there anyway.
+// TestAckRides checks that a message to the same peer carries the acknowledgement.
 func TestAckRides(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.open(a)
@@ -175,7 +176,7 @@ func TestFlush(t *testing.T) {
 		t.Fatal("it does not ask")
 	}
 	more, _ := a.flush(e)
-	n.settle() // no timer has to help
+	n.settle() // must not need a timer
 	c := a.of(e)
 	if len(c.flushed) != 2 || c.flushed[0] != mark || c.flushed[1] != more || !e.Idle() {
 		t.Fatalf("flushed: %v, want %d and %d", c.flushed, mark, more)
@@ -185,7 +186,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestFlushAsked: the last message has asked already.
+// TestFlushAsked checks that a flush sends no probe if the last message has asked already.
 func TestFlushAsked(t *testing.T) {
 	n, a, _, e := pair(t, func(c *Config) { c.MaxWindow = 2 })
 	a.send(e, 8)
@@ -198,8 +199,8 @@ func TestFlushAsked(t *testing.T) {
 	}
 }
 
-// TestCREQFlush flushes an endpoint that is being connected, before and after its CREQ
-// was posted: it waits for the connection.
+// TestCREQFlush checks that a flush of an endpoint that is being connected waits for the
+// connection, before and after its CREQ is posted.
 func TestCREQFlush(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -220,7 +221,7 @@ func TestCREQFlush(t *testing.T) {
 	}
 }
 
-// TestCREPDrop loses the first CREPs, with messages behind them (crep_drop1, crep_drop2).
+// TestCREPDrop loses the first CREPs, with messages after them (crep_drop1, crep_drop2).
 func TestCREPDrop(t *testing.T) {
 	for lose := 1; lose <= 3; lose++ {
 		n := newNetwork(t)
@@ -239,7 +240,7 @@ func TestCREPDrop(t *testing.T) {
 			t.Fatal("connected without CREP")
 		}
 		f := b.open(a)
-		b.send(f, 8) // overtakes
+		b.send(f, 8) // arrives before the repeated CREP
 		n.run()
 		if !e.Connected() || b.it.Counters.CREPs != uint64(lose)+1 {
 			t.Fatalf("%d lost: connected %v after %d", lose, e.Connected(), b.it.Counters.CREPs)
@@ -251,7 +252,7 @@ func TestCREPDrop(t *testing.T) {
 	}
 }
 
-// TestCREPAckDrop loses what acknowledges the CREP.
+// TestCREPAckDrop loses the acknowledgements of the CREP.
 func TestCREPAckDrop(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -265,7 +266,7 @@ func TestCREPAckDrop(t *testing.T) {
 	}
 	e := a.open(b)
 	n.run()
-	if left != 0 || !b.accepted[0].Idle() || b.accepted[0].is(embryo) {
+	if left != 0 || !b.accepted[0].Idle() || b.accepted[0].is(halfOpen) {
 		t.Fatalf("%d left to lose", left)
 	}
 	n.push(a, e, 10, 8)
@@ -273,7 +274,7 @@ func TestCREPAckDrop(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestCtlsLoss loses each of the first packets of a connection that both sides make.
+// TestCtlsLoss loses the first packets of a connection that both sides open, in all combinations.
 func TestCtlsLoss(t *testing.T) {
 	for mask := 0; mask < 1<<10; mask++ {
 		n := newNetwork(t)
@@ -296,7 +297,7 @@ func TestCtlsLoss(t *testing.T) {
 	}
 }
 
-// TestWindowGrows by one with each acknowledgement that is new, up to its maximum
+// TestWindowGrows checks that each new acknowledgement opens the window by one, up to its maximum
 // (ca_ai).
 func TestWindowGrows(t *testing.T) {
 	n, a, _, e := pair(t, func(c *Config) { c.MaxWindow = 20 })
@@ -316,8 +317,8 @@ func TestWindowGrows(t *testing.T) {
 	}
 }
 
-// TestWindowShrinks by half when all answers are missing, and sends nothing new until
-// one comes (ca_md).
+// TestWindowShrinks checks that the window is halved if no answer arrives, and that nothing new is
+// sent until one does (ca_md).
 func TestWindowShrinks(t *testing.T) {
 	n, a, _, e := pair(t)
 	n.push(a, e, 2000, 8)
@@ -346,7 +347,8 @@ func TestWindowShrinks(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestNackIsAnswered at once, without a timer, and once.
+// TestNackIsAnswered checks that a NACK causes a retransmission at once, without a timer, and only
+// one.
 func TestNackIsAnswered(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.push(a, e, 200, 8)
@@ -363,7 +365,7 @@ func TestNackIsAnswered(t *testing.T) {
 	for i := 0; i < 10; i++ {
 		a.send(e, 8)
 	}
-	n.settle() // each of the nine makes a NACK
+	n.settle() // each of the nine makes the peer send a NACK
 	if b.it.Counters.Nacks != 9 {
 		t.Fatalf("%d NACKs", b.it.Counters.Nacks)
 	}
@@ -378,8 +380,8 @@ func TestNackIsAnswered(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestNackRepeats: when the repetition is lost as well, a NACK counts again after a
-// tick.
+// TestNackRepeats checks that another NACK causes a retransmission after a tick, because the first
+// retransmission may be lost, too.
 func TestNackRepeats(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.push(a, e, 200, 8)
@@ -408,12 +410,12 @@ func TestNackRepeats(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestLastIsLost: nothing behind it tells of it, so after a tick the sender asks, and
-// the number of the question tells.
+// TestLastIsLost checks that the loss of the last packet, after which no packet reveals a gap, is
+// detected after a tick: the sender sends a probe, whose number shows the gap.
 func TestLastIsLost(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.drop = func(p packet) bool { return kind(p) == wire.KindAM }
-	a.send(e, 2000) // large: without a NACK it is not repeated
+	a.send(e, 2000) // large: only a NACK makes it retransmitted
 	n.drop = nil
 	start := n.now
 	n.settle()
@@ -432,7 +434,7 @@ func TestLastIsLost(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestLarge: to a silent peer large packets are not repeated, and small ones are.
+// TestLarge checks that to a silent peer small packets are retransmitted and large ones are not.
 func TestLarge(t *testing.T) {
 	n, a, _, e := pair(t)
 	n.push(a, e, 100, 8)
@@ -490,7 +492,7 @@ func same(t *testing.T, got, want []string) {
 	}
 }
 
-// TestConnectIfaceSim: both ask before they hear of each other.
+// TestConnectIfaceSim checks the packets if both sides send a CREQ before they receive one.
 func TestConnectIfaceSim(t *testing.T) {
 	n := newNetwork(t)
 	n.log = []string{}
@@ -515,7 +517,7 @@ func TestConnectIfaceSim(t *testing.T) {
 	n.same(b, f)
 }
 
-// TestConnectQueueFull: a CREQ comes before ours could be posted, which then never is.
+// TestConnectQueueFull checks that no CREQ is sent if the peer's CREQ arrives before there is room.
 func TestConnectQueueFull(t *testing.T) {
 	n := newNetwork(t)
 	n.log = []string{}
@@ -537,7 +539,8 @@ func TestConnectQueueFull(t *testing.T) {
 	}
 }
 
-// TestConnect2to1, seq, sim2v2: several hosts, one after the other and at once.
+// TestConnect2to1, TestConnectSeq and TestConnectSim2v2 connect several hosts or endpoints, one
+// after the other and at once.
 func TestConnect2to1(t *testing.T) {
 	n := newNetwork(t)
 	a, b, c := n.add(10), n.add(20), n.add(30)
@@ -559,11 +562,11 @@ func TestConnectSeq(t *testing.T) {
 	e := a.open(b)
 	n.push(a, e, 20, 8)
 	n.run()
-	f := b.open(a) // takes the one that is there
+	f := b.open(a) // takes the passive endpoint
 	if f.connSN != 0 || f != b.accepted[0] {
 		t.Fatalf("conn_sn %d", f.connSN)
 	}
-	g := b.open(a) // another
+	g := b.open(a) // makes another endpoint
 	n.run()
 	if g.connSN != 1 || len(a.accepted) != 1 {
 		t.Fatalf("conn_sn %d, %d endpoints", g.connSN, len(a.accepted))
@@ -592,7 +595,7 @@ func TestConnectSim2v2(t *testing.T) {
 	}
 }
 
-// TestConnect2k makes two thousand connections at once, every second by both sides.
+// TestConnect2k makes two thousand connections at once, every second one opened by both sides.
 func TestConnect2k(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20, func(c *Config) { c.MaxEmbryos = 4096 })
@@ -622,7 +625,7 @@ func TestConnect2k(t *testing.T) {
 	}
 }
 
-// TestPaths: the same peer on another path is another one (4_paths).
+// TestPaths checks that endpoints on different paths to a peer are numbered separately (4_paths).
 func TestPaths(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -660,7 +663,7 @@ func TestDestroySimple(t *testing.T) {
 	if a.of(e).gone || b.of(f).gone || b.of(f).ended != 1 {
 		t.Fatal("gone before the other is closed, or nothing said")
 	}
-	b.send(f, 8) // can still be sent to
+	b.send(f, 8) // the closed endpoint still receives
 	n.run()
 	if !f.Idle() {
 		t.Fatal("not received")
@@ -676,7 +679,8 @@ func TestDestroySimple(t *testing.T) {
 	}
 }
 
-// TestFarewellIsLost: closed endpoints whose peers do not know linger, as with C.
+// TestFarewellIsLost checks that closed endpoints linger if the notices of their ends are lost, as
+// in C.
 func TestFarewellIsLost(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.drop = func(p packet) bool { return wire.Load(p.data)&wire.FlagEnd != 0 && !wire.Load(p.data).IsAM() }
@@ -693,7 +697,8 @@ func TestFarewellIsLost(t *testing.T) {
 	}
 }
 
-// TestFarewellIsLate: who had no room to say farewell for longer than it lingers says it still.
+// TestFarewellIsLate checks that an endpoint without room for its notice for longer than the linger
+// time sends the notice later.
 func TestFarewellIsLate(t *testing.T) {
 	n, a, b, e := pair(t)
 	a.room = 0
@@ -710,13 +715,13 @@ func TestFarewellIsLate(t *testing.T) {
 	}
 }
 
-// TestFarewellComesLast: behind what was sent before, and only in its place; and it makes
-// what the peer had made go.
+// TestFarewellComesLast checks that a notice takes effect only after all packets sent before it,
+// and only with the right number. It then removes a passive endpoint.
 func TestFarewellComesLast(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.accepted[0]
 	n.push(a, e, 3, 8)
-	for _, psn := range []wire.PSN{f.got, f.got + 2, f.got + 100} { // not in its place
+	for _, psn := range []wire.PSN{f.got, f.got + 2, f.got + 100} { // with the wrong number
 		b.forge(packed(wire.NewHeader(f.id, wire.FlagEnd, psn, f.psn-1)), 10)
 		b.forge(packed(wire.NewHeader(f.id, wire.FlagRefuse, psn, f.psn-1)), 10)
 	}
@@ -735,7 +740,7 @@ func TestFarewellComesLast(t *testing.T) {
 	}
 }
 
-// TestRefusal: what is aborted says so, and its peer fails, without waiting.
+// TestRefusal checks that the peer of an aborted endpoint is notified and fails without a timeout.
 func TestRefusal(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.accepted[0]
@@ -750,7 +755,7 @@ func TestRefusal(t *testing.T) {
 		t.Fatalf("failed: %v, left %v", c.failed, c.slots)
 	}
 	e.Close()
-	// The application's own, of which the peer has made the other end.
+	// An endpoint of the application, for which the peer has made a passive one.
 	e = a.open(b)
 	n.run()
 	f = b.accepted[1]
@@ -759,17 +764,17 @@ func TestRefusal(t *testing.T) {
 	if a.of(e).failed != errNonsense || !b.of(f).gone {
 		t.Fatalf("failed: %v, gone %v", a.of(e).failed, b.of(f).gone)
 	}
-	// All at once.
+	// All endpoints of an interface at once.
 	e = a.open(b)
 	n.run()
-	b.it.Farewell()
+	b.it.NotifyEnd()
 	n.settle()
 	if a.of(e).failed == nil {
 		t.Fatal("the end of an interface is not heard of")
 	}
 }
 
-// TestDestroyFlush closes with messages in flight, which are lost at first.
+// TestDestroyFlush closes an endpoint with messages in flight, which are lost at first.
 func TestDestroyFlush(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.push(a, e, 100, 8)
@@ -787,7 +792,7 @@ func TestDestroyFlush(t *testing.T) {
 	}
 }
 
-// TestDestroyLinger: the acknowledgement of a message is lost, its receiver has closed.
+// TestDestroyLinger loses the acknowledgement of a message whose receiver is closed.
 func TestDestroyLinger(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.open(a)
@@ -802,12 +807,12 @@ func TestDestroyLinger(t *testing.T) {
 	}
 	a.send(e, 8)
 	n.run()
-	n.same(a, e) // it still receives
+	n.same(a, e) // the closed endpoint still receives
 }
 
-// TestLingerHeard: an end that was closed answers for as long as its peer uses the other one, and
-// goes when nothing was heard for the time that it lingers; the end of a silent peer, which was
-// closed later, does not wait for it.
+// TestLingerHeard checks that a closed endpoint answers as long as its peer sends, and is removed
+// when nothing has been received for the linger time. The endpoint of a silent peer, closed later,
+// is removed without waiting for the first.
 func TestLingerHeard(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.open(a)
@@ -816,7 +821,7 @@ func TestLingerHeard(t *testing.T) {
 	linger := b.it.cfg.Linger
 	f.Close()
 	n.pass(linger / 10)
-	b.open(a).Close() // the other end of silent
+	b.open(a).Close() // the peer of the endpoint silent
 	for range 50 {
 		n.pass(linger / 10)
 		a.send(e, 8)
@@ -837,8 +842,8 @@ func TestLingerHeard(t *testing.T) {
 	}
 }
 
-// TestDestroyPassive: the peer closes, and later the endpoint that it has made is
-// taken.
+// TestDestroyPassive checks that the application may open a passive endpoint that its peer has
+// closed.
 func TestDestroyPassive(t *testing.T) {
 	n, a, b, e := pair(t)
 	e.Close()
@@ -851,7 +856,8 @@ func TestDestroyPassive(t *testing.T) {
 	}
 }
 
-// TestDestroyCREQ: a peer closes before it is answered. The answer finds it.
+// TestDestroyCREQ checks an endpoint that is closed after its CREQ was sent: the CREP still finds
+// it.
 func TestDestroyCREQ(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -864,8 +870,8 @@ func TestDestroyCREQ(t *testing.T) {
 	}
 }
 
-// TestClosedAndAsked: the endpoint is closed while its CREQ and the peer's cross. Numbers
-// still fit: the next ones are a pair.
+// TestClosedAndAsked checks an endpoint that is closed while the CREQs of both sides are in flight.
+// The next endpoints of both sides must have the same number and form a pair.
 func TestClosedAndAsked(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -883,7 +889,7 @@ func TestClosedAndAsked(t *testing.T) {
 	}
 }
 
-// TestNeverAsked: it is closed before a CREQ could be posted.
+// TestNeverAsked checks an endpoint that is closed before its CREQ could be posted.
 func TestNeverAsked(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -898,7 +904,8 @@ func TestNeverAsked(t *testing.T) {
 	}
 }
 
-// TestTimeout: a peer that is gone is found dead after 30 s, once, and told nothing more.
+// TestTimeout checks that a silent peer is declared dead after 30 s, once, and that nothing is sent
+// to it afterwards.
 func TestTimeout(t *testing.T) {
 	n, a, _, e := pair(t)
 	n.push(a, e, 50, 8)
@@ -933,7 +940,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: a CREQ is repeated until the time is over.
+// TestNobodyThere checks that a CREQ is repeated until the timeout.
 func TestNobodyThere(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -945,7 +952,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestBackoff holds the times of repetitions against C's (test_ud_timer's backoff).
+// TestBackoff compares the times of retransmissions with those of C (test_ud_timer's backoff).
 func TestBackoff(t *testing.T) {
 	n, a, _, e := pair(t)
 	delete(n.hosts, 20)
@@ -968,7 +975,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestLate: a program that does not call for a minute does not find its peer dead.
+// TestLate checks that a program that does not call for a minute does not declare its peer dead.
 func TestLate(t *testing.T) {
 	n, a, _, e := pair(t)
 	a.send(e, 8)
@@ -984,7 +991,7 @@ func TestLate(t *testing.T) {
 	}
 	n.run()
 	n.same(a, e)
-	// The same when it was at rest before.
+	// The same if nothing was in flight before.
 	n.now += int64(time.Minute)
 	a.send(e, 8)
 	n.now += int64(time.Minute)
@@ -994,7 +1001,7 @@ func TestLate(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestQuiet: a timer is wanted only while something is in flight.
+// TestQuiet checks that a timer is requested only while packets are in flight.
 func TestQuiet(t *testing.T) {
 	n, a, b, e := pair(t)
 	wanted := func() bool {
@@ -1023,7 +1030,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestBusy: while repeated packets are in the queue, no answer means nothing.
+// TestBusy checks that missing answers do not count while retransmitted packets are still in the
+// queue.
 func TestBusy(t *testing.T) {
 	n, a, _, e := pair(t)
 	n.drop = func(packet) bool { return true }
@@ -1041,7 +1049,7 @@ func TestBusy(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestKeepalive: an idle endpoint asks whether its peer lives.
+// TestKeepalive checks that an idle endpoint sends a keepalive to check its peer.
 func TestKeepalive(t *testing.T) {
 	n, a, b, e := pair(t)
 	e.Check()
@@ -1050,13 +1058,13 @@ func TestKeepalive(t *testing.T) {
 		t.Fatal("not received")
 	}
 	a.send(e, 8)
-	e.Check() // something is on its way
+	e.Check() // a packet in flight already checks the peer
 	n.run()
 	if a.it.Counters.Keepalives != 1 {
 		t.Fatal("one too many")
 	}
 	n.same(a, e)
-	// One that is lost is repeated, and one that is not answered tells.
+	// A lost keepalive is retransmitted; one that is never answered reveals a dead peer.
 	n.drop = func(p packet) bool { return kind(p) == wire.KindPut }
 	e.Check()
 	n.settle()
@@ -1073,8 +1081,8 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestPair connects endpoints by their ids: no CREQ, numbers from 1 on. What comes
-// before an endpoint is connected is not taken, and comes again.
+// TestPair connects endpoints by their ids: without a CREQ, with numbers from 1 on. Packets that
+// arrive before an endpoint is connected are dropped, and retransmitted by the peer.
 func TestPair(t *testing.T) {
 	n := newNetwork(t)
 	n.log = []string{}
@@ -1105,7 +1113,7 @@ func TestPair(t *testing.T) {
 	if n.log[0] != "host20>10 0: AM 0 psn 1 ack 0" {
 		t.Errorf("first packet: %s", n.log[0])
 	}
-	// Closed, it acknowledges what it has and takes nothing more.
+	// A closed endpoint acknowledges what it has received, and accepts nothing more.
 	e.Close()
 	n.drop = func(p packet) bool { return p.from == a }
 	b.send(f, 8)
@@ -1122,7 +1130,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestPairCloses: the last messages of one side arrive although it closes at once.
+// TestPairCloses checks that the last messages of a side arrive although it closes at once.
 func TestPairCloses(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -1139,9 +1147,9 @@ func TestPairCloses(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestRestart: a peer comes back as another process with the same queue pair. 1.13.1
-// ends its process then; this is what 1.22.0 does, but for messages to the old one,
-// which end with an error.
+// TestRestart replaces a peer by a new process with the same queue pair. C UCX 1.13.1 ends its
+// process then; the test expects what 1.22.0 does, except that messages to the old process end with
+// an error.
 func TestRestart(t *testing.T) {
 	for _, inFlight := range []int{0, 1, 3} {
 		n, a, b, e := pair(t)
@@ -1179,8 +1187,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestOvertaken: a peer sends messages before its CREP, as C can, and the first of
-// them, or all, come before it. None is lost.
+// TestOvertaken checks that no message is lost if a peer sends messages before its CREP, as C can,
+// and some or all of them arrive first.
 func TestOvertaken(t *testing.T) {
 	n := newNetwork(t)
 	n.quiet = true
@@ -1192,7 +1200,7 @@ func TestOvertaken(t *testing.T) {
 	b.receive(p)
 	f := b.accepted[0]
 	b.it.Open(a.peer(0))
-	f.owed &^= oweCREP // C lets messages overtake
+	f.owed &^= oweCREP // as in C, where messages can overtake a CREP
 	b.send(f, 8)
 	b.send(f, 8)
 	f.owe(oweCREP)
@@ -1204,7 +1212,7 @@ func TestOvertaken(t *testing.T) {
 	n.same(b, f)
 }
 
-// TestWrap lets numbers go round many times.
+// TestWrap lets packet numbers wrap around many times.
 func TestWrap(t *testing.T) {
 	for _, first := range []wire.PSN{0xfff0, 0xfffe, 0xffff, 0x7ffe} {
 		n, a, b, e := pair(t, func(c *Config) { c.first = first })
@@ -1228,7 +1236,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestClose ends an interface with everything in it.
+// TestClose closes an interface with endpoints in all phases.
 func TestClose(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.drop = func(packet) bool { return true }
@@ -1241,8 +1249,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestAskNearWrap: the packet at a quarter of the window asks also where numbers go
-// round; C's arithmetic misses it there.
+// TestAskNearWrap checks that the packet at a quarter of the window asks for an acknowledgement
+// even where numbers wrap around, where C's arithmetic misses it.
 func TestAskNearWrap(t *testing.T) {
 	for first := wire.PSN(0xfff0); first != 0x10; first++ {
 		n := newNetwork(t)
@@ -1260,7 +1268,8 @@ func TestAskNearWrap(t *testing.T) {
 	}
 }
 
-// TestEndWithNack: who closes while it misses something tells the peer of both.
+// TestEndWithNack checks that an endpoint which is closed while it misses a packet sends both the
+// NACK and the notice of its end.
 func TestEndWithNack(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.accepted[0]
@@ -1281,13 +1290,13 @@ func TestEndWithNack(t *testing.T) {
 	}
 }
 
-// TestSoon: a peer was silent for so long that the next look is far off. Its answer makes
-// looks frequent again, for what is lost then.
+// TestSoon checks that the first answer of a long silent peer, for which the timer has backed off,
+// makes the timer frequent again, so that later losses are found soon.
 func TestSoon(t *testing.T) {
 	for name, answer := range map[string]func(*network, *host, *Endpoint){
 		"acknowledges": func(n *network, b *host, f *Endpoint) {},
 		"misses something": func(n *network, b *host, f *Endpoint) {
-			f.got-- // as if the last one had not come
+			f.got-- // as if the last packet was lost
 			f.owe(oweNack)
 		},
 	} {

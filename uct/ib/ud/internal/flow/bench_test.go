@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// wirePort is a port that puts each packet straight into a ring of the other side.
+// wirePort is a port that puts each packet directly into a ring of the other side.
 type wirePort struct {
 	it   *Iface
 	to   *wirePort
@@ -50,7 +50,7 @@ func (p *wirePort) message(h wire.Header) {
 	p.put(b[:])
 }
 
-// poll takes what has come, and answers. It returns the number of messages.
+// poll receives and answers the packets in the ring. It returns the number of messages.
 func (p *wirePort) poll() (n int) {
 	for p.r != p.w {
 		i := p.r & 63
@@ -63,7 +63,7 @@ func (p *wirePort) poll() (n int) {
 	return n
 }
 
-// wired is two interfaces and the ends of a connection between them.
+// wired returns two interfaces and both endpoints of a connection between them.
 func wired(tb testing.TB) (a, b *wirePort, e, f *Endpoint) {
 	a, b = &wirePort{qpn: 10}, &wirePort{qpn: 20}
 	a.to, b.to = b, a
@@ -87,7 +87,7 @@ func wired(tb testing.TB) (a, b *wirePort, e, f *Endpoint) {
 	return a, b, e, f
 }
 
-// bursts sends messages one way, in bursts, and takes the acknowledgements.
+// bursts sends messages in one direction, in bursts, and receives the acknowledgements.
 func bursts(tb testing.TB, a, b *wirePort, e *Endpoint, now *int64, count int) {
 	for left := count; left > 0; {
 		*now += 1000
@@ -130,8 +130,8 @@ func pingPong(tb testing.TB, a, b *wirePort, e, f *Endpoint, now *int64, count i
 	}
 }
 
-// TestAllocs: nothing is allocated once everything has its size, neither when messages
-// and acknowledgements go, nor when timers look and packets are repeated.
+// TestAllocs checks that in steady state nothing is allocated, neither for messages and
+// acknowledgements nor for timers and retransmissions.
 func TestAllocs(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -150,7 +150,7 @@ func TestAllocs(t *testing.T) {
 		now += 1e9
 		a.it.Clock(now)
 		h, _ := e.Send(1, 5, true, false)
-		_ = h // lost
+		_ = h // not delivered
 		for range 3 {
 			due, _ := a.it.Next(now)
 			now = max(now, due)
@@ -190,7 +190,7 @@ func BenchmarkPingPong(b *testing.B) {
 	pingPong(b, x, y, e, f, &now, b.N)
 }
 
-// BenchmarkIdle is a round in which nothing happens.
+// BenchmarkIdle measures a round in which nothing happens.
 func BenchmarkIdle(b *testing.B) {
 	x, _, _, _ := wired(b)
 	now := int64(2e9)

@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// A replay puts the machine in the place of one of two C processes whose conversation
-// was captured. It is given what the other one sent, opens endpoints and sends messages
-// when that process did, and has to post the same packets, byte for byte but for what C
-// does not fill in.
+// A replay runs the state machine in the place of one of two C processes whose packets were
+// captured. The state machine receives what the other process sent, opens endpoints and sends
+// messages when the C process did, and must post the same packets, byte for byte except for bytes
+// that C does not fill in.
 //
-// A capture does not say when a process has looked at a packet. That shows in what it
-// sends: packets are held back until the machine, given them, can post the one that
-// comes next. So none of the machine's time passes, and no timers run: repetitions and
-// questions that C's timers have caused are left out. Otherwise the differences are
-// those that doc.go names.
+// A capture does not show when a process has handled a packet. This follows from the packets that
+// it sent: received packets are held back until the state machine needs them to post the next
+// packet of the capture. So no time passes for the state machine, and its timers do not run:
+// retransmissions and probes that timers of C have caused are skipped. The other differences are
+// those in doc.go.
 type replay struct {
 	t      *testing.T
 	s      capturetest.Session
@@ -32,7 +32,7 @@ type replay struct {
 	posts  [][]byte
 	lossy  bool
 
-	exact, repeats, probes, missing int // packets
+	exact, repeats, probes, missing int // numbers of packets
 }
 
 func (r *replay) Post(e *Endpoint, pkt []byte, solicited bool) bool {
@@ -40,7 +40,7 @@ func (r *replay) Post(e *Endpoint, pkt []byte, solicited bool) bool {
 	return true
 }
 
-// Repost is what a NACK causes at once, and in C later.
+// Repost ignores retransmissions after a NACK, which C sends later.
 func (r *replay) Repost(*Endpoint, int32, wire.Header) bool { return true }
 func (r *replay) Busy(*Endpoint) bool                       { return false }
 func (r *replay) Done(*Endpoint, int32, error)              {}
@@ -54,7 +54,7 @@ func (r *replay) Resolve(_ []byte, qpn uint32, p uint8) (Peer, bool) {
 	return Peer{QPN: qpn, Path: p}, true
 }
 
-// newReplay looks into the session for what the process calls itself.
+// newReplay takes the addresses of both processes from the session.
 func newReplay(t *testing.T, s capturetest.Session, server bool) *replay {
 	r := &replay{t: t, s: s, server: server, lossy: s.Name == "udloss"}
 	cfg := Config{}
@@ -72,7 +72,7 @@ func newReplay(t *testing.T, s capturetest.Session, server bool) *replay {
 			r.other = q.DevAddr
 		}
 	}
-	if cfg.DevAddr == nil { // it has only answered
+	if cfg.DevAddr == nil { // this process has only answered
 		for _, p := range s.Packets {
 			if p.FromServer == server {
 				cfg.QPN = p.SrcQPN
@@ -90,7 +90,7 @@ func newReplay(t *testing.T, s capturetest.Session, server bool) *replay {
 	return r
 }
 
-// feed gives the machine the oldest packet that was held back.
+// feed gives the state machine the oldest packet that was held back.
 func (r *replay) feed() bool {
 	if len(r.queue) == 0 {
 		return false
@@ -98,13 +98,13 @@ func (r *replay) feed() bool {
 	p := r.queue[0]
 	r.queue = r.queue[1:]
 	if h := wire.Load(p.Data); h.Kind(len(p.Data)) == wire.KindCtl && p.Kept < len(p.Data) {
-		p.Data = wire.AppendCREP(nil, h, &wire.CREP{EP: crepOf(r.t, p)}) // the capture has no more
+		p.Data = wire.AppendCREP(nil, h, &wire.CREP{EP: crepOf(r.t, p)}) // no more was captured
 	}
 	r.it.Receive(bytes.Clone(p.Data), &From{QPN: p.SrcQPN})
 	return true
 }
 
-// crepOf is the id in a CREP that the capture tells only in words.
+// crepOf returns the id in a CREP, which the capture has only as text.
 func crepOf(t *testing.T, p capturetest.Packet) (id uint32) {
 	_, s, ok := strings.Cut(p.Text, "CREP[src_ep_id=")
 	if _, err := fmt.Sscanf(s, "%d]", &id); !ok || err != nil {
@@ -113,8 +113,8 @@ func crepOf(t *testing.T, p capturetest.Packet) (id uint32) {
 	return id
 }
 
-// repeat is told that a timer of C's has made it send a packet again. Its window shrinks
-// with the first one.
+// repeat records a retransmission caused by a timer of C. The first packet of one shrinks the
+// window.
 func (r *replay) repeat(e *Endpoint, psn wire.PSN) {
 	r.repeats++
 	if psn == e.acked+1 {
@@ -122,7 +122,7 @@ func (r *replay) repeat(e *Endpoint, psn wire.PSN) {
 	}
 }
 
-// end is the endpoint that a packet of the process is from: by its destination.
+// end returns the endpoint that has sent a packet, found by the packet's destination.
 func (r *replay) end(dest uint32) *Endpoint {
 	for _, e := range r.it.table.eps {
 		if e != nil && e.is(connected) && e.dest == dest {
@@ -132,7 +132,7 @@ func (r *replay) end(dest uint32) *Endpoint {
 	return nil
 }
 
-// blank leaves out what C does not fill in, of control packets.
+// blank clears the bytes of control packets that C does not fill in.
 func blank(b []byte) []byte {
 	b = bytes.Clone(b)
 	if h := wire.Load(b); h.Kind(len(b)) == wire.KindCtl && len(b) >= wire.HeaderLen+wire.ControlLen {
@@ -148,14 +148,14 @@ func blank(b []byte) []byte {
 	return b
 }
 
-// want lets the machine post what it owes, which has to be this.
+// want makes the state machine post what it owes, and compares that with p.
 func (r *replay) want(p capturetest.Packet) {
 	r.t.Helper()
 	if len(r.posts) == 0 {
 		r.it.Dispatch()
 	}
 	data := blank(p.Data)
-	if p.Kept < len(p.Data) && len(r.posts) != 0 && len(r.posts[0]) == len(data) { // the capture left out the rest
+	if p.Kept < len(p.Data) && len(r.posts) != 0 && len(r.posts[0]) == len(data) { // the capture has only a part
 		r.posts[0], data = r.posts[0][:p.Kept], data[:p.Kept]
 	}
 	if len(r.posts) == 0 || !bytes.Equal(blank(r.posts[0]), data) {
@@ -169,7 +169,7 @@ func (r *replay) want(p capturetest.Packet) {
 	r.exact++
 }
 
-// own goes through a packet that the process has sent.
+// own handles a packet that the replayed process has sent.
 func (r *replay) own(p capturetest.Packet) {
 	h := wire.Load(p.Data)
 	kind := h.Kind(len(p.Data))
@@ -210,13 +210,13 @@ func (r *replay) own(p capturetest.Packet) {
 		for e.got != h.Ack() && r.feed() {
 		}
 		r.want(p)
-		if len(r.posts) != 0 { // an acknowledgement; C goes round before it sends more
+		if len(r.posts) != 0 { // an acknowledgement; C sends it in a later round
 			r.posts = nil
 			e.owe(oweAck)
 		}
 	case wire.KindAck, wire.KindNack:
 		if h.AckReq() {
-			r.probes++ // by a timer, or a flush; it acknowledges as well
+			r.probes++ // caused by a timer or a flush; also acknowledges
 			for e.got != h.Ack() && r.feed() {
 			}
 			e.owed &^= oweTell
@@ -227,7 +227,7 @@ func (r *replay) own(p capturetest.Packet) {
 			nack = oweNack
 		}
 		if nack != 0 && e.got == 2 && h.Ack() == 2 && h.PSN() == e.psn {
-			// C misses the CREQ before the CREP that it has just taken.
+			// C sends a NACK for the CREQ before a CREP that it has received.
 			r.it.ready.drop(e, linkReady)
 			e.owed = 0
 			r.missing++
@@ -235,7 +235,7 @@ func (r *replay) own(p capturetest.Packet) {
 		}
 		for len(r.posts) == 0 && (e.got != h.Ack() || e.owed&(oweAck|oweNack) == 0 || e.owed&oweNack != nack) {
 			if r.lossy && nack == 0 && e.owed&oweNack != 0 {
-				e.owed &^= oweNack // it went before, and was lost
+				e.owed &^= oweNack // sent earlier, and lost
 			} else if !r.feed() {
 				break
 			}
@@ -246,14 +246,15 @@ func (r *replay) own(p capturetest.Packet) {
 			r.repeat(e, h.PSN())
 			return
 		}
-		for h.PSN() != e.psn { // lost before it was captured
+		for h.PSN() != e.psn { // lost before the capture
 			r.send(e, 0)
 		}
 		for e.got != h.Ack() && r.feed() {
 		}
 		for !e.CanSend() && r.feed() {
 		}
-		// Acknowledgements that it may have seen: those that bring nothing else.
+		// Acknowledgements that the process may have received: packets with nothing else in
+		// them.
 		for e.ask() != h.AckReq() && len(r.queue) != 0 {
 			if k := wire.Load(r.queue[0].Data).Kind(len(r.queue[0].Data)); k != wire.KindAck && k != wire.KindNack {
 				break
@@ -268,7 +269,7 @@ func (r *replay) own(p capturetest.Packet) {
 			e.push(none, 0, nodeKeepalive)
 		}
 		if got.AckReq() != h.AckReq() && (h.AckReq() || r.lossy) {
-			// Messages without a copy ask always; and after losses the window is unknown.
+			// Zero-copy messages always ask; after losses the window of C is unknown.
 			got ^= wire.FlagAckReq
 			r.missing++
 		}
@@ -281,9 +282,9 @@ func (r *replay) own(p capturetest.Packet) {
 
 func (r *replay) send(e *Endpoint, id uint8) wire.Header {
 	for !e.CanSend() {
-		e.owed &^= oweResend // by a NACK, at once
+		e.owed &^= oweResend // by a NACK, which this side answers at once
 		if !e.CanSend() && len(r.queue) == 0 && r.lossy {
-			e.max = e.psn + 1 // it has lost less than we
+			e.max = e.psn + 1 // C has lost fewer packets than the replay
 		}
 		if !e.CanSend() && !r.feed() {
 			r.t.Fatalf("endpoint %d cannot send number %d, up to %d is acknowledged", e.id, e.psn, e.acked)
@@ -293,12 +294,12 @@ func (r *replay) send(e *Endpoint, id uint8) wire.Header {
 	return h
 }
 
-// TestCaptures replays sessions of both releases, in both places.
+// TestCaptures replays sessions of both releases, in the place of either process.
 func TestCaptures(t *testing.T) {
 	for _, tc := range []struct {
 		release, name string
 		server        bool
-		least         int // packets that have to be the same
+		least         int // least number of equal packets
 	}{
 		{"1.13.1", "ud", false, 25}, {"1.13.1", "ud", true, 17},
 		{"1.22.0", "ud", false, 26}, {"1.22.0", "ud", true, 17},

@@ -26,7 +26,7 @@ func (it *Iface) Clock(now int64) {
 		e := it.fresh
 		it.fresh, e.nextFresh, e.fresh = e.nextFresh, nil, false
 		if !e.Idle() && e.slot == none {
-			// Sent since the last round: the wait begins now.
+			// The endpoint has sent since the last round: the wait for an answer begins now.
 			e.sent = it.now
 			e.due = it.now + e.every
 			it.timers.push(e)
@@ -34,8 +34,8 @@ func (it *Iface) Clock(now int64) {
 	}
 }
 
-// Next sets the time, and returns when Tick is to be called, on the clock of Clock. wanted is true
-// only while packets are in flight.
+// Next sets the time, and returns the time at which Tick must be called, in the same units and from
+// the same origin. wanted is true only while packets are in flight.
 func (it *Iface) Next(now int64) (due int64, wanted bool) {
 	it.Clock(now)
 	for len(it.timers) != 0 && it.timers[0].Idle() {
@@ -47,8 +47,8 @@ func (it *Iface) Next(now int64) (due int64, wanted bool) {
 	return it.timers[0].due + it.skipped, true
 }
 
-// Soonest returns a lower bound of the time of Next; ok is false if Next would want no call of Tick.
-// Soonest does not set the time.
+// Soonest returns a lower bound of the time that Next would return; ok is false if Next would
+// return no time. Soonest does not set the time.
 func (it *Iface) Soonest() (due int64, ok bool) {
 	switch {
 	case it.fresh != nil:

@@ -12,22 +12,22 @@ import (
 // (uct_ud_iface_config_table of src/uct/ib/ud/base/ud_iface.c); limits that are zero have defaults
 // of this package.
 type Config struct {
-	QPN     uint32      // of the queue pair
+	QPN     uint32      // number of the queue pair
 	DevAddr []byte      // own device address, for CREQs; up to MaxDevAddr bytes
 	Origin  wire.Origin // host and process of this side, for CREQs and CREPs
 
-	MaxWindow int           // packets in flight plus one, 2 to 1025
-	Tick      time.Duration // without an acknowledgement before the first probe; 3 ticks before the first repetition
+	MaxWindow int           // limit of the window: packets in flight plus one, 2 to 1025
+	Tick      time.Duration // time without an answer before a probe; 3 ticks before retransmission
 	Backoff   float64       // factor of the time between checks while no answer comes, at least 1
-	Timeout   time.Duration // without an acknowledgement until a peer is declared dead
+	Timeout   time.Duration // time without an acknowledgement until a peer is declared dead
 	Linger    time.Duration // how long a closed endpoint answers
 	Poke      time.Duration // probes wake the peer once the time between them reaches Poke
 
 	// Limits on the state that peers can make this side keep.
-	MaxEndpoints int // all endpoints of the interface
-	MaxPassive   int // endpoints made by peers and not taken by the application
-	MaxEmbryos   int // endpoints whose peer has sent nothing but a CREQ
-	MaxLinger    int // closed endpoints
+	MaxEndpoints int // limit on all endpoints of the interface
+	MaxPassive   int // limit on endpoints made by peers and not taken by the application
+	MaxEmbryos   int // limit on endpoints whose peer has sent nothing but a CREQ (embryos)
+	MaxLinger    int // limit on closed endpoints
 
 	first wire.PSN // number of first packets, for tests; wire.FirstPSN
 }
@@ -41,18 +41,19 @@ const (
 	// MaxDevAddr is the length of the longest device address.
 	MaxDevAddr = 64
 
-	// embryoTime is how long an embryo is safe from eviction by age.
-	embryoTime = 2 * time.Second
+	// embryoGrace is how long an embryo, a half-open endpoint, is safe from eviction by age.
+	embryoGrace = 2 * time.Second
 
-	// heavyPart: endpoints of an address may be evicted in favor of other addresses once the
-	// address has 1/heavyPart of MaxPassive.
+	// heavyPart is the part of MaxPassive, as 1/heavyPart, from which on an address may have its
+	// endpoints evicted in favor of other addresses.
 	heavyPart = 16
 
-	// resendsPerAck: each resendsPerAck-th repeated packet asks for an acknowledgement
-	// (UCT_UD_RESENDS_PER_ACK).
+	// resendsPerAck is how often a retransmitted packet asks for an acknowledgement: each packet
+	// whose number is a multiple of it does (UCT_UD_RESENDS_PER_ACK).
 	resendsPerAck = 4
 )
 
+// or returns v, or the default d if v is zero.
 func or[T int | float64 | time.Duration](v, d T) T {
 	if v == 0 {
 		return d
@@ -79,36 +80,36 @@ func (c *Config) fill() {
 
 // Counters count events of an Iface since it was made.
 type Counters struct {
-	// Sent.
-	Acks, Nacks, Probes  uint64 // packets without a number of their own
+	// Packets sent.
+	Acks, Nacks, Probes  uint64 // packets that use no number
 	Keepalives           uint64
-	CREQs, CREPs         uint64 // including repetitions
+	CREQs, CREPs         uint64 // including retransmissions
 	Resent               uint64 // packets of all kinds
-	NackLosses, Timeouts uint64 // repetitions begun, by cause
+	NackLosses, Timeouts uint64 // retransmissions begun, by cause
 	Ends, Refusals       uint64 // notices that an endpoint is closed, or does not exist any more
 
-	// Received and used.
+	// Packets received and used.
 	Delivered, GotAcks, GotNacks uint64
 	Passive                      uint64 // endpoints made by peers
 	Restarts                     uint64 // peers that came back as another process
 	GotEnds, GotRefusals         uint64
 
-	// Received and dropped.
+	// Packets received and dropped.
 	Short, Malformed uint64 // shorter than a header; not a packet of the protocol
 	Elsewhere        uint64 // not for an address of the port; counted by the layer above
 	Unknown          uint64 // for an endpoint that does not exist
 	WrongSource      uint64 // not from the endpoint's peer
 	WrongAck         uint64 // acknowledges packets that were never sent
-	WrongNumber      uint64 // further ahead than a window
+	WrongNumber      uint64 // packet number further ahead than a window
 	WrongControl     uint64 // CREQ or CREP that does not match the endpoint's state
 	Unconnected      uint64 // before the endpoint was connected
-	Duplicate, Ahead uint64 // out of order
+	Duplicate, Ahead uint64 // out of order: received already, or after a gap
 	Puts             uint64 // puts with data, which this side never offers memory for
 	Closed           uint64 // new packets for an endpoint that takes no more
 	Halted           uint64 // new packets for an endpoint that takes none at present
 	Refused          uint64 // CREQs, for lack of room or of a path to their sender
 
-	// Given up.
+	// Endpoints given up.
 	Dead    uint64 // endpoints whose peer does not answer
 	Evicted uint64 // passive endpoints, to make room for others
 }

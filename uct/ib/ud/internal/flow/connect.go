@@ -4,13 +4,13 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// Connection setup. An endpoint to a peer's interface learns the id of its other end from the CREP
-// that answers its CREQ, or from a CREQ of the peer, if the peer has made the same connection at
-// the same time. CREQ and CREP are numbered packets, so each may be lost, duplicated or late: CREQ
-// is the first packet of the requester, CREP the next packet of the responder.
+// Connection setup. An endpoint to a peer's interface learns the id of the peer's endpoint from the
+// CREP that answers its CREQ, or from a CREQ of the peer, if the peer has made the same connection
+// at the same time. CREQ and CREP are numbered packets, so each may be lost, duplicated or late.
+// CREQ is the first packet of the requester, CREP the next packet of the responder.
 //
-// An endpoint that is connected by a CREQ still has to answer with a CREP, although both sides know
-// each other's ids then.
+// An endpoint that is connected by a CREQ still has to answer with a CREP, although both sides then
+// know each other's ids.
 
 // Open makes an endpoint to an interface. The endpoint is connected already if the peer has made
 // the same connection before; otherwise Port.Connected reports the connection. The error is ErrFull
@@ -52,8 +52,8 @@ func (it *Iface) OpenPair() (*Endpoint, error) {
 }
 
 // ConnectPair connects an endpoint made by OpenPair with the endpoint id at the queue pair qpn.
-// Packets that arrived before were dropped: the peer sends them again. The error is ErrState if the
-// endpoint is not one of OpenPair or cannot be connected any more.
+// Packets that arrived before were dropped, and the peer retransmits them. The error is ErrState if
+// the endpoint is not one of OpenPair or cannot be connected any more.
 func (e *Endpoint) ConnectPair(qpn, id uint32) error {
 	if e.state&(pairwise|connected|closed|failed|gone) != pairwise {
 		return ErrState
@@ -99,13 +99,13 @@ func (it *Iface) request(pkt []byte, h wire.Header, src uint32) {
 	case e.dest != q.EP:
 		it.restart(e, &q, h.PSN())
 	case h.PSN() == e.got, h.PSN().Before(e.got):
-		c.Duplicate++ // the timer repeats the CREP
+		c.Duplicate++ // the timer retransmits the CREP
 	default:
 		c.WrongControl++
 	}
 }
 
-// accept makes the other end of an endpoint that a peer's CREQ announces.
+// accept makes this side's endpoint of a connection that a peer's CREQ requests.
 func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 	target, ok := it.vacancy(from.Addr)
 	if !ok {
@@ -129,7 +129,7 @@ func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 		it.drop(target)
 	}
 	it.Counters.Passive++
-	e.state |= connected | passive | embryo
+	e.state |= connected | passive | halfOpen
 	e.got = psn
 	e.since = it.now
 	p := it.peers.get(from)
@@ -141,14 +141,14 @@ func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 
 // meet handles the CREQ of a peer for an endpoint that is not connected yet, and whose own CREQ is
 // in flight or still owed. The peer's CREQ connects the endpoint, and counts as an acknowledgement
-// of the own CREQ.
+// of this side's CREQ.
 func (it *Iface) meet(e *Endpoint, q *wire.CREQ, psn wire.PSN) {
 	if e.owed&oweCREQ != 0 {
 		e.owed &^= oweCREQ
 	}
 	e.dest, e.got, e.early = q.EP, psn, 0
 	e.state |= connected
-	e.heard = it.now
+	e.lastReceived = it.now
 	e.owe(oweCREP)
 	if e.acked.Before(it.cfg.first) && e.is(asked) {
 		e.acknowledge(it.cfg.first)
@@ -165,7 +165,7 @@ func (it *Iface) restart(e *Endpoint, q *wire.CREQ, psn wire.PSN) {
 		return
 	}
 	e.dest, e.got = q.EP, psn
-	e.heard = it.now
+	e.lastReceived = it.now
 	e.owe(oweCREP)
 }
 
@@ -179,7 +179,7 @@ func (e *Endpoint) unconnected(pkt []byte, h wire.Header) {
 		return
 	}
 	if h.Kind(len(pkt)) != wire.KindCtl {
-		// A message may overtake the CREP, which was sent before it.
+		// A message may overtake the CREP that the peer has sent before the message.
 		n := h.PSN().Since(it.cfg.first) + 1
 		if h.Kind(len(pkt)) == wire.KindAM && n >= 1 && n <= MinWindow+1 && (e.early == 0 || n < int(e.early)) {
 			e.early = uint8(n)
@@ -199,7 +199,7 @@ func (e *Endpoint) unconnected(pkt []byte, h wire.Header) {
 	}
 	e.early = 0
 	e.state |= connected
-	e.heard = it.now
+	e.lastReceived = it.now
 	if h.AckReq() {
 		e.owe(oweAck)
 	}
@@ -217,8 +217,8 @@ func (it *Iface) connected(e *Endpoint) {
 	e.settle()
 }
 
-// reply handles a CREP on an endpoint that is connected already, by a CREQ. The CREP must name the
-// same id.
+// reply handles a CREP on an endpoint that a CREQ has connected already. The CREP must name the same
+// id.
 func (e *Endpoint) reply(pkt []byte) {
 	q, err := wire.ParseCREP(pkt)
 	if err != nil || q.EP != e.dest {

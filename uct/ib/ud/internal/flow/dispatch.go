@@ -6,15 +6,15 @@ package flow
 // is full, and the next call begins with the endpoints that this call did not reach.
 func (it *Iface) Dispatch() bool { return it.dispatch(^owed(0)) }
 
-// DispatchFirst is Dispatch for the packets that have to go before new messages. Messages may carry
-// the others.
+// DispatchFirst is Dispatch for the packets that have to go before new messages. New messages may
+// carry the information of the other packets.
 func (it *Iface) DispatchFirst() bool { return it.dispatch(oweFirst) }
 
 func (it *Iface) dispatch(which owed) bool {
 	for e := it.ready.first; e != nil; {
 		next := e.links[linkReady].next
 		if e.owed&which != 0 {
-			if !e.pay(which) {
+			if !e.postOwed(which) {
 				it.ready.drop(e, linkReady)
 				it.ready.push(e, linkReady)
 				return false
@@ -24,7 +24,7 @@ func (it *Iface) dispatch(which owed) bool {
 			}
 			e.settle()
 			if next != nil && !next.links[linkReady].on {
-				next = it.ready.first // the callback of settle has closed it
+				next = it.ready.first // a callback of settle has removed next from the list
 			}
 		} else if e.owed == 0 {
 			it.ready.drop(e, linkReady)
@@ -34,9 +34,9 @@ func (it *Iface) dispatch(which owed) bool {
 	return true
 }
 
-// pay posts the packets that an endpoint owes, of the given kinds. It reports whether the queue had
+// postOwed posts the packets that an endpoint owes, of the given kinds. It reports whether the queue had
 // room.
-func (e *Endpoint) pay(which owed) bool {
+func (e *Endpoint) postOwed(which owed) bool {
 	for e.owed&which != 0 {
 		switch o := e.owed & which; {
 		case o&oweCREQ != 0:
@@ -66,7 +66,7 @@ func (e *Endpoint) pay(which owed) bool {
 			}
 			e.owed &^= oweKeepalive
 		default:
-			if !e.tell() {
+			if !e.postShort() {
 				return false
 			}
 		}

@@ -1,14 +1,14 @@
 // Package flow makes reliable connections out of datagrams: it is the state machine of ud_verbs.
 // Its inputs are packets and the time, its outputs packets and events. The package touches no
-// device, reads no clock, starts no goroutine, and in steady state allocates nothing. So its tests
-// run every event that can happen on a network in milliseconds.
+// device, reads no clock, starts no goroutine, and in steady state allocates nothing. Its tests can
+// therefore run every event that can happen on a network in milliseconds.
 //
 // # Protocol
 //
 // An [Iface] holds the endpoints of one queue pair. Two endpoints are connected by CREQ and CREP
 // (connect.go, peers.go), or by ids that the layer above exchanges. An endpoint sends numbered
 // packets in a window (window.go). A packet that the peer has not acknowledged is kept in a slot of
-// the layer above, and sent again if the peer sends a NACK or nothing (resend.go, tick.go). A
+// the layer above, and retransmitted if the peer sends a NACK or nothing (resend.go, tick.go). A
 // receiver takes packets in order and drops all others (receive.go). A packet ahead of the order is
 // answered by a NACK at the end of the round. A request for an acknowledgement is answered by an
 // ACK, unless another packet to that peer has carried the acknowledgement (dispatch.go).
@@ -39,13 +39,13 @@
 // from C where it is free to:
 //
 //   - A NACK is answered at once; C waits for its timer, 30 ms and more.
-//   - A repeated packet carries the newest acknowledgement; in C, the last one that was sent.
-//     The last packet of a repetition asks for an acknowledgement, too.
+//   - A retransmitted packet carries the newest acknowledgement; in C, the last one that was
+//     sent. The last packet of a retransmission asks for an acknowledgement, too.
 //   - An endpoint that is not connected accepts only a CREP. C takes acknowledgements from
-//     packets that overtake a CREP, stops repeating its CREQ, and waits without a timer. A CREP
+//     packets that overtake a CREP, stops retransmitting its CREQ, and waits without a timer. A CREP
 //     that arrives without the CREQ before it is not answered by a NACK, since nothing is missing.
 //   - A message that overtook a CREP is requested again; C loses it.
-//   - A NACK is not answered by a NACK for ever, as between two C processes that both
+//   - A NACK is not answered by a NACK forever, as between two C processes that both
 //     miss something.
 //   - A flush asks for an acknowledgement only if the last packet has not.
 //   - The packet at a quarter of the window asks for an acknowledgement even where packet

@@ -10,6 +10,6 @@ var (
 	ErrReset   = errors.New("the peer has ended the connection")
 	ErrClosed  = errors.New("the connection is closed")
 
-	ErrFull  = errors.New("the interface has as many endpoints as it can")
+	ErrFull  = errors.New("the interface has the largest possible number of endpoints")
 	ErrState = errors.New("the endpoint cannot be connected twice")
 )

@@ -13,13 +13,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// The explorer tries everything that a network can do to two interfaces, up to a
-// bound: each packet in flight may be the next to arrive, be lost, or arrive and stay
-// in flight; meanwhile time may pass and messages may be sent. States that were seen
-// before are not looked at again. From each state on a network without faults has to
-// bring the rest of the messages, each once and in order, and both sides to rest.
+// The explorer tries everything that a network can do to two interfaces, up to a bound: each packet
+// in flight may be the next to arrive, may be lost, or may arrive and stay in flight; meanwhile
+// time may pass and messages may be sent. Each state is visited only once. From each state a
+// network without faults must deliver the remaining messages, each once and in order, and both
+// sides must come to rest.
 
-// world is one state: what was done since the beginning, done again for each visit.
+// world is one state. Each visit repeats all actions from the start.
 type world struct {
 	*network
 	a, b      *host
@@ -28,17 +28,17 @@ type world struct {
 	ticks     int
 }
 
-// end is an endpoint of the application's.
+// end is an endpoint of the application.
 type end struct {
 	h    *host
 	e    *Endpoint
 	left int // messages to send
 }
 
-// start is how a world begins.
+// start describes the first state of a world.
 type start struct {
-	opens    string // who opens endpoints, in this order: a string of 'a' and 'b'
-	messages int    // of each endpoint
+	opens    string // hosts that open endpoints, in this order: a string of 'a' and 'b'
+	messages int    // for each endpoint
 	loss     int
 	dup      int
 	ticks    int
@@ -71,7 +71,8 @@ func (s start) world(t testing.TB) *world {
 	return w
 }
 
-// Actions are numbers: what, and with which packet or endpoint.
+// action is a kind of action in the high byte, and the index of its packet or endpoint in the low
+// byte.
 type action uint16
 
 const (
@@ -82,7 +83,7 @@ const (
 	pass
 )
 
-// actions are what can happen now.
+// actions returns the actions that are possible now.
 func (w *world) actions() []action {
 	var acts []action
 	seen := make(map[string]bool)
@@ -111,7 +112,7 @@ func (w *world) actions() []action {
 	return acts
 }
 
-// do does one.
+// do performs an action.
 func (w *world) do(a action) {
 	i := int(a & 0xff)
 	switch a &^ 0xff {
@@ -139,7 +140,7 @@ func (w *world) do(a action) {
 	p.to.it.Dispatch()
 }
 
-// finish is the rest without faults.
+// finish runs the world to its end without faults.
 func (w *world) finish() {
 	for i := 0; ; i++ {
 		left := 0
@@ -172,7 +173,7 @@ func (w *world) finish() {
 	}
 }
 
-// print is the state as text, equal for equal ones.
+// print returns the state as text, which is equal for equal states.
 func (w *world) print() string {
 	var b bytes.Buffer
 	fmt.Fprint(&b, w.loss, w.dup, w.ticks)
@@ -184,8 +185,8 @@ func (w *world) print() string {
 				continue
 			}
 			c := h.of(e)
-			fmt.Fprint(&b, ";", e.id, e.dest, e.state, e.owed, e.psn, e.max, e.acked, e.cwnd, e.re, e.reMax, e.got, e.told, e.early, e.nackAt,
-				it.now-e.sent, it.now-e.resent, it.now-e.toldAt, e.every, e.slot, e.fresh, c.sent, len(c.got), c.connected)
+			fmt.Fprint(&b, ";", e.id, e.dest, e.state, e.owed, e.psn, e.max, e.acked, e.cwnd, e.re, e.reMax, e.got, e.nackedFrom, e.early, e.nackAt,
+				it.now-e.sent, it.now-e.resent, it.now-e.nackedAt, e.every, e.slot, e.fresh, c.sent, len(c.got), c.connected)
 			if e.slot != none {
 				fmt.Fprint(&b, "d", e.due-it.now)
 			}
@@ -209,7 +210,7 @@ func (w *world) print() string {
 	return b.String()
 }
 
-// explore visits all states up to a number of actions. It returns how many there are.
+// explore visits all states within a number of actions. It returns the number of states.
 func explore(t *testing.T, s start, depth int) int {
 	seen := make(map[string]bool)
 	level := [][]action{nil}
@@ -257,13 +258,13 @@ func explore(t *testing.T, s start, depth int) int {
 	return len(seen)
 }
 
-// TestExplore goes through beginnings of connections and exchanges of messages.
+// TestExplore explores the setup of connections and the exchange of messages.
 func TestExplore(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		s     start
 		depth int
-		least int // states, so that it is seen when there is less to explore
+		least int // least number of states, to notice an exploration that has shrunk
 	}{
 		{"one asks", start{opens: "a", messages: 1, loss: 2, dup: 1, ticks: 2}, 9, 20000},
 		{"both ask", start{opens: "ab", messages: 1, loss: 1, dup: 1, ticks: 1}, 7, 40000},

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestHalt: an endpoint that takes no messages for three minutes has few then, its peer does
-// not take it for dead, and when it goes on everything arrives, at once.
+// TestHalt checks that an endpoint that is halted for three minutes takes few messages, that its
+// peer does not declare it dead, and that all messages arrive at once when it resumes.
 func TestHalt(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.push(a, e, 300, 8)
@@ -43,7 +43,7 @@ func TestHalt(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestHaltedSends: it sends, and is acknowledged, meanwhile.
+// TestHaltedSends checks that a halted endpoint can send, and handles acknowledgements.
 func TestHaltedSends(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.open(a)

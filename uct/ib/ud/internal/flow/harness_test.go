@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// network carries packets between hosts, in the order of its tests' choosing.
+// network carries packets between hosts, in an order that the test chooses.
 type network struct {
 	t     testing.TB
 	hosts map[uint32]*host // by QPN
-	air   []packet         // on their way, the oldest first
+	air   []packet         // packets in flight, the oldest first
 	now   int64
 	sent  int
-	drop  func(packet) bool // of what is posted, nil for nothing
-	quiet bool              // do not watch for what C does not forgive
-	log   []string          // of what was posted, if not nil
+	drop  func(packet) bool // reports whether a posted packet is lost; nil: none is
+	quiet bool              // skip the checks of watch and strict
+	log   []string          // posted packets, if not nil
 }
 
 // packet is one datagram.
@@ -34,7 +34,7 @@ func newNetwork(t testing.TB) *network {
 	return &network{t: t, hosts: make(map[uint32]*host), now: int64(time.Second)}
 }
 
-// host is an interface and the layer above it.
+// host is an interface with the layer above it.
 type host struct {
 	t    testing.TB
 	net  *network
@@ -42,25 +42,25 @@ type host struct {
 	name string
 	qpn  uint32
 
-	room     int // packets that the queue takes, -1 for any number
+	room     int // packets that the queue has room for, -1: any number
 	busy     bool
-	slots    [][]byte // of messages
+	slots    [][]byte // data of messages
 	marks    map[int32]bool
 	freed    []int32
 	conns    map[*Endpoint]*conn
-	accepted []*Endpoint // passive ones, in the order of their making
-	refuse   bool        // no way to peers
+	accepted []*Endpoint // passive endpoints, in the order of their creation
+	refuse   bool        // no path to any peer
 	onDone   func(e *Endpoint, slot int32, err error)
 	onRoom   func(e *Endpoint)
 }
 
-// conn is what a host knows of an endpoint.
+// conn is the state of the layer above for an endpoint.
 type conn struct {
-	sent      uint64 // messages
+	sent      uint64 // number of messages
 	done      uint64
 	lost      uint64
 	got       []uint64
-	slots     []int32 // in flight, in order
+	slots     []int32 // slots in flight, in order
 	connected int
 	failed    error
 	gone      bool
@@ -69,7 +69,7 @@ type conn struct {
 	flushed   []int32
 }
 
-// add makes a host. Its device address is its name and number.
+// add makes a host. Its device address contains its queue pair number.
 func (n *network) add(qpn uint32, change ...func(*Config)) *host {
 	h := &host{t: n.t, net: n, name: fmt.Sprintf("host%d", qpn), qpn: qpn, room: -1, conns: make(map[*Endpoint]*conn), marks: make(map[int32]bool)}
 	cfg := Config{QPN: qpn, DevAddr: h.devAddr(), Origin: wire.NewOrigin(h.name, int(qpn))}
@@ -87,7 +87,7 @@ func (n *network) add(qpn uint32, change ...func(*Config)) *host {
 
 func (h *host) devAddr() []byte { return binary.BigEndian.AppendUint64([]byte{0x48}, uint64(h.qpn)) }
 
-// peer is how others know the host.
+// peer returns the host as its peers address it.
 func (h *host) peer(path uint8) Peer {
 	p := Peer{QPN: h.qpn, Path: path}
 	copy(p.Addr[:], h.devAddr())
@@ -103,7 +103,7 @@ func (h *host) of(e *Endpoint) *conn {
 	return c
 }
 
-// post puts a packet on the air.
+// post puts a packet in flight.
 func (h *host) post(e *Endpoint, data []byte) bool {
 	if h.room == 0 {
 		return false
@@ -127,7 +127,7 @@ func (h *host) post(e *Endpoint, data []byte) bool {
 func (h *host) Post(e *Endpoint, pkt []byte, solicited bool) bool {
 	ok := h.post(e, pkt)
 	for i := range pkt {
-		pkt[i] = 0xee // it is the machine's
+		pkt[i] = 0xee // the memory belongs to the state machine
 	}
 	return ok
 }
@@ -206,8 +206,8 @@ func (h *host) slot(b []byte) int32 {
 	return int32(len(h.slots) - 1)
 }
 
-// send sends an endpoint's next message, of at least 8 bytes. It reports whether it
-// was taken.
+// send sends the next message of an endpoint, of at least 8 bytes. It reports whether the message
+// was accepted.
 func (h *host) send(e *Endpoint, size int) bool {
 	if h.room == 0 || !e.CanSend() {
 		e.WantRoom()
@@ -217,7 +217,7 @@ func (h *host) send(e *Endpoint, size int) bool {
 	data := make([]byte, wire.HeaderLen+max(size, 8))
 	binary.LittleEndian.PutUint64(data[wire.HeaderLen:], c.sent)
 	s := h.slot(data[wire.HeaderLen:])
-	c.slots = append(c.slots, s) // Send may give it back only later
+	c.slots = append(c.slots, s) // before Send, which may give back other slots
 	hdr, ok := e.Send(s, uint8(c.sent%32), h.it.Large(len(data)), false)
 	if !ok {
 		h.t.Fatalf("%s: Send refuses what CanSend allows", h.name)
@@ -228,7 +228,7 @@ func (h *host) send(e *Endpoint, size int) bool {
 	return true
 }
 
-// flush reports whether everything has arrived; if not, the mark comes back later.
+// flush reports whether everything has been acknowledged. If not, mark is given back later.
 func (h *host) flush(e *Endpoint) (mark int32, ok bool) {
 	s := h.slot(nil)
 	c := h.of(e)
@@ -252,7 +252,7 @@ func (h *host) open(to *host) *Endpoint {
 	return e
 }
 
-// receive hands a packet to the machine, and checks the message in it.
+// receive passes a packet to the state machine, and checks the message in it.
 func (h *host) receive(p packet) {
 	h.it.Clock(h.net.now)
 	h.net.strict(h, p)
@@ -268,7 +268,8 @@ func (h *host) receive(p packet) {
 	c.got = append(c.got, n)
 }
 
-// step delivers the oldest packet and lets its receiver answer. False if there is none.
+// step delivers the oldest packet and lets its receiver answer. It returns false if no packet is in
+// flight.
 func (n *network) step() bool {
 	if len(n.air) == 0 {
 		return false
@@ -280,7 +281,7 @@ func (n *network) step() bool {
 	return true
 }
 
-// settle delivers everything, and what comes of it.
+// settle delivers all packets, and those that they cause.
 func (n *network) settle() {
 	n.dispatch()
 	for i := 0; n.step(); i++ {
@@ -304,7 +305,7 @@ func (n *network) dispatch() {
 	}
 }
 
-// order is the hosts in an order that does not change.
+// order returns the hosts in a fixed order.
 func (n *network) order() []uint32 {
 	var qs []uint32
 	for q := uint32(0); len(qs) < len(n.hosts); q++ {
@@ -315,7 +316,7 @@ func (n *network) order() []uint32 {
 	return qs
 }
 
-// tick goes on to when the first of the hosts wants to be called. False if none does.
+// tick advances the time to the first timer of any host. It returns false if no timer is set.
 func (n *network) tick() bool {
 	at := int64(-1)
 	for _, q := range n.order() {
@@ -336,7 +337,7 @@ func (n *network) tick() bool {
 	return true
 }
 
-// run delivers everything, over time, until nothing is in flight.
+// run delivers all packets, advancing the time, until nothing is in flight.
 func (n *network) run() {
 	n.settle()
 	for i := 0; n.tick(); i++ {
@@ -347,8 +348,7 @@ func (n *network) run() {
 	}
 }
 
-// pass lets time pass in which hosts are called as they want to be, once a second at
-// least.
+// pass lets time pass. It calls hosts when their timers are due, and at least once a second.
 func (n *network) pass(d time.Duration) {
 	for end := n.now + int64(d); n.now < end; {
 		next := min(n.now+int64(time.Second), end)
@@ -374,7 +374,7 @@ func (n *network) pass(d time.Duration) {
 	}
 }
 
-// watch looks at what is posted for what a peer may rely on.
+// watch checks posted packets for properties that peers rely on.
 func (n *network) watch(e *Endpoint, p packet) {
 	h := wire.Load(p.data)
 	if n.quiet || p.to == nil {
@@ -404,9 +404,8 @@ func (n *network) watch(e *Endpoint, p packet) {
 	}
 }
 
-// strict holds a packet against what ends the process of C UCX 1.13.1, if that were the
-// receiver in the state that h is in (ud_ep.c of 1.13.1: uct_ud_ep_rx_creq,
-// uct_ud_ep_rx_ctl, uct_ud_ep_process_ack).
+// strict fails if a packet would end the process of C UCX 1.13.1, if that were the receiver in the
+// state of h (ud_ep.c of 1.13.1: uct_ud_ep_rx_creq, uct_ud_ep_rx_ctl, uct_ud_ep_process_ack).
 func (n *network) strict(h *host, p packet) {
 	if n.quiet || len(p.data) < wire.HeaderLen {
 		return
@@ -452,7 +451,7 @@ func (n *network) strict(h *host, p packet) {
 	}
 }
 
-// show is a packet as text.
+// show returns a packet as text.
 func show(b []byte) string {
 	if len(b) < wire.HeaderLen {
 		return fmt.Sprintf("%x", b)
@@ -495,7 +494,7 @@ func show(b []byte) string {
 	return fmt.Sprintf("%s: %s psn %d ack %d", dest, s, h.PSN(), h.Ack())
 }
 
-// other is the endpoint at the other end of a host's.
+// other returns the peer of a host's endpoint.
 func (n *network) other(h *host, e *Endpoint) (*host, *Endpoint) {
 	to := n.hosts[e.qpn]
 	if to == nil {
@@ -504,8 +503,8 @@ func (n *network) other(h *host, e *Endpoint) (*host, *Endpoint) {
 	return to, to.it.table.find(e.dest)
 }
 
-// same checks that everything sent on an endpoint was received by its other end, and
-// that nothing is left to do.
+// same checks that everything sent on an endpoint was received by its peer, and that nothing is
+// left in flight.
 func (n *network) same(h *host, e *Endpoint) {
 	n.t.Helper()
 	to, o := n.other(h, e)

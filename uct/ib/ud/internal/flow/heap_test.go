@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestHeap holds the heap of timers against a list.
+// TestHeap compares the heap of timers with a plain set.
 func TestHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var h heap
@@ -20,7 +20,7 @@ func TestHeap(t *testing.T) {
 			h.push(e)
 			all[e] = true
 		default:
-			for e := range all { // some one
+			for e := range all { // any one of them
 				if r.IntN(2) == 0 {
 					h.remove(e)
 					delete(all, e)

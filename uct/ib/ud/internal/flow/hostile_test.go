@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/capturetest"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// The port is open to everyone on the network. forge hands a host a packet that nobody
-// of the test has sent.
+// forge passes a forged packet to a host, since any host on the network can send to the port.
 func (h *host) forge(data []byte, src uint32) {
 	h.it.Clock(h.net.now)
 	if e, _, _ := h.it.Receive(data, &From{QPN: src}); e != nil {
@@ -26,8 +26,8 @@ func packed(h wire.Header, body ...byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(h)), body...)
 }
 
-// TestForged gives an endpoint in the middle of its work packets that cannot be its
-// peer's. Each is counted, nothing comes of any.
+// TestForged passes packets that cannot be the peer's to a working endpoint. Each must be counted,
+// and have no other effect.
 func TestForged(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.open(a)
@@ -99,7 +99,7 @@ func TestForged(t *testing.T) {
 	n.same(b, f)
 }
 
-// TestForgedUnconnected: before its CREP comes an endpoint believes nothing else.
+// TestForgedUnconnected checks that before its CREP an endpoint accepts no other packet.
 func TestForgedUnconnected(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -135,8 +135,8 @@ func TestForgedUnconnected(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestStaleDestEPID: packets for an endpoint that is gone find nothing, also when its
-// place is taken; and no id comes again soon.
+// TestStaleDestEPID checks that packets to a removed endpoint find no endpoint, even if its place
+// in the table is taken again, and that ids are not reused soon.
 func TestStaleDestEPID(t *testing.T) {
 	n := newNetwork(t)
 	a := n.add(10)
@@ -166,7 +166,8 @@ func TestStaleDestEPID(t *testing.T) {
 	}
 }
 
-// TestTableIsFull: an interface has as many endpoints as its limit, and goes on after.
+// TestTableIsFull checks the limit of endpoints, and that endpoints can be opened again after it
+// was reached.
 func TestTableIsFull(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10, func(c *Config) { c.MaxEndpoints = 3 }), n.add(20)
@@ -191,16 +192,16 @@ func TestTableIsFull(t *testing.T) {
 	}
 }
 
-// creqFrom is a CREQ of somebody's.
+// creqFrom returns a CREQ of the peer number who.
 func creqFrom(who uint32, sn uint32) []byte {
 	return wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{
 		QPN: who + 0x1000, EP: who % 1000, ConnSN: sn, DevAddr: binary.BigEndian.AppendUint64([]byte{0x48}, uint64(who)),
 	})
 }
 
-// TestStorm: CREQs of a million senders that do not exist. What they make is bounded, in
-// memory and in packets; who is connected does not notice; and a peer that exists
-// comes through when it asks again.
+// TestStorm sends CREQs of a million senders that do not exist. The memory and the packets that
+// they cost must be bounded, existing connections must not be affected, and a real peer must be
+// able to connect by repeating its CREQ.
 func TestStorm(t *testing.T) {
 	n, a, b, e := pair(t)
 	limit := b.it.cfg.MaxEmbryos
@@ -246,8 +247,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestStormFromOne: who makes all the embryos there can be keeps nobody else out, however
-// fast he is.
+// TestStormFromOne checks that a peer that makes as many embryos as possible, at any speed, does
+// not prevent others from connecting.
 func TestStormFromOne(t *testing.T) {
 	n := newNetwork(t)
 	b, c := n.add(20, func(c *Config) { c.MaxEmbryos = 64 }), n.add(30)
@@ -263,7 +264,7 @@ func TestStormFromOne(t *testing.T) {
 		t.Fatalf("%d made, %d driven out", k.Passive, k.Evicted)
 	}
 	f := c.open(b)
-	for range 3 { // between each two packets of the others
+	for range 3 { // after each packet of the other peer
 		c.it.Dispatch()
 		for range 100 {
 			b.forge(one(sn), 66)
@@ -279,7 +280,7 @@ func TestStormFromOne(t *testing.T) {
 	}
 }
 
-// TestPassiveFromOne: the same of those that answer.
+// TestPassiveFromOne checks the same for a peer that answers.
 func TestPassiveFromOne(t *testing.T) {
 	n := newNetwork(t)
 	a, c := n.add(10), n.add(30)
@@ -301,20 +302,20 @@ func TestPassiveFromOne(t *testing.T) {
 	}
 }
 
-// TestPassiveIsNotSearched: CREQs cost whoever sends them more than us, also when there is no room:
-// nobody goes through the table for one, be it accepted or not.
+// TestPassiveIsNotSearched checks that the table is not searched for a CREQ, accepted or not, when
+// there is no room. So a CREQ costs its sender more than the receiver.
 func TestPassiveIsNotSearched(t *testing.T) {
 	const most = 3 * heavyPart
 	full := func() (n *network, b *host) {
 		n = newNetwork(t)
 		b = n.add(20, func(c *Config) { c.MaxPassive, c.MaxEmbryos = most, most+1 })
 		for k := range uint32(most) {
-			b.forge(creqFrom(max(k, 3)-3, k), 0) // four of one
+			b.forge(creqFrom(max(k, 3)-3, k), 0) // four of one address
 		}
 		for k, e := range b.accepted {
 			n.now += int64(time.Millisecond)
-			b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
-			b.it.table.eps[k] = nil                             // so that who searches finds none
+			b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // its peer has answered
+			b.it.table.eps[k] = nil                             // a search finds nothing
 		}
 		return n, b
 	}
@@ -334,8 +335,8 @@ func TestPassiveIsNotSearched(t *testing.T) {
 	}
 }
 
-// TestPassiveFromMany: where nobody has a large part of all nobody gives way, before he was silent
-// for long.
+// TestPassiveFromMany checks that, if no address has a large part of all endpoints, an endpoint is
+// evicted only after it was silent for long.
 func TestPassiveFromMany(t *testing.T) {
 	const each, most = 3, 3*heavyPart + heavyPart - 1
 	n := newNetwork(t)
@@ -344,14 +345,14 @@ func TestPassiveFromMany(t *testing.T) {
 		b.forge(creqFrom(k/each, k%each), 0)
 	}
 	for _, e := range b.accepted {
-		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // its peer has answered
 	}
 	n.pass(time.Second)
 	b.forge(creqFrom(1000, 0), 0)
 	if k := b.it.Counters; k.Evicted != 0 || k.Refused != 1 {
 		t.Errorf("%d driven out, %d refused", k.Evicted, k.Refused)
 	}
-	b.forge(creqFrom(0, each), 0) // with which one has a large part
+	b.forge(creqFrom(0, each), 0) // now one address has a large part
 	n.pass(b.it.cfg.Linger)
 	b.forge(creqFrom(1000, 0), 0)
 	if k := b.it.Counters; k.Evicted != 1 {
@@ -359,7 +360,8 @@ func TestPassiveFromMany(t *testing.T) {
 	}
 }
 
-// TestBurdens: what addresses have is counted right, whatever becomes of it.
+// TestBurdens checks the counts of endpoints by address while endpoints are made, adopted and
+// dropped.
 func TestBurdens(t *testing.T) {
 	n := newNetwork(t)
 	b := n.add(20, func(c *Config) { c.MaxPassive, c.MaxEmbryos = 40, 10 })
@@ -383,11 +385,11 @@ func TestBurdens(t *testing.T) {
 		want := make(map[[24]byte]load)
 		for _, e := range b.it.table.eps {
 			if e != nil && e.is(passive) {
-				w := want[e.burden.addr]
-				if w.passive++; e.is(embryo) {
+				w := want[e.account.addr]
+				if w.passive++; e.is(halfOpen) {
 					w.embryos++
 				}
-				want[e.burden.addr] = w
+				want[e.account.addr] = w
 			}
 		}
 		most, heavy := load{}, 0
@@ -399,15 +401,15 @@ func TestBurdens(t *testing.T) {
 			if w.passive >= 40/heavyPart {
 				heavy++
 			}
-			if n := len(ps.burdens[addr].ranking.heap); n != w.passive {
+			if n := len(ps.accounts[addr].ranking.heap); n != w.passive {
 				t.Fatalf("%d are ranked of %d", n, w.passive)
 			}
 		}
 		if len(ps.heavy) != heavy || len(ps.ranking.heap) != ps.passive {
 			t.Fatalf("%d addresses have much, of %d; %d are ranked of %d", len(ps.heavy), heavy, len(ps.ranking.heap), ps.passive)
 		}
-		if len(ps.burdens) != len(want) || ps.passiveOf.most != most.passive || ps.embryosOf.most != most.embryos {
-			t.Fatalf("%d addresses, at most %d and %d; counted %d, %d and %d", len(want), most.passive, most.embryos, len(ps.burdens), ps.passiveOf.most, ps.embryosOf.most)
+		if len(ps.accounts) != len(want) || ps.passiveOf.most != most.passive || ps.embryosOf.most != most.embryos {
+			t.Fatalf("%d addresses, at most %d and %d; counted %d, %d and %d", len(want), most.passive, most.embryos, len(ps.accounts), ps.passiveOf.most, ps.embryosOf.most)
 		}
 	}
 	if k := b.it.Counters; k.Evicted < 10 {
@@ -415,8 +417,8 @@ func TestBurdens(t *testing.T) {
 	}
 }
 
-// TestPassiveLimit: a peer that exists makes endpoints without end. The limit holds; when
-// those that are silent for long enough can go, they do, and others not.
+// TestPassiveLimit has a real peer make endpoints without end. The limit must hold. Endpoints that
+// were silent for long must be evicted for new ones, and others must not.
 func TestPassiveLimit(t *testing.T) {
 	n := newNetwork(t)
 	a := n.add(10)
@@ -457,8 +459,8 @@ func TestPassiveLimit(t *testing.T) {
 	}
 }
 
-// TestDrop: a peer sends nonsense, and its endpoint goes. The number is not used for
-// another one, which 1.13.1 could not bear.
+// TestDrop checks that an endpoint is removed if its peer sends invalid data, and that its number
+// is not used for another one, which C UCX 1.13.1 could not handle.
 func TestDrop(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.push(a, e, 5, 8)
@@ -481,7 +483,7 @@ func TestDrop(t *testing.T) {
 	if a.of(e).failed == nil {
 		t.Fatal("its peer does not notice")
 	}
-	// The application's own fails, and is there until it is closed.
+	// An endpoint of the application fails, and exists until it is closed.
 	f.Drop(errNonsense)
 	if b.of(f).failed != errNonsense || b.of(f).gone {
 		t.Fatal("it has not failed")
@@ -494,7 +496,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// TestRefusedAddress: there is no way to the sender of a CREQ.
+// TestRefusedAddress checks a CREQ to whose sender no path is known.
 func TestRefusedAddress(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.add(10), n.add(20)
@@ -511,15 +513,14 @@ func TestRefusedAddress(t *testing.T) {
 	}
 }
 
-// TestForgotten: of peers whose endpoints were dropped so many are remembered and no
-// more.
+// TestForgotten checks that the number of remembered peers whose endpoints were dropped is bounded.
 func TestForgotten(t *testing.T) {
 	n := newNetwork(t)
 	b := n.add(20)
 	for i := range uint32(3 * maxForgotten) {
 		b.forge(creqFrom(i, 0), 0)
 		e := b.accepted[len(b.accepted)-1]
-		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // its peer has answered
 		e.Drop(errNonsense)
 	}
 	if got := len(b.it.peers.byKey); got > maxForgotten+1 {
@@ -527,8 +528,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestForgottenOwn: the same of those that the application has had endpoints to, which may be
-// anybody who has asked for one. They are more, and what others do does not count.
+// TestForgottenOwn checks the same for peers to which the application had endpoints, possibly at
+// the request of unknown peers. Their number is larger, and other peers do not displace them.
 func TestForgottenOwn(t *testing.T) {
 	n := newNetwork(t)
 	b := n.add(20)
@@ -548,13 +549,13 @@ func TestForgottenOwn(t *testing.T) {
 	for i := range uint32(maxForgotten) {
 		b.forge(creqFrom(i, 0), 0)
 		e := b.accepted[len(b.accepted)-1]
-		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // its peer has answered
 		e.Drop(errNonsense)
 	}
 	if sn := use(0); sn != 1 {
 		t.Errorf("number %d to a peer that had one before many others", sn)
 	}
-	use(maxOwn) // for which the first time of peer 0 is forgotten, but not the last
+	use(maxOwn) // replaces the first entry of peer 0, which is stale, and not its last
 	if sn := use(0); sn != 2 {
 		t.Errorf("number %d to a peer that had two", sn)
 	}
@@ -569,9 +570,9 @@ func TestForgottenOwn(t *testing.T) {
 	}
 }
 
-// FuzzIface hands anything to an interface in the middle of its work, as if from its
-// peer, and lets time pass. Whatever comes, nothing panics and what is kept is
-// bounded; and a connection that the packets were not for works on.
+// FuzzIface passes arbitrary packets to a working interface, as if from its peer, while time
+// passes. Nothing may panic, the state kept must be bounded, and another connection must still
+// work.
 func FuzzIface(f *testing.F) {
 	for _, release := range capturetest.Releases {
 		for _, name := range []string{"udloss", "udkeep"} {
@@ -588,14 +589,14 @@ func FuzzIface(f *testing.F) {
 			f.Add(all)
 		}
 	}
-	f.Fuzz(func(t *testing.T, in []byte) {
+	fuzztest.Run(f, func(t *testing.T, in []byte) {
 		n := newNetwork(t)
 		n.quiet = true
 		small := func(c *Config) { c.MaxPassive, c.MaxEmbryos, c.MaxLinger, c.MaxEndpoints = 8, 4, 4, 16 }
 		a, b, c := n.add(10, small), n.add(20, small), n.add(30)
 		e, g := a.open(b), c.open(a)
 		n.settle()
-		h := a.accepted[0] // c's end
+		h := a.accepted[0] // the endpoint of the connection from c
 		for len(in) >= 2 {
 			k, what := min(int(in[0]), len(in)-2), in[1]
 			p := in[2 : 2+k]
@@ -643,7 +644,7 @@ func FuzzIface(f *testing.F) {
 	})
 }
 
-// TestEmbryosAreSafe for a while: newcomers do not drive them out at once.
+// TestEmbryosAreSafe checks that new embryos do not evict others before these are old enough.
 func TestEmbryosAreSafe(t *testing.T) {
 	n := newNetwork(t)
 	b := n.add(20, func(c *Config) { c.MaxEmbryos = 4 })
@@ -653,7 +654,7 @@ func TestEmbryosAreSafe(t *testing.T) {
 	if k := b.it.Counters; k.Passive != 4 || k.Refused != 6 || k.Evicted != 0 {
 		t.Fatalf("%d made, %d refused, %d driven out", k.Passive, k.Refused, k.Evicted)
 	}
-	n.pass(embryoTime)
+	n.pass(embryoGrace)
 	for i := range uint32(3) {
 		b.forge(creqFrom(100+i, 0), 0)
 	}

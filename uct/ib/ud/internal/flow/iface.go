@@ -27,9 +27,9 @@ type Iface struct {
 	ready list // endpoints that owe control packets
 	buf   [wire.HeaderLen + wire.ControlLen + MaxDevAddr]byte
 
-	tick, timeout, linger, poke int64 // of cfg, in ns
+	tick, timeout, linger, poke int64 // the times of cfg, in ns
 	maxTick                     int64 // longest time between timer checks
-	short                       int   // length of a CREQ
+	short                       int   // length of a CREQ of this side
 }
 
 // NewIface makes an interface without endpoints.
@@ -53,7 +53,7 @@ func NewIface(cfg Config, port Port) (*Iface, error) {
 	return it, nil
 }
 
-// Large reports whether a packet of n bytes is too large to be repeated to a silent peer.
+// Large reports whether a packet of n bytes is too large to be retransmitted to a silent peer.
 func (it *Iface) Large(n int) bool { return n > it.short }
 
 // Endpoints returns the number of endpoints, including closed ones and those made by peers.

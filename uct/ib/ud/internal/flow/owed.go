@@ -3,22 +3,22 @@
 package flow
 
 // owed is the set of control packets that an endpoint has to send, as bits. An endpoint that owes
-// packets is in Iface.ready, and Dispatch sends the packets: CREQ and CREP first, then repeated
-// packets, then a keepalive, then packets of 8 bytes for the rest (uct_ud_ep_do_pending_ctl of
-// ud_ep.c).
+// packets is in Iface.ready, and Dispatch sends the packets: CREQ and CREP first, then
+// retransmitted packets, then a keepalive, then packets of 8 bytes for the rest
+// (uct_ud_ep_do_pending_ctl of ud_ep.c).
 type owed uint8
 
 const (
 	oweCREQ owed = 1 << iota
 	oweCREP
 	oweResend
-	oweAck   // the peer has asked for an acknowledgement
-	oweProbe // ask the peer for an acknowledgement
-	oweNack  // a packet is missing
+	oweAck   // an acknowledgement, for which the peer has asked
+	oweProbe // a request for an acknowledgement
+	oweNack  // a NACK, because a packet is missing
 	oweKeepalive
-	oweEnd // the endpoint is closed
+	oweEnd // the notice that the endpoint is closed
 
-	oweFirst = oweCREQ | oweCREP | oweResend // before new messages
+	oweFirst = oweCREQ | oweCREP | oweResend // packets that go before new messages
 	oweTell  = oweAck | oweProbe | oweNack | oweEnd
 )
 

@@ -4,10 +4,11 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// tell posts a packet of 8 bytes that acknowledges, and asks for an acknowledgement if a probe is
-// owed. The packet carries the next number without using it: a peer that has not received all
-// packets before that number detects the gap (uct_ud_ep_send_ack of ud_ep.c).
-func (e *Endpoint) tell() bool {
+// postShort posts a packet of 8 bytes that acknowledges, and asks for an acknowledgement if a probe is
+// owed. It reports whether the queue had room. The packet carries the next number without using it,
+// so that a peer that has not received all packets before that number detects the gap
+// (uct_ud_ep_send_ack of ud_ep.c).
+func (e *Endpoint) postShort() bool {
 	it := e.it
 	o := e.owed & oweTell
 	if !e.is(connected) {
@@ -38,7 +39,7 @@ func (e *Endpoint) tell() bool {
 	case o&oweEnd != 0:
 		it.Counters.Ends++
 	case o&oweNack != 0:
-		e.told, e.toldAt = e.got, it.now
+		e.nackedFrom, e.nackedAt = e.got, it.now
 		it.Counters.Nacks++
 	case o&oweProbe != 0:
 		it.Counters.Probes++
@@ -49,8 +50,9 @@ func (e *Endpoint) tell() bool {
 	return true
 }
 
-// refuse tells the peer that the endpoint does not exist any more. It reports whether the queue had
-// room. The packet is sent once: a peer that does not receive it finds out by its timeout.
+// refuse notifies the peer that the endpoint does not exist any more. It reports whether the queue
+// had room. The packet is sent once; a peer that does not receive it detects the end by its
+// timeout.
 func (e *Endpoint) refuse() bool {
 	it := e.it
 	if !e.is(connected) {

@@ -2,24 +2,24 @@
 
 package flow
 
-// Connection numbers (conn_sn) and the bounds on what peers make. Each side numbers the endpoints
-// that it makes to the other side, for each path, from 0 on. Two endpoints with the same number are
-// the two ends of one connection, no matter which was made first. So an endpoint that the
-// application opens may exist already, made by the peer's CREQ, and a CREQ may belong to an
-// endpoint that the application has made (ucs_conn_match of src/ucs/datastruct/conn_match.c, used
-// by ud_iface.c).
+// Connection numbers (conn_sn) and the bounds on the endpoints that peers make. Each side numbers
+// the endpoints that it makes to the other side, for each path, from 0 on. Two endpoints with the
+// same number are the two sides of one connection, no matter which was made first. So an endpoint
+// that the application opens may exist already, made by the peer's CREQ, and a CREQ may belong to
+// an endpoint that the application has made (ucs_conn_match of src/ucs/datastruct/conn_match.c,
+// used by ud_iface.c).
 //
 // Any host can send a CREQ, with any sender written in it. The number of endpoints that CREQs make
 // is bounded by the limits of Config. At a limit a new endpoint evicts one of these: an embryo from
-// which nothing was received in embryoTime; an endpoint from which nothing was received for the
-// linger time of closed endpoints; an endpoint of an address that has far more than the newcomer's
-// (burden.go). If none of these exists, no endpoint is made, and a peer that exists repeats its
-// CREQ.
+// whose peer nothing was received in embryoGrace; an endpoint from whose peer nothing was received
+// for the linger time of closed endpoints; an endpoint of an address that has many, and more than
+// the address of the new endpoint (account.go). If none of these exists, no endpoint is made, and a
+// real peer retransmits its CREQ.
 //
 // C UCX 1.13.1 ends its process when a number comes twice. So the next number is remembered even
 // for peers to which no endpoint is left, but only for a limited number of peers: each peer that is
-// answered gets an endpoint of the layer above, and an attacker can make any number of peers come
-// and go.
+// answered gets an endpoint of the layer above, and an attacker can make any number of peers appear
+// and disappear.
 
 // peer is a remote interface, on one path.
 type peer struct {
@@ -37,21 +37,21 @@ type connKey struct {
 
 type peers struct {
 	byKey map[Peer]*peer
-	conns map[connKey]*Endpoint
+	conns map[connKey]*Endpoint // endpoints by connection number
 
-	passive int  // number of passive endpoints
-	embryos list // the oldest first
-	burdens map[[24]byte]*burden
-	ranking ranking   // all passive endpoints
-	heavy   []*burden // the addresses with at least large passive endpoints
-	large   int
+	passive  int                   // number of passive endpoints
+	embryos  list                  // the oldest first
+	accounts map[[24]byte]*account // accounts by address
+	ranking  ranking               // all passive endpoints
+	heavy    []*account            // the addresses with at least ps.large passive endpoints
+	large    int
 	// The distributions of embryos and of passive endpoints over addresses.
-	embryosOf, passiveOf tally
+	embryosOf, passiveOf histogram
 
 	closed list // closed endpoints, the oldest first
-	// Peers without endpoints whose numbers must not be used again, enough of them to make a
-	// repeated number unlikely. own has the peers to which the application has made endpoints,
-	// others the rest, which cannot evict an own peer.
+	// Peers without endpoints whose numbers must not be used again, enough of them to make the
+	// reuse of a number unlikely. The field own has the peers to which the application has made
+	// endpoints. The field others has the rest, which cannot evict a peer from own.
 	own, others memory
 }
 
@@ -62,22 +62,23 @@ const (
 
 // memory is a ring of the latest peers whose last endpoint was removed.
 type memory struct {
-	list   []memo
+	list   []removedPeer
 	oldest int // index of the oldest entry, once the ring is full
 }
 
-// memo is a peer at the removal of its last endpoint. It is stale when p.left has changed since.
-type memo struct {
+// removedPeer records that the last endpoint of a peer was removed. It is stale when p.left has changed
+// since.
+type removedPeer struct {
 	p    *peer
 	left uint32
 }
 
-// keep adds a peer. If the ring is full, old is the entry that was replaced.
-func (m *memory) keep(p *peer, most int) (old memo, full bool) {
-	x := memo{p, p.left}
+// keep adds a peer to a ring of size most. If the ring is full, old is the entry that was replaced.
+func (m *memory) keep(p *peer, most int) (old removedPeer, full bool) {
+	x := removedPeer{p, p.left}
 	if len(m.list) < most {
 		m.list = append(m.list, x)
-		return memo{}, false
+		return removedPeer{}, false
 	}
 	old, m.list[m.oldest] = m.list[m.oldest], x
 	m.oldest = (m.oldest + 1) % most
@@ -88,10 +89,10 @@ func (ps *peers) init(maxPassive int) {
 	ps.large = max(maxPassive/heavyPart, 1)
 	ps.byKey = make(map[Peer]*peer)
 	ps.conns = make(map[connKey]*Endpoint)
-	ps.burdens = make(map[[24]byte]*burden)
+	ps.accounts = make(map[[24]byte]*account)
 }
 
-// get returns the peer of a key, which it makes if there is none.
+// get returns the peer of a key. It makes the peer if there is none.
 func (ps *peers) get(key Peer) *peer {
 	p := ps.byKey[key]
 	if p == nil {
@@ -153,14 +154,14 @@ func (ps *peers) remove(e *Endpoint) {
 
 // confirm makes an embryo, whose peer has answered, a normal endpoint.
 func (it *Iface) confirm(e *Endpoint) {
-	if e.is(embryo) {
-		e.state &^= embryo
+	if e.is(halfOpen) {
+		e.state &^= halfOpen
 		it.peers.embryos.drop(e, linkAge)
-		it.peers.hatched(e.burden)
+		it.peers.hatched(e.account)
 	}
 }
 
-// adopt makes a passive endpoint the application's.
+// adopt hands a passive endpoint over to the application.
 func (it *Iface) adopt(e *Endpoint) {
 	it.confirm(e)
 	e.state &^= passive

@@ -11,12 +11,12 @@ type Port interface {
 	// queue has no room: Dispatch offers the packet again.
 	Post(e *Endpoint, pkt []byte, solicited bool) bool
 
-	// Repost sends the message in a slot again, with another header, solicited. False
-	// means that the queue has no room, as in Post.
+	// Repost retransmits the message in a slot, with another header, as a solicited packet.
+	// False means that the queue has no room, as in Post.
 	Repost(e *Endpoint, slot int32, h wire.Header) bool
 
-	// Busy reports whether repeated messages of the endpoint are still in the queue. Then
-	// a missing answer is no sign of loss.
+	// Busy reports whether retransmitted messages of the endpoint are still in the queue.
+	// Then a missing answer is no sign of loss.
 	Busy(e *Endpoint) bool
 
 	// Done gives back a slot. The peer has received the message; with an error it probably
@@ -24,12 +24,12 @@ type Port interface {
 	// or the error is not nil; the layer has to wait for the device.
 	Done(e *Endpoint, slot int32, err error)
 
-	// Resolve determines the peer that a CREQ is from. The result has to equal the Peer that
-	// Open is given for the same peer. It is false if the address is invalid.
+	// Resolve returns the peer that a CREQ is from, which has to equal the Peer that Open is
+	// given for the same peer. It returns false if the address is invalid.
 	Resolve(devAddr []byte, qpn uint32, path uint8) (Peer, bool)
 
 	// Accept prepares the path to the peer of an endpoint that a CREQ makes, and sets the
-	// endpoint's User. It is false if there is no path: then the endpoint is not made.
+	// endpoint's User. It returns false if there is no path: then the endpoint is not made.
 	Accept(e *Endpoint, devAddr []byte) bool
 
 	// Connected is called once for an endpoint made by Open, when its peer is known.
@@ -42,16 +42,17 @@ type Port interface {
 	// endpoint stays, without any effect, until it is closed.
 	Failed(e *Endpoint, err error)
 
-	// Ended is called when the peer sends no more messages. Messages can still be sent to
-	// the peer. An endpoint that the peer has made is not needed any more (Endpoint.Forget).
+	// Ended is called when the peer has closed its endpoint and sends no more messages.
+	// Messages can still be sent to the peer. A passive endpoint is not needed any more
+	// (Endpoint.Forget).
 	Ended(e *Endpoint)
 
 	// Gone is called for each endpoint when the state machine forgets it.
 	Gone(e *Endpoint)
 }
 
-// Peer is the other end of a connection, in the sense in which connection numbers are counted:
-// an interface, on one of the paths to it.
+// Peer is a remote interface on one of the paths to it. Connection numbers are counted for each
+// Peer.
 type Peer struct {
 	Addr [24]byte // identifies the device
 	QPN  uint32

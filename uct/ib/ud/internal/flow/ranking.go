@@ -4,33 +4,33 @@ package flow
 
 // ranking orders passive endpoints by the time of the last packet from their peer, the oldest first.
 // It is a heap of lower bounds of these times. Packets arrive too often to move their endpoint in
-// the heap each time, so an entry is brought up to date only when it is first. Each such update
-// is paid for by at least one packet.
+// the heap each time, so an entry is brought up to date only when it is first. Before each
+// update the endpoint has received at least one packet, so there are no more updates than packets.
 type ranking struct {
 	which int8 // index in Endpoint.ranks
 	heap  []ranked
 }
 
-// The rankings that a passive endpoint is in.
+// The rankings that a passive endpoint is in, as indexes of Endpoint.ranks.
 const (
 	amongAll = iota
-	atHome   // of the address of its peer
+	atHome   // among the endpoints of its peer's address
 	rankings
 )
 
 type ranked struct {
-	heard int64 // lower bound of e.heard: its value when the entry was last set
+	bound int64 // lower bound of e.lastReceived: its value when the entry was last set
 	e     *Endpoint
 }
 
-// quietest returns the endpoint whose last packet is oldest, nil if there is none.
-func (r *ranking) quietest() *Endpoint {
+// longestSilent returns the endpoint whose last packet is oldest, nil if there is none.
+func (r *ranking) longestSilent() *Endpoint {
 	for len(r.heap) > 0 {
 		x := r.heap[0]
-		if x.heard == x.e.heard {
+		if x.bound == x.e.lastReceived {
 			return x.e
 		}
-		x.heard = x.e.heard
+		x.bound = x.e.lastReceived
 		r.down(0, x)
 	}
 	return nil
@@ -38,7 +38,7 @@ func (r *ranking) quietest() *Endpoint {
 
 func (r *ranking) push(e *Endpoint) {
 	r.heap = append(r.heap, ranked{})
-	r.up(len(r.heap)-1, ranked{e.heard, e})
+	r.up(len(r.heap)-1, ranked{e.lastReceived, e})
 }
 
 func (r *ranking) remove(e *Endpoint) {
@@ -58,7 +58,7 @@ func (r *ranking) remove(e *Endpoint) {
 func (r *ranking) up(i int, x ranked) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if r.heap[parent].heard <= x.heard {
+		if r.heap[parent].bound <= x.bound {
 			break
 		}
 		r.set(i, r.heap[parent])
@@ -73,10 +73,10 @@ func (r *ranking) down(i int, x ranked) {
 		if child >= len(r.heap) {
 			break
 		}
-		if child+1 < len(r.heap) && r.heap[child+1].heard < r.heap[child].heard {
+		if child+1 < len(r.heap) && r.heap[child+1].bound < r.heap[child].bound {
 			child++
 		}
-		if x.heard <= r.heap[child].heard {
+		if x.bound <= r.heap[child].bound {
 			break
 		}
 		r.set(i, r.heap[child])

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestRanking holds a ranking against a list.
+// TestRanking compares a ranking with a plain list.
 func TestRanking(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	r := ranking{which: atHome}
@@ -18,7 +18,7 @@ func TestRanking(t *testing.T) {
 		now += rnd.Int64N(3)
 		switch n := rnd.IntN(10); {
 		case len(all) == 0 || n < 3:
-			e := &Endpoint{heard: now}
+			e := &Endpoint{lastReceived: now}
 			all = append(all, e)
 			r.push(e)
 		case n < 5:
@@ -26,18 +26,18 @@ func TestRanking(t *testing.T) {
 			r.remove(all[k])
 			all = slices.Delete(all, k, k+1)
 		default:
-			all[rnd.IntN(len(all))].heard = now
+			all[rnd.IntN(len(all))].lastReceived = now
 		}
 		if rnd.IntN(4) > 0 {
 			continue
 		}
-		e := r.quietest()
+		e := r.longestSilent()
 		if (e == nil) != (len(all) == 0) {
 			t.Fatalf("%d endpoints, the quietest is %v", len(all), e)
 		}
 		for _, o := range all {
-			if o.heard < e.heard {
-				t.Fatalf("heard at %d, another one at %d", e.heard, o.heard)
+			if o.lastReceived < e.lastReceived {
+				t.Fatalf("heard at %d, another one at %d", e.lastReceived, o.lastReceived)
 			}
 		}
 		if len(r.heap) != len(all) {

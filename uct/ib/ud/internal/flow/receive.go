@@ -5,7 +5,7 @@ package flow
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
 // maxAhead is how far a peer's numbers can be beyond the last number received: the whole window,
-// and one more for a packet without a number of its own, which carries the next number.
+// and one more for a packet that uses no number and carries the next one.
 const maxAhead = MaxWindow + 1
 
 // From is the source of a packet, as reported by the device.
@@ -58,16 +58,16 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 		c.WrongNumber++
 		return nil, 0, nil
 	}
-	e.heard = it.now
+	e.lastReceived = it.now
 	if news {
 		e.acknowledge(h.Ack())
 		e.settle()
 		if e.state&(connected|failed|gone) != connected {
-			return nil, 0, nil // a callback has closed it
+			return nil, 0, nil // a callback has closed the endpoint
 		}
 	}
 	if e.state&(closed|pairwise) == closed|pairwise {
-		e.repel(h, kind, ahead)
+		e.receiveClosed(h, kind, ahead)
 		return nil, 0, nil
 	}
 	if h.AckReq() {
@@ -76,9 +76,9 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 	if e.is(halted) && ahead >= 1 && !e.takes(kind, ahead) {
 		return nil, 0, nil
 	}
-	if ahead > 1 && !e.is(halted) && (kind != wire.KindNack || e.told != e.got || it.now-e.toldAt >= it.tick) {
+	if ahead > 1 && !e.is(halted) && (kind != wire.KindNack || e.nackedFrom != e.got || it.now-e.nackedAt >= it.tick) {
 		// A NACK that shows a gap on this side is answered by a NACK only once. When both sides
-		// miss something, each NACK would otherwise cause the next (as it does in C).
+		// miss packets, each NACK would otherwise cause the next (as it does in C).
 		e.owe(oweNack)
 	}
 	if kind == wire.KindAM && ahead == 1 {
@@ -103,7 +103,7 @@ func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 	case kind == wire.KindAck:
 		c.GotAcks++
 		if h&(wire.FlagEnd|wire.FlagRefuse) != 0 && ahead == 1 && !h.Ack().Before(e.acked) {
-			e.farewell(h&wire.FlagRefuse != 0)
+			e.peerEnded(h&wire.FlagRefuse != 0)
 		}
 	case ahead < 1:
 		c.Duplicate++
@@ -125,7 +125,7 @@ func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 }
 
 // Halt stops the endpoint from taking messages, for lack of memory. If the peer asks, an
-// acknowledgement tells it what has arrived; the peer keeps the rest. The peer would declare this
+// acknowledgement reports what has arrived; the peer keeps the rest. The peer would declare this
 // side dead if nothing were acknowledged for the peer's whole timeout, so one message is taken for
 // each sixth of this side's timeout.
 func (e *Endpoint) Halt() {
@@ -143,7 +143,7 @@ func (e *Endpoint) Resume() {
 	}
 }
 
-// takes reports whether a halted endpoint handles a packet with a number that was not received yet.
+// takes reports whether a halted endpoint handles a packet whose number was not received yet.
 func (e *Endpoint) takes(kind wire.Kind, ahead int) bool {
 	switch {
 	case kind == wire.KindNack || kind == wire.KindAck && ahead == 1:
@@ -156,16 +156,16 @@ func (e *Endpoint) takes(kind wire.Kind, ahead int) bool {
 	return false
 }
 
-// repel handles a packet for a closed endpoint that is connected by id. It acknowledges what the
-// endpoint has received, so that the peer stops repeating. New messages are dropped without a
+// receiveClosed handles a packet for a closed endpoint that is connected by id. It acknowledges what the
+// endpoint has received, so that the peer stops retransmitting. New messages are dropped without a
 // reply; C does not reply at all.
-func (e *Endpoint) repel(h wire.Header, kind wire.Kind, ahead int) {
+func (e *Endpoint) receiveClosed(h wire.Header, kind wire.Kind, ahead int) {
 	switch {
 	case kind == wire.KindNack:
 		e.nacked()
 	case kind == wire.KindAck && h&(wire.FlagEnd|wire.FlagRefuse) != 0:
 		if ahead == 1 && !h.Ack().Before(e.acked) {
-			e.farewell(h&wire.FlagRefuse != 0)
+			e.peerEnded(h&wire.FlagRefuse != 0)
 		}
 	case ahead < 1 || kind == wire.KindAck && ahead == 1:
 		if h.AckReq() {

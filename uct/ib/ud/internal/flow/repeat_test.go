@@ -8,8 +8,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// full is a connection with a full window in flight, of which the first packet is lost
-// and the others have arrived.
+// full returns a connection with a full window in flight, of which the first packet is lost and the
+// others have arrived.
 func full(t *testing.T) (n *network, a, b *host, e *Endpoint, flight int) {
 	n, a, b, e = pair(t)
 	n.push(a, e, 400, 8)
@@ -35,8 +35,8 @@ func full(t *testing.T) (n *network, a, b *host, e *Endpoint, flight int) {
 	return n, a, b, e, flight
 }
 
-// TestRepeatGoesOn: what is repeated fits the window, and goes on with each
-// acknowledgement until all is there, each packet once, without any time passing.
+// TestRepeatGoesOn checks that a retransmission stays within the window and proceeds with each
+// acknowledgement, until each packet has been retransmitted once, without waiting for a timer.
 func TestRepeatGoesOn(t *testing.T) {
 	n, a, _, e, flight := full(t)
 	cwnd := e.cwnd
@@ -61,8 +61,8 @@ func TestRepeatGoesOn(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestRepeatLosesAgain: of what is repeated one is lost again, which the NACKs of those
-// behind it tell, once more without any time passing.
+// TestRepeatLosesAgain loses a retransmitted packet. The NACKs for the packets after it must repair
+// that, again without a timer.
 func TestRepeatLosesAgain(t *testing.T) {
 	n, a, _, e, flight := full(t)
 	again := e.acked + 5
@@ -80,7 +80,7 @@ func TestRepeatLosesAgain(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestRepeatsFirst: while packets wait to be repeated nothing new goes.
+// TestRepeatsFirst checks that nothing new is sent while packets wait to be retransmitted.
 func TestRepeatsFirst(t *testing.T) {
 	n, a, _, e, _ := full(t)
 	a.room = 3
@@ -97,8 +97,8 @@ func TestRepeatsFirst(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestFewLost: with less in flight than half of the window nothing more goes after a
-// loss either, until the peer has answered.
+// TestFewLost checks that after a loss nothing new is sent until the peer has answered, even with
+// less than half of the window in flight.
 func TestFewLost(t *testing.T) {
 	n, a, _, e := pair(t)
 	n.push(a, e, 400, 8)
@@ -120,8 +120,8 @@ func TestFewLost(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestRepeatOvertaken: before anything could be repeated an acknowledgement comes, as the
-// packet was only late. What is repeated then begins behind it.
+// TestRepeatOvertaken has an acknowledgement arrive before anything could be retransmitted, because
+// the packet was only late. The retransmission must start after the acknowledged packets.
 func TestRepeatOvertaken(t *testing.T) {
 	n, a, b, e := pair(t)
 	n.push(a, e, 400, 8)
@@ -136,7 +136,7 @@ func TestRepeatOvertaken(t *testing.T) {
 	n.air = nil
 	b.it.Dispatch()
 	a.room = 0
-	n.settle() // the NACK, to which nothing can be posted
+	n.settle() // delivers the NACK; nothing can be posted
 	if e.owed&oweResend == 0 {
 		t.Fatal("nothing is to be repeated")
 	}

@@ -4,26 +4,26 @@ package flow
 
 import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
-// Repetition. A receiver drops all packets behind a missing one. So the sender repeats all packets
-// from the first one that is not acknowledged to the last one in flight when the loss is detected.
-// The repetition proceeds as far as the halved window allows, and further as acknowledgements open
-// the window. It ends when the acknowledgements have passed the last packet.
+// Retransmission. A receiver drops all packets after a missing one. So the sender retransmits all
+// packets from the first one that is not acknowledged to the last one in flight when the loss is
+// detected. The retransmission proceeds as far as the halved window allows, and further as
+// acknowledgements open the window. It ends when the acknowledgements have passed the last packet.
 //
-// A loss is detected by a NACK or by silence. Only small packets are repeated to a silent peer, so
-// that a slow peer is not flooded. The request for an acknowledgement in these packets makes the
-// peer report what it misses.
+// A loss is detected by a NACK or by silence. Only small packets are retransmitted to a silent
+// peer, so that a slow peer is not flooded. The request for an acknowledgement in these packets
+// makes the peer report what it misses.
 
-// repeat begins a repetition, with the first packet that is not acknowledged.
+// repeat begins a retransmission, with the first packet that is not acknowledged.
 func (e *Endpoint) repeat() {
 	e.re, e.reMax = e.acked+1, e.psn-1
 	e.pos = e.first
 	e.owe(oweResend)
 }
 
-// repeating reports whether some packets are still to be repeated.
+// repeating reports whether some packets are still to be retransmitted.
 func (e *Endpoint) repeating() bool { return !e.re.After(e.reMax) }
 
-// resume continues the repetition after an acknowledgement, whose nodes are not released yet.
+// resume continues the retransmission after an acknowledgement, whose nodes are not released yet.
 func (e *Endpoint) resume() {
 	switch {
 	case !e.repeating():
@@ -45,7 +45,7 @@ func (e *Endpoint) resume() {
 
 // nacked handles a NACK: the peer misses the packet after its acknowledgement. The peer may send a
 // NACK for each packet that it drops, all with the same number. Only the first of these begins a
-// repetition, and then one for each tick, since the repetition may be lost too.
+// retransmission, and then one for each tick, since the retransmission may be lost too.
 func (e *Endpoint) nacked() {
 	it := e.it
 	it.Counters.GotNacks++
@@ -55,7 +55,7 @@ func (e *Endpoint) nacked() {
 	e.state |= lively
 	e.soon()
 	if e.repeating() && e.re == e.acked+1 {
-		e.owe(oweResend) // about to be repeated, or too large to be repeated without a NACK
+		e.owe(oweResend) // about to be retransmitted, or too large for that without a NACK
 		return
 	}
 	if e.nackAt == e.acked && it.now-e.resent < it.tick {
@@ -67,7 +67,7 @@ func (e *Endpoint) nacked() {
 	e.repeat()
 }
 
-// lost begins a repetition after a timeout.
+// lost begins a retransmission after a timeout.
 func (e *Endpoint) lost() {
 	e.it.Counters.Timeouts++
 	e.state &^= lively
@@ -76,7 +76,7 @@ func (e *Endpoint) lost() {
 	e.repeat()
 }
 
-// resend repeats the next packet. It reports whether the queue had room.
+// resend retransmits the next packet. It reports whether the queue had room.
 func (e *Endpoint) resend() bool {
 	it := e.it
 	for e.pos != none && it.nodes.at(e.pos).flags&nodeKind == nodeMark {
@@ -106,7 +106,7 @@ func (e *Endpoint) resend() bool {
 	return true
 }
 
-// again posts a packet that was posted before.
+// again posts the packet of a node, which was posted before.
 func (e *Endpoint) again(n *node, ask bool) bool {
 	switch n.flags & nodeKind {
 	case nodeCREQ:

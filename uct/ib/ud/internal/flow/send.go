@@ -27,7 +27,7 @@ func (e *Endpoint) Send(slot int32, id uint8, large, ask bool) (h wire.Header, o
 	return h, true
 }
 
-// WantRoom makes the endpoint report room by Port.Room, as a refused message does.
+// WantRoom makes the endpoint call Port.Room when it has room, as a refused message does.
 func (e *Endpoint) WantRoom() { e.state |= blocked }
 
 // Check sends a keepalive, unless packets are in flight that serve the same purpose: the endpoint

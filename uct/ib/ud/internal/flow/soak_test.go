@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
 
-// storm is a network of chance: packets are lost, doubled, held back; queues are short;
-// endpoints are opened and closed while messages fly.
+// storm is a random network: packets are lost, duplicated and delayed, queues are short, and
+// endpoints are opened and closed while messages are in flight.
 type storm struct {
 	*network
 	r       *rand.Rand
@@ -37,7 +37,7 @@ func newStorm(t testing.TB, seed uint64, change func(*rand.Rand, *Config)) *stor
 	return s
 }
 
-// open makes an endpoint from one host to another.
+// open makes an endpoint from one random host to another.
 func (s *storm) open(messages int) {
 	i := s.r.IntN(len(s.hosts))
 	j := (i + 1 + s.r.IntN(len(s.hosts)-1)) % len(s.hosts)
@@ -45,7 +45,7 @@ func (s *storm) open(messages int) {
 	s.ends = append(s.ends, end{h, h.open(s.hosts[j]), messages})
 }
 
-// deliver takes some packet off the air.
+// deliver delivers or loses a packet in flight.
 func (s *storm) deliver() {
 	i := 0
 	if s.r.Float64() < s.reorder {
@@ -60,12 +60,12 @@ func (s *storm) deliver() {
 		return
 	}
 	p.to.receive(p)
-	if s.r.IntN(3) != 0 { // the end of a round
+	if s.r.IntN(3) != 0 { // end of a round
 		p.to.it.Dispatch()
 	}
 }
 
-// step does something. It reports whether all is done.
+// step does one random step. It reports whether everything is finished.
 func (s *storm) step() bool {
 	for _, h := range s.hosts {
 		if h.room == 0 && s.r.IntN(4) == 0 {
@@ -108,7 +108,7 @@ func (s *storm) step() bool {
 	return !s.tick() && len(s.air) == 0 && left == 0
 }
 
-// TestSoak sends messages both ways through many storms, and has them all.
+// TestSoak sends messages in both directions through many storms. All must arrive.
 func TestSoak(t *testing.T) {
 	seeds := 150
 	if race.Enabled || testing.Short() {
@@ -121,7 +121,7 @@ func TestSoak(t *testing.T) {
 
 func soak(t *testing.T, seed uint64) {
 	s := newStorm(t, seed, func(r *rand.Rand, c *Config) {
-		c.Timeout = 10 * time.Minute // nobody is dead here, but unlucky
+		c.Timeout = 10 * time.Minute // so that unlucky peers are not declared dead
 		switch r.IntN(4) {
 		case 0:
 			c.MaxWindow = 2
@@ -135,7 +135,7 @@ func soak(t *testing.T, seed uint64) {
 		}
 	})
 	first := s.hosts[0].it.cfg.first
-	for _, h := range s.hosts { // all agree on where numbers begin, as C does on 1
+	for _, h := range s.hosts { // all use the same first number, as all of C use 1
 		h.it.cfg.first = first
 	}
 	for range 1 + s.r.IntN(8) {
@@ -179,7 +179,7 @@ func soak(t *testing.T, seed uint64) {
 	}
 }
 
-// count is the number of free nodes.
+// count returns the number of free nodes.
 func count(p *pool) (n int) {
 	for i := p.free; i != none; i = p.nodes[i].next {
 		n++
@@ -187,8 +187,8 @@ func count(p *pool) (n int) {
 	return n
 }
 
-// TestChurn opens, uses, closes and drops endpoints on both sides, through storms, and
-// has nothing left in the end. Messages may be lost with the endpoint only.
+// TestChurn opens, uses, closes and drops endpoints on both sides through storms. Messages may be
+// lost only together with their endpoint, and nothing may be left at the end.
 func TestChurn(t *testing.T) {
 	seeds := 60
 	if race.Enabled || testing.Short() {
@@ -198,7 +198,7 @@ func TestChurn(t *testing.T) {
 		s := newStorm(t, seed, func(r *rand.Rand, c *Config) {
 			c.MaxPassive, c.MaxEmbryos, c.MaxLinger = 1+r.IntN(20), 1+r.IntN(10), 1+r.IntN(20)
 		})
-		s.quiet = true // ends that went without a word are asked for again
+		s.quiet = true // peers may still send to endpoints that were removed without notice
 		for i := 0; i < 20000; i++ {
 			switch s.r.IntN(200) {
 			case 0, 1:

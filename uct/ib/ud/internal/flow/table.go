@@ -3,10 +3,10 @@
 package flow
 
 // An endpoint's id is a number of 24 bits that the peer puts into its packets. It consists of an
-// index into the table and of the number of times that the place was used before, modulo 64. A free
-// place is reused only when more than reserve places are free. So an id is used again only after
-// thousands of endpoints, and packets for a removed endpoint find nothing. In C UCX an id is the
-// index alone, and is reused at once.
+// index into the table and of the number of times that the table entry was used before, modulo 64.
+// A free entry is reused only when more than reserve entries are free. So an id is reused only
+// after thousands of endpoints, and packets for a removed endpoint match no endpoint. In C UCX an
+// id is the index alone, and is reused at once.
 const (
 	indexBits = 18
 	maxIndex  = 1<<indexBits - 1 // a table of this size has no id equal to wire.NullID
@@ -15,13 +15,13 @@ const (
 
 type table struct {
 	eps  []*Endpoint
-	uses []uint8  // by place: number of earlier uses
-	rest []uint32 // queue of free places
-	head int      // of rest
+	uses []uint8  // by index: number of earlier uses
+	rest []uint32 // queue of free indexes
+	head int      // index in rest of the next free index
 	n    int      // number of endpoints
 }
 
-// add gives the endpoint an id. It is false if there are limit endpoints or no free place.
+// add gives the endpoint an id. It returns false if there are limit endpoints or no free entry.
 func (t *table) add(e *Endpoint, limit int) bool {
 	if t.n >= limit {
 		return false

@@ -3,10 +3,11 @@
 package flow
 
 // Timers. Each endpoint with packets in flight checks at intervals whether the peer has answered. A
-// check that comes too early costs nothing, so a running timer is not changed when packets are sent
-// or received; its check then finds that it is early (uct_ud_ep_timer of ud_ep.c). After one tick
-// without an answer the peer is asked for an acknowledgement; after three ticks packets are assumed
-// lost. The time between checks grows meanwhile.
+// check that comes too early has no effect, so a running timer is not changed when packets are sent
+// or received (uct_ud_ep_timer of ud_ep.c); only a backed-off check is moved to an earlier time
+// when the peer answers (soon). After one tick without an answer the peer is asked for an
+// acknowledgement; after three ticks packets are assumed lost. The time between checks grows by the
+// factor Backoff.
 
 // Tick runs the timers that are due at the time of the last Clock. Dispatch posts the resulting
 // packets.
@@ -19,13 +20,13 @@ func (it *Iface) Tick() {
 	it.expire()
 }
 
-// look is the check of an endpoint whose timer has expired.
+// look checks an endpoint whose timer has expired.
 func (e *Endpoint) look() {
 	if e.Idle() {
 		return
 	}
 	it := e.it
-	// An endpoint that is still repeating waits for the queue, which is no sign of loss.
+	// An endpoint that is still retransmitting waits for the queue, which is no sign of loss.
 	if e.owed&(oweProbe|oweResend) == 0 && !it.port.Busy(e) {
 		silence := it.now - max(e.sent, e.resent)
 		if silence >= 3*it.tick && e.acked != e.psn-1 {

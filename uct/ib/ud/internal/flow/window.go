@@ -12,7 +12,7 @@ const none = -1
 // node is one packet in flight, or the mark of a flush between two packets.
 type node struct {
 	next  int32
-	slot  int32 // of the layer above
+	slot  int32 // slot of the layer above that holds the message
 	psn   wire.PSN
 	am    uint8
 	flags nodeFlags
@@ -22,14 +22,14 @@ type node struct {
 type nodeFlags uint8
 
 const (
-	nodeMessage   nodeFlags = iota
-	nodeMark                // of a flush: no packet; its number is that of the packet before
-	nodeCREQ                // has no slot: the packet is made anew for each repetition
-	nodeCREP                // likewise
-	nodeKeepalive           // likewise
-	nodeKind      nodeFlags = 7
+	nodeMessage nodeFlags = iota
+	nodeMark              // of a flush: no packet; its number is that of the packet before
+	nodeCREQ              // this and the next two: no slot, the packet is built for each transmission
+	nodeCREP
+	nodeKeepalive
+	nodeKind nodeFlags = 7 // mask of the kinds
 
-	nodeLarge nodeFlags = 1 << 6 // repeated only to a lively peer
+	nodeLarge nodeFlags = 1 << 6 // retransmitted only to a lively peer
 	nodeAsked nodeFlags = 1 << 7 // an acknowledgement was asked for
 )
 
@@ -62,7 +62,7 @@ func (e *Endpoint) push(slot int32, am uint8, f nodeFlags) {
 	e.every = e.it.tick
 }
 
-// mark adds a flush mark behind the packet of number at.
+// mark adds a flush mark after the packet with number at.
 func (e *Endpoint) mark(slot int32, at wire.PSN) {
 	e.link(node{next: none, slot: slot, psn: at, flags: nodeMark | nodeAsked})
 }
@@ -83,7 +83,7 @@ func (e *Endpoint) link(n node) {
 	}
 }
 
-// ask reports whether the next packet asks for an acknowledgement: at a quarter of the
+// ask reports whether the next packet asks for an acknowledgement. It does at a quarter of the
 // window, at its end, and if a probe is owed anyway (uct_ud_ep_req_ack of ud_ep.h).
 func (e *Endpoint) ask() bool {
 	return e.psn-e.acked == (e.max-e.acked)>>2 || e.psn+1 == e.max || e.owed&oweProbe != 0
@@ -102,12 +102,12 @@ func (e *Endpoint) release() {
 			e.it.port.Done(e, n.slot, nil) // may close the endpoint, or send
 		}
 	}
-	e.part()
+	e.oweNotice()
 }
 
-// part tells the peer of the close, once the peer has received everything that was sent before the
-// endpoint was closed.
-func (e *Endpoint) part() {
+// oweNotice requests that Dispatch notifies the peer of the close, once the peer has received everything
+// that was sent before the endpoint was closed.
+func (e *Endpoint) oweNotice() {
 	if e.state&(closed|connected|parted) == closed|connected && e.Idle() {
 		e.state |= parted
 		e.owe(oweEnd)
@@ -143,8 +143,8 @@ func (e *Endpoint) purge(err error) {
 	}
 }
 
-// shrink halves the window after a loss. Packets in flight beyond the window are not repeated, and
-// no new packets are sent, until the peer acknowledges (uct_ud_ep_ca_drop).
+// shrink halves the window after a loss. Packets in flight beyond the window are not retransmitted,
+// and no new packets are sent, until the peer acknowledges (uct_ud_ep_ca_drop).
 func (e *Endpoint) shrink() {
 	e.cwnd = max(e.cwnd/2, MinWindow)
 	if e.max = e.acked + e.cwnd; e.max.After(e.psn) {

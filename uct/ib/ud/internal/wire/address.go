@@ -2,8 +2,8 @@
 
 package wire
 
-// An interface is addressed by the number of its queue pair, an endpoint by that and
-// its id: struct uct_ud_iface_addr and uct_ud_ep_addr of src/uct/ib/ud/base/ud_def.h.
+// An interface is addressed by the number of its queue pair, an endpoint by that number and the
+// endpoint's id: struct uct_ud_iface_addr and uct_ud_ep_addr of src/uct/ib/ud/base/ud_def.h.
 const (
 	IfaceAddrLen = 3
 	EPAddrLen    = 6
@@ -40,8 +40,8 @@ func ParseEPAddr(b []byte) (qpn, ep uint32, err error) {
 	return qpn, ep, nil
 }
 
-// validQPN reports whether a queue pair that users make can have this number: 0 and 1
-// are the subnet's, the largest is multicast.
+// validQPN reports whether a queue pair made by an application can have this number: 0 and 1 are
+// reserved for subnet management, the largest number for multicast.
 func validQPN(n uint32) bool { return n > 1 && n < 1<<24-1 }
 
 func u24(b []byte) uint32 { return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 }

@@ -7,22 +7,22 @@ import (
 	"errors"
 )
 
-// The control header behind the Header of a CREQ or CREP; struct uct_ud_ctl_hdr of
+// The control header follows the Header of a CREQ or CREP; struct uct_ud_ctl_hdr of
 // src/uct/ib/ud/base/ud_iface.h, whose inner structs C does not pack:
 //
 //	 0      1 CREQ, 2 CREP
 //	 1..3   not used
 //	 4..6   CREQ: number of the sender's queue pair    CREP: u32, the sender's endpoint
-//	 7..9         its endpoint
+//	 7..9         the sender's endpoint
 //	10..11        padding
 //	12..15        conn_sn
 //	16            path index
 //	17..19        padding
-//	20..35  name of the sender's machine, cut
-//	36..39  its process id
+//	20..35  host name of the sender, truncated
+//	36..39  process id of the sender
 //
-// What is not used C fills with what lay there, messages of its application among it.
-// It is zero here, and not looked at.
+// C leaves unused bytes uninitialized, so they may hold data of earlier messages of its application.
+// This package sends zeros there and ignores them on reception.
 const (
 	ControlLen = 40
 
@@ -30,34 +30,34 @@ const (
 	typeCREP = 2
 )
 
-// HostLen is how much of a machine's name is sent.
+// HostLen is the size of the host name field, in bytes.
 const HostLen = 16
 
-// Origin is who sends a control packet, for the other side's diagnostics. Nothing
-// depends on it, and nothing proves it.
+// Origin names the host and the process that sent a control packet, for the other side's
+// diagnostics. Nothing depends on it, and it is not authenticated.
 type Origin struct {
-	Host [HostLen]byte // cut, and filled up with zeros; C ends it with one
+	Host [HostLen]byte // truncated, and padded with zeros; C terminates it with a zero
 	PID  int32
 }
 
-// NewOrigin is the origin of a process.
+// NewOrigin returns the Origin of a process. It truncates host to HostLen-1 bytes.
 func NewOrigin(host string, pid int) Origin {
 	o := Origin{PID: int32(pid)}
 	copy(o.Host[:HostLen-1], host)
 	return o
 }
 
-// CREQ asks for the other end of an endpoint.
+// CREQ is a connection request, which asks the peer to make its endpoint of the connection.
 type CREQ struct {
-	QPN     uint32 // of the sender, which is where the answer goes
+	QPN     uint32 // the sender's queue pair, to which the CREP goes
 	EP      uint32 // the sender's endpoint
-	ConnSN  uint32 // how many endpoints the sender has made to this peer before
+	ConnSN  uint32 // number of endpoints that the sender has made to this peer before
 	Path    uint8  // path index
 	Origin  Origin
 	DevAddr []byte // the sender's device address; a slice of the packet when parsed
 }
 
-// CREP says where the other end is.
+// CREP is the reply to a CREQ; it contains the id of the endpoint that the CREQ asked for.
 type CREP struct {
 	EP     uint32 // the sender's endpoint
 	Origin Origin
@@ -66,21 +66,21 @@ type CREP struct {
 // Errors of the parsers.
 var (
 	ErrShort   = errors.New("ud: a packet is too short for its type")
-	ErrType    = errors.New("ud: a control packet of another type")
+	ErrType    = errors.New("ud: a control packet of an unknown type")
 	ErrQPN     = errors.New("ud: no datagram queue pair has this number")
 	ErrID      = errors.New("ud: no endpoint has this id")
 	ErrAddress = errors.New("ud: an address of the wrong length")
 )
 
-// MinCREQ and MinCREP are the lengths of the shortest ones, with their headers. The
+// MinCREQ and MinCREP are the lengths of the shortest CREQ and CREP, including the Header. The
 // shortest device address is that of InfiniBand within a subnet: flags and a LID.
 const (
 	MinCREQ = HeaderLen + ControlLen + 3
 	MinCREP = HeaderLen + ControlLen
 )
 
-// CREQLen is the length of a CREQ from an interface with a device address of n bytes.
-// No longer packet is repeated to a peer that shows no life (uct_ud_ep_resend of
+// CREQLen returns the length of a CREQ from an interface with a device address of n bytes. Longer
+// packets are not retransmitted to a peer that does not answer (uct_ud_ep_resend of
 // src/uct/ib/ud/base/ud_ep.c).
 func CREQLen(n int) int { return HeaderLen + ControlLen + n }
 
@@ -106,7 +106,7 @@ func AppendCREP(b []byte, h Header, c *CREP) []byte {
 	return appendOrigin(b, &c.Origin)
 }
 
-// ParseCREQ reads a connection request, header and all.
+// ParseCREQ parses a connection request; b begins with the Header.
 func ParseCREQ(b []byte) (c CREQ, err error) {
 	if len(b) < MinCREQ {
 		return c, ErrShort
@@ -132,7 +132,7 @@ func ParseCREQ(b []byte) (c CREQ, err error) {
 	return c, nil
 }
 
-// ParseCREP reads a reply to a connection request, header and all.
+// ParseCREP parses a reply to a connection request; b begins with the Header.
 func ParseCREP(b []byte) (c CREP, err error) {
 	if len(b) < MinCREP {
 		return c, ErrShort
@@ -151,14 +151,15 @@ func ParseCREP(b []byte) (c CREP, err error) {
 // putLen is the length of a put without data.
 const putLen = HeaderLen + 8
 
-// AppendKeepalive appends a put of nothing to address 0: a packet that does nothing
-// and has to be acknowledged (uct_ud_ep_check of src/uct/ib/ud/base/ud_ep.c).
+// AppendKeepalive appends a put without data to address 0: a packet that has no effect and has to
+// be acknowledged (uct_ud_ep_check of src/uct/ib/ud/base/ud_ep.c).
 func AppendKeepalive(b []byte, h Header) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(h|FlagPut))
 	return binary.LittleEndian.AppendUint64(b, 0)
 }
 
-// ParsePut is the data of a put, header and all, and the address that it is for.
+// ParsePut returns the remote address and the data of a put; b begins with the Header, and data is
+// a slice of b.
 func ParsePut(b []byte) (address uint64, data []byte, err error) {
 	if len(b) < putLen {
 		return 0, nil, ErrShort

@@ -6,10 +6,11 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/fuzztest"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/capturetest"
 )
 
-// seed adds captured packets.
+// seed adds captured packets to the corpus.
 func seed(f *testing.F) {
 	for _, release := range capturetest.Releases {
 		s, err := capturetest.Find(release, "udkeep")
@@ -23,11 +24,11 @@ func seed(f *testing.F) {
 	f.Add([]byte{})
 }
 
-// FuzzPacket reads anything as what its header says it is. What is taken for
-// something is the same when it is written and read again.
+// FuzzPacket parses arbitrary data as packets of each kind. What is parsed must be equal after it
+// is written and parsed again.
 func FuzzPacket(f *testing.F) {
 	seed(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		if len(b) < HeaderLen {
 			return
 		}
@@ -59,11 +60,11 @@ func FuzzPacket(f *testing.F) {
 	})
 }
 
-// FuzzAddress reads anything as an address.
+// FuzzAddress parses arbitrary data as an address; the result must be packed to the same bytes.
 func FuzzAddress(f *testing.F) {
 	f.Add([]byte{0x2f, 0, 0})
 	f.Add([]byte{0x2f, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		if qpn, err := ParseIfaceAddr(b); err == nil && !bytes.Equal(AppendIfaceAddr(nil, qpn), b) {
 			t.Fatalf("%x is read as %x", b, qpn)
 		}

@@ -10,8 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/capturetest"
 )
 
-// text is a packet as the tool that captured it describes it, but for UCP's names of
-// active messages.
+// text describes a packet like the capture tool, without UCP's names of active messages.
 func text(t *testing.T, p capturetest.Packet) string {
 	h := Load(p.Data)
 	s := fmt.Sprintf("[dst=%06x", h.Dest())
@@ -49,7 +48,7 @@ func text(t *testing.T, p capturetest.Packet) string {
 	return s + fmt.Sprintf(" CREP[src_ep_id=%d]", c.EP)
 }
 
-// want is the tool's description without the names in parentheses.
+// want returns the tool's description without names in parentheses.
 func want(s string) string {
 	for {
 		i := bytes.IndexByte([]byte(s), '(')
@@ -61,7 +60,7 @@ func want(s string) string {
 	}
 }
 
-// again makes the packet anew from what was read of it.
+// again builds the packet from what was parsed of it.
 func again(t *testing.T, p capturetest.Packet) []byte {
 	h := Load(p.Data)
 	switch h.Kind(len(p.Data)) {
@@ -91,7 +90,7 @@ func again(t *testing.T, p capturetest.Packet) []byte {
 	return b
 }
 
-// unused blanks what C leaves in control packets and nobody reads.
+// unused clears the bytes of control packets that C leaves undefined and no receiver reads.
 func unused(b []byte) []byte {
 	b = bytes.Clone(b)
 	h := Load(b)
@@ -109,7 +108,7 @@ func unused(b []byte) []byte {
 	return b
 }
 
-// TestGolden reads every captured packet, says what it is, and makes it again.
+// TestGolden parses every captured packet, compares its description, and builds it again.
 func TestGolden(t *testing.T) {
 	for _, release := range capturetest.Releases {
 		sessions, err := capturetest.Sessions(release)
@@ -144,7 +143,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestOrigin reads who has sent a captured CREQ, and from which device address.
+// TestOrigin checks the origin and the device address in a captured CREQ.
 func TestOrigin(t *testing.T) {
 	s, err := capturetest.Find("1.22.0", "ud")
 	if err != nil {

@@ -25,7 +25,7 @@ func TestPSN(t *testing.T) {
 	}
 }
 
-// TestKind holds what a packet is against its flags and length.
+// TestKind checks the kind of packets by flags and length.
 func TestKind(t *testing.T) {
 	for _, tc := range []struct {
 		flags Header
@@ -34,7 +34,7 @@ func TestKind(t *testing.T) {
 	}{
 		{FlagAM, 7, KindBad},
 		{FlagAM, 8, KindAM},
-		{FlagAM | FlagNack | FlagPut | FlagCtl, 8, KindAM}, // bits of its id
+		{FlagAM | FlagNack | FlagPut | FlagCtl, 8, KindAM}, // these bits belong to its id
 		{0, 8, KindAck},
 		{FlagAckReq, 8, KindAck},
 		{FlagNack, 8, KindNack},
@@ -72,7 +72,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestRefusals gives the parsers what no peer sends.
+// TestRefusals passes invalid packets and addresses to the parsers.
 func TestRefusals(t *testing.T) {
 	good := CREQ{QPN: 0x13, EP: 1, ConnSN: 2, Path: 3, DevAddr: make([]byte, 17)}
 	creq := func(change func(*CREQ)) []byte {
@@ -136,8 +136,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAddresses holds addresses against what C packs: those of the session "saud" of
-// 1.13.1, where UD lanes are connected endpoint to endpoint and have both.
+// TestAddresses compares addresses with those that C packs: those of the session "saud" of 1.13.1,
+// in which UD lanes connect endpoint to endpoint and so have both kinds.
 func TestAddresses(t *testing.T) {
 	iface, ep := []byte{0x18, 0, 0}, []byte{0x18, 0, 0, 0, 0, 0}
 	if qpn, err := ParseIfaceAddr(iface); qpn != 0x18 || err != nil {

@@ -5,25 +5,25 @@ package mlx5
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// ah is where datagrams go, as it is in every entry (providers/mlx5/verbs.c,
-// mlx5_create_ah).
+// ah is an address handle: the address vector of a destination, which each send entry contains
+// (providers/mlx5/verbs.c, mlx5_create_ah).
 type ah struct {
 	provider.NoDetach
-	ctx      *context
-	av       abi.Mlx5WqeAv
-	ethernet bool
-	spread   bool // the UDP port it is from depends on who sends and who gets it
-	answer   abi.Mlx5CreateAhResp
+	ctx          *context
+	av           abi.Mlx5WqeAv
+	ethernet     bool
+	portFromQPNs bool // the UDP source port is computed from the numbers of the two queue pairs
+	answer       abi.Mlx5CreateAhResp
 }
 
-// rates are the codes of enum ib_rate for static rates, on a best effort basis; 0 is no
-// limit.
+// rates has the adapter's codes for static rates, by enum ib_rate. A rate that the adapter does not
+// have gets the code of the next higher rate, or 0, which means no limit.
 var rates = [...]uint8{2: 7, 3: 8, 4: 9, 5: 10, 6: 11, 7: 12, 8: 13, 9: 14, 10: 15, 11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13}
 
 func rate(code uint8) uint8 {
@@ -54,7 +54,7 @@ func (c *context) NewAH(a *abi.AhAttr) (provider.AH, error) {
 		}
 		av.StatRateSl = rate(a.StaticRate)<<4 | a.Sl&7<<1
 		if kind == abi.IB_UVERBS_GID_TYPE_ROCE_V2 {
-			h.spread = flow == 0
+			h.portFromQPNs = flow == 0
 			av.Rlid.Put(sourcePort(flow))
 		}
 	} else {
@@ -81,12 +81,13 @@ func (c *context) gidType(port, index uint8) (uint32, error) {
 	return e.GidType, err
 }
 
-// sourcePort is the UDP port of a flow, between 0xc000 and 0xffff (rdma-core,
+// sourcePort returns the UDP source port for a flow label, between 0xc000 and 0xffff (rdma-core,
 // libibverbs/verbs.h, ibv_flow_label_to_udp_sport).
 func sourcePort(flow uint32) uint16 { return uint16(0xc000 | (flow&0x3fff ^ flow>>14)) }
 
-// flowOf is a flow label for two queue pairs: what one sends to the other stays in
-// order (include/rdma/ib_verbs.h, rdma_calc_flow_label).
+// flowOf returns the flow label for datagrams between two queue pairs. It is the same for each
+// datagram, so that datagrams from one to the other stay in order (include/rdma/ib_verbs.h,
+// rdma_calc_flow_label).
 func flowOf(from, to uint32) uint32 {
 	v := uint64(from) * uint64(to)
 	v ^= v >> 20
@@ -96,26 +97,27 @@ func flowOf(from, to uint32) uint32 {
 
 func (a *ah) Data() (in, out []byte) { return nil, abi.Bytes(&a.answer) }
 
-// Attach takes the Ethernet address of the next hop, which the kernel has looked up.
+// Attach stores the Ethernet address of the next hop, which the kernel has resolved.
 func (a *ah) Attach() error {
 	if !a.ethernet {
 		return nil
 	}
 	c := a.ctx
 	if c.answer.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH == 0 {
-		return fmt.Errorf("verbs: %s: the kernel does not say which Ethernet address datagrams go to, which it does from Linux 4.10 on: %w", c.dev.Name(), ucs.ErrUnsupported)
+		return fmt.Errorf("verbs: %s: the kernel does not report the destination's Ethernet address for datagrams, which needs Linux 4.10: %w", c.dev.Name(), ucs.ErrUnsupported)
 	}
 	a.av.Rmac = a.answer.Dmac
 	return nil
 }
 
-// put writes the address into an entry of the queue pair from.
+// put writes the address vector into av, which is part of a send entry. from and to are the numbers
+// of the sending and the receiving queue pair.
 func (a *ah) put(av *abi.Mlx5WqeAv, from, to, qkey uint32) {
 	to &= 0xffffff
 	*av = a.av
 	av.Qkey.Put(qkey)
 	av.DqpDct.Put(to | abi.MLX5_EXTENDED_UD_AV)
-	if a.spread {
+	if a.portFromQPNs {
 		av.Rlid.Put(sourcePort(flowOf(from, to)))
 	}
 }

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 var route = abi.GlobalRoute{Dgid: [16]byte{0xfe, 0x80, 15: 0x42}, FlowLabel: 0x12345, SgidIndex: 3, HopLimit: 64, TrafficClass: 0x68}
 
-// TestAddresses compares entries with addresses of both link layers with what libmlx5
-// writes.
+// TestAddresses compares the address in send entries, for both link layers, with that of libmlx5.
 func TestAddresses(t *testing.T) {
 	ethernet := func(f *fake, _ *abi.Mlx5AllocUcontextResp) {
 		f.ethernet, f.gidType = true, abi.IB_UVERBS_GID_TYPE_ROCE_V2
@@ -30,7 +29,7 @@ func TestAddresses(t *testing.T) {
 		name string
 		link func(*fake, *abi.Mlx5AllocUcontextResp)
 		attr abi.AhAttr
-		want string // behind key and number
+		want string // after the key and the number
 	}{
 		{"InfiniBand", local, abi.AhAttr{Dlid: 0x17, Sl: 5, SrcPathBits: 0x83, StaticRate: 2},
 			"75030017 00000000 00000000 00000000 00000000 | 00000000 00000000 00000000 00000000"},
@@ -87,13 +86,14 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// inlineRoom is where inline data of the open entry goes.
+// inlineRoom returns where the inline data of the open entry goes.
 func (q *qp) inlineRoom() (from, to int) {
 	at := (q.off+q.dataAt())&(q.size-1) + inlineHeader
 	return int(at), int(min(at+q.inline, q.size))
 }
 
-// TestPorts: UDP ports are in their range, and those of a pair are the same both times.
+// TestPorts checks that source UDP ports are in their range, and that the flow of a pair of queue
+// pairs is the same in both directions.
 func TestPorts(t *testing.T) {
 	for flow := range uint32(1 << 20) {
 		if p := sourcePort(flow); p < 0xc000 {

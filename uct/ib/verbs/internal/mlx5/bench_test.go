@@ -5,12 +5,12 @@ package mlx5
 import (
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// round is a way to post one request and to complete it.
+// round is a request to post, and its completion.
 type round struct {
 	name string
 	post func(q *qp, mem []byte)
@@ -18,7 +18,7 @@ type round struct {
 	code uint8
 }
 
-// rounds are posts as package verbs makes them.
+// rounds returns the requests that package verbs posts.
 func rounds(s *srq) []round {
 	list := []provider.SGE{piece64}
 	write := toPeer(provider.WRRDMAWrite, provider.SendSignaled)
@@ -44,7 +44,8 @@ func rounds(s *srq) []round {
 	}
 }
 
-// rig posts a round and polls its completion, as of a device that is done at once.
+// rig returns a function that posts a request and polls its completion, as of a device that
+// completes at once.
 func (k *round) rig(t testing.TB, c *context) (step func() int) {
 	cq := newCQ(t, c, 100)
 	s := newSRQ(t, c, 100, 1)
@@ -118,7 +119,7 @@ func BenchmarkPostPoll(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch is 32 writes and one bell, and polling them.
+// BenchmarkBatch posts 32 writes with one doorbell and polls them.
 func BenchmarkBatch(b *testing.B) {
 	cq := newCQ(b, newContext(b), 100)
 	q := newQP(b, rc(cq, 100, 1))
@@ -138,7 +139,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkEmpty polls a queue with nothing in it.
+// BenchmarkEmpty polls an empty queue.
 func BenchmarkEmpty(b *testing.B) {
 	cq := newCQ(b, newContext(b), 100)
 	wc := make([]provider.WC, 1)

@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/ucx-go/ucx/internal/arena"
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
@@ -19,13 +19,13 @@ func init() {
 		MinABI: abi.MLX5_IB_UVERBS_ABI_VERSION, MaxABI: abi.MLX5_IB_UVERBS_ABI_VERSION, Open: open})
 }
 
-// blueFlameEnv is the environment variable that turns BlueFlame on. It has a name of
-// its own: libmlx5's MLX5_SHUT_UP_BF turns off what is on there.
+// blueFlameEnv is the environment variable that enables BlueFlame. It is not libmlx5's
+// MLX5_SHUT_UP_BF, because that variable disables BlueFlame, which is on by default there.
 const blueFlameEnv = "VERBS_BLUEFLAME"
 
-// blueFlame reports whether single short entries may be written into the adapter's
-// registers. That it works depends on the registers being mapped so that writes combine,
-// which no program can tell; a bell alone is always right.
+// blueFlame reports whether single short entries may be written into the adapter's registers.
+// BlueFlame works only if the registers are mapped write-combining, which a program cannot find
+// out; a doorbell alone always works.
 func blueFlame() bool { return os.Getenv(blueFlameEnv) == "1" }
 
 // context is an open device.
@@ -35,19 +35,19 @@ type context struct {
 	answer  abi.Mlx5AllocUcontextResp
 	limits  limits
 	caps    abi.QueryDeviceResp
-	uidx    bool // completions name queue pairs by our numbers, not by theirs: version 1
+	uidx    bool // completions have version 1: they contain queue pairs' user indices, not QPNs
 	pages   pages
 	records records
 
-	// Who completions may be about, by the numbers that they name.
-	qps  table[qp]
-	srqs table[srq] // by the kernel's numbers
+	// The objects whose numbers are in completions.
+	qps  table[qp]  // by user index if uidx is set, else by QPN
+	srqs table[srq] // by SRQ number
 
-	// mu is held while these change, and the locks of completion queues after it.
+	// mu is held while the tables change. It is locked before the locks of completion queues.
 	mu      sync.Mutex
-	numbers numbers // under mu: of queue pairs
+	numbers numbers // under mu: user indices of queue pairs
 
-	links sync.Map // of link by the number of a port
+	links sync.Map // values of type port, by port number
 }
 
 func open(d provider.Device) (provider.Context, error) {
@@ -60,19 +60,19 @@ func open(d provider.Device) (provider.Context, error) {
 
 func (c *context) Data() (in, out []byte) { return abi.Bytes(&c.request), abi.Bytes(&c.answer) }
 
-// Attach takes what the kernel has answered, asks what else the device can do, and maps
-// the doorbell pages.
+// Attach checks and stores the limits in the kernel's response, queries the other capabilities of
+// the device, and maps the doorbell pages.
 func (c *context) Attach() error {
 	r := &c.answer
 	if r.CqeVersion > 1 {
-		return fmt.Errorf("verbs: %s: completions of version %d, which were not requested: %w", c.dev.Name(), r.CqeVersion, ucs.ErrUnsupported)
+		return fmt.Errorf("verbs: %s: the kernel uses completions of version %d, which were not requested: %w", c.dev.Name(), r.CqeVersion, ucs.ErrUnsupported)
 	}
 	if r.MaxSqDescSz == 0 || r.MaxSendWqebb == 0 {
-		return fmt.Errorf("verbs: %s: the kernel does not say how large queues may be, in %d bytes of an answer: %w", c.dev.Name(), r.ResponseLength, ucs.ErrUnsupported)
+		return fmt.Errorf("verbs: %s: the kernel does not report the limits of queues, in a reply of %d bytes: %w", c.dev.Name(), r.ResponseLength, ucs.ErrUnsupported)
 	}
 	c.uidx = r.CqeVersion == 1
-	c.limits = limits{sendEntry: int(r.MaxSqDescSz), recvEntry: int(r.MaxRqDescSz), sendBlocks: clip(r.MaxSendWqebb),
-		recvWR: clip(r.MaxRecvWr), srqWR: clip(r.MaxSrqRecvWr)}
+	c.limits = limits{sendEntry: int(r.MaxSqDescSz), recvEntry: int(r.MaxRqDescSz), sendBlocks: max16Bit(r.MaxSendWqebb),
+		recvWR: max16Bit(r.MaxRecvWr), srqWR: max16Bit(r.MaxSrqRecvWr)}
 	c.records.stride = 8
 	if n := int(r.CacheLineSize); n > 8 && n <= arena.PageSize && n&(n-1) == 0 {
 		c.records.stride = n
@@ -86,23 +86,23 @@ func (c *context) Attach() error {
 	return c.pages.open(c)
 }
 
-// clip is a limit as far as it counts: indices have 16 bits, and nobody has queues of
-// more than that.
-func clip(v uint32) int { return int(min(v, 1<<16)) }
+// max16Bit returns v, but at most 1<<16, because queue indices have 16 bits and no application has
+// larger queues.
+func max16Bit(v uint32) int { return int(min(v, 1<<16)) }
 
 func (c *context) Detach() {
 	c.pages.close(c)
 	c.records.free()
 }
 
-// Lacks goes by what the device says of itself.
+// Lacks returns why the device lacks a feature, according to the capabilities that it reports.
 func (c *context) Lacks(f provider.Feature) string {
 	const windows2B = 1 << 24 // IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B, ib_user_verbs.h
 	switch {
 	case f == provider.FeatureResizeSRQ:
-		return "the kernel's driver does not change their size"
+		return "the kernel's driver cannot change their size"
 	case f == provider.FeatureAtomics && c.caps.AtomicCap == 0:
-		return "the device has none, or answers them in another byte order"
+		return "the device has none, or returns results in the other byte order"
 	case f == provider.FeatureMW && c.caps.DeviceCapFlags&windows2B == 0:
 		return "the device has none of type 2B"
 	case f == provider.FeatureSRQ && c.caps.MaxSrq == 0:
@@ -111,10 +111,10 @@ func (c *context) Lacks(f provider.Feature) string {
 	return ""
 }
 
-// port is what has to be known of one for an address.
+// port has the properties of a port that determine the format of address vectors.
 type port struct{ ethernet, global bool }
 
-// port asks the kernel once for each.
+// port returns the properties of port num. It asks the kernel once for each port.
 func (c *context) port(num uint8) (port, error) {
 	if p, ok := c.links.Load(num); ok {
 		return p.(port), nil

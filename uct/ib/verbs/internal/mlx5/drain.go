@@ -3,15 +3,16 @@
 package mlx5
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// drain takes what is of a queue pair out of its completion queues: it was destroyed or
-// reset, so nothing more comes, and what a completion is about is known for the last
-// time. If it is gone it is not found any more from then on. The context's mu is held,
-// which keeps others from locking two queues in another order (providers/mlx5/verbs.c,
-// mlx5_destroy_qp and mlx5_modify_qp).
+// drain moves the completions of a queue pair that was destroyed or reset out of its completion
+// queues. The device writes no more completions for it, and the caller is about to discard the
+// requests, which are needed to read the existing ones. If gone is true, drain also removes the
+// queue pair from the context's table. The context's mu is held, so that no other call locks the
+// same two completion queues in another order (providers/mlx5/verbs.c, mlx5_destroy_qp and
+// mlx5_modify_qp).
 func (q *qp) drain(gone bool) {
 	q.recvCQ.lock.lock()
 	if q.sendCQ != q.recvCQ {
@@ -28,9 +29,9 @@ func (q *qp) drain(gone bool) {
 	q.recvCQ.lock.unlock()
 }
 
-// rescue takes the queue pair's completions out of what has not been polled, to be
-// polled from elsewhere: rdma-core forgets them (providers/mlx5/cq.c, __mlx5_cq_clean), and
-// with them messages that their senders know to have arrived. The lock is held.
+// rescue moves the unread completions of the queue pair to c.rescued, which is polled first.
+// rdma-core discards these completions (providers/mlx5/cq.c, __mlx5_cq_clean), and so loses
+// messages that were acknowledged to their senders. The lock is held.
 func (c *cq) rescue(q *qp) {
 	n := c.unread()
 	fromDevice()
@@ -48,9 +49,9 @@ func (c *cq) rescue(q *qp) {
 	c.drop(q, n)
 }
 
-// drop takes the queue pair's completions out of the next n: what is kept moves up, older
-// entries onto the places of those that go. The owner bit belongs to the place. The lock
-// is held.
+// drop removes the completions of queue pair q from the n unread entries. Older entries of other
+// queue pairs are moved into the freed slots. The owner bit belongs to the slot and is not moved.
+// The lock is held.
 func (c *cq) drop(q *qp, n uint32) {
 	gone := uint32(0)
 	for i := c.next + n; i != c.next; {
@@ -72,7 +73,7 @@ func (c *cq) drop(q *qp, n uint32) {
 	}
 }
 
-// unread counts the completions that are there. The lock is held.
+// unread returns the number of completions that have not been polled. The lock is held.
 func (c *cq) unread() (n uint32) {
 	for n < c.size {
 		if _, ok := c.there(c.next + n); !ok {

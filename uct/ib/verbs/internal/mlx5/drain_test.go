@@ -9,16 +9,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// three is a completion queue of three queue pairs, the second with a shared receive
-// queue, and 10 of everything posted. They are at various places of their queues.
+// three returns a completion queue of three queue pairs, each with 10 sends and 10 receives posted,
+// at different indices. The second uses a shared receive queue.
 func three(t *testing.T, c *context, at uint32) (*cq, [3]*qp, *srq) {
 	t.Helper()
-	cq := newCQ(t, c, 20) // 32
+	cq := newCQ(t, c, 20) // 32 entries
 	s := newSRQ(t, c, 15, 1)
 	var qps [3]*qp
 	for i := range qps {
@@ -38,14 +38,14 @@ func three(t *testing.T, c *context, at uint32) (*cq, [3]*qp, *srq) {
 		}
 	}
 	cq.next = at
-	for i := range cq.size { // a round before
+	for i := range cq.size { // a previous round
 		cq.put(at-cq.size+i, completion{op: abi.MLX5_CQE_REQ})
 	}
 	return cq, qps, s
 }
 
-// TestDrain: what is of a queue pair that is gone, or was reset, is polled before what is of
-// others, wherever in the queue it lies; shared receives come back.
+// TestDrain checks that the unread completions of a queue pair that is closed or reset are polled
+// before those of others, wherever in the queue they are, and that shared receives are freed.
 func TestDrain(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		for _, at := range []uint32{0, 1, 20, 28, 31, 0xffffffff} {
@@ -64,7 +64,7 @@ func TestDrain(t *testing.T) {
 								if i == target {
 									list = &want
 								}
-								if n > 2 { // the first is polled before
+								if n > 2 { // the first was polled before
 									*list = append(*list, uint64(100*i+k))
 								}
 								*list = append(*list, uint64(100*i+50+k))
@@ -86,7 +86,7 @@ func TestDrain(t *testing.T) {
 						if got = append(got, ids(wc[:cq.Poll(wc)])...); !slices.Equal(got, want) {
 							t.Errorf("%d, want %d", got, want)
 						}
-						// What comes next is seen.
+						// Later completions are found.
 						q := qps[(target+1)%3]
 						cq.put(cq.next, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 7))
 						if wc := cq.poll(); len(wc) != 1 {
@@ -104,7 +104,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainShared: the places of shared receives whose queue pair is gone are free.
+// TestDrainShared checks that the entries of shared receives whose queue pair is closed are free
+// again.
 func TestDrainShared(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		cq := newCQ(t, c, 20)
@@ -136,8 +137,8 @@ func TestDrainShared(t *testing.T) {
 	})
 }
 
-// TestNumbersAgain: a queue pair that gets the number of one that is gone does not have to
-// do with its completions.
+// TestNumbersAgain checks that a queue pair which reuses the number of a closed one does not get
+// its completions.
 func TestNumbersAgain(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		one, two := newCQ(t, c, 10), newCQ(t, c, 10)
@@ -167,7 +168,7 @@ func TestNumbersAgain(t *testing.T) {
 	})
 }
 
-// TestDrainPolled drains while others poll.
+// TestDrainPolled drains completion queues while other goroutines poll them.
 func TestDrainPolled(t *testing.T) {
 	c := newContext(t)
 	one, two := newCQ(t, c, 100), newCQ(t, c, 100)
@@ -215,8 +216,8 @@ func TestDrainPolled(t *testing.T) {
 	wg.Wait()
 }
 
-// TestResize: what was not read goes on in the new memory, an index further, with the
-// owner bits of its size.
+// TestResize checks that unread completions continue in the new memory, at the next index, with the
+// owner bits for its size.
 func TestResize(t *testing.T) {
 	for _, from := range []int{3, 7, 40} {
 		for _, to := range []int{3, 7, 100} {
@@ -257,7 +258,7 @@ func TestResize(t *testing.T) {
 				if err := r.Done(&size); err != nil || size != int(cq.size)-1 || size < to {
 					t.Fatalf("room for %d: %v", size, err)
 				}
-				// The device goes on at the index behind.
+				// The device continues at the following index.
 				q.send(t, provider.WR{ID: next, Opcode: provider.WRSend})
 				cq.put(at+3, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, uint16(next)))
 				want = append(want, next)
@@ -268,7 +269,7 @@ func TestResize(t *testing.T) {
 				if counter(cq.rec, 0) != at+4 {
 					t.Errorf("the record is %d", counter(cq.rec, 0))
 				}
-				for range 30 { // around the end
+				for range 30 { // beyond the end of the queue
 					want = put(3)
 					if got := ids(cq.poll()); !slices.Equal(got, want) {
 						t.Fatalf("later: %d, want %d", got, want)
@@ -279,7 +280,8 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestResizeRefused: too small, refused by the kernel, and without an end.
+// TestResizeRefused checks resizes that are too small or too large, and one that the kernel
+// refuses.
 func TestResizeRefused(t *testing.T) {
 	c := newContext(t)
 	cq := newCQ(t, c, 10)

@@ -8,11 +8,11 @@ import (
 	"runtime"
 )
 
-// little is whether the machine is known to be little endian. What follows is right on
-// others, too, and slower.
+// little reports whether the machine is known to be little-endian. The functions below work on
+// other machines, too, but slower.
 const little = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64" || runtime.GOARCH == "386" || runtime.GOARCH == "arm"
 
-// be32 is v as it has to lie in memory, big endian, and back.
+// be32 converts v from native to big-endian byte order, or back.
 func be32(v uint32) uint32 {
 	if little {
 		return bits.ReverseBytes32(v)

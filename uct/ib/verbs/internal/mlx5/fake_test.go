@@ -11,24 +11,24 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/arena"
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// fake is as much of a kernel as the provider asks itself.
+// fake simulates the calls of the kernel that the provider makes itself.
 type fake struct {
 	uverbs.File
 	t        testing.TB
 	ethernet bool
 	gidType  uint32
-	noNC     bool          // the kernel does not map uncached pages
-	noMap    syscall.Errno // it maps none
+	noNC     bool          // the kernel maps no uncached pages
+	noMap    syscall.Errno // error of all mappings
 	length   uint32        // of a page that is an object
 	nextPage uint32
 	objects  int
-	mapped   map[*byte]uint64 // offsets
-	offsets  []uint64         // that were mapped, in order
+	mapped   map[*byte]uint64 // offsets of the mappings
+	offsets  []uint64         // all mapped offsets, in order
 }
 
 func (f *fake) Name() string { return "fake0" }
@@ -94,8 +94,8 @@ func (f *fake) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	return 0
 }
 
-// answer is what GET_CONTEXT answers: pages that come with the device, and completions
-// that name our numbers.
+// answer returns an answer to GET_CONTEXT with static pages, and with completions that carry our
+// numbers of queues.
 func answer() abi.Mlx5AllocUcontextResp {
 	return abi.Mlx5AllocUcontextResp{QpTabSize: 1 << 18, BfRegSize: 512, TotBfregs: 16, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 32768, MaxRecvWr: 32768, MaxSrqRecvWr: 32767, NumPorts: 1, ResponseLength: 72, CqeVersion: 1,
@@ -117,7 +117,7 @@ func (f *fake) attach(a abi.Mlx5AllocUcontextResp) (*context, error) {
 	return c, c.Attach()
 }
 
-// newContext is an open device, which is closed with the test.
+// newContext returns an open device, which is closed at the end of the test.
 func newContext(t testing.TB, change ...func(*fake, *abi.Mlx5AllocUcontextResp)) *context {
 	t.Helper()
 	f, a := newFake(t), answer()
@@ -140,7 +140,7 @@ func newContext(t testing.TB, change ...func(*fake, *abi.Mlx5AllocUcontextResp))
 func version0(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.CqeVersion = 0 }
 func dynamic(_ *fake, a *abi.Mlx5AllocUcontextResp)  { a.TotBfregs = 0 }
 
-// versions runs a test with both kinds of completions.
+// versions runs a test with both versions of completions.
 func versions(t *testing.T, test func(t *testing.T, c *context)) {
 	t.Run("version 0", func(t *testing.T) { test(t, newContext(t, version0)) })
 	t.Run("version 1", func(t *testing.T) { test(t, newContext(t)) })
@@ -168,7 +168,7 @@ const (
 	testSRQ = 0x35
 )
 
-// newQP is a queue pair that the kernel has made.
+// newQP returns a queue pair that the kernel has created.
 func newQP(t testing.TB, a *provider.QPInit) *qp { return newQPN(t, a, testQPN) }
 
 func newQPN(t testing.TB, a *provider.QPInit, qpn provider.QPN) *qp {
@@ -178,7 +178,7 @@ func newQPN(t testing.TB, a *provider.QPInit, qpn provider.QPN) *qp {
 		t.Fatal(err)
 	}
 	q := o.(*qp)
-	q.answer.BfregIndex = 4 // of the second page
+	q.answer.BfregIndex = 4 // in the second page
 	if err := q.Attach(&provider.QPMade{QPN: qpn}); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func newQPN(t testing.TB, a *provider.QPInit, qpn provider.QPN) *qp {
 	return q
 }
 
-// rc is what a small queue pair is to be: 4 blocks for each of its sends.
+// rc returns the attributes of a small queue pair with 4 blocks for each send.
 func rc(q *cq, sends, receives int) *provider.QPInit {
 	return &provider.QPInit{Type: provider.RC, SendCQ: q, RecvCQ: q,
 		Cap: provider.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 50}}
@@ -207,10 +207,10 @@ func newSRQ(t testing.TB, c *context, wr, sge int) *srq {
 	return s
 }
 
-// sends is the memory of the send queue.
+// sends returns the memory of the send queue.
 func (q *qp) sends() []byte { return q.mem[q.layout.recvBytes():][:q.layout.sendBytes()] }
 
-// words prints memory as numbers of 32 bits.
+// words formats memory as 32-bit numbers.
 func words(b []byte) string {
 	var s []string
 	for len(b) >= 4 {
@@ -220,7 +220,7 @@ func words(b []byte) string {
 	return strings.Join(s, " ")
 }
 
-// wantWords compares memory with numbers of 32 bits; | is for the reader.
+// wantWords compares memory with 32-bit numbers; bars in want are ignored.
 func wantWords(t testing.TB, what string, b []byte, want string) {
 	t.Helper()
 	want = strings.Join(strings.Fields(strings.ReplaceAll(want, "|", " ")), " ")
@@ -229,15 +229,15 @@ func wantWords(t testing.TB, what string, b []byte, want string) {
 	}
 }
 
-// counter is one word of a record.
+// counter returns a word of a doorbell record.
 func counter(r record, k int) uint32 { return be32(r[k]) }
 
-// completion is what a device writes.
+// completion has the fields of a completion that a device writes.
 type completion struct {
 	op             uint8
-	number         uint32 // of the queue pair or shared queue, as the version has it
+	number         uint32 // of the queue pair or the shared queue, depending on the version
 	qpn            uint32
-	code           uint8 // of the entry
+	code           uint8 // operation in the entry
 	counter        uint16
 	bytes          uint32
 	imm            uint32
@@ -245,12 +245,12 @@ type completion struct {
 	vendor, reason uint8
 }
 
-// responder reports whether a completion is of a receive.
+// responder reports whether an operation is that of a receive.
 func responder(op uint8) bool {
 	return op >= abi.MLX5_CQE_RESP_WR_IMM && op <= abi.MLX5_CQE_RESP_SEND_INV || op == abi.MLX5_CQE_RESP_ERR
 }
 
-// of is a completion of a queue pair.
+// of returns a completion of a queue pair.
 func (q *qp) of(op, code uint8, counter uint16) completion {
 	c := completion{op: op, qpn: q.qpn, code: code, counter: counter}
 	if q.ctx.uidx {
@@ -261,7 +261,7 @@ func (q *qp) of(op, code uint8, counter uint16) completion {
 	return c
 }
 
-// put writes a completion at an index, as a device that has come to it the usual way.
+// put writes a completion at an index, with the owner bit that the device would set.
 func (c *cq) put(i uint32, w completion) {
 	e := c.queue.at(i)
 	*e = abi.Mlx5Cqe64{MlPath: 0x83}
@@ -278,13 +278,13 @@ func (c *cq) put(i uint32, w completion) {
 	e.OpOwn = w.op<<4 | uint8(i/c.size&1)
 }
 
-// poll takes up to 16 completions.
+// poll polls up to 16 completions.
 func (c *cq) poll() []provider.WC {
 	wc := make([]provider.WC, 16)
 	return wc[:c.Poll(wc)]
 }
 
-// ids are those of completions.
+// ids returns the IDs of completions.
 func ids(wc []provider.WC) (list []uint64) {
 	for i := range wc {
 		list = append(list, wc[i].ID)
@@ -292,7 +292,7 @@ func ids(wc []provider.WC) (list []uint64) {
 	return list
 }
 
-// send begins a request of pieces and rings.
+// send posts a request with scatter/gather elements and rings the doorbell.
 func (q *qp) send(t testing.TB, wr provider.WR, list ...provider.SGE) {
 	t.Helper()
 	if _, _, ok := q.Begin(&wr, list); !ok {
@@ -303,7 +303,7 @@ func (q *qp) send(t testing.TB, wr provider.WR, list ...provider.SGE) {
 	}
 }
 
-// inline begins a request with inline data, as package verbs does.
+// sendInline posts a request with inline data, as package verbs does.
 func (q *qp) sendInline(t testing.TB, wr provider.WR, data []byte) {
 	t.Helper()
 	from, to, ok := q.Begin(&wr, nil)
@@ -324,7 +324,7 @@ func (q *qp) sendInline(t testing.TB, wr provider.WR, data []byte) {
 	}
 }
 
-// entry is what a device reads of an entry: as many bytes as it says, from a block on.
+// entry returns the entry at a block, in the length that it states.
 func (q *qp) entry(index uint32) []byte {
 	mem := q.sends()
 	at := int(index) * blockSize % len(mem)

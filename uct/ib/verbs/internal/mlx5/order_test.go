@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
-// TestOrder runs the tests of the order of stores and barriers, which need them shown.
+// TestOrder runs the tests of the order of stores and barriers, which need a build tag.
 func TestOrder(t *testing.T) {
 	needtest.Goroutines(t)
 	if testing.Short() {

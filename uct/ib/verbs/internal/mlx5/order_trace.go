@@ -7,16 +7,16 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 )
 
-// step is a store or a barrier of order.go.
+// step describes a call of a function of order.go, a store or a barrier, to a test.
 type step struct {
 	what   string
-	record record // of "record"
-	word   int
-	bell   *uint64 // of "ring" and "flame"
-	value  uint64  // as a number
+	record record  // for the step "record": the doorbell record
+	word   int     // for the step "record": index of the word
+	bell   *uint64 // for the steps "ring" and "flame": the register
+	value  uint64  // the stored value, in native byte order
 }
 
-// traced is told of each step before it is done.
+// traced is called with each step before the step is done.
 var traced = func(step) {}
 
 func setRecord(r record, k int, v uint32) {

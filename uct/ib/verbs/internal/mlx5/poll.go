@@ -3,13 +3,12 @@
 package mlx5
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// Poll takes completions out of the queue. One that is not about anything posted here is
-// passed over.
+// Poll takes completions out of the queue. A completion that matches no posted request is skipped.
 func (c *cq) Poll(wc []provider.WC) int {
 	c.lock.lock()
 	n, i := 0, c.next
@@ -36,8 +35,8 @@ func (c *cq) Poll(wc []provider.WC) int {
 	return n
 }
 
-// pollRescued takes those of queue pairs that are gone, which are older than others of the
-// same: drain.go.
+// pollRescued polls the completions that drain (drain.go) has saved from destroyed or reset queue
+// pairs. They are older than other completions of the same queue pairs.
 //
 //go:noinline
 func (c *cq) pollRescued(wc []provider.WC) int {
@@ -48,7 +47,7 @@ func (c *cq) pollRescued(wc []provider.WC) int {
 	return n
 }
 
-// number is what a completion names its queue pair by.
+// number returns the number in a completion that identifies its queue pair: user index or QPN.
 func (c *cq) number(e *abi.Mlx5Cqe64) uint32 {
 	if c.ctx.uidx {
 		return e.SrqnUidx.Get() & 0xffffff
@@ -56,7 +55,8 @@ func (c *cq) number(e *abi.Mlx5Cqe64) uint32 {
 	return e.SopDropQpn.Get() & 0xffffff
 }
 
-// find is the queue pair of a completion, nil if there is none that is alive.
+// find returns the queue pair of a completion, nil if no queue pair that uses this completion queue
+// has the completion's number.
 func (c *cq) find(e *abi.Mlx5Cqe64) *qp {
 	number := c.number(e)
 	if q := c.last; q != nil && q.number == number {
@@ -70,7 +70,8 @@ func (c *cq) find(e *abi.Mlx5Cqe64) *qp {
 	return q
 }
 
-// take reads the completion of an operation. It returns false if it is passed over.
+// take converts completion e, whose opcode is op, to w. It returns false, and the completion must
+// be skipped, if e matches no posted request.
 func (c *cq) take(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
 	switch op {
 	case abi.MLX5_CQE_REQ:
@@ -83,7 +84,7 @@ func (c *cq) take(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
 	return false
 }
 
-// sender is the entry that a completion is about, nil for none.
+// sender returns the posted send entry that a completion completes, nil if there is none.
 func (c *cq) sender(e *abi.Mlx5Cqe64) *sent {
 	q := c.find(e)
 	if q == nil || q.sendCQ != c {
@@ -92,7 +93,7 @@ func (c *cq) sender(e *abi.Mlx5Cqe64) *sent {
 	return q.completed(uint32(e.WqeCounter.Get()))
 }
 
-// sent reads the completion of a send (providers/mlx5/cq.c, handle_good_req).
+// sent converts the completion of a send to w (providers/mlx5/cq.c, handle_good_req).
 func (c *cq) sent(e *abi.Mlx5Cqe64, w *provider.WC) bool {
 	s := c.sender(e)
 	if s == nil {
@@ -115,8 +116,9 @@ func (c *cq) sent(e *abi.Mlx5Cqe64, w *provider.WC) bool {
 	return true
 }
 
-// receiver is the request that a completion is about; ok is false for none. Completions
-// of version 0 name a shared queue themselves.
+// receiver returns the id of the receive request that a completion completes; ok is false if there
+// is none. Completions of version 0 contain the number of the shared receive queue, if there is
+// one.
 func (c *cq) receiver(e *abi.Mlx5Cqe64) (id uint64, ok bool) {
 	if !c.ctx.uidx {
 		if number := e.SrqnUidx.Get() & 0xffffff; number != 0 {
@@ -136,7 +138,7 @@ func (c *cq) receiver(e *abi.Mlx5Cqe64) (id uint64, ok bool) {
 	return q.rq.completed(uint32(e.WqeCounter.Get()))
 }
 
-// received reads the completion of a receive (providers/mlx5/cq.c, handle_responder).
+// received converts the completion of a receive to w (providers/mlx5/cq.c, handle_responder).
 func (c *cq) received(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
 	id, ok := c.receiver(e)
 	if !ok {
@@ -164,7 +166,8 @@ func (c *cq) received(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
 	return true
 }
 
-// syndromes are the statuses of errors (providers/mlx5/cq.c, mlx5_handle_error_cqe).
+// syndromes maps the adapter's error syndromes to statuses (providers/mlx5/cq.c,
+// mlx5_handle_error_cqe).
 var syndromes = [...]provider.WCStatus{
 	abi.MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR:        provider.WCLocLenErr,
 	abi.MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR:         provider.WCLocQPOpErr,
@@ -188,8 +191,8 @@ func status(syndrome uint8) provider.WCStatus {
 	return provider.WCGeneralErr
 }
 
-// failed reads the completion of what has failed, which is laid out as others, but for
-// what is wrong.
+// failed converts the completion of a failed request to w. Except for the error codes, it has the
+// layout of other completions.
 //
 //go:noinline
 func (c *cq) failed(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
@@ -211,5 +214,6 @@ func (c *cq) failed(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
 	return true
 }
 
-// Where struct mlx5_err_cqe has vendor_err_synd and syndrome: in the timestamp of others.
+// Offsets of the fields vendor_err_synd and syndrome of struct mlx5_err_cqe in the bytes that are
+// the timestamp in other completions.
 const errVendor, errSyndrome = 6, 7

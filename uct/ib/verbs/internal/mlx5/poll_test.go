@@ -8,11 +8,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/fuzztest"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// TestCompletions reads each kind of completion.
+// TestCompletions parses each kind of completion.
 func TestCompletions(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		cq := newCQ(t, c, 3)
@@ -49,7 +50,7 @@ func TestCompletions(t *testing.T) {
 			if responder(k.op) {
 				want.SLID, want.DLIDPathBits = 0x1234, 3
 				w.counter = uint16(i)
-				q.completed(index) // nobody is told of the send
+				q.completed(index) // no completion reports the send
 			} else {
 				q.rq.completed(uint32(i))
 			}
@@ -65,18 +66,18 @@ func TestCompletions(t *testing.T) {
 	})
 }
 
-// TestOwner: a completion is there when its owner bit is of the round, for many rounds,
-// and not before.
+// TestOwner checks, over many rounds, that a completion is found exactly when its owner bit is that
+// of the round.
 func TestOwner(t *testing.T) {
 	c := newContext(t)
-	cq := newCQ(t, c, 5) // 8
+	cq := newCQ(t, c, 5) // 8 entries
 	q := newQP(t, rc(cq, 32, 1))
 	for i := range cq.size {
 		if own := cq.queue.at(i).OpOwn; own != 0xf0 {
 			t.Errorf("place %d begins with %#x", i, own)
 		}
 	}
-	cq.next = 0xffffff00 // and around the end of 32 bits
+	cq.next = 0xffffff00 // also beyond the end of 32 bits
 	if wc := cq.poll(); len(wc) != 0 {
 		t.Fatalf("%+v at first", wc)
 	}
@@ -104,7 +105,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestErrors reads each syndrome, of both sides.
+// TestErrors parses each syndrome, for sends and receives.
 func TestErrors(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		cq := newCQ(t, c, 100)
@@ -142,8 +143,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestForeign: completions of what is not there, or not of this queue, are passed over,
-// and what is behind them is not.
+// TestForeign checks that completions for unknown queues, or for those of another completion queue,
+// are skipped, and that the ones after them are not.
 func TestForeign(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		mine, other := newCQ(t, c, 10), newCQ(t, c, 10)
@@ -171,7 +172,7 @@ func TestForeign(t *testing.T) {
 		}
 		mine.put(mine.next, bad[5])
 		mine.put(mine.next+1, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 0))
-		mine.put(mine.next+2, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 0)) // once more
+		mine.put(mine.next+2, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 0)) // completed before
 		mine.put(mine.next+3, q.of(abi.MLX5_CQE_RESP_SEND, 0, 0))
 		mine.put(mine.next+4, half.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 0))
 		if got := ids(mine.poll()); !slices.Equal(got, []uint64{7, 8, 7}) {
@@ -180,8 +181,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestArm: record and register have the number of events that were taken, how far the
-// queue was read, and which completions count.
+// TestArm checks that the record and the register contain the number of events taken, the consumer
+// index, and the kind of completions.
 func TestArm(t *testing.T) {
 	for _, how := range []func(*fake, *abi.Mlx5AllocUcontextResp){version0, dynamic} {
 		c := newContext(t, how)
@@ -217,12 +218,12 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// FuzzCompletions has a device write anything: nothing breaks, and what is posted is
-// reported once at most.
+// FuzzCompletions lets a device write arbitrary completions. Nothing may break, and each posted
+// request may be reported at most once.
 func FuzzCompletions(f *testing.F) {
 	f.Add(uint64(1), []byte{0, 1, 2, 3})
 	f.Add(uint64(2), []byte{0xd0, 0xe1, 0xff})
-	f.Fuzz(func(t *testing.T, seed uint64, ops []byte) {
+	fuzztest.Run(f, func(t *testing.T, seed uint64, ops []byte) {
 		for version := range uint8(2) {
 			c := newContext(t, func(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.CqeVersion = version })
 			cq := newCQ(t, c, 7)

@@ -5,13 +5,13 @@ package mlx5
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// qp is a queue pair. Who posts sends, who posts receives and who polls are not in each
-// other's way: what one writes is not close to what another reads.
+// qp is a queue pair. The goroutines that post sends, post receives and poll do not share cache
+// lines: padding separates the fields that one writes from those that another reads.
 type qp struct {
 	sendQueue
 	_ [64]byte
@@ -19,19 +19,19 @@ type qp struct {
 	rq recvQueue
 	_  [64]byte
 
-	// What those who poll look at.
+	// Fields that the goroutines that poll read.
 	ctx            *context
-	number         uint32 // that completions name
+	number         uint32 // identifies the queue pair in completions: user index or QPN
 	sendCQ, recvCQ *cq
 	srq            *srq // nil: the receives are in rq
 
-	request abi.Mlx5CreateQp
-	answer  abi.Mlx5CreateQpResp
-	layout  layout
-	mem     []byte    // receives, then sends
-	got     *register // to be given back
-	named   bool      // number is ours to give back
-	live    bool      // in the table
+	request    abi.Mlx5CreateQp
+	answer     abi.Mlx5CreateQpResp
+	layout     layout
+	mem        []byte    // the receive queue, then the send queue
+	dynReg     *register // register that Detach returns to ctx.pages, nil if none
+	ownsNumber bool      // number was allocated from ctx.numbers, to which Detach returns it
+	live       bool      // the queue pair is in ctx.qps
 }
 
 func (c *context) NewQP(a *provider.QPInit) (provider.QP, error) {
@@ -53,7 +53,8 @@ func (c *context) NewQP(a *provider.QPInit) (provider.QP, error) {
 	return q, nil
 }
 
-// prepare gets all that the kernel is told of.
+// prepare allocates the resources that the request to the kernel refers to, and fills in the
+// request.
 func (q *qp) prepare() (err error) {
 	c, l := q.ctx, &q.layout
 	if q.mem, err = mapQueue(l.bytes()); err != nil {
@@ -69,29 +70,30 @@ func (q *qp) prepare() (err error) {
 	}
 	if c.uidx {
 		c.mu.Lock()
-		q.number, q.named = c.numbers.take()
+		q.number, q.ownsNumber = c.numbers.take()
 		c.mu.Unlock()
-		if !q.named {
+		if !q.ownsNumber {
 			return fmt.Errorf("verbs: %s: more than %d queue pairs: %w", c.dev.Name(), maxNumber, ucs.ErrNoResource)
 		}
 		q.request.Uidx = q.number
 	}
 	if c.pages.dynamic {
-		if q.got, err = c.pages.get(c); err != nil {
+		if q.dynReg, err = c.pages.get(c); err != nil {
 			return err
 		}
-		q.request.Flags, q.request.BfregIndex = abi.MLX5_QP_FLAG_UAR_PAGE_INDEX, q.got.page
+		q.request.Flags, q.request.BfregIndex = abi.MLX5_QP_FLAG_UAR_PAGE_INDEX, q.dynReg.page
 	}
 	return nil
 }
 
 func (q *qp) Data() (in, out []byte) { return abi.Bytes(&q.request), abi.Bytes(&q.answer) }
 
-// Attach takes the number and the register, and says what fits: the kernel's answer is
-// not about queues of programs (providers/mlx5/verbs.c, create_qp).
+// Attach stores the queue pair's number and register, and corrects the capacities, because those in
+// the kernel's response do not describe queues that programs lay out (providers/mlx5/verbs.c,
+// create_qp).
 func (q *qp) Attach(m *provider.QPMade) (err error) {
 	c, l := q.ctx, &q.layout
-	reg := q.got
+	reg := q.dynReg
 	if reg == nil {
 		if reg, err = c.pages.static(c, q.answer.BfregIndex); err != nil {
 			return err
@@ -111,7 +113,7 @@ func (q *qp) Attach(m *provider.QPMade) (err error) {
 	return nil
 }
 
-// Reset drops what has completed, and begins where the device does: with entry 0
+// Reset saves the existing completions, see drain, and starts again at entry 0, as the device does
 // (providers/mlx5/verbs.c, mlx5_modify_qp).
 func (q *qp) Reset() {
 	if q.rec == nil {
@@ -133,16 +135,16 @@ func (q *qp) Detach() {
 		q.live = false
 		q.drain(true)
 	}
-	if q.named {
-		q.named = false
+	if q.ownsNumber {
+		q.ownsNumber = false
 		c.numbers.put(q.number)
 	}
 	c.mu.Unlock()
 	q.sendQueue.detach()
 	q.rq.detach()
-	if q.got != nil {
-		c.pages.put(q.got)
-		q.got = nil
+	if q.dynReg != nil {
+		c.pages.put(q.dynReg)
+		q.dynReg = nil
 	}
 	if q.rec != nil {
 		c.records.put(q.rec)

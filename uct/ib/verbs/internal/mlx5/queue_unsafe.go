@@ -2,29 +2,31 @@
 
 package mlx5
 
-// Soundness: queues are mappings that Go's runtime does not manage, which stay until
-// their object is detached; who holds accessors then forgets them. Sizes are powers of
-// two, and a mask keeps every offset inside, at a multiple of what lies there. All of it
-// is bytes, but for the words, which are aligned.
+// Soundness: queues are mappings that the Go runtime does not manage. They stay until their object
+// is detached, which clears the accessors. Sizes are powers of two, and a mask keeps every offset
+// inside the mapping, at a multiple of the size of the accessed element. Elements consist of bytes,
+// except for the words, which are aligned.
 
 import (
 	"unsafe"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// segments is a queue of entries in units of 16 bytes, which may wrap.
+// segments is the memory of a queue in units of 16 bytes. An entry may wrap around the end.
 type segments struct {
 	base unsafe.Pointer
-	mask uintptr // its size less 1
+	mask uintptr // size of the memory in bytes less 1
 }
 
-// newSegments is for a mapping of at least size bytes, a power of two from 64 on.
+// newSegments returns the queue in the first size bytes of a mapping; size is a power of two, at
+// least 64.
 func newSegments(mem []byte, size int) segments {
 	return segments{unsafe.Pointer(unsafe.SliceData(mem[:size])), uintptr(size - 1)}
 }
 
-// at is the segment at an offset, word its first 8 bytes, block the 64 around it.
+// at returns the segment of 16 bytes at an offset in bytes. word returns the first 8 bytes of that
+// segment, block the block of 64 bytes that contains it.
 func (s *segments) at(off uint32) *[16]byte {
 	return (*[16]byte)(unsafe.Add(s.base, uintptr(off)&s.mask&^15))
 }

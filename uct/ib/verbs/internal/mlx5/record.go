@@ -8,21 +8,21 @@ import (
 	"github.com/ucx-go/ucx/internal/arena"
 )
 
-// record is a doorbell record: two words of memory, big endian, in which a device finds
-// how far a queue is filled.
+// record is a doorbell record: two big-endian words of memory from which a device reads how far a
+// queue is filled or read.
 type record = *[2]uint32
 
-// records hands out records: several on a page, which the kernel pins once
-// (providers/mlx5/dbrec.c). Each has a cache line to itself.
+// records allocates doorbell records: several on a page, which the kernel pins once
+// (providers/mlx5/dbrec.c). Each record has a cache line to itself.
 type records struct {
-	stride int // bytes; set before the first is taken
+	stride int // distance of records in bytes; set before the first call of get
 
 	mu    sync.Mutex
 	pages [][]byte // under mu
-	spare []record // under mu
+	spare []record // under mu: free records
 }
 
-// get returns a record of zeros.
+// get returns a zeroed record.
 func (s *records) get() (record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,14 +43,14 @@ func (s *records) get() (record, error) {
 	return r, nil
 }
 
-// put takes back a record that no object in the kernel has any more.
+// put takes back a record that no kernel object uses any more.
 func (s *records) put(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare = append(s.spare, r)
 }
 
-// free gives all memory back.
+// free unmaps all records.
 func (s *records) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *records) free() {
 	s.pages, s.spare = nil, nil
 }
 
-// mapQueue maps zeroed memory of whole pages for a queue, or none for none.
+// mapQueue maps zeroed memory of whole pages for a queue of size bytes, nil for size 0.
 func mapQueue(size int) ([]byte, error) {
 	if size == 0 {
 		return nil, nil

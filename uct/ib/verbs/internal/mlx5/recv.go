@@ -6,28 +6,28 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// recvQueue is the receive queue of a queue pair: entries of one size, of a list of
-// pieces of memory each. The device looks for them itself.
+// recvQueue is the receive queue of a queue pair: entries of one size, each a scatter/gather list.
+// It needs no doorbell, because the device finds new entries by the doorbell record.
 type recvQueue struct {
 	queue    segments
-	requests []received
-	shift    uint32 // log2 of the bytes of an entry
-	pieces   int
-	head     uint32 // requests that were posted; of who posts
+	requests []received // the request in each entry
+	shift    uint32     // log2 of the bytes of an entry
+	pieces   int        // scatter/gather elements of an entry
+	head     uint32     // number of requests posted; owned by the goroutine that posts
 	open     bool
 	rec      record
 
 	_    [64]byte
-	done uint32 // those that have completed; of who polls
+	done uint32 // number of requests completed; written by the goroutine that polls
 }
 
-// received is what is known of an entry that is posted.
+// received is the request in an entry of a receive queue.
 type received struct {
 	id     uint64
 	posted bool
@@ -47,7 +47,8 @@ func (q *recvQueue) reset() {
 	clear(q.requests)
 }
 
-// post puts requests into the queue (providers/mlx5/qp.c, mlx5_post_recv).
+// post writes requests into the queue and returns the number posted (providers/mlx5/qp.c,
+// mlx5_post_recv). The error is that of the request after these.
 func (q *recvQueue) post(wrs []provider.RecvWR) (n int, err error) {
 	if !q.open {
 		return 0, provider.ErrNoRQ
@@ -60,7 +61,7 @@ func (q *recvQueue) post(wrs []provider.RecvWR) (n int, err error) {
 		} else if _, err = provider.Length(wr.SGList, q.pieces); err == nil {
 			i := q.head & uint32(len(q.requests)-1)
 			q.requests[i] = received{wr.ID, true}
-			putPieces(&q.queue, i<<q.shift, wr.SGList, q.pieces)
+			putSGEs(&q.queue, i<<q.shift, wr.SGList, q.pieces)
 			q.head++
 			n++
 		}
@@ -73,9 +74,10 @@ func (q *recvQueue) post(wrs []provider.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// putPieces writes a list of at most so many pieces, and where it ends. Of no length
-// there are none: it would be 2 GiB.
-func putPieces(q *segments, off uint32, list []provider.SGE, most int) {
+// putSGEs writes a scatter/gather list to offset off of the queue, and an end mark if the number
+// of elements is below the parameter most. It leaves out elements of length 0, because the device
+// would take them for 2 GiB.
+func putSGEs(q *segments, off uint32, list []provider.SGE, most int) {
 	n := 0
 	for i := range list {
 		if list[i].Length != 0 {
@@ -88,14 +90,15 @@ func putPieces(q *segments, off uint32, list []provider.SGE, most int) {
 	}
 }
 
-// putEnd ends a list.
+// putEnd writes the end mark of a scatter/gather list.
 func putEnd(s *[16]byte) {
 	binary.BigEndian.PutUint64(s[:8], abi.MLX5_INVALID_LKEY)
 	binary.BigEndian.PutUint64(s[8:], 0)
 }
 
-// completed takes the request at a place, which is the oldest, out of the queue, and
-// returns its id; ok is false if there is none. It is for who polls.
+// completed removes the request in the entry with index counter, which is the oldest request, from
+// the queue and returns its id; ok is false if no request is posted there. The goroutine that polls
+// calls completed.
 func (q *recvQueue) completed(counter uint32) (id uint64, ok bool) {
 	if len(q.requests) == 0 {
 		return 0, false

@@ -7,21 +7,21 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// endOfList ends the pieces of a receive.
+// endOfList terminates the scatter/gather list of a receive.
 const endOfList = "00000000 00000100 00000000 00000000"
 
 const data64 = "00000040 0000129a 00000002 00000000"
 
-// TestReceives: pieces of no length are left out, and what is short is ended.
+// TestReceives checks that elements of length 0 are omitted, and that short lists are terminated.
 func TestReceives(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	a := rc(cq, 1, 4)
-	a.Cap.MaxRecvSGE = 3 // 4
+	a.Cap.MaxRecvSGE = 3 // becomes 4
 	q := newQP(t, a)
 	wr := []provider.RecvWR{
 		{ID: 1, SGList: []provider.SGE{piece64, nothing, piece64}},
@@ -55,12 +55,12 @@ func TestReceives(t *testing.T) {
 	}
 }
 
-// TestShared: the list begins in order, and goes on in the order in which entries come
-// back; one is always kept.
+// TestShared checks the list of free entries: it is in order at first, then in the order in which
+// entries are freed. One entry always remains in it.
 func TestShared(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		cq := newCQ(t, c, 100)
-		s := newSRQ(t, c, 5, 1) // 7
+		s := newSRQ(t, c, 5, 1) // 7 entries
 		for i := range 7 {
 			wantWords(t, "link", s.mem[32*i:], fmt.Sprintf("%08x 00000000", i+1))
 		}
@@ -89,7 +89,7 @@ func TestShared(t *testing.T) {
 				t.Fatalf("%d: %+v", i, wc)
 			}
 		}
-		for _, at := range []uint16{3, 7, 8, 0xffff} { // what is not posted, and not there
+		for _, at := range []uint16{3, 7, 8, 0xffff} { // not posted, or not existing
 			cq.put(cq.next, q.of(abi.MLX5_CQE_RESP_SEND, 0, at))
 			if wc := cq.poll(); len(wc) != 0 {
 				t.Fatalf("%+v", wc)
@@ -98,15 +98,19 @@ func TestShared(t *testing.T) {
 		if n, err = s.PostRecv(wr); n != 4 || !errors.Is(err, ucs.ErrNoResource) || counter(s.rec, 0) != 11 {
 			t.Fatalf("%d posted, the record is %d: %v", n, counter(s.rec, 0), err)
 		}
-		// The one that was kept, and those that came back but for the last.
+		// The entry that remained, and those that were freed, except the last.
 		for i, at := range []uint16{7, 3, 0, 6} {
 			cq.put(cq.next, q.of(abi.MLX5_CQE_RESP_SEND, 0, at))
 			if wc := cq.poll(); len(wc) != 1 || wc[0].ID != uint64(100+i) {
 				t.Fatalf("%d: %+v", i, wc)
 			}
 		}
-		wantWords(t, "a link", s.mem[32*3:], "00000000") // 3 goes on with 0
-		two := newSRQ(t, c, 1, 2)                        // 3 pieces
+		wantWords(t, "a link", s.mem[32*3:], "00000000") // entry 3 is followed by 0
+		more := 50
+		if _, err := s.Resize(&more); !errors.Is(err, ucs.ErrUnsupported) {
+			t.Errorf("another size: %v", err)
+		}
+		two := newSRQ(t, c, 1, 2) // 3 elements
 		two.PostRecv([]provider.RecvWR{{SGList: []provider.SGE{nothing, piece64}}})
 		wantWords(t, "short", two.mem, "00000001 00000000 00000000 00000000 |"+data64+"|"+endOfList)
 		two.Detach()

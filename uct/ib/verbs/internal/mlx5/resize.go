@@ -5,13 +5,14 @@ package mlx5
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// resizing is a change of a completion queue's memory. The device ends the old one
-// with an entry that says so, and goes on in the new one, an index further
+// resizing is a change of a completion queue's memory in progress. The device writes a special
+// entry at the end of the completions in the old memory, and continues in the new memory at the
+// next index. The unread completions are copied to the new memory, each to its index plus one
 // (providers/mlx5/cq.c, mlx5_cq_resize_copy_cqes).
 type resizing struct {
 	cq      *cq
@@ -34,7 +35,7 @@ func (c *cq) Resize(cqe *int) (provider.Resizing, error) {
 	case size == n:
 		return nil, nil
 	case unread >= n:
-		return nil, fmt.Errorf("verbs: %s: room for %d completions, with %d there: %w", c.ctx.dev.Name(), *cqe, unread, ucs.ErrInvalidParam)
+		return nil, fmt.Errorf("verbs: %s: resizing a completion queue to %d completions while it holds %d: %w", c.ctx.dev.Name(), *cqe, unread, ucs.ErrInvalidParam)
 	}
 	r := &resizing{cq: c, size: n}
 	if r.mem, err = newCompletions(n); err != nil {
@@ -49,8 +50,9 @@ func (r *resizing) Data() (in, out []byte) { return abi.Bytes(&r.request), nil }
 
 func (r *resizing) Failed() { unmapQueue(r.mem) }
 
-// Done copies what was not read. Without the entry that ends the old memory it is not
-// known where the device goes on, and to which it writes.
+// Done copies the unread completions. If the special entry is missing in the old memory, the index
+// at which the device continues is unknown, and so is the memory that it writes to; Done then
+// returns an error.
 func (r *resizing) Done(n *int) error {
 	c := r.cq
 	c.lock.lock()
@@ -65,7 +67,7 @@ func (r *resizing) Done(n *int) error {
 		fromDevice()
 		if own>>4 == abi.MLX5_CQE_RESIZE_CQ {
 			old := c.mem
-			c.use(r.mem, r.size)
+			c.setMem(r.mem, r.size)
 			c.next++
 			unmapQueue(old)
 			*n = int(r.size) - 1
@@ -79,8 +81,8 @@ func (r *resizing) Done(n *int) error {
 		d.OpOwn = own&^abi.MLX5_CQE_OWNER_MASK | uint8((i+1)/r.size&1)
 	}
 	unread := i - c.next
-	c.lost = c.mem
-	c.use(r.mem, r.size)
+	c.oldMem = c.mem
+	c.setMem(r.mem, r.size)
 	c.size = 0
-	return fmt.Errorf("verbs: %s: no end of %d completions in the old memory of the queue: %w", c.ctx.dev.Name(), unread, ucs.ErrIO)
+	return fmt.Errorf("verbs: %s: resizing a completion queue: no end mark after %d completions in the old memory: %w", c.ctx.dev.Name(), unread, ucs.ErrIO)
 }

@@ -6,67 +6,67 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// sendQueue is the send queue of a queue pair. An entry has one or more blocks of 64
-// bytes, which are counted by indices that run free; a mask wraps it around the end.
-// The entry that was begun last is open: its length may grow. All is of who posts sends,
-// but for done.
+// sendQueue is the send queue of a queue pair. An entry has one or more blocks of 64 bytes. Indices
+// count blocks and run freely, and a mask reduces them to the size of the queue, so an entry may
+// wrap around its end. The entry that was begun last is open, which means that its length may grow.
+// All fields but done belong to the goroutine that posts sends.
 type sendQueue struct {
 	queue  segments
 	size   uint32 // bytes
-	blocks []sent // what was posted, by the first block
+	blocks []sent // posted entries, by the position of their first block
 
-	post uint32 // index of the open entry, or of the next one
-	len  uint32 // of the open entry in units of 16 bytes, 0 if there is none
-	off  uint32 // of the open or last entry in the queue, in bytes
-	prev uint32 // of the one before it
-	head uint32 // entries that were begun
-	seen uint32 // of done, when it was last looked at
-	most uint32 // entries there may be
+	post uint32 // index of the open entry, or of the next one if none is open
+	len  uint32 // length of the open entry in units of 16 bytes, 0 if there is none
+	off  uint32 // offset of the open or last entry in the queue, in bytes
+	prev uint32 // offset of the entry before that
+	head uint32 // number of entries begun
+	seen uint32 // value of the field done when it was last loaded
+	most uint32 // largest number of entries in the queue
 
-	ctrl   uint64 // the first word of the open entry, with the length 0
-	signal uint64 // bits of every entry's second word
-	fence  uint64 // of the next entry's: the last one was a bind or an invalidation
-	before uint64 // of the open entry's
-	inline uint32 // bytes in an entry
+	ctrl   uint64 // first word of the open entry, with length 0
+	signal uint64 // bits in the second word of every entry
+	fence  uint64 // bits in the second word of the next entry, set by a bind or an invalidation
+	before uint64 // value of fence before the open entry was begun, for Undo
+	inline uint32 // largest number of bytes of inline data in an entry
 	qpn    uint32
-	av     uint32 // units of an address in every entry
-	past   bool   // the room at the beginning of the queue was asked for
+	av     uint32 // length of the address vector in every entry, in units of 16 bytes
+	past   bool   // More has returned the space at the beginning of the queue for the open entry
 
-	rung      uint32 // post, head and fence at the last bell
+	rung      uint32 // values of post, head and fence at the last doorbell
 	rungHead  uint32
 	rungFence uint64
 
 	rec  record
 	reg  *register
-	half uint32 // of the register, which is next
+	half uint32 // half of the register for the next doorbell
 
 	_    [64]byte
-	done uint32 // entries that have completed; of who polls
+	done uint32 // number of entries completed; written by the goroutine that polls
 }
 
-// sent is what is known of an entry.
+// sent describes a posted entry of a send queue.
 type sent struct {
 	id   uint64
-	done uint32            // entries that have completed when it has
-	op   provider.WCOpcode // of a bind or an invalidation, which the device calls alike
+	done uint32            // value of sendQueue.done once the entry has completed
+	op   provider.WCOpcode // of a bind or an invalidation, which completions do not distinguish
 }
 
-// operation is how a request is written.
+// operation describes the entry of an operation.
 type operation struct {
 	code  uint8
-	len   uint8  // units in front of data, without an address
-	imm   uint32 // mask of what it has of WR.Imm
-	peer  bool   // it has an address and a key of the peer's memory
-	words bool   // and operands
+	len   uint8  // units of 16 bytes before the data, without the address vector
+	imm   uint32 // mask for WR.Imm: all ones if the operation has it
+	peer  bool   // the entry has an address and a key of the peer's memory
+	words bool   // the entry has operands of an atomic operation
 }
 
-// operations by provider.WROpcode (providers/mlx5/qp.c, mlx5_ib_opcode).
+// operations is indexed by provider.WROpcode (providers/mlx5/qp.c, mlx5_ib_opcode).
 var operations = [16]operation{
 	provider.WRRDMAWrite:         {code: abi.MLX5_OPCODE_RDMA_WRITE, len: 2, peer: true},
 	provider.WRRDMAWriteWithImm:  {code: abi.MLX5_OPCODE_RDMA_WRITE_IMM, len: 2, peer: true, imm: ^uint32(0)},
@@ -80,8 +80,8 @@ var operations = [16]operation{
 	provider.WRSendWithInv:       {code: abi.MLX5_OPCODE_SEND_INVAL, len: 1, imm: ^uint32(0)},
 }
 
-// Bits of the second word of an entry, whose upper half is signature and flags, its
-// lower one immediate data.
+// Bits of the second word of an entry. The upper half of the word is signature and flags, the lower
+// half immediate data.
 const (
 	completes  = abi.MLX5_WQE_CTRL_CQ_UPDATE << 32
 	solicits   = abi.MLX5_WQE_CTRL_SOLICITED << 32
@@ -112,9 +112,9 @@ func (q *sendQueue) reset() {
 	clear(q.blocks)
 }
 
-// Begin writes the entry as if nothing were added to it.
+// Begin writes an entry that is complete if nothing is added to it.
 func (q *sendQueue) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool) {
-	if q.head-q.seen >= q.most && !q.look() {
+	if q.head-q.seen >= q.most && !q.reloadDone() {
 		return 0, 0, false
 	}
 	op := &operations[wr.Opcode&15]
@@ -163,13 +163,14 @@ func (q *sendQueue) Begin(wr *provider.WR, list []provider.SGE) (from, to int, o
 	return int(at), int(min(at+q.inline, q.size)), true
 }
 
-// look reports whether there is room, now that done is looked at.
-func (q *sendQueue) look() bool {
+// reloadDone loads the number of completed entries again, and reports whether the queue has space for
+// another entry.
+func (q *sendQueue) reloadDone() bool {
 	q.seen = atomic.LoadUint32(&q.done)
 	return q.head-q.seen < q.most
 }
 
-// operands are those of an atomic operation.
+// operands writes the operands of an atomic operation.
 func (q *sendQueue) operands(wr *provider.WR, off uint32) {
 	s := q.queue.at(off + 2*unit)
 	first, second := wr.CompareAdd, uint64(0)
@@ -185,13 +186,14 @@ func putData(s *[16]byte, p *provider.SGE) {
 	binary.BigEndian.PutUint64(s[8:], p.Addr)
 }
 
-// setLen says how long the open entry is.
+// setLen sets the length of the open entry to n units of 16 bytes.
 func (q *sendQueue) setLen(n uint32) {
 	q.len = n
 	binary.BigEndian.PutUint64(q.queue.at(q.off)[:8], q.ctrl|uint64(n))
 }
 
-// More is the rest of the room where it wraps around the end.
+// More returns the rest of the space for inline data, if the space wraps around the end of the
+// queue.
 func (q *sendQueue) More() (from, to int) {
 	end := (q.off+q.dataAt())&(q.size-1) + inlineHeader + q.inline
 	if q.past || end <= q.size {
@@ -201,7 +203,7 @@ func (q *sendQueue) More() (from, to int) {
 	return 0, int(end - q.size)
 }
 
-// dataAt is where data begins in the open entry, in bytes.
+// dataAt returns the offset of the data in the open entry, in bytes.
 func (q *sendQueue) dataAt() uint32 {
 	code := q.ctrl >> 32 & 0xff
 	if code == abi.MLX5_OPCODE_RDMA_WRITE || code == abi.MLX5_OPCODE_RDMA_WRITE_IMM {
@@ -215,7 +217,7 @@ func (q *sendQueue) Address(a provider.AH, qpn provider.QPN, qkey provider.QKey)
 }
 
 func (q *sendQueue) Gather(s provider.SGE) {
-	if s.Length != 0 { // which stands for 2 GiB
+	if s.Length != 0 { // the device takes 0 for 2 GiB
 		putData(q.queue.at(q.off+q.len*unit), &s)
 		q.setLen(q.len + 1)
 	}
@@ -236,9 +238,9 @@ func (q *sendQueue) Drop() {
 	q.post, q.len, q.head, q.fence = q.rung, 0, q.rungHead, q.rungFence
 }
 
-// Ring has the entries in memory before the record, the record before the bell, and
-// the bell out of this processor before anything that follows (providers/mlx5/qp.c,
-// post_send_db). The bell is the beginning of the last entry.
+// Ring makes the entries visible to the device before the doorbell record, and the record before
+// the doorbell. It flushes the doorbell out of this CPU before it returns
+// (providers/mlx5/qp.c, post_send_db). The doorbell is the first word of the last entry.
 func (q *sendQueue) Ring(inlined int) error {
 	if inlined != 0 {
 		q.Inlined(inlined)
@@ -255,7 +257,7 @@ func (q *sendQueue) Ring(inlined int) error {
 	flushWrites()
 	r := q.reg
 	if len(r.flame[0]) != 0 {
-		q.flame(r, n)
+		q.ringBlueFlame(r, n)
 	} else {
 		ring(r.bells[q.half&1], *q.queue.word(q.off))
 		flushWrites()
@@ -265,9 +267,11 @@ func (q *sendQueue) Ring(inlined int) error {
 	return nil
 }
 
-// flame rings on a register that takes entries, too: a single one that has more than
-// its control segment, and fits. Others may share the register.
-func (q *sendQueue) flame(r *register, n uint32) {
+// ringBlueFlame rings the doorbell by a BlueFlame register. If there is only one new entry, if it has more
+// than a control segment, and if it fits, flame writes the whole entry into the register; else it
+// writes a normal doorbell. n is the length of the last entry in units of 16 bytes. Other queue
+// pairs may share the register.
+func (q *sendQueue) ringBlueFlame(r *register, n uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	half := r.half
@@ -284,9 +288,9 @@ func (q *sendQueue) flame(r *register, n uint32) {
 	flushWrites()
 }
 
-// completed takes an entry that has completed and all before it out of the queue. A
-// completion that is not about an entry which is there has no entry. It is for who
-// polls.
+// completed removes the completed entry whose index is counter, and all entries before it, from the
+// queue. It returns nil if no entry in the queue has that index. The goroutine that polls calls
+// completed.
 func (q *sendQueue) completed(counter uint32) *sent {
 	if len(q.blocks) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
@@ -20,12 +20,12 @@ var (
 	nothing = provider.SGE{Addr: 0x2_0000_0000, LKey: 0x129a}
 )
 
-// toPeer is a request with an address of the peer's memory.
+// toPeer returns a request for the peer's memory.
 func toPeer(op provider.WROpcode, flags provider.SendFlags) provider.WR {
 	return provider.WR{Opcode: op, Flags: flags, RemoteAddr: 0x2_0001_0000, RKey: 0x129a, Imm: 0xabcd, CompareAdd: 0x1111_2222_3333_4444, Swap: 0x5555_6666_7777_8888}
 }
 
-// TestEntries compares each kind of request with what libmlx5 writes.
+// TestEntries compares the entry of each kind of request with that of libmlx5.
 func TestEntries(t *testing.T) {
 	const data64, data8 = "00000040 0000129a 00000002 00000000", "00000008 0000129a 00000002 00000040"
 	const remote = "00000002 00010000 0000129a 00000000"
@@ -34,7 +34,7 @@ func TestEntries(t *testing.T) {
 		wr     provider.WR
 		list   []provider.SGE
 		inline string
-		want   string // behind the index, which is 4
+		want   string // with the index 4
 	}{
 		{"send", toPeer(provider.WRSend, provider.SendSignaled), []provider.SGE{piece64}, "", "0000040a 00014102 00000008 00000000 |" + data64},
 		{"empty", toPeer(provider.WRSend, 0), []provider.SGE{nothing, nothing}, "", "0000040a 00014101 00000000 00000000"},
@@ -64,7 +64,7 @@ func TestEntries(t *testing.T) {
 					t.Errorf("%d bytes", n)
 				}
 				wr.Length = 0
-				q.Begin(&wr, nil) // and piece by piece
+				q.Begin(&wr, nil) // element by element
 				for _, s := range c.list {
 					q.Gather(s)
 				}
@@ -80,7 +80,7 @@ func TestEntries(t *testing.T) {
 			wantWords(t, c.name, q.entry(4), c.want)
 			wr.Flags |= provider.SendInline
 			wr.Length = uint32(len(c.inline))
-			from, to, _ := q.Begin(&wr, nil) // with the length known
+			from, to, _ := q.Begin(&wr, nil) // with a known length
 			if copy(q.sends()[from:to], c.inline) != len(c.inline) {
 				t.Fatal("no room")
 			}
@@ -94,7 +94,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestBell: record and bell name what was posted, and half after half is rung.
+// TestBell checks that the record and the doorbell name the posted requests, and that the halves of
+// the register alternate.
 func TestBell(t *testing.T) {
 	c := newContext(t)
 	q := newQP(t, rc(newCQ(t, c, 10), 16, 1))
@@ -130,7 +131,8 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// TestUndo: what is taken back is not in the queue, and the bell names what is.
+// TestUndo checks that a request that was taken back is not in the queue, and that the doorbell
+// names the last one that is.
 func TestUndo(t *testing.T) {
 	c := newContext(t)
 	q := newQP(t, rc(newCQ(t, c, 10), 16, 1))
@@ -149,7 +151,7 @@ func TestUndo(t *testing.T) {
 	q.Begin(&wr, nil)
 	q.Drop()
 	q.send(t, wr)
-	wantWords(t, "after a drop", q.entry(1), "0000010a 00014101 00000000 00000000") // no fence of what was dropped
+	wantWords(t, "after a drop", q.entry(1), "0000010a 00014101 00000000 00000000") // no fence of the dropped one
 	q.Begin(&inv, nil)
 	q.Begin(&wr, nil)
 	q.Undo()
@@ -160,8 +162,8 @@ func TestUndo(t *testing.T) {
 	wantWords(t, "behind that", q.entry(5), "0000050a 00014101 00000000 00000000")
 }
 
-// TestFull: entries count, whatever their length, and completions free what is before
-// them, unsignaled too.
+// TestFull checks that the queue is limited by the number of entries, whatever their length, and
+// that a completion also frees the unsignaled entries before it.
 func TestFull(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		cq := newCQ(t, c, 10)
@@ -196,7 +198,7 @@ func TestFull(t *testing.T) {
 			t.Fatalf("%+v", wc)
 		}
 		fill(most - 2)
-		for i := range 100 { // and on, around the end
+		for i := range 100 { // beyond the end of the queue
 			cq.put(uint32(2+i), q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, uint16(next-1)))
 			if wc := cq.poll(); len(wc) != 1 || wc[0].ID != next-1 {
 				t.Fatalf("%+v", wc)
@@ -206,8 +208,8 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestWrap has entries of every length and kind cross the end of the queue: segment by
-// segment they are what they are in the middle of it.
+// TestWrap checks that entries of every length and kind that wrap around the end of the queue have
+// the same segments as in the middle of it.
 func TestWrap(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	a := rc(cq, 3, 1)
@@ -259,7 +261,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestIndex: indices have 16 bits in entry and record, and go on beyond.
+// TestIndex checks that indices of 16 bits wrap around in entries and records.
 func TestIndex(t *testing.T) {
 	q := newQP(t, rc(newCQ(t, newContext(t), 10), 16, 1))
 	q.post, q.rung = 0xffff, 0xffff
@@ -275,7 +277,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestReset: entries begin with 0 again, and records are 0.
+// TestReset checks that a reset sets the index of the next entry and the records to 0.
 func TestReset(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	q := newQP(t, rc(cq, 4, 4))
@@ -294,7 +296,7 @@ func TestReset(t *testing.T) {
 		}
 		q.send(t, toPeer(provider.WRSend, 0))
 		wantWords(t, "the first", q.entry(0), "0000000a 00014101 00000000 00000000")
-		cq.put(cq.next, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 3)) // which there is none of
+		cq.put(cq.next, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, 3)) // no such entry
 		if wc := cq.poll(); len(wc) != 0 {
 			t.Errorf("%+v", wc)
 		}
@@ -302,7 +304,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestSigAll: what is to complete always says so.
+// TestSigAll checks that with SigAll every entry asks for a completion.
 func TestSigAll(t *testing.T) {
 	a := rc(newCQ(t, newContext(t), 10), 4, 1)
 	a.SigAll = true
@@ -311,8 +313,7 @@ func TestSigAll(t *testing.T) {
 	wantWords(t, "send", q.entry(0), "0000000a 00014101 00000008 00000000")
 }
 
-// TestWindows compares binds and invalidations with what libmlx5 writes, everywhere in
-// the queue.
+// TestWindows compares binds and invalidations with those of libmlx5, at every index of the queue.
 func TestWindows(t *testing.T) {
 	const zeros4 = " 00000000 00000000 00000000 00000000"
 	const zeros8 = zeros4 + zeros4
@@ -364,11 +365,11 @@ func TestWindows(t *testing.T) {
 	wantWords(t, "zero based", q.queueBlock(1)[16:], zeros4[:18])
 }
 
-// queueBlock is a block of the send queue.
+// queueBlock returns a block of the send queue.
 func (q *qp) queueBlock(i int) []byte { return q.sends()[i*blockSize:][:blockSize] }
 
-// TestNoSends: a queue pair that only receives has no room for sends, and one without
-// anything has no memory.
+// TestNoSends checks that a queue pair for receives only has no room for sends, and that one
+// without queues has no memory.
 func TestNoSends(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	q := newQP(t, rc(cq, 0, 3))

@@ -10,7 +10,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// TestLayout compares with what libmlx5 44.0 computes.
+// TestLayout compares the sizes with those that libmlx5 44.0 computes.
 func TestLayout(t *testing.T) {
 	m := newContext(t).limits
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestLayoutShared(t *testing.T) {
 	}
 }
 
-// TestNumbers: numbers come back, and a table takes any.
+// TestNumbers checks that freed numbers are reused, and that a table accepts any number.
 func TestNumbers(t *testing.T) {
 	var n numbers
 	a, _ := n.take()

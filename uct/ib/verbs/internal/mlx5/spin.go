@@ -9,10 +9,9 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 )
 
-// spin is the lock of a completion queue. Who polls has it for the time of that, and
-// hardly ever has to wait: only while a queue pair is destroyed or reset, and never
-// across a system call. It is cheaper than a sync.Mutex, for which giving back is another
-// locked instruction.
+// spin is the spin lock of a completion queue. Poll holds it. Poll waits for it only while a queue
+// pair is destroyed or reset, and no goroutine holds it during a system call. It is cheaper than a
+// sync.Mutex, whose Unlock has another locked instruction.
 type spin struct{ held uint32 }
 
 func (s *spin) lock() {

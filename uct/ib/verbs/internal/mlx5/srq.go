@@ -3,19 +3,21 @@
 package mlx5
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// srq is a shared receive queue: entries in a list, each with the number of the next,
-// which the device follows (providers/mlx5/srq.c). Who posts takes free ones at head, who
-// polls puts those that have completed behind tail. One is always left between the two,
-// so neither touches what is the other's.
+// srq is a shared receive queue: a linked list of entries, which the device follows
+// (providers/mlx5/srq.c). The goroutine that posts takes free entries at index head; goroutines
+// that poll append completed entries at index tail. One entry of the list always stays free, so
+// that the goroutine that posts and those that poll never access the same entry.
 type srq struct {
 	ctx      *context
 	queue    segments
@@ -25,16 +27,16 @@ type srq struct {
 	answer  abi.Mlx5CreateSrqResp
 	mem     []byte
 	rec     record
-	live    bool // in the table
+	live    bool // the queue is in ctx.srqs
 
-	head   uint32 // the first free entry; of who posts
-	posted uint32 // so far; of who posts
+	head   uint32 // index of the first free entry; owned by the goroutine that posts
+	posted uint32 // number of requests posted; owned by the goroutine that posts
 	open   bool
 
-	_    [64]byte
-	mu   sync.Mutex // among those who poll
-	gone bool       // under mu
-	tail uint32     // under mu, and loaded by who posts: the last free entry
+	_        [64]byte
+	mu       sync.Mutex // held by the goroutines that poll and by Detach
+	detached bool       // under mu: Detach was called
+	tail     uint32     // index of the last free entry; stored under mu, loaded without it
 }
 
 func (c *context) NewSRQ(a *provider.SRQInit) (provider.SRQ, error) {
@@ -59,7 +61,7 @@ func (c *context) NewSRQ(a *provider.SRQInit) (provider.SRQ, error) {
 	return s, nil
 }
 
-// link is the number of the entry behind one.
+// link returns the field of entry i that has the index of the next entry.
 func (s *srq) link(i uint32) *abi.BE16 { return &s.queue.link(i << s.shift).NextWqeIndex }
 
 func (s *srq) Data() (in, out []byte) { return abi.Bytes(&s.request), abi.Bytes(&s.answer) }
@@ -83,7 +85,7 @@ func (s *srq) Detach() {
 	}
 	c.mu.Unlock()
 	s.mu.Lock()
-	s.gone, s.queue, s.open = true, segments{}, false
+	s.detached, s.queue, s.open = true, segments{}, false
 	s.mu.Unlock()
 	if s.rec != nil {
 		c.records.put(s.rec)
@@ -106,7 +108,7 @@ func (s *srq) PostRecv(wrs []provider.RecvWR) (n int, err error) {
 			i := s.head
 			s.head = uint32(s.link(i).Get()) & (s.entries - 1)
 			s.requests[i] = received{wr.ID, true}
-			putPieces(&s.queue, i<<s.shift+unit, wr.SGList, s.pieces)
+			putSGEs(&s.queue, i<<s.shift+unit, wr.SGList, s.pieces)
 			n++
 		}
 	}
@@ -119,12 +121,12 @@ func (s *srq) PostRecv(wrs []provider.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// take frees the entry of a request that has completed, and returns its id; ok is false
-// if there is none. It is for who polls, whichever queue.
+// take frees entry i, whose request has completed, and returns the request's id; ok is false if no
+// request is posted there. Any goroutine that polls a completion queue may call it.
 func (s *srq) take(i uint32) (id uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone || i >= s.entries || !s.requests[i].posted {
+	if s.detached || i >= s.entries || !s.requests[i].posted {
 		return 0, false
 	}
 	s.requests[i].posted = false
@@ -133,8 +135,10 @@ func (s *srq) take(i uint32) (id uint64, ok bool) {
 	return s.requests[i].id, true
 }
 
-// LimitData is nothing.
+// LimitData returns nil: the driver has no data for the call.
 func (s *srq) LimitData() []byte { return nil }
 
-// Resize is not asked for: the device lacks it.
-func (s *srq) Resize(*int) (provider.Resizing, error) { return nil, provider.ErrNoRQ }
+// Resize is never called, because Lacks reports that FeatureResizeSRQ is missing.
+func (s *srq) Resize(*int) (provider.Resizing, error) {
+	return nil, fmt.Errorf("verbs: mlx5: resizing a shared receive queue: %w", ucs.ErrUnsupported)
+}

@@ -4,9 +4,8 @@ package mlx5
 
 import "sync/atomic"
 
-// table finds objects by numbers of 24 bits, which completions name. Whatever number is
-// asked for, it is one of those that are in it or nil. Changes are made by one goroutine
-// at a time; any may look.
+// table maps the 24-bit numbers in completions to objects. One goroutine at a time may call set;
+// any goroutine may call find, with any number.
 type table[T any] struct {
 	parts [1 << 8]atomic.Pointer[part[T]]
 }
@@ -28,14 +27,15 @@ func (t *table[T]) find(number uint32) *T {
 	return l[number&0xff].Load()
 }
 
-// set puts an object in, nil takes it out.
+// set maps a number to object o. If o is nil, it removes the number.
 func (t *table[T]) set(number uint32, o *T) {
-	p := made(&t.parts[number>>16&0xff])
-	made(&p[number>>8&0xff])[number&0xff].Store(o)
+	p := loadOrNew(&t.parts[number>>16&0xff])
+	loadOrNew(&p[number>>8&0xff])[number&0xff].Store(o)
 }
 
-// made is what is there, or new.
-func made[T any](at *atomic.Pointer[T]) *T {
+// loadOrNew returns the element that the pointer at refers to. If the pointer is nil, it allocates an
+// element first.
+func loadOrNew[T any](at *atomic.Pointer[T]) *T {
 	p := at.Load()
 	if p == nil {
 		p = new(T)
@@ -44,16 +44,18 @@ func made[T any](at *atomic.Pointer[T]) *T {
 	return p
 }
 
-// numbers gives out low numbers: first those that came back.
+// numbers allocates user indices. It reuses numbers that were given back before it takes new ones,
+// so that the numbers stay low.
 type numbers struct {
-	next uint32   // none from it on was given out
-	free []uint32 // below next
+	next uint32   // the lowest number that was never allocated
+	free []uint32 // free numbers below next
 }
 
-// maxNumber is above what is given out: the number of all ones means none.
+// maxNumber is greater than all allocated numbers. In the kernel's interface it means that a queue
+// pair has no user index.
 const maxNumber = 1<<24 - 1
 
-// take returns a number, or false if there is none left.
+// take allocates a number. It returns false if no number is left.
 func (n *numbers) take() (uint32, bool) {
 	if last := len(n.free) - 1; last >= 0 {
 		v := n.free[last]

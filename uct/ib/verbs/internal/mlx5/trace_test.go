@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// steps are those of do, as text; look is called before each.
+// steps returns the stores and barriers of do as text; look is called before each.
 func steps(q *qp, cq *cq, look func(step), do func()) (list []string) {
 	traced = func(s step) {
 		what := s.what
@@ -43,7 +43,8 @@ func want(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestTraceSend: entries are whole before the record, which is before the bell.
+// TestTraceSend checks that entries are complete before the record is written, and the record
+// before the doorbell.
 func TestTraceSend(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	q := newQP(t, rc(cq, 8, 4))
@@ -70,7 +71,7 @@ func TestTraceSend(t *testing.T) {
 	want(t, "nothing", steps(q, cq, nil, func() { q.Ring(0) }))
 }
 
-// TestTraceFlame is the same of BlueFlame.
+// TestTraceFlame checks the same for BlueFlame.
 func TestTraceFlame(t *testing.T) {
 	t.Setenv(blueFlameEnv, "1")
 	cq := newCQ(t, newContext(t), 10)
@@ -81,7 +82,8 @@ func TestTraceFlame(t *testing.T) {
 	want(t, "bell", got, "to device", "record 1 of the queue pair = 0x3", "flush", "ring 0x20a00014101", "flush")
 }
 
-// TestTraceReceive: pieces are there before the record, and there is no bell.
+// TestTraceReceive checks that scatter/gather lists are written before the record, and that there
+// is no doorbell.
 func TestTraceReceive(t *testing.T) {
 	c := newContext(t)
 	cq := newCQ(t, c, 10)
@@ -94,8 +96,8 @@ func TestTraceReceive(t *testing.T) {
 		"to device", "record 0 = 0x2")
 }
 
-// TestTracePoll: the barrier is between owner and the rest of each completion, and what
-// was read is told once.
+// TestTracePoll checks that the barrier is between the owner bit and the rest of each completion,
+// and that the record is written once.
 func TestTracePoll(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	q := newQP(t, rc(cq, 8, 4))
@@ -105,7 +107,7 @@ func TestTracePoll(t *testing.T) {
 		cq.put(uint32(i), q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, uint16(i)))
 	}
 	want(t, "two", steps(q, cq, func(s step) {
-		if s.what == "from device" { // what is read before it does not count
+		if s.what == "from device" { // what was read before it does not count
 			e := cq.queue.at(1)
 			e.WqeCounter.Put(1)
 		}
@@ -117,7 +119,7 @@ func TestTracePoll(t *testing.T) {
 	}), "from device", "from device", "record 0 of the completions = 0x2")
 }
 
-// TestTraceArm: the record is before the register.
+// TestTraceArm checks that the record is written before the register.
 func TestTraceArm(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	q := newQP(t, rc(cq, 8, 4))
@@ -126,7 +128,8 @@ func TestTraceArm(t *testing.T) {
 		"record 1 of the completions = 0x1000005", "flush", "ring 0x100000500000077", "flush")
 }
 
-// TestTraceDrain: completions have moved before the device may write where they were.
+// TestTraceDrain checks that completions are moved before the record lets the device overwrite
+// them.
 func TestTraceDrain(t *testing.T) {
 	cq := newCQ(t, newContext(t), 10)
 	q := newQP(t, rc(cq, 8, 4))

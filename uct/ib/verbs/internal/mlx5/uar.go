@@ -11,79 +11,81 @@ import (
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/arena"
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// Doorbell pages. A UAR is 4 KiB of registers of the adapter: one on which completion
-// queues are armed, and two on which queue pairs ring. The kernel either gives a fixed
-// number of them with the device (static), and says for each queue pair which to use, or
-// makes pages on request (dynamic, from Linux 5.7), and is told; providers/mlx5/mlx5.c.
+// Doorbell pages. A UAR is 4 KiB of registers of the adapter: one register arms completion queues,
+// and two are doorbell registers of queue pairs. A device is static or dynamic. For a static device
+// the kernel allocates a fixed number of UARs when the device is opened, and chooses the register
+// of each queue pair. For a dynamic device (from Linux 5.7) the kernel allocates pages on request,
+// and this package chooses the page of each queue pair; providers/mlx5/mlx5.c.
 //
-// Each register of the two has two halves, which are used in turn. A bell is one store of
-// 64 bits that names its queue: queue pairs that share a register need no lock. Of what
-// is written as BlueFlame the adapter takes an entry out of the register, so there sharing
-// needs one. Pages for BlueFlame combine writes; without it they are mapped uncached.
-const registersPerUAR = 4 // as they are counted; two of them are for the kernel's fast path
+// Each of the two registers has two halves, which are used alternately. A doorbell is one 64-bit
+// store that contains the number of its queue, so queue pairs that share a register need no lock.
+// With BlueFlame the adapter takes a whole entry from the register, so sharing needs a lock.
+// BlueFlame pages are mapped write-combining; without BlueFlame pages are mapped uncached.
+const registersPerUAR = 4 // in the kernel's numbering; two of the four are for the kernel's fast path
 
-// register is where queue pairs ring.
+// register is a doorbell register of queue pairs.
 type register struct {
-	bells [2]*uint64     // the halves
-	flame [2][][8]uint64 // the same in blocks, of BlueFlame
-	page  uint32         // its number; dynamic
-	users int            // queue pairs that share it; under pages.mu
+	bells [2]*uint64     // the first word of each half
+	flame [2][][8]uint64 // the blocks of each half; empty without BlueFlame
+	page  uint32         // the kernel's number of its UAR; dynamic devices only
+	users int            // number of queue pairs that share it; under pages.mu
 
 	mu   sync.Mutex
-	half uint32 // under mu: which is next, of BlueFlame
+	half uint32 // under mu: the half to use next; with BlueFlame only
 }
 
 // pages are the doorbell pages of a device.
 type pages struct {
 	mapped  [][]byte
-	arm     *uint64 // where completion queues are armed
-	dynamic bool
-	armPage uint32 // of completion queues and, without BlueFlame, of queue pairs; dynamic
+	arm     *uint64 // the register that arms completion queues
+	dynamic bool    // the device is dynamic, not static
+	armPage uint32  // UAR of completion queues and, without BlueFlame, of queue pairs; dynamic only
 
-	perPage int // UARs in a page
-	regSize int // bytes of a register; 0: they do not combine writes
-	blue    bool
-	mostOwn int // registers that are given to one queue pair each
-	mostAll int // registers in all; dynamic
+	perPage      int  // number of UARs in a page
+	regSize      int  // bytes of a register; 0: registers do not combine writes
+	blue         bool // BlueFlame is used
+	maxExclusive int  // largest number of registers that serve one queue pair each
+	maxRegisters int  // largest number of all registers; dynamic only
 
-	mu    sync.Mutex
-	plain *register            // under mu: on the page of armPage
-	fixed map[uint32]*register // under mu: static, by the kernel's number
-	own   []*register          // under mu: free ones, for one queue pair each
-	mixed []*register          // under mu: shared ones
-	made  int                  // under mu: those in own and mixed, and those of one queue pair
+	mu        sync.Mutex
+	plain     *register            // under mu: the register on armPage
+	byNumber  map[uint32]*register // under mu: registers by the kernel's number; static only
+	exclusive []*register          // under mu: free registers that serve one queue pair each
+	mixed     []*register          // under mu: shared registers
+	made      int                  // under mu: number of registers created, except plain; dynamic only
 }
 
-// registers is what the kernel is asked for: 16, of which 4 are not shared, and more
-// where pages are larger (providers/mlx5/mlx5.c, get_total_uuars).
+// registers returns the number of doorbell registers to request from the kernel, and how many of
+// them are for one queue pair each: 16 and 4, or more if memory pages are larger
+// (providers/mlx5/mlx5.c, get_total_uuars).
 func registers() (all, own uint32) {
 	const usual, shared = 16, 12
 	all = max(usual, uint32(arena.PageSize/abi.MLX5_ADAPTER_PAGE_SIZE*2))
 	return all, all - shared
 }
 
-// open maps what is there from the beginning.
+// open maps the first doorbell pages: all of a static device, one of a dynamic device.
 func (p *pages) open(c *context) error {
 	r := &c.answer
 	p.perPage, p.regSize = int(r.NumUarsPerPage), int(r.BfRegSize)
 	size := 1 << (r.LogUarSize & 31)
-	if r.LogUarSize == 0 && r.NumUarsPerPage == 0 { // old: the page is one
+	if r.LogUarSize == 0 && r.NumUarsPerPage == 0 { // an old kernel: a page is one UAR
 		p.perPage, size = 1, arena.PageSize
 	}
 	if size < abi.MLX5_ADAPTER_PAGE_SIZE || p.perPage < 1 || p.perPage > arena.PageSize/abi.MLX5_ADAPTER_PAGE_SIZE ||
 		p.regSize&(p.regSize-1) != 0 || p.regSize != 0 && p.regSize < 16 || abi.MLX5_BF_OFFSET+2*p.regSize > abi.MLX5_ADAPTER_PAGE_SIZE {
-		return fmt.Errorf("verbs: %s: %d doorbell pages of 2^%d bytes in a page, with registers of %d bytes: %w",
+		return fmt.Errorf("verbs: %s: invalid layout of doorbells: %d pages of 2^%d bytes in a page, registers of %d bytes: %w",
 			c.dev.Name(), r.NumUarsPerPage, r.LogUarSize, r.BfRegSize, ucs.ErrIO)
 	}
 	p.blue = blueFlame() && p.regSize >= 2*blockSize
 	all, own := registers()
-	p.mostAll, p.mostOwn = int(all), int(own)
-	p.fixed = make(map[uint32]*register)
+	p.maxRegisters, p.maxExclusive = int(all), int(own)
+	p.byNumber = make(map[uint32]*register)
 	if r.TotBfregs != 0 {
 		return p.openStatic(c)
 	}
@@ -98,13 +100,13 @@ func (p *pages) open(c *context) error {
 	return nil
 }
 
-// maxPages bounds what is mapped of a static device (MLX5_MAX_UARS, providers/mlx5/mlx5.h).
+// maxPages bounds the number of pages of a static device (MLX5_MAX_UARS, providers/mlx5/mlx5.h).
 const maxPages = 256
 
 func (p *pages) openStatic(c *context) error {
 	n := int(c.answer.TotBfregs) / (2 * p.perPage)
 	if n < 1 || n > maxPages {
-		return fmt.Errorf("verbs: %s: %d registers, %d to a page: %w", c.dev.Name(), c.answer.TotBfregs, 2*p.perPage, ucs.ErrIO)
+		return fmt.Errorf("verbs: %s: invalid number of doorbell registers: %d, with %d in a page: %w", c.dev.Name(), c.answer.TotBfregs, 2*p.perPage, ucs.ErrIO)
 	}
 	for i := range n {
 		page, err := p.mapFixed(c, i)
@@ -117,8 +119,7 @@ func (p *pages) openStatic(c *context) error {
 	return nil
 }
 
-// mapFixed maps one of the pages that came with the device. Old kernels do not know
-// uncached ones.
+// mapFixed maps page i of a static device. Old kernels do not support uncached mappings.
 func (p *pages) mapFixed(c *context, i int) ([]byte, error) {
 	offset := func(command int) uint64 {
 		return uint64(arena.PageSize) * uint64(i>>8<<16|command<<8|i&0xff)
@@ -132,24 +133,27 @@ func (p *pages) mapFixed(c *context, i int) ([]byte, error) {
 	return page, refused(err, unmapped)
 }
 
-// What may be the matter with doorbell pages, of which there is no work without one.
+// Hints for errors of mapping or allocating doorbell pages. Without a doorbell page a device cannot
+// be used.
 const (
-	unmapped = "it is a doorbell page of the adapter; a limit of mappings (vm.max_map_count, ulimit -v), a sandbox, or a virtual machine without the adapter's registers may be in the way"
-	unmade   = "the adapter has only so many doorbell pages: let fewer processes have it open, or none with VERBS_BLUEFLAME=1"
+	unmapped = "the mapping is a doorbell page of the adapter; a limit of mappings (vm.max_map_count, ulimit -v), a sandbox, or a virtual machine without the adapter's registers may prevent it"
+	unmade   = "all doorbell pages of the adapter are in use: open it in fewer processes, and in none with VERBS_BLUEFLAME=1"
 )
 
-// refused adds to the error of a call what may help, if it is one of too little or of no right.
+// refused adds a hint to the error of a call that lacked a resource or a permission.
 func refused(err error, hint string) error {
 	var e *uverbs.Error
-	if errors.As(err, &e) && e.Hint == "" && slices.Contains(scant, e.Errno) {
+	if errors.As(err, &e) && e.Hint == "" && slices.Contains(resourceErrnos, e.Errno) {
 		e.Hint = hint
 	}
 	return err
 }
 
-var scant = []syscall.Errno{syscall.ENOMEM, syscall.ENOSPC, syscall.EAGAIN, syscall.EPERM, syscall.EACCES}
+// resourceErrnos lists the errnos that mean a lack of resources or of permission.
+var resourceErrnos = []syscall.Errno{syscall.ENOMEM, syscall.ENOSPC, syscall.EAGAIN, syscall.EPERM, syscall.EACCES}
 
-// make has the kernel make a page, and maps it.
+// make has the kernel allocate a doorbell page of a dynamic device, and maps it. number is the
+// kernel's number of the page's first UAR.
 func (p *pages) make(c *context, kind uint64) (page []byte, number uint32, err error) {
 	var handle uint32
 	var offset [8]byte
@@ -178,7 +182,8 @@ func (p *pages) make(c *context, kind uint64) (page []byte, number uint32, err e
 	return page, binary.NativeEndian.Uint32(id[:]), nil
 }
 
-// register is the k-th of a UAR in a page.
+// register returns doorbell register k of a UAR. uar is the index of the UAR in the page, number
+// its number in the kernel, and blue says whether BlueFlame is used.
 func (p *pages) register(page []byte, uar, k int, number uint32, blue bool) *register {
 	at := uar*abi.MLX5_ADAPTER_PAGE_SIZE + abi.MLX5_BF_OFFSET + k*p.regSize
 	r := &register{page: number}
@@ -191,54 +196,54 @@ func (p *pages) register(page []byte, uar, k int, number uint32, blue bool) *reg
 	return r
 }
 
-// static is the register that the kernel has chosen for a queue pair. The first one has
-// but one half, and nothing but bells.
+// static returns the register that the kernel has chosen for a queue pair. Register 0 has only one
+// half, and takes only doorbells.
 func (p *pages) static(c *context, number uint32) (*register, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := p.fixed[number]; r != nil {
+	if r := p.byNumber[number]; r != nil {
 		return r, nil
 	}
 	uar, k := number/registersPerUAR, number%registersPerUAR
 	page := uar / uint32(p.perPage)
 	if page >= uint32(len(p.mapped)) || k > 1 {
-		return nil, fmt.Errorf("verbs: %s: register %d of %d doorbell pages: %w", c.dev.Name(), number, len(p.mapped), ucs.ErrIO)
+		return nil, fmt.Errorf("verbs: %s: doorbell register %d is not in the %d mapped pages: %w", c.dev.Name(), number, len(p.mapped), ucs.ErrIO)
 	}
 	r := p.register(p.mapped[page], int(uar)%p.perPage, int(k), 0, p.blue && number != 0)
 	if number == 0 {
 		r.bells[1] = r.bells[0]
 	}
-	p.fixed[number] = r
+	p.byNumber[number] = r
 	return r, nil
 }
 
-// get is a register for a new queue pair of a device whose pages are dynamic, as
-// rdma-core chooses it (providers/mlx5/verbs.c, mlx5_get_qp_uar): the first have one each,
-// those after them share as evenly as there are.
+// get returns a register for a new queue pair of a dynamic device, chosen as in rdma-core
+// (providers/mlx5/verbs.c, mlx5_get_qp_uar): the first queue pairs have a register each, later ones
+// share registers evenly.
 func (p *pages) get(c *context) (*register, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.blue {
 		return p.plain, nil
 	}
-	if len(p.own) == 0 && p.made < p.mostAll {
+	if len(p.exclusive) == 0 && p.made < p.maxRegisters {
 		page, number, err := p.make(c, abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
 		if err != nil {
 			return nil, err
 		}
 		for i := range 2 * p.perPage {
 			r := p.register(page, i/2, i%2, number+uint32(i/2), true)
-			if p.made < p.mostOwn {
-				p.own = append(p.own, r)
+			if p.made < p.maxExclusive {
+				p.exclusive = append(p.exclusive, r)
 			} else {
 				p.mixed = append(p.mixed, r)
 			}
 			p.made++
 		}
 	}
-	if len(p.own) > 0 {
-		r := p.own[0]
-		p.own = p.own[1:]
+	if len(p.exclusive) > 0 {
+		r := p.exclusive[0]
+		p.exclusive = p.exclusive[1:]
 		return r, nil
 	}
 	best := p.mixed[0]
@@ -251,7 +256,7 @@ func (p *pages) get(c *context) (*register, error) {
 	return best, nil
 }
 
-// put takes a register back that get has returned.
+// put takes back a register that get has returned.
 func (p *pages) put(r *register) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +265,7 @@ func (p *pages) put(r *register) {
 	case r.users > 0:
 		r.users--
 	default:
-		p.own = append(p.own, r)
+		p.exclusive = append(p.exclusive, r)
 	}
 }
 

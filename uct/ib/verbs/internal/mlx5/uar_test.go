@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/arena"
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// offset is where in a page a queue pair rings first and second.
+// bells returns the offsets in a page where a queue pair rings its first two doorbells.
 func (q *qp) bells(t *testing.T, page []byte) (at [2]int) {
 	t.Helper()
 	for i := range at {
@@ -25,7 +25,7 @@ func (q *qp) bells(t *testing.T, page []byte) (at [2]int) {
 	return at
 }
 
-// TestOpen: the request, and what is asked for of old kernels.
+// TestOpen checks the request, and which features are missing on old kernels.
 func TestOpen(t *testing.T) {
 	c := newContext(t)
 	in, out := c.Data()
@@ -52,7 +52,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestBadAnswers: what the kernel answers is checked, and nothing is left.
+// TestBadAnswers checks that invalid answers of the kernel are refused and leave nothing behind.
 func TestBadAnswers(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func(*fake, *abi.Mlx5AllocUcontextResp)
@@ -86,7 +86,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestStatic: queue pairs ring where the kernel says.
+// TestStatic checks that queue pairs ring the registers that the kernel names.
 func TestStatic(t *testing.T) {
 	for _, noNC := range []bool{false, true} {
 		c := newContext(t, func(f *fake, _ *abi.Mlx5AllocUcontextResp) { f.noNC = noNC })
@@ -131,14 +131,15 @@ func TestStatic(t *testing.T) {
 			o.Detach()
 		}
 	}
-	// Pages of 64 KiB have 16 UARs; old kernels have one for each page, whatever its size.
+	// Pages of 64 KiB have 16 UARs; old kernels have one UAR in each page of any size.
 	large := newContext(t, func(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.LogUarSize, a.NumUarsPerPage, a.TotBfregs = 0, 0, 6 })
 	if len(large.pages.mapped) != 3 {
 		t.Errorf("%d pages of an old kernel", len(large.pages.mapped))
 	}
 }
 
-// TestDynamic: pages are made, and the kernel is told which.
+// TestDynamic checks that doorbell pages are allocated, and that the kernel learns which one a
+// queue uses.
 func TestDynamic(t *testing.T) {
 	for _, blue := range []string{"", "0", "1"} {
 		t.Setenv(blueFlameEnv, blue)
@@ -188,8 +189,8 @@ func TestDynamic(t *testing.T) {
 	}
 }
 
-// TestBlueFlame: a single entry that fits is written into the register as it is, around
-// the end of the queue too; others are rung.
+// TestBlueFlame checks that a single entry that fits is copied into the register, even if it wraps
+// around the end of the queue. For others the doorbell is rung.
 func TestBlueFlame(t *testing.T) {
 	t.Setenv(blueFlameEnv, "1")
 	for _, how := range []func(*fake, *abi.Mlx5AllocUcontextResp){func(*fake, *abi.Mlx5AllocUcontextResp) {}, dynamic} {
@@ -242,7 +243,7 @@ func TestBlueFlame(t *testing.T) {
 			}
 		}
 	}
-	// Register 0 is for bells, and registers that do not combine writes too.
+	// Register 0 is for doorbells only, and so are registers without write combining.
 	c := newContext(t)
 	o, _ := c.NewQP(rc(newCQ(t, c, 10), 4, 1))
 	if err := o.Attach(&provider.QPMade{}); err != nil || len(o.(*qp).reg.flame[0]) != 0 {

@@ -3,15 +3,16 @@
 package mlx5
 
 import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// Binds and invalidations are updates of a key (UMR; providers/mlx5/qp.c, set_bind_wr):
-// a block of control segments, a block that is the key, and for a bind a block with the
-// one piece of memory. Each begins with a block, so only between them an entry wraps.
+// Binds and invalidations are updates of a memory key (UMR; providers/mlx5/qp.c, set_bind_wr): a
+// block of control segments, a block with the key, and for a bind a block with the one piece of
+// memory. Each part begins at a block boundary, so an entry wraps around the end of the queue only
+// between parts.
 
-// umrBlock, mkeyBlock and klmBlock are those blocks.
+// umrBlock, mkeyBlock and klmBlock are the parts of an entry.
 type (
 	umrBlock struct {
 		ctrl abi.Mlx5WqeCtrlSeg
@@ -25,24 +26,25 @@ type (
 )
 
 const (
-	invalidateLen = 8  // units
-	bindLen       = 12 // units
+	invalidateLen = 8  // length of an invalidation in units of 16 bytes
+	bindLen       = 12 // length of a bind in units of 16 bytes
 	noQPN         = 0xffffff00
 )
 
-// window is what is special of the entry of a bind or an invalidation: the next one has
-// to wait for it.
+// window is the part of Begin for binds and invalidations. It makes the next entry wait for this
+// one, and sets the operation that the completion reports.
 func (q *sendQueue) window(op provider.WROpcode, b *sent) {
 	q.fence = waitsSmall
 	if op == provider.WRBindMW {
-		b.op = provider.WCBindMW // Bind says the rest
+		b.op = provider.WCBindMW // Bind writes the rest
 		return
 	}
 	b.op = provider.WCLocalInv
 	q.closeWindow(0)
 }
 
-// Bind says what is bound; of no length it closes the window.
+// Bind writes the parameters of a bind into the open entry. With length 0 the entry invalidates the
+// window's key instead.
 func (q *sendQueue) Bind(b provider.Bind) error {
 	if b.Length > provider.MaxLength {
 		return provider.ErrTooLong
@@ -75,7 +77,8 @@ func (q *sendQueue) Bind(b provider.Bind) error {
 	return nil
 }
 
-// closeWindow frees the key that the control segment names.
+// closeWindow makes the open entry invalidate the memory key in its control segment. The low 8 bits
+// of the key become those of next.
 func (q *sendQueue) closeWindow(next uint32) {
 	u := &q.queue.umr(q.off).umr
 	*u = abi.Mlx5WqeUmrCtrlSeg{Flags: abi.MLX5_WQE_UMR_CTRL_FLAG_INLINE | abi.MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET | abi.MLX5_WQE_UMR_CTRL_FLAG_CHECK_QPN}
@@ -86,7 +89,7 @@ func (q *sendQueue) closeWindow(next uint32) {
 	q.setLen(invalidateLen)
 }
 
-// windowAccess is what peers may do, as keys say it.
+// windowAccess converts access flags of verbs to the access flags of a memory key.
 func windowAccess(access uint32) (flags uint8) {
 	for _, a := range [...]struct {
 		verbs uint32

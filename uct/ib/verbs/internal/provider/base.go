@@ -2,34 +2,34 @@
 
 package provider
 
-// What a provider embeds that has no use for a hook. Each is for one.
+// Types that a provider embeds in place of methods that it does not need, one type for each method.
 
-// NoData is for objects that the two halves of the driver say nothing about.
+// NoData implements Data for objects whose creation needs no driver-specific data.
 type NoData struct{}
 
 func (NoData) Data() (in, out []byte) { return nil, nil }
 
-// NoDetach is for objects that hold nothing here.
+// NoDetach implements Detach for objects that hold no resources in this process.
 type NoDetach struct{}
 
 func (NoDetach) Detach() {}
 
-// NoAttach is for a device of which nothing is mapped as a whole.
+// NoAttach implements Attach for devices that have no mappings for the whole device.
 type NoAttach struct{}
 
 func (NoAttach) Attach() error { return nil }
 
-// LacksNothing is for devices that have every feature.
+// LacksNothing implements Lacks for devices that have every feature.
 type LacksNothing struct{}
 
 func (LacksNothing) Lacks(Feature) string { return "" }
 
-// NoEvents is for completion queues that do not number their events.
+// NoEvents implements EventTaken for completion queues that do not number their events.
 type NoEvents struct{}
 
 func (NoEvents) EventTaken() {}
 
-// OneRoom is for queue pairs whose entries do not wrap around the end of the queue.
-type OneRoom struct{}
+// NoWrap implements More for queue pairs whose entries do not wrap around the end of the queue.
+type NoWrap struct{}
 
-func (OneRoom) More() (from, to int) { return 0, 0 }
+func (NoWrap) More() (from, to int) { return 0, 0 }

@@ -2,10 +2,10 @@
 
 package provider
 
-// Feature is something that not every device or provider has.
+// Feature is a capability that not every device or provider has.
 type Feature int
 
-// Features.
+// Features, for Context.Lacks.
 const (
 	FeatureUC        Feature = iota // queue pairs of type UC
 	FeatureUD                       // queue pairs of type UD, and address handles
@@ -14,11 +14,11 @@ const (
 	FeatureResizeCQ                 // resizing completion queues
 	FeatureResizeSRQ                // resizing shared receive queues
 	FeatureAtomics                  // operations that compare and swap, or fetch and add
-	FeatureMW                       // memory windows: binding and invalidating
-	Features                        // how many there are
+	FeatureMW                       // binding and invalidating memory windows
+	Features                        // number of features
 )
 
-// String names the feature as errors do.
+// String returns the name of the feature, for errors.
 func (f Feature) String() string {
 	return Name(int(f), "unreliable connections", "datagrams", "shared receive queues", "completion events",
 		"resizing completion queues", "resizing shared receive queues", "atomic operations", "memory windows")

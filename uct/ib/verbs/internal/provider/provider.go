@@ -6,22 +6,22 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// Provider is the user's half of one of the kernel's drivers.
+// Provider is the user-space half of a kernel driver.
 type Provider struct {
-	Name           string // as the kernel's driver is called
-	ID             uint32 // of the kernel's driver; enum rdma_driver_id
-	MinABI, MaxABI int    // of sysfs abi_version
-	// Open begins with a device, before it is asked for a context.
+	Name           string // name of the kernel's driver
+	ID             uint32 // number of the kernel's driver; enum rdma_driver_id
+	MinABI, MaxABI int    // supported range of abi_version in sysfs
+	// Open returns the Context of a device. It is called before the kernel call GET_CONTEXT.
 	Open func(Device) (Context, error)
 }
 
 var providers = make(map[uint32]*Provider)
 
-// Register adds a provider, from an init function. One of each driver is all there
-// can be.
+// Register adds a provider. It is called from init functions, and panics if the driver has a
+// provider already.
 func Register(p *Provider) {
 	if providers[p.ID] != nil {
 		panic("verbs: two providers for " + p.Name)
@@ -29,10 +29,10 @@ func Register(p *Provider) {
 	providers[p.ID] = p
 }
 
-// Find is the provider for one of the kernel's drivers, nil if there is none.
+// Find returns the provider for the kernel driver with number id, nil if there is none.
 func Find(id uint32) *Provider { return providers[id] }
 
-// All lists the providers by name.
+// All returns all providers, sorted by name.
 func All() []*Provider {
 	var all []*Provider
 	for _, p := range providers {
@@ -45,21 +45,22 @@ func All() []*Provider {
 // Device is an open device, as a provider uses it.
 type Device struct {
 	File   uverbs.File
-	Driver uint32 // goes with every call
+	Driver uint32 // number of the kernel's driver, which every kernel call contains
 }
 
-// Name is what errors call it.
+// Name returns the name of the device for errors.
 func (d Device) Name() string { return d.File.Name() }
 
-// Do makes a call.
+// Do makes a call to the kernel.
 func (d Device) Do(call *uverbs.Call) error { return call.Do(d.File, d.Driver) }
 
-// Invoke makes a command.
+// Invoke executes a command of the write(2) interface through the ioctl method INVOKE_WRITE. in is
+// the request; out receives the response.
 func (d Device) Invoke(command uint32, in, out []byte) error {
 	return d.Do(uverbs.Invoke(command, in, out))
 }
 
-// Map maps what the kernel has named.
+// Map maps length bytes of the device file at an offset that the kernel has returned.
 func (d Device) Map(offset uint64, length int) ([]byte, error) {
 	b, errno := d.File.Mmap(offset, length)
 	if errno != 0 {

@@ -4,29 +4,29 @@ package provider
 
 import "fmt"
 
-// Numbers that must not be mixed up.
+// Numbers, keys and identifiers of InfiniBand, each with its own type.
 type (
-	QPN  uint32 // of a queue pair, 24 bits
-	LKey uint32 // of memory, for local use
-	RKey uint32 // of memory, for peers
-	QKey uint32 // of datagrams
-	LID  uint16 // of a port in an InfiniBand subnet
+	QPN  uint32 // number of a queue pair, 24 bits
+	LKey uint32 // key of registered memory, for local use
+	RKey uint32 // key of registered memory, for peers
+	QKey uint32 // key that datagrams carry and the receiver checks
+	LID  uint16 // address of a port in an InfiniBand subnet
 )
 
-// QPType is the service of a queue pair.
+// QPType is the transport service of a queue pair.
 type QPType uint8
 
-// Services; enum ib_uverbs_qp_type.
+// Transport services; enum ib_uverbs_qp_type.
 const (
 	RC QPType = 2 // reliable connection
 	UC QPType = 3 // unreliable connection
 	UD QPType = 4 // unreliable datagram
 )
 
-// String returns the name of the service.
+// String returns the name of the transport service.
 func (t QPType) String() string { return Name(int(t), "", "", "RC", "UC", "UD") }
 
-// QPCap is how much a queue pair takes; struct ibv_qp_cap.
+// QPCap has the limits of a queue pair; struct ibv_qp_cap.
 type QPCap struct {
 	MaxSendWR  int
 	MaxRecvWR  int
@@ -35,7 +35,7 @@ type QPCap struct {
 	MaxInline  int // bytes
 }
 
-// Name is the i-th name, or the number.
+// Name returns names[i], or i as a decimal number if there is no such name.
 func Name(i int, names ...string) string {
 	if i >= 0 && i < len(names) && names[i] != "" {
 		return names[i]

@@ -8,10 +8,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// WCStatus is how a work request ended. As an error it matches a ucs.Status.
+// WCStatus is the result of a work request. As an error it matches a ucs.Status.
 type WCStatus uint32
 
-// Statuses; enum ib_wc_status, ib_verbs.h.
+// Results of work requests; enum ib_wc_status, ib_verbs.h.
 const (
 	WCSuccess WCStatus = iota
 	WCLocLenErr
@@ -49,7 +49,7 @@ func (s WCStatus) String() string { return Name(int(s), wcNames...) }
 // Error describes the status.
 func (s WCStatus) Error() string { return s.String() }
 
-// Unwrap returns the ucs.Status that the status stands for.
+// Unwrap returns the ucs.Status that corresponds to the status.
 func (s WCStatus) Unwrap() error {
 	switch s {
 	case WCSuccess:
@@ -66,10 +66,10 @@ func (s WCStatus) Unwrap() error {
 	return ucs.ErrIO
 }
 
-// WCOpcode is what has completed.
+// WCOpcode is the completed operation.
 type WCOpcode uint32
 
-// What has completed; enum ib_uverbs_wc_opcode.
+// Completed operations; enum ib_uverbs_wc_opcode.
 const (
 	WCSend            WCOpcode = 0
 	WCRDMAWrite       WCOpcode = 1
@@ -93,11 +93,12 @@ func (o WCOpcode) String() string {
 	return Name(int(o), "SEND", "RDMA_WRITE", "RDMA_READ", "COMP_SWAP", "FETCH_ADD", "BIND_MW", "LOCAL_INV")
 }
 
-// WCFlags say what else a completion holds.
+// WCFlags say which optional fields of a completion are valid.
 type WCFlags uint32
 
-// Flags; enum ib_wc_flags, ib_verbs.h. WCGRH says that a global route came with
-// it; that the first GRHLength bytes of the memory hold it is so for UD only.
+// Flags of completions; enum ib_wc_flags, ib_verbs.h. WCGRH says that the message had a global
+// route header. Only with UD do the first 40 bytes of the receive buffer (verbs.GRHLength) contain
+// it.
 const (
 	WCGRH      WCFlags = 1 << 0
 	WCWithImm  WCFlags = 1 << 1
@@ -105,18 +106,18 @@ const (
 	WCIPCsumOK WCFlags = 1 << 3
 )
 
-// WC is a completion; struct ibv_wc. If Status is not WCSuccess, only ID, QPN and
-// VendorErr are valid besides it.
+// WC is a completion; struct ibv_wc. If Status is not WCSuccess, only ID, QPN and VendorErr are
+// valid besides it.
 type WC struct {
 	ID              uint64
 	Status          WCStatus
 	Opcode          WCOpcode
 	VendorErr       uint32
-	ByteLen         uint32 // of what was received, with the GRH
-	Imm             uint32 // with WCWithImm
-	InvalidatedRKey RKey   // with WCWithInv
-	QPN             QPN    // of the local queue pair
-	SrcQPN          QPN    // of a datagram's sender
+	ByteLen         uint32 // bytes received, including the GRH
+	Imm             uint32 // valid if Flags has WCWithImm
+	InvalidatedRKey RKey   // valid if Flags has WCWithInv
+	QPN             QPN    // number of the local queue pair
+	SrcQPN          QPN    // number of the queue pair that sent a datagram
 	Flags           WCFlags
 	PKeyIndex       uint16
 	SLID            LID
@@ -124,7 +125,7 @@ type WC struct {
 	DLIDPathBits    uint8
 }
 
-// Err is the status as an error, nil for success.
+// Err returns the status as an error, nil for success.
 func (w *WC) Err() error {
 	if w.Status == WCSuccess {
 		return nil

@@ -2,10 +2,10 @@
 
 package provider
 
-// WROpcode is what a work request asks for.
+// WROpcode is the operation of a work request.
 type WROpcode uint32
 
-// Operations; enum ib_uverbs_wr_opcode.
+// Operations of work requests; enum ib_uverbs_wr_opcode.
 const (
 	WRRDMAWrite         WROpcode = 0
 	WRRDMAWriteWithImm  WROpcode = 1
@@ -28,7 +28,8 @@ func (o WROpcode) String() string {
 // SendFlags modify a work request.
 type SendFlags uint32
 
-// Flags; enum ib_send_flags, ib_verbs.h. Of SendInline see QP.Begin and Inlined.
+// Flags of work requests; enum ib_send_flags, ib_verbs.h. For SendInline see QP.Begin and
+// QP.Inlined.
 const (
 	SendFence     SendFlags = 1 << 0
 	SendSignaled  SendFlags = 1 << 1
@@ -36,32 +37,33 @@ const (
 	SendInline    SendFlags = 1 << 3
 )
 
-// WR is what all requests to send begin with. The fields that the operation does not
-// have are of another request.
+// WR is the fixed part of a send request: all but its data, the destination of a datagram and the
+// parameters of a bind. Fields that the operation does not have may hold values of earlier
+// requests.
 type WR struct {
 	ID         uint64
 	RemoteAddr uint64
 	CompareAdd uint64
 	Swap       uint64
 	Opcode     WROpcode
-	Imm        uint32 // WITH_IMM: in the order of the machine; WITH_INV, LOCAL_INV: the key
+	Imm        uint32 // WITH_IMM: immediate data in native byte order; WITH_INV, LOCAL_INV: the key
 	Flags      SendFlags
 	RKey       RKey
-	Length     uint32 // of the list that comes with it, or of the inline data that follows
+	Length     uint32 // bytes of the list passed to QP.Begin, or of the inline data that follows
 }
 
-// SGE is a piece of registered memory; struct ibv_sge.
+// SGE is a scatter/gather element, a piece of registered memory; struct ibv_sge.
 type SGE struct {
 	Addr   uint64
 	Length uint32
 	LKey   LKey
 }
 
-// Bind is what a WRBindMW binds.
+// Bind has the parameters of a WRBindMW, for QP.Bind.
 type Bind struct {
 	Addr, Length uint64
-	LKey         LKey // of the region
-	Old, New     RKey // of the window
+	LKey         LKey // local key of the memory region
+	Old, New     RKey // keys of the window: the current one, and the one after the bind
 	Access       uint32
 }
 
@@ -71,11 +73,11 @@ type RecvWR struct {
 	SGList []SGE
 }
 
-// Length is how much the pieces hold together, or what is wrong with them: there may
-// be most of them.
+// Length returns the total length of a list in bytes. It returns ErrTooManySGE if the list has more
+// elements than the parameter most, and ErrTooLong if the total exceeds MaxLength.
 func Length(list []SGE, most int) (uint32, error) {
 	if len(list) > most {
-		return 0, ErrManySGE
+		return 0, ErrTooManySGE
 	}
 	total := uint64(0)
 	for i := range list {
@@ -87,5 +89,5 @@ func Length(list []SGE, most int) (uint32, error) {
 	return uint32(total), nil
 }
 
-// MaxLength is how long a message can be.
+// MaxLength is the largest length of a message, in bytes.
 const MaxLength = 1 << 31

@@ -5,8 +5,8 @@ package rxe
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
@@ -15,14 +15,14 @@ func init() {
 		MinABI: abi.RXE_UVERBS_ABI_VERSION, MaxABI: abi.RXE_UVERBS_ABI_VERSION, Open: open})
 }
 
-// context is an open device. The kernel rounds what is asked of it, and what it
-// answers is so.
+// context is an open device. The kernel rounds the requested sizes, and its answers need no
+// correction.
 type context struct {
 	provider.NoData
 	provider.NoAttach
 	provider.LacksNothing
 	dev   provider.Device
-	cells slab // for what the kernel answers to an address in a request
+	cells slab // memory for responses that the kernel writes to an address in a request
 }
 
 func open(d provider.Device) (provider.Context, error) { return &context{dev: d}, nil }
@@ -39,7 +39,7 @@ func (c *context) NewQP(a *provider.QPInit) (provider.QP, error) {
 
 func (c *context) NewAH(*abi.AhAttr) (provider.AH, error) { return &ah{ctx: c}, nil }
 
-// ah is an address that the kernel has a number for.
+// ah is an address handle. The driver numbers address handles; send requests contain the number.
 type ah struct {
 	provider.NoDetach
 	ctx  *context

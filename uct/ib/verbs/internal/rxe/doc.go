@@ -1,8 +1,17 @@
-// Package rxe is the provider of soft-RoCE, rdma_rxe: queues are rings that the
-// kernel makes and both sides map. Nothing but sending and arming needs a system
-// call.
+// Package rxe is the provider for soft-RoCE, the kernel's driver rdma_rxe. Queues are rings in
+// memory that the kernel allocates and this process maps. Only the doorbell of sends and arming
+// need a system call.
 //
-// ring.go has what all rings do; send.go, recv.go and poll.go are the three uses of
-// one; bell.go tells the kernel of sends. What lies in a slot is of package abi, and
-// found by the accessors of slot_unsafe.go.
+//	subject                                        file
+//
+//	opening a device, address handles              context.go
+//	rings of any kind                              ring.go
+//	queue pairs and their sends                    send.go
+//	receives, shared receive queues                recv.go
+//	completion queues, polling, arming             poll.go
+//	the doorbell for sends                         doorbell.go
+//	memory whose addresses the kernel gets         slab.go, slab_unsafe.go
+//	accessors of the slots of a ring               slot_unsafe.go, union_unsafe.go
+//
+// The structs in the slots are in package abi.
 package rxe

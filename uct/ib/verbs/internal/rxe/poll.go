@@ -5,9 +5,9 @@ package rxe
 import (
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
@@ -28,7 +28,7 @@ func (c *cq) Attach(m *provider.CQMade) error {
 	return c.ring.mmap(c.ctx.dev, c.resp.Mi, wcSize)
 }
 
-// Arm is a call of the kernel's. It does not count what has come before.
+// Arm requests an event by a system call. Completions that exist before it cause no event.
 func (c *cq) Arm(solicited bool) error {
 	req := abi.ReqNotifyCq{CqHandle: c.handle}
 	if solicited {
@@ -44,9 +44,9 @@ func (c *cq) Poll(wc []provider.WC) int {
 	}
 	n := 0
 	for n < len(wc) {
-		if r.own == r.peer {
-			r.peer = atomic.LoadUint32(&r.head.ProducerIndex) & r.mask
-			if r.own == r.peer {
+		if r.own == r.peerIndex {
+			r.peerIndex = atomic.LoadUint32(&r.head.ProducerIndex) & r.mask
+			if r.own == r.peerIndex {
 				break
 			}
 		}
@@ -71,9 +71,11 @@ func (c *cq) Poll(wc []provider.WC) int {
 	return n
 }
 
-// Resize has the kernel make another ring and move there what is in this one.
+// Resize returns a Resizing whose kernel call allocates a new ring and moves the contents of this
+// one to it.
 func (c *cq) Resize(*int) (provider.Resizing, error) { return &cqResizing{cq: c}, nil }
 
+// cqResizing is a change of a completion queue's size in progress.
 type cqResizing struct {
 	cq   *cq
 	resp abi.RxeCreateCqResp

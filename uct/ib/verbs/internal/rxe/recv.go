@@ -5,12 +5,12 @@ package rxe
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// recvQueue is a ring of receives, of a queue pair or shared.
+// recvQueue is a ring of receive requests, of a queue pair or of a shared receive queue.
 type recvQueue struct {
 	ring ring
 	sges int
@@ -21,12 +21,13 @@ func (q *recvQueue) mmap(d provider.Device, mi abi.Mminfo, sges int) error {
 	if err := q.ring.mmap(d, mi, recvSize+sges*sgeSize); err != nil {
 		return err
 	}
-	// A ring that takes the place of another begins with what was in that.
+	// After Resize the new ring begins with the contents of the old one.
 	q.ring.own = q.ring.published()
 	return nil
 }
 
-// post fills slots and hands them to the kernel, which looks for them itself.
+// post fills slots and hands them to the kernel, which finds them without a doorbell. It returns
+// the number of requests posted; the error is that of the request after these.
 func (q *recvQueue) post(wrs []provider.RecvWR) (int, error) {
 	if q.ring.mem == nil {
 		return 0, provider.ErrNoRQ
@@ -41,7 +42,7 @@ func (q *recvQueue) post(wrs []provider.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// fill writes one request into the slot at own.
+// fill writes one request into the slot at index q.ring.own.
 func (q *recvQueue) fill(wr *provider.RecvWR) error {
 	if !q.ring.room() {
 		return provider.ErrQueueFull
@@ -59,7 +60,7 @@ func (q *recvQueue) fill(wr *provider.RecvWR) error {
 	return nil
 }
 
-// srq is a ring of receives that queue pairs share.
+// srq is a shared receive queue: a ring of receive requests.
 type srq struct {
 	ctx  *context
 	resp abi.RxeCreateSrqResp
@@ -74,41 +75,41 @@ func (s *srq) Detach() { s.rq.ring.unmap() }
 
 func (s *srq) PostRecv(wr []provider.RecvWR) (int, error) { return s.rq.post(wr) }
 
-// LimitData is where the kernel would write the place of a new ring, which it does
-// only if the size changes.
+// LimitData returns a command without the address to which the kernel writes the location of a new
+// ring, because the kernel makes a new ring only if the size changes.
 func (s *srq) LimitData() []byte { return abi.Bytes(&abi.RxeModifySrqCmd{}) }
 
-// Resize refuses what the kernel would: a resize that fails costs rdma_rxe the queue
-// (rxe_srq_from_attr, drivers/infiniband/sw/rxe/rxe_srq.c).
+// Resize refuses a size that the kernel would refuse, because after a resize that fails rdma_rxe
+// has no queue any more (rxe_srq_from_attr, drivers/infiniband/sw/rxe/rxe_srq.c).
 func (s *srq) Resize(maxWR *int) (provider.Resizing, error) {
-	if n := s.rq.ring.held(); *maxWR < n {
-		return nil, fmt.Errorf("verbs: %s: a shared receive queue for %d work requests, with %d in it: %w", s.ctx.dev.Name(), *maxWR, n, ucs.ErrInvalidParam)
+	if n := s.rq.ring.unconsumed(); *maxWR < n {
+		return nil, fmt.Errorf("verbs: %s: resizing a shared receive queue to %d work requests while it holds %d: %w", s.ctx.dev.Name(), *maxWR, n, ucs.ErrInvalidParam)
 	}
 	cell, err := s.ctx.cells.get()
 	if err != nil {
 		return nil, err
 	}
-	return &srqResizing{srq: s, cell: cell}, nil
+	return &srqResizing{srq: s, location: cell}, nil
 }
 
-// srqResizing is a change of the ring's size. The kernel writes the place of the new
-// one to an address that it is given.
+// srqResizing is a change of a shared receive queue's size in progress. The kernel writes the
+// location of the new ring to cell, memory whose address is in the request.
 type srqResizing struct {
-	srq  *srq
-	cell []byte
+	srq      *srq
+	location []byte
 }
 
 func (r *srqResizing) Data() (in, out []byte) {
-	return abi.Bytes(&abi.RxeModifySrqCmd{MmapInfoAddr: addressOf(r.cell)}), nil
+	return abi.Bytes(&abi.RxeModifySrqCmd{MmapInfoAddr: addressOf(r.location)}), nil
 }
 
 func (r *srqResizing) Done(*int) error {
 	var mi abi.Mminfo
-	copy(abi.Bytes(&mi), r.cell)
+	copy(abi.Bytes(&mi), r.location)
 	r.Failed()
 	s := r.srq
 	s.rq.ring.unmap()
 	return s.rq.mmap(s.ctx.dev, mi, s.rq.sges)
 }
 
-func (r *srqResizing) Failed() { r.srq.ctx.cells.put(r.cell) }
+func (r *srqResizing) Failed() { r.srq.ctx.cells.put(r.location) }

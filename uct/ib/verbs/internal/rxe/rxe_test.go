@@ -9,13 +9,13 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// memoryFile maps what a test gives it.
+// memoryFile maps the memory that a test provides.
 type memoryFile struct {
 	uverbs.File
 	mem      []byte
@@ -29,7 +29,7 @@ func (m *memoryFile) Name() string                             { return "memory"
 func (m *memoryFile) Mmap(uint64, int) ([]byte, syscall.Errno) { return m.mem, 0 }
 func (m *memoryFile) Munmap([]byte) syscall.Errno              { m.unmapped++; return 0 }
 
-// newMemory is a ring as the kernel would make it, in memory aligned for it.
+// newMemory returns a ring as the kernel would make it, in aligned memory.
 func newMemory(size int, log2, mask uint32) (*memoryFile, *abi.RxeQueueBuf) {
 	words := make([]uint64, size/8)
 	mem := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size)
@@ -38,7 +38,7 @@ func newMemory(size int, log2, mask uint32) (*memoryFile, *abi.RxeQueueBuf) {
 	return &memoryFile{mem: mem}, h
 }
 
-// TestRingChecks: a ring that does not fit its mapping is not used.
+// TestRingChecks checks that a ring which does not fit its mapping is refused.
 func TestRingChecks(t *testing.T) {
 	for what, c := range map[string]struct {
 		log2, mask, size uint32
@@ -69,8 +69,7 @@ func TestRingChecks(t *testing.T) {
 	}
 }
 
-// TestRingIndices: indices of the other side are taken for what they are modulo
-// the size, whatever they are.
+// TestRingIndices checks that indices written by the kernel are taken modulo the size of the ring.
 func TestRingIndices(t *testing.T) {
 	f, h := newMemory(4096, 6, 7)
 	q := &cq{}
@@ -78,11 +77,11 @@ func TestRingIndices(t *testing.T) {
 		t.Fatal(err)
 	}
 	wc := make([]provider.WC, 20)
-	h.ProducerIndex = 0xfffffffb // 3
+	h.ProducerIndex = 0xfffffffb // 3 modulo 8
 	if n := q.Poll(wc); n != 3 || h.ConsumerIndex != 3 {
 		t.Errorf("%d completions, index %d", n, h.ConsumerIndex)
 	}
-	h.ProducerIndex = 2 // once around
+	h.ProducerIndex = 2 // wraps around
 	if n := q.Poll(wc); n != 7 || h.ConsumerIndex != 2 {
 		t.Errorf("%d completions, index %d", n, h.ConsumerIndex)
 	}
@@ -91,7 +90,7 @@ func TestRingIndices(t *testing.T) {
 	if err := rq.mmap(provider.Device{File: f}, abi.Mminfo{Size: 4096}, 1); err != nil {
 		t.Fatal(err)
 	}
-	h.ConsumerIndex = 0xfffffff8 // 0
+	h.ConsumerIndex = 0xfffffff8 // 0 modulo 8
 	n, err := rq.post(make([]provider.RecvWR, 20))
 	if n != 7 || !errors.Is(err, ucs.ErrNoResource) || h.ProducerIndex != 7 {
 		t.Errorf("%d receives, index %d: %v", n, h.ProducerIndex, err)
@@ -102,7 +101,8 @@ func TestRingIndices(t *testing.T) {
 	}
 }
 
-// TestOldAH: a kernel that does not number addresses is named.
+// TestOldAH checks that the error for a kernel without numbered address handles names the version
+// needed.
 func TestOldAH(t *testing.T) {
 	err := (&ah{ctx: &context{dev: provider.Device{File: &memoryFile{}}}}).Attach()
 	if !errors.Is(err, ucs.ErrUnsupported) || !strings.Contains(err.Error(), "need Linux 5.16") {
@@ -110,8 +110,8 @@ func TestOldAH(t *testing.T) {
 	}
 }
 
-// TestResizeAnswer: a new ring that the kernel names is checked as the first was, and
-// the cell of its name comes back.
+// TestResizeAnswer checks that a new ring which the kernel names is checked like the first, and
+// that the memory cell for its name is freed.
 func TestResizeAnswer(t *testing.T) {
 	f, h := newMemory(4096, 6, 7)
 	c := &context{dev: provider.Device{File: f}}
@@ -133,9 +133,9 @@ func TestResizeAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell, spare := next.(*srqResizing).cell, len(c.cells.spare)
+		cell, spare := next.(*srqResizing).location, len(c.cells.spare)
 		copy(cell, abi.Bytes(&abi.Mminfo{Size: size}))
-		h.ProducerIndex = 0xfffffffd // 5
+		h.ProducerIndex = 0xfffffffd // 5 modulo 8
 		n := 0
 		err = next.Done(&n)
 		if ok := size == 4096; ok != (err == nil) || !ok && !errors.Is(err, ucs.ErrIO) {
@@ -154,9 +154,9 @@ func TestResizeAnswer(t *testing.T) {
 	}
 }
 
-// TestUnused holds what the seam has and rxe has no use for: nothing is mapped for the
-// device, nothing is lacking, events are not numbered, entries do not wrap, the kernel's
-// numbers are right.
+// TestUnused checks the parts of the provider interface that rxe does not use: it maps nothing for
+// the device, lacks no feature, numbers no events, its entries do not wrap, and it keeps the
+// kernel's sizes.
 func TestUnused(t *testing.T) {
 	c, _ := open(provider.Device{File: &memoryFile{}})
 	if in, out := c.Data(); in != nil || out != nil || c.Attach() != nil {
@@ -193,7 +193,7 @@ func TestUnused(t *testing.T) {
 	if from, to := p.More(); err != nil || from != to {
 		t.Errorf("room from %d to %d: %v", from, to, err)
 	}
-	p.Reset() // of what is not attached yet
+	p.Reset() // before the queue pair is attached
 	p.Drop()
 	p.Detach()
 	a, _ := c.NewAH(nil)
@@ -201,7 +201,7 @@ func TestUnused(t *testing.T) {
 	c.Detach()
 }
 
-// TestUnrung: what is not rung is not in the ring, and what is taken back neither.
+// TestUnrung checks that requests without a doorbell, or that were taken back, are not in the ring.
 func TestUnrung(t *testing.T) {
 	c := &context{}
 	f, h := newMemory(384+8*256, 8, 7)

@@ -6,21 +6,21 @@ import (
 	"encoding/binary"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// qp is a ring of sends, and one of receives unless they are shared. Who posts sends
-// and who posts receives are not in each other's way: what is written for one is not
-// close to what is read for the other.
+// qp is a queue pair: a ring of sends, and one of receives unless they are shared. The goroutines
+// that post sends and receives do not share cache lines: fields that one writes are far from those
+// that the other reads.
 type qp struct {
-	provider.OneRoom
+	provider.NoWrap
 	sq     ring
-	inline int // bytes that fit behind a send
-	bell   bell
+	inline int // bytes of inline data that fit into a slot after the request
+	bell   doorbell
 	ctx    *context
 	typ    provider.QPType
-	shared bool // receives come from elsewhere
+	shared bool // the receives are in a shared receive queue
 	resp   abi.RxeCreateQpResp
 	rq     recvQueue
 }
@@ -38,7 +38,7 @@ func (q *qp) Attach(m *provider.QPMade) error {
 			return err
 		}
 	}
-	return q.bell.hang(q.ctx, m.Handle)
+	return q.bell.prepare(q.ctx, m.Handle)
 }
 
 func (q *qp) Detach() {
@@ -47,13 +47,13 @@ func (q *qp) Detach() {
 	q.bell.drop(q.ctx)
 }
 
-// Reset forgets what the kernel has not been told of; the rest it has taken itself,
-// and the indices go on.
+// Reset discards the requests that were not handed to the kernel. The kernel has discarded the
+// others, and the indices continue.
 func (q *qp) Reset() { q.Drop() }
 
-// Begin writes what the kernel looks at of a slot: its part of the union is that of
-// the operation, and what is the kernel's own begins with zeros, for it goes on where
-// the last request in the slot left off otherwise.
+// Begin writes the fields of a slot that the kernel reads: the union member of the operation, and
+// zeros in the fields in which the kernel keeps its state. Without the zeros the kernel would
+// continue with the state of the slot's previous request.
 func (q *qp) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool) {
 	if !q.sq.room() {
 		return 0, 0, false
@@ -90,7 +90,7 @@ func (q *qp) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool)
 	return from, from + q.inline, true
 }
 
-// last is the entry that was begun last.
+// last returns the entry that was begun last.
 func (q *qp) last() *abi.RxeSendWqe { return q.sq.send(q.sq.own - 1) }
 
 func put(p *abi.RxeSge, s *provider.SGE) { p.Addr, p.Length, p.Lkey = s.Addr, s.Length, uint32(s.LKey) }
@@ -128,26 +128,26 @@ func (q *qp) Drop() {
 	}
 }
 
-// Ring tells also of what it could not tell of before.
+// Ring rings the doorbell for all published requests, including those whose doorbell has failed
+// before.
 func (q *qp) Ring(inlined int) error {
 	if inlined != 0 {
 		q.Inlined(inlined)
 	}
 	q.sq.publish()
 	e := syscall.EPERM
-	if !q.bell.slow {
+	if !q.bell.useIoctl {
 		_, e = q.bell.file.Write(q.bell.cmd)
 	}
 	if e != 0 {
-		return q.bell.other(q.ctx, e)
+		return q.bell.ringFailed(q.ctx, e)
 	}
 	return nil
 }
 
 func (q *qp) PostRecv(wr []provider.RecvWR) (int, error) { return q.rq.post(wr) }
 
-// swap32 turns immediate data from the order of the machine into that of the wire,
-// and back.
+// swap32 converts immediate data between native byte order and big-endian order, that of the wire.
 func swap32(v uint32) uint32 {
 	var b [4]byte
 	binary.NativeEndian.PutUint32(b[:], v)

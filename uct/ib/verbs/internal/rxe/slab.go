@@ -8,15 +8,15 @@ import (
 	"github.com/ucx-go/ucx/internal/arena"
 )
 
-// cellSize is enough for a command of a doorbell with its answer, and for the place
-// of a ring.
+// cellSize is the size of a cell in bytes. It is enough for the command of a doorbell with its
+// response, and for the location of a ring.
 const cellSize = 64
 
-// slab hands out small pieces of memory that never move.
+// slab allocates cells: pieces of memory of cellSize bytes that never move.
 type slab struct {
 	mu    sync.Mutex
 	pages [][]byte // under mu
-	spare [][]byte // under mu
+	spare [][]byte // under mu: free cells
 }
 
 // get returns a zeroed cell.
@@ -45,7 +45,7 @@ func (s *slab) put(cell []byte) {
 	s.spare = append(s.spare, cell)
 }
 
-// free gives all memory back.
+// free unmaps all cells.
 func (s *slab) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,17 +2,16 @@
 
 package rxe
 
-// Soundness: slots lie in a mapping that Go's runtime does not manage and that stays
-// until the ring is unmapped, when its slots are forgotten with it. newSlots is given
-// a mapping of a header and mask+1 elements of 1<<log2 bytes, which ring.mmap has
-// checked; an index is masked. Elements are as large as the struct asked for, with
-// the pieces asked for behind it, which ring.mmap has checked too. All these structs
-// are plain numbers, at offsets that are multiples of 8.
+// Soundness: slots are in a mapping that the Go runtime does not manage. It stays until the ring is
+// unmapped, which also clears the accessors. newSlots gets a mapping of a header and mask+1
+// elements of 1<<log2 bytes, which ring.mmap has checked; an index is masked. ring.mmap has also
+// checked that an element is large enough for the accessed struct and the scatter/gather elements
+// after it. All these structs consist of numbers, at offsets that are multiples of 8.
 
 import (
 	"unsafe"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
 const (
@@ -23,7 +22,7 @@ const (
 	sgeSize    = int(unsafe.Sizeof(abi.RxeSge{}))
 )
 
-// slots are the elements of a ring.
+// slots gives access to the elements of a ring.
 type slots struct {
 	data unsafe.Pointer
 	log2 uint32
@@ -38,14 +37,14 @@ func header(mem []byte) *abi.RxeQueueBuf {
 	return (*abi.RxeQueueBuf)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// offset is where a slot is in the mapping.
+// offset returns the offset in bytes of slot i in the mapping.
 func (s *slots) offset(i uint32) int { return headerSize + int(i&s.mask)<<(s.log2&31) }
 
 func (s *slots) at(i uint32) unsafe.Pointer {
 	return unsafe.Add(s.data, uintptr(i&s.mask)<<(s.log2&31))
 }
 
-// sendAt is the send at an offset.
+// sendAt returns the send request at offset n in the mapping.
 func (s *slots) sendAt(n int) *abi.RxeSendWqe {
 	return (*abi.RxeSendWqe)(unsafe.Add(s.data, n-headerSize))
 }

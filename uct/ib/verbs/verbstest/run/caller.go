@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// caller is who waits for the answer to a call: a thread of a program. The loop's
-// goroutine has it.
+// caller is a thread of a program that waits for the answer to a system call. Only the goroutine of
+// Machine.loop uses it.
 type caller struct {
 	m   *Machine
-	id  uint64 // of the call
+	id  uint64 // number of the call at the filter's listener
 	tid int
 	mem *space // nil until something is written
 }
 
-// fileID tells files from others, whatever descriptors they have.
+// fileID identifies a file independently of its descriptors.
 type fileID struct{ dev, ino uint64 }
 
-// file is what a descriptor of the program leads to.
+// file returns the file behind a descriptor of the program, false if the descriptor is not open.
 func (c *caller) file(fd int) (fileID, bool) {
 	var st unix.Stat_t
 	if fd < 0 || unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", c.tid, fd), &st) != nil {
@@ -35,7 +35,7 @@ func (c *caller) file(fd int) (fileID, bool) {
 	return fileID{uint64(st.Dev), st.Ino}, true
 }
 
-// device is the device that a descriptor is of, nil if it is of none.
+// device returns the device behind a descriptor, nil if the file is not a device.
 func (c *caller) device(fd int) *device {
 	id, ok := c.file(fd)
 	if !ok {
@@ -44,7 +44,7 @@ func (c *caller) device(fd int) *device {
 	return c.m.devices[id]
 }
 
-// process is the number of the process that the thread is of, 0 if it is gone.
+// process returns the number of the thread's process, 0 if the process is gone.
 func (c *caller) process() int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.tid))
 	_, rest, _ := strings.Cut(string(text), "\nTgid:\t")
@@ -53,12 +53,13 @@ func (c *caller) process() int {
 	return n
 }
 
-// Read copies from the program's memory.
+// Read copies from the program's memory to b, and reports whether all of it was mapped.
 func (c *caller) Read(addr uint64, b []byte) bool {
 	return len(b) == 0 || c.readUpTo(addr, b) == len(b)
 }
 
-// readUpTo copies from the program's memory as far as there is any, to the end of a page.
+// readUpTo copies from the program's memory up to the first unmapped page, and returns the number
+// of bytes.
 func (c *caller) readUpTo(addr uint64, b []byte) int {
 	size := uint64(os.Getpagesize())
 	there := make([]unix.RemoteIovec, 0, 4)
@@ -76,8 +77,9 @@ func (c *caller) readUpTo(addr uint64, b []byte) int {
 	return n
 }
 
-// Write copies to the program's memory, and to no other's: it is opened while the program
-// is known to wait.
+// Write copies b to the program's memory, and reports success. It opens the memory and then checks
+// that the thread still waits, so that the memory cannot be that of a later process with the same
+// number.
 func (c *caller) Write(addr uint64, b []byte) bool {
 	if c.mem == nil {
 		s, err := openSpace(c.tid)
@@ -92,16 +94,16 @@ func (c *caller) Write(addr uint64, b []byte) bool {
 	return c.mem.Write(addr, b)
 }
 
-// done gives back what it took to answer.
+// done frees what was needed to answer the call.
 func (c *caller) done() {
 	if c.mem != nil {
 		c.mem.close()
 	}
 }
 
-// name is the name of a file that a call is about, absolute and clean. ok is false if it
-// cannot be in the tree: names that count from a folder are for the kernel, which has the
-// tree's folders open too.
+// name returns the file name at addr, an argument of the call, absolute and clean. If ok is false,
+// the file is not in the simulated tree, and the kernel handles the call. Names relative to a
+// folder are left to the kernel too, because descriptors of the tree's folders are real.
 func (c *caller) name(folder int, addr uint64) (name string, ok bool) {
 	var b [unix.PathMax]byte
 	n := c.readUpTo(addr, b[:])
@@ -113,11 +115,11 @@ func (c *caller) name(folder int, addr uint64) (name string, ok bool) {
 	if !c.m.tree.covers(name) {
 		return "", false
 	}
-	c.m.renew()
+	c.m.updateTree()
 	return name, true
 }
 
-// errnoOf is the errno of an error of package unix.
+// errnoOf returns the errno of an error of package unix, 0 if it has none.
 func errnoOf(err error) syscall.Errno {
 	e, _ := err.(syscall.Errno)
 	return e

@@ -4,16 +4,16 @@ package run
 
 import "golang.org/x/sys/unix"
 
-// The system calls that are caught, and who answers them.
+// System calls that are caught by the filter, and the functions that answer them.
 
-// call is a system call: when it is caught, and the answer. Arguments are as the kernel
-// gets them.
+// call describes a system call: when it is caught, and the function that answers it. The arguments
+// are those that the kernel gets.
 type call struct {
 	when  when
-	serve func(c *caller, args [6]uint64) reply // nil for those that the filter refuses
+	serve func(c *caller, args [6]uint64) reply // nil if the filter itself refuses the call
 }
 
-// calls are those of all architectures, by number, and legacyCalls.
+// calls maps numbers to the calls of all architectures; init adds legacyCalls.
 var calls = map[uint32]call{
 	unix.SYS_OPENAT: {always, func(c *caller, a [6]uint64) reply { return c.open(dir(a[0]), a[1], int(int32(a[2]))) }},
 	unix.SYS_OPENAT2: {always, func(c *caller, a [6]uint64) reply {
@@ -41,7 +41,7 @@ var calls = map[uint32]call{
 	unix.SYS_SOCKET:     {when: netlink},
 }
 
-// dir is an argument that is a folder's descriptor or AT_FDCWD.
+// dir converts an argument that is the descriptor of a folder, or AT_FDCWD.
 func dir(a uint64) int { return int(int32(a)) }
 
 func init() {

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_X86_64
 
-// legacyCalls are those of programs that are older than the calls with a folder.
+// legacyCalls are the older system calls, which have no argument for a folder.
 var legacyCalls = map[uint32]call{
 	unix.SYS_OPEN:   {always, func(c *caller, a [6]uint64) reply { return c.open(unix.AT_FDCWD, a[0], int(int32(a[1]))) }},
 	unix.SYS_STAT:   {always, func(c *caller, a [6]uint64) reply { return c.stat(unix.AT_FDCWD, a[0], a[1], 0) }},

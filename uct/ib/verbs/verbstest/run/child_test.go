@@ -17,14 +17,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
 )
 
-// childRole names what this program does when a test has started it.
+// childRole names the variable with the role of this program when a test has started it.
 const childRole = "RUN_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -42,13 +42,13 @@ var roles = map[string]func(args []string) error{
 	"list": list, "talk": talk, "hold": hold, "close": closed, "become": become, "number": number, "events": events, "wild": wild, "nested": nested,
 }
 
-// stay says that a child is ready and waits for a word.
+// stay reports that a child is ready and waits for input.
 func stay() {
 	fmt.Println("ready")
 	io.ReadFull(os.Stdin, make([]byte, 1))
 }
 
-// list shows what there is.
+// list prints the devices and some files.
 func list([]string) error {
 	found, err := verbs.Devices("")
 	if err != nil {
@@ -74,7 +74,7 @@ func list([]string) error {
 	fmt.Println(link, err)
 	_, err = os.Readlink("/sys/class/infiniband")
 	fmt.Println(err)
-	_, err = os.ReadFile("/proc/self/stat") // of the machine
+	_, err = os.ReadFile("/proc/self/stat") // the real file of the machine
 	fmt.Println(err)
 	fmt.Println(os.WriteFile("/sys/class/infiniband/x", nil, 0o600), unix.Access("/sys/class/infiniband_verbs/abi_version", unix.W_OK),
 		unix.Access("/dev/infiniband/uverbs0", unix.R_OK|unix.W_OK))
@@ -86,8 +86,8 @@ func list([]string) error {
 	return nil
 }
 
-// talk sends a message from the first device to the second, or to the first if there is
-// but one, and waits for it asleep.
+// talk sends messages from the first device to the last one, which may be the same, and waits for
+// each asleep.
 func talk([]string) error {
 	found, err := verbs.Devices("")
 	if err != nil {
@@ -167,7 +167,7 @@ func (e *end) meet(o *end) error {
 	return e.qp.Connect(&e.at)
 }
 
-// say sends a message, and has the other end check it.
+// say sends a message, and checks it at the other end.
 func (e *end) say(o *end, what byte) error {
 	buf := o.mr.Bytes()
 	clear(buf)
@@ -192,7 +192,7 @@ func (e *end) say(o *end, what byte) error {
 	return nil
 }
 
-// hold keeps a device open with something on it.
+// hold keeps a device open with objects on it.
 func hold([]string) error {
 	found, err := verbs.Devices("")
 	if err != nil {
@@ -222,7 +222,7 @@ func closed([]string) error {
 	return nil
 }
 
-// become executes another program with a device open, which is closed by that.
+// become executes another program with a device open, which closes the device.
 func become([]string) error {
 	found, err := verbs.Devices("")
 	if err != nil {
@@ -236,7 +236,7 @@ func become([]string) error {
 	return syscall.Exec("/proc/self/exe", []string{"run"}, os.Environ())
 }
 
-// number looks at the descriptors of devices.
+// number checks the descriptors of devices.
 func number([]string) error {
 	const node = "/dev/infiniband/uverbs0"
 	a, err := unix.Open(node, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -257,10 +257,10 @@ func number([]string) error {
 	var stx unix.Statx_t
 	err = errors.Join(unix.Fstat(c, &st), unix.Statx(c, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &stx), unix.Close(a))
 	fmt.Println(a, b, flags == unix.FD_CLOEXEC, more == 0, st.Mode&unix.S_IFMT == unix.S_IFCHR, st.Rdev == unix.Mkdev(231, 192), stx.Rdev_minor, err)
-	_, err = unix.Write(c, []byte("no command")) // it is a device still
+	_, err = unix.Write(c, []byte("no command")) // it is still a device
 	fmt.Println(err, unix.Ftruncate(c, 0))
 	unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 902, Max: 902})
-	_, err = unix.Open(node, unix.O_RDWR, 0) // in place of a
+	_, err = unix.Open(node, unix.O_RDWR, 0) // replaces a
 	fmt.Println(err)
 	_, err = unix.Open(node, unix.O_RDWR, 0)
 	fmt.Println(err)
@@ -268,7 +268,7 @@ func number([]string) error {
 	return unix.Close(c)
 }
 
-// events waits for what happens to a device.
+// events waits for an event of a device.
 func events([]string) error {
 	found, err := verbs.Devices("")
 	if err != nil {
@@ -291,14 +291,14 @@ func events([]string) error {
 	return c.Close()
 }
 
-// nested makes a machine on a machine, of which there can be but one.
+// nested tries to make a machine on a machine, which is refused.
 func nested([]string) error {
 	_, err := run.New(verbstest.NewFabric())
 	fmt.Println(errors.Is(err, ucs.ErrUnsupported), errors.Is(err, unix.EBUSY))
 	return nil
 }
 
-// wild makes calls of all kinds with arguments of all kinds.
+// wild makes random calls with random arguments.
 func wild(args []string) error {
 	seed, err := strconv.ParseUint(args[0], 10, 64)
 	if err != nil {
@@ -309,7 +309,7 @@ func wild(args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := newEnd(&found[0]); err != nil { // so that there is something to meet
+	if _, err := newEnd(&found[0]); err != nil { // so that objects exist
 		return err
 	}
 	driver := map[string]uint32{"mlx5_core": verbstest.MLX5Driver, "": verbstest.Driver}[found[0].Driver]
@@ -317,7 +317,7 @@ func wild(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Mprotect(mem[1<<19:], unix.PROT_NONE); err != nil { // half of it is not there
+	if err := unix.Mprotect(mem[1<<19:], unix.PROT_NONE); err != nil { // half of it is inaccessible
 		return err
 	}
 	half := mem[:1<<19]
@@ -327,13 +327,13 @@ func wild(args []string) error {
 		case 0:
 			return uintptr(r.Uint64())
 		case 1:
-			return base + 1<<19 - uintptr(r.IntN(64)) // to the end of what is there
+			return base + 1<<19 - uintptr(r.IntN(64)) // near the end of the accessible half
 		case 2:
 			return 0
 		}
 		return base + uintptr(r.IntN(1<<18))&^7
 	}
-	fd := func() uintptr { return uintptr(900 + r.IntN(20)/17) } // mostly the one with objects
+	fd := func() uintptr { return uintptr(900 + r.IntN(20)/17) } // mostly that with objects
 	paths := []string{"/dev/infiniband/uverbs0", "/sys/class/infiniband/", "/sys/class/infiniband_verbs/uverbs0/dev", "/dev/infiniband/../infiniband/uverbs1"}
 	for range 3000 {
 		at := where()

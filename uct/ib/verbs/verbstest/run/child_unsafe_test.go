@@ -2,10 +2,10 @@
 
 package run_test
 
-// Soundness: the memory is a mapping, which does not move, and its address is for system
-// calls only, whose arguments are wrong on purpose: the kernel checks them.
+// Soundness: the memory is a mapping, which does not move. Its address is used only for system
+// calls, whose arguments are invalid on purpose: the kernel checks them.
 
 import "unsafe"
 
-// address is where memory is.
+// address returns the address of memory.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -12,16 +12,16 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// device is a device that a program has open.
+// device is a simulated device that a program has open.
 type device struct {
 	file  *verbstest.Opened
 	rdev  uint64
 	mem   *space
 	owner *process
-	ends  map[fileID]int // that events are read from: which file, and the descriptor here
+	ends  map[fileID]int // descriptors of event files in this process, by file
 }
 
-// openDevice opens the device of a node.
+// openDevice answers open(2) of a device node.
 func (c *caller) openDevice(node string, flags int) reply {
 	k := c.m.net.Find(node)
 	if k == nil {
@@ -29,7 +29,7 @@ func (c *caller) openDevice(node string, flags int) reply {
 	}
 	p := c.m.watch(c)
 	if p == nil {
-		return pass // it is gone
+		return pass // the process is gone
 	}
 	mem, err := openSpace(c.tid)
 	if err != nil {
@@ -48,12 +48,12 @@ func (c *caller) openDevice(node string, flags int) reply {
 	id := fileID{uint64(st.Dev), st.Ino}
 	c.m.devices[id] = d
 	return reply{
-		handed: &handed{fd: d.file.Pages(), keep: true, number: c.free(), cloexec: flags&unix.O_CLOEXEC != 0},
+		handed: &givenFD{fd: d.file.Pages(), keep: true, number: c.free(), cloexec: flags&unix.O_CLOEXEC != 0},
 		undo:   func() { c.m.close(id) },
 	}
 }
 
-// free is a number for a device's descriptor.
+// free returns an unused descriptor number in the program, in the range for devices.
 func (c *caller) free() int {
 	for n := firstDevice; ; n++ {
 		if _, taken := c.file(n); !taken {
@@ -62,7 +62,7 @@ func (c *caller) free() int {
 	}
 }
 
-// close ends an open device.
+// close closes an open device.
 func (m *Machine) close(id fileID) {
 	if d := m.devices[id]; d != nil {
 		delete(m.devices, id)
@@ -78,8 +78,8 @@ func (d *device) end() {
 	d.mem.close()
 }
 
-// close is close(2), by which the device is closed if its process has no other
-// descriptor of it. The kernel closes the descriptor.
+// close handles close(2). It closes the device if the process has no other descriptor of it. The
+// kernel then closes the descriptor.
 func (c *caller) close(fd int) reply {
 	id, ok := c.file(fd)
 	if d := c.m.devices[id]; ok && d != nil && d.owner.number == c.process() && !c.another(fd, id) {
@@ -100,10 +100,10 @@ func (c *caller) another(fd int, id fileID) bool {
 	return false
 }
 
-// maxCommand bounds what is written to a device.
+// maxCommand is the largest length of a write to a device, in bytes.
 const maxCommand = 4096
 
-// doorbell is write(2) of a command.
+// doorbell handles write(2) on a device, which rings a doorbell.
 func (c *caller) doorbell(fd int, addr, n uint64) reply {
 	d := c.device(fd)
 	if d == nil {
@@ -120,7 +120,7 @@ func (c *caller) doorbell(fd int, addr, n uint64) reply {
 	return reply{value: int64(done), errno: errno}
 }
 
-// request is ioctl(2) with RDMA_VERBS_IOCTL.
+// request handles ioctl(2) with RDMA_VERBS_IOCTL.
 func (c *caller) request(fd int, addr uint64) reply {
 	d := c.device(fd)
 	if d == nil {
@@ -137,7 +137,8 @@ func (c *caller) request(fd int, addr uint64) reply {
 	return refuse(r.answer(c, func(fd int) (int, bool) { return c.theirs(d, fd) }))
 }
 
-// ours is the descriptor here of a file that the program has been handed, -1 for none.
+// ours returns the descriptor in this process of the event file that the program has open as fd, -1
+// for none.
 func (c *caller) ours(d *device, fd int) int {
 	if id, ok := c.file(fd); ok {
 		if fd, ok := d.ends[id]; ok {
@@ -147,18 +148,19 @@ func (c *caller) ours(d *device, fd int) int {
 	return -1
 }
 
-// theirs hands the program a descriptor of ours, which stays open as long as the device.
+// theirs gives the program a duplicate of the descriptor fd of this process, and returns its number
+// in the program. The descriptor fd stays open as long as the device.
 func (c *caller) theirs(d *device, fd int) (int, bool) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
 		return 0, false
 	}
 	d.ends[fileID{uint64(st.Dev), st.Ino}] = fd
-	n, errno := c.m.hand(c.id, &handed{fd: fd, cloexec: true})
+	n, errno := c.m.hand(c.id, &givenFD{fd: fd, cloexec: true})
 	return n, errno == 0
 }
 
-// ended closes all that an ended process had open.
+// ended closes all devices of a process that has ended.
 func (m *Machine) ended(p *process) {
 	for id, d := range m.devices {
 		if d.owner == p {

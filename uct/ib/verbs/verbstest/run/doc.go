@@ -1,27 +1,27 @@
-// Package run starts programs on the devices of a network of verbstest: any, as they are,
-// C's ibv_devinfo, perftest and ucx_perftest as well as static ones of Go. Nothing is loaded
-// into them, and the only right needed is to trace one's own child processes.
+// Package run starts unmodified programs on the devices of a verbstest network: the C programs
+// ibv_devinfo, perftest and ucx_perftest as well as static Go programs. Nothing is loaded into the
+// programs, and the only right needed is to trace child processes.
 //
-// A Machine is a computer with these devices. Its programs and all that they start are under
-// a filter of system calls (seccomp(2)), by which this process answers for the kernel:
+// A Machine is a simulated computer with these devices. Its programs and all their children run
+// under a system call filter (seccomp(2)), by which this process answers some calls in place of the
+// kernel:
 //
-//   - calls that name files, where the name is below /dev/infiniband or in the part of /sys
-//     that tells of RDMA devices. That part is a tree of files, made from what the network
-//     says of itself, and the program gets descriptors of these files (calls.go, tree.go).
-//   - close, fstat, write and RDMA_VERBS_IOCTL on an open device. A program has a file in
-//     place of the device, at a number from 900 up, so that the filter can tell it from
-//     others, and maps it as it would the device; the kernel does that by itself.
-//   - sockets of RDMA's netlink are refused, whereupon programs read /sys.
+//   - calls with a file name below /dev/infiniband or in the part of /sys that lists RDMA devices.
+//     That part is a tree of files that is made from the network's listing; the program gets
+//     descriptors of these files (calls.go, tree.go).
+//   - close, fstat, write and RDMA_VERBS_IOCTL on an open device. In place of the device a program
+//     has a regular file, whose descriptor is 900 or higher so that the filter can recognize it. The
+//     program maps the file like the device; the kernel does that without this package.
+//   - creation of RDMA netlink sockets, which is refused, so that programs read /sys instead.
 //
-// Everything else goes to the kernel at once. Requests are copied out of the program's
-// memory with all that they point to, answered by verbstest, and the answers copied back
-// (frame.go). Doorbells, queues and data of work requests are the network's own to look for
-// there (space.go).
+// All other calls go directly to the kernel. A request is copied out of the program's memory with
+// all that it points to, answered by verbstest, and the answer is copied back (frame.go). The
+// network itself accesses doorbells, queues and the data of work requests in the program's memory
+// (space.go).
 //
-// What a program can see of this: it is under a filter, and may not gain rights by
-// executing a file (no_new_privs). It cannot chdir(2) into made-up folders. A device belongs
-// to the process that has opened it, and is closed when that closes it, ends, or executes
-// another program.
+// A program can notice that it runs under a filter and cannot gain rights by executing a file
+// (no_new_privs). It cannot chdir(2) into the simulated folders. A device belongs to the process
+// that has opened it, and is closed when the process closes it, ends, or executes another program.
 //
 // This is not a sandbox: a program can access the real files if it tries to.
 package run

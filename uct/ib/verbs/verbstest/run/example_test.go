@@ -11,7 +11,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
 )
 
-// A machine with an adapter that is made up, and a program of C on it.
+// A machine with a simulated adapter, and a C program on it.
 func Example() {
 	network := verbstest.NewFabric()
 	network.Add(verbstest.Config{MLX5: &verbstest.MLX5{}, Ports: []verbstest.Port{{InfiniBand: true}}})

@@ -4,9 +4,9 @@ package run
 
 import "golang.org/x/sys/unix"
 
-// Calls about files by name: of the tree, or of devices' nodes.
+// System calls on files by name: files of the simulated tree, or device nodes.
 
-// open is openat(2).
+// open handles openat(2).
 func (c *caller) open(folder int, addr uint64, flags int) reply {
 	name, ok := c.name(folder, addr)
 	if !ok {
@@ -23,10 +23,10 @@ func (c *caller) open(folder int, addr uint64, flags int) reply {
 	if err != nil {
 		return refuse(errnoOf(err))
 	}
-	return reply{handed: &handed{fd: fd, cloexec: flags&unix.O_CLOEXEC != 0}}
+	return reply{handed: &givenFD{fd: fd, cloexec: flags&unix.O_CLOEXEC != 0}}
 }
 
-// find looks a file of the tree up without opening it.
+// find opens a file of the tree only to look it up (O_PATH), and returns the descriptor.
 func (c *caller) find(name string, flags int) (int, error) {
 	open := unix.O_PATH
 	if flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
@@ -35,7 +35,7 @@ func (c *caller) find(name string, flags int) (int, error) {
 	return c.m.tree.open(name, open)
 }
 
-// stat is newfstatat(2).
+// stat handles newfstatat(2).
 func (c *caller) stat(folder int, addr, to uint64, flags int) reply {
 	if c.nameless(addr, flags) {
 		return c.fstat(folder, to)
@@ -59,16 +59,17 @@ func (c *caller) stat(folder int, addr, to uint64, flags int) reply {
 	return c.give(to, bytesOf(&st))
 }
 
-// nodeMode is the kind and the rights of a device's node.
+// nodeMode is the file type and the permissions of a device node.
 const nodeMode = unix.S_IFCHR | 0o666
 
-// nameless reports whether a call is about the folder's descriptor itself.
+// nameless reports whether a call with AT_EMPTY_PATH has no file name, so that it is about the
+// descriptor itself.
 func (c *caller) nameless(addr uint64, flags int) bool {
 	var b [1]byte
 	return flags&unix.AT_EMPTY_PATH != 0 && (addr == 0 || c.Read(addr, b[:]) && b[0] == 0)
 }
 
-// fstat is fstat(2).
+// fstat handles fstat(2).
 func (c *caller) fstat(fd int, to uint64) reply {
 	d := c.device(fd)
 	if d == nil {
@@ -82,7 +83,7 @@ func (c *caller) fstat(fd int, to uint64) reply {
 	return c.give(to, bytesOf(&st))
 }
 
-// statx is statx(2).
+// statx handles statx(2).
 func (c *caller) statx(folder int, addr uint64, flags, mask int, to uint64) reply {
 	var st unix.Statx_t
 	var rdev uint64
@@ -118,7 +119,7 @@ func (c *caller) statx(folder int, addr uint64, flags, mask int, to uint64) repl
 	return c.give(to, bytesOf(&st))
 }
 
-// give answers a call with something in the program's memory.
+// give answers a call by writing b to the program's memory at the address to.
 func (c *caller) give(to uint64, b []byte) reply {
 	if !c.Write(to, b) {
 		return refuse(unix.EFAULT)
@@ -126,7 +127,7 @@ func (c *caller) give(to uint64, b []byte) reply {
 	return reply{}
 }
 
-// access is faccessat(2).
+// access handles faccessat(2).
 func (c *caller) access(folder int, addr uint64, mode uint32) reply {
 	name, ok := c.name(folder, addr)
 	if !ok {
@@ -143,7 +144,7 @@ func (c *caller) access(folder int, addr uint64, mode uint32) reply {
 	return reply{}
 }
 
-// readlink is readlinkat(2).
+// readlink handles readlinkat(2).
 func (c *caller) readlink(folder int, addr, to, size uint64) reply {
 	name, ok := c.name(folder, addr)
 	if !ok {
@@ -156,7 +157,7 @@ func (c *caller) readlink(folder int, addr, to, size uint64) reply {
 	defer unix.Close(fd)
 	var b [unix.PathMax]byte
 	n, err := unix.Readlinkat(fd, "", b[:])
-	if err == unix.ENOENT { // it is no link
+	if err == unix.ENOENT { // not a link
 		err = unix.EINVAL
 	}
 	if err != nil {
@@ -168,7 +169,7 @@ func (c *caller) readlink(folder int, addr, to, size uint64) reply {
 	return r
 }
 
-// xattr is getxattr(2) and the like: there are none.
+// xattr handles getxattr(2) and similar calls: files have no extended attributes.
 func (c *caller) xattr(addr uint64) reply {
 	if _, ok := c.name(unix.AT_FDCWD, addr); !ok {
 		return pass

@@ -7,16 +7,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// The filter of system calls, in the language of the kernel's packet filters. It looks at
-// struct seccomp_data (linux/seccomp.h).
+// The system call filter, in the language of the kernel's packet filters (BPF). Its input is struct
+// seccomp_data (linux/seccomp.h).
 
 const (
-	offNumber = 0 // of the system call
+	offNumber = 0 // offset of the number of the system call
 	offArch   = 4
-	offArgs   = 16 // 8 bytes each
+	offArgs   = 16 // offset of the arguments, of 8 bytes each
 )
 
 // firstDevice is the lowest number of a descriptor of an open device.
@@ -25,32 +25,32 @@ const firstDevice = 900
 // netlinkRDMA is NETLINK_RDMA, linux/netlink.h.
 const netlinkRDMA = 20
 
-// when says which calls of a number are caught.
+// when selects which calls of a system call number are caught.
 type when uint8
 
 const (
 	always   when = iota
 	onDevice      // the first argument may be a device
 	verbs         // the second argument is RDMA_VERBS_IOCTL
-	netlink       // it makes a socket of RDMA's netlink; refused by the filter itself
+	netlink       // the call makes an RDMA netlink socket; the filter itself refuses it
 )
 
 func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-// loadArg loads the low half of an argument: the kernel takes no more of descriptors and
+// loadArg loads the low half of an argument, because the kernel uses no more of descriptors and
 // requests. Both architectures are little endian.
 func loadArg(n uint32) unix.SockFilter { return load(offArgs + 8*n) }
 
 func ret(action uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET, K: action} }
 
-// unless skips n instructions if a comparison with k does not hold.
+// unless returns an instruction that skips n instructions if a comparison with k does not hold.
 func unless(comparison uint16, k uint32, n int) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | comparison, K: k, Jf: uint8(n)}
 }
 
-// body is what is done about a call.
+// body returns the instructions that decide whether a call is caught.
 func (w when) body() []unix.SockFilter {
 	caught, allowed := ret(unix.SECCOMP_RET_USER_NOTIF), ret(unix.SECCOMP_RET_ALLOW)
 	switch w {
@@ -68,10 +68,10 @@ func (w when) body() []unix.SockFilter {
 	return []unix.SockFilter{caught}
 }
 
-// filter is the whole program, for calls by their number.
+// filter returns the whole BPF program, for system calls by their number.
 func filter(calls map[uint32]call) []unix.SockFilter {
 	p := []unix.SockFilter{
-		load(offArch), unless(unix.BPF_JEQ, auditArch, 1), load(offNumber), // of another architecture: no number fits
+		load(offArch), unless(unix.BPF_JEQ, auditArch, 1), load(offNumber), // for another architecture no number is loaded, and none matches
 	}
 	for number, c := range calls {
 		body := c.when.body()

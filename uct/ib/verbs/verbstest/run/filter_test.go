@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 )
 
-// evaluate runs a filter on a call as the kernel does (net/core/filter.c); the filter uses
-// no more than these instructions.
+// evaluate runs a filter on a call like the kernel (net/core/filter.c). It supports only the
+// instructions that the filter uses.
 func evaluate(t *testing.T, p []unix.SockFilter, arch, number uint32, args ...uint64) uint32 {
 	t.Helper()
 	data := binary.NativeEndian.AppendUint32(nil, number)

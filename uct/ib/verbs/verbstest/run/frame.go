@@ -8,44 +8,45 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
-// Requests of RDMA_VERBS_IOCTL between two memories: a program's, where header and
-// attributes lie in one piece and what they point to anywhere, and a uverbs.Frame, where
-// all is in one piece. What the table of package abi does not know is not looked at.
+// Copies of RDMA_VERBS_IOCTL requests between two memories: a program's, which has header and
+// attributes in one block and the data that attributes point to anywhere, and a uverbs.Frame, which
+// has all in one block. Attributes that the table of package abi does not know are not copied.
 
-// memory is a program's.
+// memory is the memory of a program.
 type memory interface {
 	Read(addr uint64, b []byte) bool
 	Write(addr uint64, b []byte) bool
 }
 
-// request is one that was copied.
+// request is a copy of a program's RDMA_VERBS_IOCTL request.
 type request struct {
 	frame *uverbs.Frame
-	addr  uint64 // in the program
+	addr  uint64 // address of the request in the program
 	spec  *abi.MethodSpec
 	parts []part
 }
 
-// part is what an attribute points to.
+// part is an attribute and the data that it points to.
 type part struct {
 	spec *abi.AttrSpec
-	raw  *abi.Attr // in the frame
-	at   int       // where its attribute is in the request
-	addr uint64    // in the program, of what it points to; 0 for none
-	b    []byte    // the same, in the frame
+	raw  *abi.Attr // the attribute in the frame
+	at   int       // offset of the attribute in the request
+	addr uint64    // address of the data in the program; 0 for none
+	b    []byte    // the data in the frame
 }
 
 const (
 	headerSize = 24
 	attrSize   = 16
-	maxLength  = 4096 // of header and attributes; ib_uverbs_ioctl, uverbs_ioctl.c
+	maxLength  = 4096 // bytes of header and attributes; ib_uverbs_ioctl, uverbs_ioctl.c
 )
 
-// fetch copies a request, and fails as the kernel does where there is nothing to copy.
+// fetch copies a request out of a program's memory. It fails like the kernel if memory is not
+// mapped.
 func fetch(m memory, addr uint64) (*request, syscall.Errno) {
 	var header [headerSize]byte
 	if !m.Read(addr, header[:]) {
@@ -60,14 +61,14 @@ func fetch(m memory, addr uint64) (*request, syscall.Errno) {
 	if !m.Read(addr, text) {
 		return nil, unix.EFAULT
 	}
-	copy(text, header[:]) // whatever it has become
+	copy(text, header[:]) // the program may have changed the header since the first read
 	r := &request{addr: addr, spec: abi.Lookup(binary.NativeEndian.Uint16(text[2:]), binary.NativeEndian.Uint16(text[4:]))}
 	size := length
 	for i := range count {
 		a := text[headerSize+attrSize*i:]
 		spec := r.attr(binary.NativeEndian.Uint16(a))
 		if spec == nil || r.has(spec) {
-			continue // refused or ignored by who reads the frame
+			continue // verbstest refuses or ignores it
 		}
 		p := part{spec: spec, at: headerSize + attrSize*i}
 		n := int(binary.NativeEndian.Uint16(a[2:]))
@@ -85,7 +86,7 @@ func fetch(m memory, addr uint64) (*request, syscall.Errno) {
 	return r, 0
 }
 
-// lay puts the request into a frame.
+// lay puts the copied request into a frame.
 func (r *request) lay(text []byte, count, size int) {
 	r.frame = uverbs.NewFrame(size)
 	b := r.frame.Bytes()
@@ -120,7 +121,8 @@ func (r *request) has(spec *abi.AttrSpec) bool {
 	return false
 }
 
-// take replaces the descriptors that the request names by those that they are here.
+// take replaces the program's descriptors in the request by those of this process, which the
+// function ours finds.
 func (r *request) take(ours func(fd int) int) {
 	for i := range r.parts {
 		if p := &r.parts[i]; p.spec.Kind == abi.FD {
@@ -129,7 +131,8 @@ func (r *request) take(ours func(fd int) int) {
 	}
 }
 
-// answer copies the answers back, with descriptors as they are in the program.
+// answer copies the answer back to the program. The function theirs duplicates new descriptors into
+// the program.
 func (r *request) answer(m memory, theirs func(fd int) (int, bool)) syscall.Errno {
 	if fd := r.channel(); fd != nil {
 		n, ok := theirs(int(binary.NativeEndian.Uint32(fd)))
@@ -163,8 +166,8 @@ func (r *request) answer(m memory, theirs func(fd int) (int, bool)) syscall.Errn
 	return 0
 }
 
-// channel is where the answer to CREATE_COMP_CHANNEL has the descriptor, nil if the
-// request is another.
+// channel returns the field for the descriptor in the answer to CREATE_COMP_CHANNEL, nil if the
+// request is another command.
 func (r *request) channel() []byte {
 	const create = abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL
 	var out []byte

@@ -10,8 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/internal/fuzztest"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 )
 
 // ram is the memory of a program, from address ramAt on.
@@ -46,7 +47,7 @@ func (m ram) attr(i int) (a abi.Attr) {
 	return a
 }
 
-// TestFrame brings a request over and answers back: what attributes point to, and
+// TestFrame copies a request from a program and its answer back: the data of attributes, and
 // descriptors.
 func TestFrame(t *testing.T) {
 	m := make(ram, 4096)
@@ -57,7 +58,7 @@ func TestFrame(t *testing.T) {
 		abi.Attr{AttrId: abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, Data: 5},
 		abi.Attr{AttrId: abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, Len: 4, Data: out},
 		abi.Attr{AttrId: abi.UVERBS_ATTR_UHW_IN, Len: 32, Data: in},
-		abi.Attr{AttrId: 0x7777, Len: 3, Data: 9}) // which nobody knows
+		abi.Attr{AttrId: 0x7777, Len: 3, Data: 9}) // an unknown attribute
 	copy(m[1000:], "what the driver is told, 32 bytes")
 	m[2003], m[2004] = 0xee, 0xff
 	r, errno := fetch(m, ramAt)
@@ -76,7 +77,7 @@ func TestFrame(t *testing.T) {
 		t.Errorf("descriptor %d", a.Raw.Data)
 	}
 	answer := p.Attr(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE)
-	if answer.Bytes[3] != 0xee { // what is not answered stays as it was
+	if answer.Bytes[3] != 0xee { // bytes without an answer stay unchanged
 		t.Errorf("%x", answer.Bytes)
 	}
 	copy(answer.Bytes, []byte{1, 2, 3})
@@ -93,7 +94,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestFrameDescriptors hands over descriptors that are made by a method and by a command.
+// TestFrameDescriptors passes on descriptors that a method and a command have created.
 func TestFrameDescriptors(t *testing.T) {
 	m := make(ram, 4096)
 	theirs := func(fd int) (int, bool) { return fd * 2, fd != 13 }
@@ -116,7 +117,7 @@ func TestFrameDescriptors(t *testing.T) {
 	}
 }
 
-// TestFrameRefused: requests that cannot be copied.
+// TestFrameRefused copies invalid requests.
 func TestFrameRefused(t *testing.T) {
 	cq := func(change func(m ram)) ram {
 		m := make(ram, 4096)
@@ -145,7 +146,7 @@ func TestFrameRefused(t *testing.T) {
 	}
 }
 
-// FuzzFrame copies whatever is in memory.
+// FuzzFrame copies arbitrary memory as a request.
 func FuzzFrame(f *testing.F) {
 	for i := range abi.Methods {
 		m, s := make(ram, 1024), &abi.Methods[i]
@@ -156,7 +157,7 @@ func FuzzFrame(f *testing.F) {
 		m.put(s.Object, s.ID, attrs...)
 		f.Add([]byte(m))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	fuzztest.Run(f, func(t *testing.T, data []byte) {
 		m := ram(slices.Clone(data))
 		r, errno := fetch(m, ramAt)
 		if errno != 0 {

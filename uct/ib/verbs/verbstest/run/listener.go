@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Requests on a listener, linux/seccomp.h.
+// ioctl requests on the filter's listener, linux/seccomp.h.
 const (
 	notifReceive = 0xc0502100
 	notifSend    = 0xc0182101
@@ -20,13 +20,14 @@ const (
 	notifAddFD   = 0x40182103
 )
 
-// spawner does what it is given on a thread that is under a filter, so that programs
-// started there are. It reports the listener first, and ends, with the thread, when there
-// is nothing more to do.
+// spawner executes the functions of the channel do on a thread that is under a filter, so that the
+// programs that they start are under the filter too. It first sends the listener to ready. When do
+// is closed, the goroutine and its thread end.
 func spawner(filter []unix.SockFilter, do <-chan func(), ready chan<- listening) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// The main thread outlives its goroutine. While it is taken, another gets another.
+		// The main thread outlives its goroutine. While this goroutine occupies it, a new goroutine
+		// gets another thread.
 		locked := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
@@ -46,7 +47,7 @@ type listening struct {
 }
 
 func underFilter(filter []unix.SockFilter, do <-chan func(), ready chan<- listening) {
-	// Without this only root may have a filter.
+	// Without no_new_privs only root may install a filter.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		ready <- listening{err: fmt.Errorf("run: no_new_privs: %w: %w", err, ucs.ErrUnsupported)}
 		return
@@ -62,28 +63,29 @@ func underFilter(filter []unix.SockFilter, do <-chan func(), ready chan<- listen
 	}
 }
 
-// receive waits for a call. It fails with ENOENT if who made it is gone.
+// receive waits for a call that the filter has caught. It fails with ENOENT if the calling thread
+// is gone.
 func (m *Machine) receive(n *notification) syscall.Errno {
 	*n = notification{}
 	_, errno := listen(m.listener, notifReceive, n)
 	return errno
 }
 
-// valid reports whether who made a call still waits for the answer: else its number may
-// be another's.
+// valid reports whether the calling thread still waits for the answer. If not, the number of the
+// thread may already belong to another thread.
 func (m *Machine) valid(id uint64) bool {
 	_, errno := listen(m.listener, notifValid, &id)
 	return errno == 0
 }
 
-// send answers a call. It reports whether the answer has got there.
+// send answers a call. It reports whether the answer has been delivered.
 func (m *Machine) send(id uint64, r reply) bool {
 	a := response{ID: id, Value: r.value, Error: -int32(r.errno)}
 	if r.pass {
 		a.Flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
 	}
 	if r.handed != nil {
-		// By two requests: the one that does both (SECCOMP_ADDFD_FLAG_SEND) answers with a
+		// Two requests are needed: the combined request (SECCOMP_ADDFD_FLAG_SEND) answers with a
 		// descriptor of 0 if a signal interrupts it (seccomp_notify_addfd, kernel/seccomp.c).
 		n, errno := m.hand(id, r.handed)
 		a.Value, a.Error = int64(n), 0
@@ -91,7 +93,7 @@ func (m *Machine) send(id uint64, r reply) bool {
 		case 0:
 		case unix.ENOENT:
 			return false
-		default: // EBADF: the number is above its limit
+		default: // EBADF: the number exceeds the process's limit
 			a.Value, a.Error = 0, -int32(unix.EMFILE)
 		}
 	}
@@ -99,8 +101,9 @@ func (m *Machine) send(id uint64, r reply) bool {
 	return errno == 0 && a.Error == -int32(r.errno)
 }
 
-// hand gives a descriptor to who made a call, and returns the number that it has there.
-func (m *Machine) hand(id uint64, h *handed) (int, syscall.Errno) {
+// hand gives a duplicate of a descriptor to the process of the calling thread, and returns its
+// number there.
+func (m *Machine) hand(id uint64, h *givenFD) (int, syscall.Errno) {
 	a := addFD{ID: id, Source: uint32(h.fd)}
 	if h.number != 0 {
 		a.Flags = unix.SECCOMP_ADDFD_FLAG_SETFD

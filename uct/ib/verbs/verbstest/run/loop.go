@@ -4,9 +4,9 @@ package run
 
 import "golang.org/x/sys/unix"
 
-// The loop answers calls and hears of the end of processes, one at a time.
+// The loop answers system calls and handles the end of processes, one event at a time.
 
-// open makes what the loop waits for.
+// open makes the descriptors that the loop waits on.
 func (m *Machine) open() (err error) {
 	if m.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return err
@@ -23,8 +23,8 @@ func (m *Machine) open() (err error) {
 	return err
 }
 
-// loop is the goroutine that answers. It ends when there is nobody left who could call,
-// or when it is told to.
+// loop is the goroutine that answers calls. It ends when no process is left under the filter, or
+// when m.end is written.
 func (m *Machine) loop() {
 	defer close(m.over)
 	defer m.clear()
@@ -42,14 +42,14 @@ func (m *Machine) loop() {
 				m.endedBy(fd)
 			case e.Events&unix.EPOLLIN != 0:
 				m.answer()
-			default: // nobody is under the filter any longer
+			default: // no process is left under the filter
 				return
 			}
 		}
 	}
 }
 
-// endedBy is told by which descriptor the end of a process was heard of.
+// endedBy handles the end of the process with this pidfd.
 func (m *Machine) endedBy(fd int) {
 	for _, p := range m.processes {
 		if p.fd == fd {
@@ -59,7 +59,7 @@ func (m *Machine) endedBy(fd int) {
 	}
 }
 
-// clear closes everything that is open.
+// clear closes all devices and processes.
 func (m *Machine) clear() {
 	for id := range m.devices {
 		m.close(id)
@@ -73,7 +73,7 @@ func (m *Machine) clear() {
 func (m *Machine) answer() {
 	var n notification
 	if m.receive(&n) != 0 {
-		return // who made it is gone
+		return // the calling thread is gone
 	}
 	c := &caller{m: m, id: n.ID, tid: int(n.PID)}
 	defer c.done()

@@ -13,49 +13,49 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Machine is a computer with the devices of a network. Any goroutine may use it.
+// Machine is a simulated computer with the devices of a network. Any goroutine may use it.
 type Machine struct {
 	net      *verbstest.Fabric
 	listener int
 	epoll    int
-	end      int // eventfd: the loop is to end
+	end      int // eventfd: the loop ends when it is written
 	serving  func()
 	over     chan struct{} // closed when the loop has ended
 
 	mu      sync.Mutex
-	spawn   chan func() // under mu: to the thread under the filter; nil when there is none any longer
+	spawn   chan func() // under mu: functions for the thread under the filter; nil once it has been shut down
 	closing sync.Once
 
-	// What follows is the loop's.
+	// Only the goroutine of the method loop uses the fields below.
 	tree      *tree
-	devices   map[fileID]*device // by the file that programs have in its place
+	devices   map[fileID]*device // by the file that replaces the device
 	processes map[int]*process   // by number
 }
 
-// New makes a computer with the devices of a network, also those that are added later. It
-// fails with ErrUnsupported where the kernel, or who has started this process, forbids
-// what it takes. From then on devices do their work by themselves: see Fabric.Serve.
+// New makes a machine with the devices of a network, including those added later. It fails with
+// ErrUnsupported if the kernel or the environment of this process forbids the filter. From then on
+// the devices work by themselves: see Fabric.Serve.
 func New(n *verbstest.Fabric) (*Machine, error) {
 	m := &Machine{
 		net: n, spawn: make(chan func()), over: make(chan struct{}),
 		devices: make(map[fileID]*device), processes: make(map[int]*process),
 	}
 	var err error
-	if m.tree, err = plant(n.Listing()); err != nil {
+	if m.tree, err = newTree(n.Listing()); err != nil {
 		return nil, err
 	}
 	ready := make(chan listening)
 	go spawner(filter(calls), m.spawn, ready)
 	l := <-ready
 	if l.err != nil {
-		m.tree.fell()
+		m.tree.remove()
 		return nil, l.err
 	}
 	m.listener = l.fd
 	if err := m.open(); err != nil {
 		close(m.spawn)
 		unix.Close(m.listener)
-		m.tree.fell()
+		m.tree.remove()
 		return nil, fmt.Errorf("run: %w: %w", err, ucs.ErrIO)
 	}
 	m.serving = n.Serve()
@@ -63,7 +63,7 @@ func New(n *verbstest.Fabric) (*Machine, error) {
 	return m, nil
 }
 
-// Start is cmd.Start for a program on the machine. Everything else of cmd is as always.
+// Start is cmd.Start for a program on the machine. All other methods of cmd work as usual.
 func (m *Machine) Start(cmd *exec.Cmd) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,14 +83,14 @@ func (m *Machine) Run(cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// Wait returns when all programs have ended that were started, and all that they have
-// started. No other can be started any more.
+// Wait returns when all started programs and all their children have ended. No program can be
+// started afterwards.
 func (m *Machine) Wait() {
 	m.shut()
 	<-m.over
 }
 
-// shut ends the thread under the filter.
+// shut ends the thread under the filter, so that no more programs can be started.
 func (m *Machine) shut() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,11 +100,10 @@ func (m *Machine) shut() {
 	}
 }
 
-// Close takes the devices away. What programs are left can open no file any more: end
-// them first.
+// Close removes the devices. Programs that still run can no longer open files: end them first.
 func (m *Machine) Close() error {
 	m.closing.Do(func() {
-		m.shut() // before the loop, which answers it
+		m.shut() // first, because the loop answers the calls of that thread
 		one := [8]byte{7: 1}
 		unix.Write(m.end, one[:])
 		<-m.over
@@ -112,7 +111,7 @@ func (m *Machine) Close() error {
 		for _, fd := range []int{m.epoll, m.end, m.listener} {
 			unix.Close(fd)
 		}
-		m.tree.fell()
+		m.tree.remove()
 	})
 	return nil
 }

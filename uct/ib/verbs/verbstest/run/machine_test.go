@@ -25,10 +25,10 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// patience bounds what must happen, for the case that it does not.
-const patience = 2 * time.Minute
+// eventTimeout bounds the wait for an event that should happen.
+const eventTimeout = 2 * time.Minute
 
-// kinds are the devices that there are.
+// kinds are the kinds of devices.
 var kinds = map[string]func(link verbstest.Port) verbstest.Config{
 	"rxe": func(p verbstest.Port) verbstest.Config { return verbstest.Config{Ports: []verbstest.Port{p}} },
 	"mlx5": func(p verbstest.Port) verbstest.Config {
@@ -36,7 +36,7 @@ var kinds = map[string]func(link verbstest.Port) verbstest.Config{
 	},
 }
 
-// newMachine is a machine with two devices of a kind, whose rules nobody breaks.
+// newMachine returns a machine with two devices of a kind. No rule of the devices may be broken.
 func newMachine(t *testing.T, kind string) (*run.Machine, *verbstest.Fabric) {
 	t.Helper()
 	n := verbstest.NewFabric()
@@ -51,7 +51,7 @@ func newMachine(t *testing.T, kind string) (*run.Machine, *verbstest.Fabric) {
 	return m, n
 }
 
-// newMachineOn is a machine with two devices of a kind.
+// newMachineOn returns a machine with two devices of a kind.
 func newMachineOn(t *testing.T, n *verbstest.Fabric, kind string) *run.Machine {
 	t.Helper()
 	ucttest.NoLeaks(t)
@@ -87,12 +87,12 @@ type child struct {
 	ended bool
 }
 
-// start starts a child, which is killed if it is there at the end of the test.
+// start starts a child, which is killed at the end of the test if it still runs.
 func start(t *testing.T, m *run.Machine, role string, args ...string) *child {
 	t.Helper()
 	c := &child{Cmd: exec.Command(os.Args[0], args...), t: t}
 	c.Env = append(os.Environ(), childRole+"="+role)
-	c.Dir = t.TempDir() // files of any name may come to be there
+	c.Dir = t.TempDir() // the child may create files of any name
 	c.Stderr = &c.err
 	in, err1 := c.StdinPipe()
 	out, err2 := c.StdoutPipe()
@@ -107,7 +107,7 @@ func start(t *testing.T, m *run.Machine, role string, args ...string) *child {
 	return c
 }
 
-// ready waits until a child says that it is.
+// ready waits until a child reports that it is ready.
 func (c *child) ready() {
 	c.t.Helper()
 	if line, err := c.out.ReadString('\n'); line != "ready\n" {
@@ -125,7 +125,7 @@ func (c *child) end() error {
 	return c.Wait()
 }
 
-// says is all that a child says from now on, which is to wait no longer.
+// says makes a child continue, and returns all its remaining output.
 func (c *child) says() string {
 	c.t.Helper()
 	c.in.Close()
@@ -136,10 +136,10 @@ func (c *child) says() string {
 	return string(b)
 }
 
-// eventually waits for something that another process makes true.
+// eventually waits for a condition that another process makes true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(eventTimeout); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("still not: " + what)
 		}
@@ -153,7 +153,7 @@ func eachKind(t *testing.T, test func(t *testing.T, kind string)) {
 	}
 }
 
-// TestList shows a program what there is of devices, and of other files.
+// TestList checks what a program sees of devices and other files.
 func TestList(t *testing.T) {
 	devices := map[string]string{
 		"rxe":  "rxe0 uverbs0 2 231 192 PCI  driver  ports 1 ACTIVE\nrxe1 uverbs1 2 231 193 PCI  driver  ports 1 ACTIVE\n",
@@ -184,7 +184,7 @@ protocol not supported
 	})
 }
 
-// TestSignals: who answers is interrupted all the time, as Go's scheduler may.
+// TestSignals interrupts the process that answers calls all the time, as Go's scheduler may.
 func TestSignals(t *testing.T) {
 	m, _ := newMachine(t, "mlx5")
 	over, done := make(chan struct{}), make(chan struct{})
@@ -214,18 +214,18 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestTalk has a program send to itself, from one device to the other.
+// TestTalk has a program send messages to itself, from one device to the other.
 func TestTalk(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		m, _ := newMachine(t, kind)
-		a, b := start(t, m, "talk"), start(t, m, "talk") // and another at the same time
+		a, b := start(t, m, "talk"), start(t, m, "talk") // a second program at the same time
 		if got := a.says() + b.says(); got != "said\nsaid\n" {
 			t.Errorf("%q", got)
 		}
 	})
 }
 
-// TestGone: what a program has on a device is gone when it has closed the device, or has
+// TestGone checks that the objects of a program are removed when it has closed the device, or has
 // ended in any way.
 func TestGone(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
@@ -257,12 +257,13 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestNumbers: the descriptors of devices, and their duplicates.
+// TestNumbers checks the descriptors of devices, and their duplicates.
 func TestNumbers(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		m, n := newMachine(t, kind)
 		c := start(t, m, "number")
-		// What the one has yet to become as long as the other is cannot be cut.
+		// The file of an rxe device is empty and can be truncated; the pages of mlx5 are
+		// sealed.
 		shorter := map[string]string{"rxe": "<nil>", "mlx5": "operation not permitted"}[kind]
 		line, err := c.out.ReadString('\n')
 		if want := "900 901 true true true true 192 <nil>\n"; line != want || err != nil {
@@ -276,7 +277,7 @@ func TestNumbers(t *testing.T) {
 	})
 }
 
-// TestChanges: a program hears of what happens to a device, and finds files changed.
+// TestChanges checks that a program gets the events of a device and sees changed files.
 func TestChanges(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		m, n := newMachine(t, kind)
@@ -293,7 +294,7 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// TestWild: whatever a program does is answered, and does others no harm.
+// TestWild checks that random calls of a program are answered, and do not affect others.
 func TestWild(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		n := verbstest.NewFabric()
@@ -308,7 +309,8 @@ func TestWild(t *testing.T) {
 	})
 }
 
-// TestChildren: what a program starts is on the machine too, and Wait waits for it.
+// TestChildren checks that processes started by a program are on the machine, too, and that Wait
+// waits for them.
 func TestChildren(t *testing.T) {
 	m, _ := newMachine(t, "rxe")
 	file := filepath.Join(t.TempDir(), "list")
@@ -325,7 +327,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// TestRefused: errors of those who start programs, and of the kernel.
+// TestRefused checks the errors of starting programs, and of the kernel.
 func TestRefused(t *testing.T) {
 	m, _ := newMachine(t, "rxe")
 	if err := m.Run(exec.Command("/nowhere")); !errors.Is(err, os.ErrNotExist) {

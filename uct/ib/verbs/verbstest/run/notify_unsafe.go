@@ -2,9 +2,9 @@
 
 package run
 
-// Soundness: the structs have the layout of the kernel's (linux/seccomp.h), whose sizes
-// are part of the requests' numbers; they are on the heap or the stack of a caller that
-// does not return before the call does, and the conversions are in the argument lists.
+// Soundness: the structs have the layout of the kernel's (linux/seccomp.h), whose sizes are part of
+// the request numbers; they are on the heap or on the stack of a caller that does not return before
+// the call does, and the conversions are in the argument lists.
 
 import (
 	"syscall"
@@ -16,7 +16,7 @@ import (
 // notification is struct seccomp_notif.
 type notification struct {
 	ID    uint64
-	PID   uint32 // of the thread
+	PID   uint32 // number of the thread
 	Flags uint32
 	NR    int32
 	Arch  uint32
@@ -28,7 +28,7 @@ type notification struct {
 type response struct {
 	ID    uint64
 	Value int64
-	Error int32 // negative
+	Error int32 // negative errno
 	Flags uint32
 }
 
@@ -38,9 +38,9 @@ type addFD struct {
 	Flags, Source, Number, NumberedFlags uint32
 }
 
-// install puts the calling thread, and all that it starts, under a filter. It returns a
-// descriptor to hear of calls by. Signals wait until an answer is there, unless they kill:
-// else a call would be made, and answered, twice.
+// install puts the calling thread, and all that it starts, under a filter. It returns the listener,
+// a descriptor that reports calls. Signals are deferred until a call is answered, unless they kill
+// the thread: otherwise a call would be made, and answered, twice.
 func install(p []unix.SockFilter) (listener int, errno syscall.Errno) {
 	f := unix.SockFprog{Len: uint16(len(p)), Filter: unsafe.SliceData(p)}
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
@@ -48,7 +48,7 @@ func install(p []unix.SockFilter) (listener int, errno syscall.Errno) {
 	return int(fd), errno
 }
 
-// listen makes a request of the listener, again if a signal interrupts it.
+// listen makes an ioctl request to the listener, and repeats it if a signal interrupts it.
 func listen[T notification | response | addFD | uint64](listener int, request uintptr, v *T) (int, syscall.Errno) {
 	for {
 		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), request, uintptr(unsafe.Pointer(v)))
@@ -58,7 +58,7 @@ func listen[T notification | response | addFD | uint64](listener int, request ui
 	}
 }
 
-// bytesOf are those of a struct as the kernel has it.
+// bytesOf returns the bytes of a struct in the kernel's layout.
 func bytesOf[T unix.Stat_t | unix.Statx_t](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }

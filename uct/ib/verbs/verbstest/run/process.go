@@ -4,13 +4,14 @@ package run
 
 import "golang.org/x/sys/unix"
 
-// process is one that has, or had, a device open. It is watched until it ends.
+// process is a process that has, or had, a device open. The loop watches it until it ends.
 type process struct {
 	number int
-	fd     int // pidfd_open(2): readable when it has ended
+	fd     int // pidfd: readable when the process has ended
 }
 
-// watch is the process of a caller; nil if it is gone.
+// watch returns the process of a caller, and makes the loop wait for its end. It returns nil if the
+// process is gone.
 func (m *Machine) watch(c *caller) *process {
 	number := c.process()
 	if p := m.processes[number]; p != nil {
@@ -20,7 +21,7 @@ func (m *Machine) watch(c *caller) *process {
 	if err != nil {
 		return nil
 	}
-	if !m.valid(c.id) || m.await(fd) != nil { // as long as a thread waits for us the number is its process's
+	if !m.valid(c.id) || m.await(fd) != nil { // while the thread waits for an answer, its process keeps the number
 		unix.Close(fd)
 		return nil
 	}
@@ -29,7 +30,7 @@ func (m *Machine) watch(c *caller) *process {
 	return p
 }
 
-// await has the loop hear of a descriptor.
+// await adds a descriptor to those that the loop waits on.
 func (m *Machine) await(fd int) error {
 	return unix.EpollCtl(m.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }

@@ -6,22 +6,22 @@ import "syscall"
 
 // reply is the answer to a call.
 type reply struct {
-	pass   bool          // the kernel is to answer
-	errno  syscall.Errno // or this is the answer,
-	value  int64         // or this,
-	handed *handed       // or the number of a descriptor that the program gets
-	undo   func()        // if the program does not get the answer, nil for nothing
+	pass   bool          // the kernel executes the call
+	errno  syscall.Errno // if pass is false: the error of the call
+	value  int64         // if errno is 0: the result of the call
+	handed *givenFD      // a descriptor for the program, whose number is the result; nil for none
+	undo   func()        // called if the answer does not reach the program; may be nil
 }
 
-// handed is a descriptor on its way to a program.
-type handed struct {
-	fd      int  // of this process
-	keep    bool // it stays open here
-	number  int  // that it is to have; 0: any
+// givenFD is a descriptor that is given to a program.
+type givenFD struct {
+	fd      int  // descriptor in this process
+	keep    bool // this process keeps it open
+	number  int  // its number in the program; 0: any
 	cloexec bool
 }
 
-// pass leaves a call to the kernel.
+// pass is the reply that lets the kernel execute a call.
 var pass = reply{pass: true}
 
 func refuse(e syscall.Errno) reply { return reply{errno: e} }

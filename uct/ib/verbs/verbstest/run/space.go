@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// space is the memory of a program, as it was when it was opened: once the program has
-// ended, or has executed another, nothing of it is there, and nothing else either. Any
-// goroutine may use it until it is closed.
+// space is the memory of the program that a process was executing when the space was opened. After
+// the program has ended, or has executed another program, nothing can be accessed. Any goroutine
+// may use a space until it is closed.
 type space struct{ fd int }
 
-// openSpace opens the memory of a thread's program.
+// openSpace opens the memory of the program that a thread executes.
 func openSpace(tid int) (*space, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/mem", tid), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,7 +30,8 @@ func (s *space) Read(addr uint64, b []byte) bool { return all(unix.Pread, s.fd, 
 // Write implements verbstest.Space.
 func (s *space) Write(addr uint64, b []byte) bool { return all(unix.Pwrite, s.fd, addr, b) }
 
-// all has a call transfer all of b, in as many pieces as it takes.
+// all calls the function call until all of b is transferred, in as many pieces as needed. It
+// reports success.
 func all(call func(fd int, b []byte, at int64) (int, error), fd int, addr uint64, b []byte) bool {
 	if addr > math.MaxInt64-uint64(len(b)) {
 		return false
@@ -49,10 +50,10 @@ func all(call func(fd int, b []byte, at int64) (int, error), fd int, addr uint64
 	return true
 }
 
-// maxMapped bounds what Mapped looks at.
+// maxMapped is the largest length that Mapped accepts.
 const maxMapped = 1 << 32
 
-// Mapped implements verbstest.Space. It reads a byte of each page.
+// Mapped implements verbstest.Space. It reads one byte of each page.
 func (s *space) Mapped(addr, n uint64) bool {
 	if n == 0 || n > maxMapped || addr > math.MaxInt64-n {
 		return false
@@ -67,8 +68,9 @@ func (s *space) Mapped(addr, n uint64) bool {
 	return true
 }
 
-// Gone implements verbstest.Space. It is true too if the program has executed another: then the file ends at
-// once, which else has either something or an error at each place (mem_rw, fs/proc/base.c).
+// Gone implements verbstest.Space. It is also true after the program has executed another program:
+// a read then reports the end of the file, where otherwise it returns data or an error (mem_rw,
+// fs/proc/base.c).
 func (s *space) Gone() bool {
 	var b [1]byte
 	n, err := unix.Pread(s.fd, b[:], 0)

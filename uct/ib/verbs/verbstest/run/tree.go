@@ -15,19 +15,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// tree is what programs see of /sys and /dev/infiniband: files in a folder.
+// tree has the files that programs see in place of /sys and /dev/infiniband, in a temporary folder.
 type tree struct {
-	listing string // that it is made from
+	listing string // listing that the tree is made from
 	folder  string
-	root    int      // the folder
-	tops    []string // names that it has all below of
+	root    int      // descriptor of the folder
+	tops    []string // absolute names; all files below them are in the tree
 }
 
-// Where devices are open from.
+// nodes is the folder of the device nodes.
 const nodes = "/dev/infiniband"
 
-// plant makes the tree that a network says it has.
-func plant(listing string) (*tree, error) {
+// newTree makes the tree of a network's listing.
+func newTree(listing string) (*tree, error) {
 	folder, err := os.MkdirTemp("", "rdma")
 	if err != nil {
 		return nil, fmt.Errorf("run: a folder for files: %w: %w", err, ucs.ErrIO)
@@ -53,14 +53,14 @@ func plant(listing string) (*tree, error) {
 		t.root, err = unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
-		t.fell()
+		t.remove()
 		return nil, fmt.Errorf("run: files of the devices: %w: %w", err, ucs.ErrIO)
 	}
 	return t, nil
 }
 
-// topOf is the part of a name that nothing else has than devices that are made up; "" if
-// that is what all trees have.
+// topOf returns the part of a name below which only simulated devices have files; "" if the name is
+// below a folder that every tree has.
 func topOf(name string) string {
 	depth := 2 // devices/pci9000:00
 	switch {
@@ -78,19 +78,19 @@ func topOf(name string) string {
 	return strings.Join(parts[:depth], "/")
 }
 
-// fell removes the tree. Descriptors that programs have stay good.
-func (t *tree) fell() {
+// remove removes the tree. Descriptors of its files that programs have remain valid.
+func (t *tree) remove() {
 	if t.root >= 0 {
 		unix.Close(t.root)
 	}
 	os.RemoveAll(t.folder)
 }
 
-// covers reports whether a file of a name, absolute and clean, is looked for in the tree.
+// covers reports whether a file with this name, absolute and clean, belongs to the tree.
 func (t *tree) covers(name string) bool {
 	for _, top := range t.tops {
 		if rest, ok := strings.CutPrefix(name, top); ok && (rest == "" || rest[0] == '/' || top == "/sys/class/infiniband") {
-			return true // /sys/class/infiniband_verbs too, and what there is no more of
+			return true // includes /sys/class/infiniband_verbs, and files of removed devices
 		}
 	}
 	return false
@@ -107,7 +107,7 @@ func (t *tree) open(name string, flags int) (int, error) {
 	}
 }
 
-// rdev reads the number of a device's node.
+// rdev returns the device number of a node.
 func (t *tree) rdev(node string) uint64 {
 	b, err := os.ReadFile(filepath.Join(t.folder, "sys/class/infiniband_verbs", node, "dev"))
 	var major, minor uint32
@@ -117,8 +117,8 @@ func (t *tree) rdev(node string) uint64 {
 	return unix.Mkdev(major, minor)
 }
 
-// nodeOf is the name of the node that a file's name is of, "" if it is not in their
-// folder.
+// nodeOf returns the name of the device node to which a file name refers, "" if the file is not in
+// the folder of nodes.
 func nodeOf(name string) string {
 	if path.Dir(name) == nodes {
 		return path.Base(name)
@@ -126,15 +126,14 @@ func nodeOf(name string) string {
 	return ""
 }
 
-// renew makes the tree again if the network has changed. What cannot be made stays as it
-// was.
-func (m *Machine) renew() {
+// updateTree makes the tree again if the network has changed. If that fails, the old tree stays.
+func (m *Machine) updateTree() {
 	listing := m.net.Listing()
 	if listing == m.tree.listing {
 		return
 	}
-	if t, err := plant(listing); err == nil {
-		m.tree.fell()
+	if t, err := newTree(listing); err == nil {
+		m.tree.remove()
 		m.tree = t
 	}
 }

@@ -13,23 +13,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// deviceEnv names the card; see make selftest.
+// deviceEnv names the variable with the name of the card; see make selftest.
 const deviceEnv = "VERBS_DEVICE"
 
-// TestSameCard does all that TestOracle does on one card: the program of C and ours are two
-// processes on it, each with queue pairs that are connected to each other. What is
-// compared is what they have written into their memory, and what they have understood of
-// completions; of doorbells and of what the kernel is told only the card knows. Without a
-// card the two are run on one that is made up, as they would be there.
+// TestSameCard repeats TestOracle on a single card: the C program and ours are two processes on it,
+// each with queue pairs connected to each other. It compares what they write into their memory and
+// how they read completions; doorbells and calls to the kernel are not visible. Without a card both
+// run on a simulated one, in the same way.
 func TestSameCard(t *testing.T) {
 	needtest.Goroutines(t)
 	name := os.Getenv(deviceEnv)
@@ -54,7 +53,7 @@ func TestSameCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(d.Driver, "mlx5_core") { // with .sf behind it of a part of an adapter
+	if !strings.HasPrefix(d.Driver, "mlx5_core") { // a part of an adapter has the suffix .sf
 		t.Skipf("%s is not a device of mlx5", name)
 	}
 	program := build(t)
@@ -122,7 +121,7 @@ func newCardPair(t *testing.T, program string, d *verbs.Device) *pair {
 	return p
 }
 
-// reach looks how the port is reached.
+// reach finds the addresses of the port.
 func (p *pair) reach(c *verbs.Context) {
 	p.t.Helper()
 	port, err := c.QueryPort(1)
@@ -140,8 +139,8 @@ func (p *pair) reach(c *verbs.Context) {
 	p.path = path{gid.GID, uint8(gid.Index), port.LID}
 }
 
-// onModel runs the test, as a program, on a device that is made up, and returns what it
-// said. Of InfiniBand it runs what a link matters for.
+// onModel runs the test as a program on a simulated device and returns its output. On InfiniBand it
+// runs only the scripts that depend on the link layer.
 func onModel(t *testing.T, m mode, program string) string {
 	t.Helper()
 	ucttest.NoLeaks(t)

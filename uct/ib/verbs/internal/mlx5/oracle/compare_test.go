@@ -18,17 +18,17 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
 )
 
-// differences are all that there may be, and why. What is not compared is what BlueFlame
-// writes behind the first 8 bytes of an entry, and the order of stores within one call,
-// which nobody outside can see: TestTrace of the provider has it.
+// differences are the only differences allowed, with the reasons. Not compared are the bytes that
+// BlueFlame writes after the first 8 of an entry, and the order of stores within a call, which is
+// not visible from outside: TestTrace of the provider checks that.
 var differences = map[string]string{
 	"addend's second word": "the device does not look at the second word of a fetch-and-add: libmlx5 leaves what was there",
 	"source port":          "of no flow label: libmlx5 has a random UDP port for each address, ours makes it from the queue pairs, so that packets of two stay in order",
@@ -36,16 +36,16 @@ var differences = map[string]string{
 	"own number":           "the number by which completions name a queue pair: of those that came back libmlx5 takes the lowest, ours the last",
 }
 
-// differencesOnCard are those that there are besides, and must be, where both sides are
-// programs on one card.
+// differencesOnCard are the additional differences that must occur if both sides are programs on
+// one card.
 var differencesOnCard = map[string]string{
 	"queue pair": "each side has queue pairs of its own: where ours names one, libmlx5 has to name the one that was made by the same call",
 	"key":        "each side registers memory of its own, at the same address: the keys have to be of the same region or window",
 	"padding":    "the device does not look at what is behind inline data, where both leave what was there: of earlier entries, with the above in it",
 }
 
-// side is one of the two: who makes calls, and what the device sees of it, or else its
-// memory.
+// side is one of the two sides: the process that makes calls, and what the device sees of it, or on
+// a card its memory.
 type side struct {
 	prober
 	net  *verbstest.Fabric // nil on a card
@@ -53,14 +53,14 @@ type side struct {
 	stop func() error
 
 	pid   int                                        // on a card
-	where func(completions bool) ([]location, error) // queues are, on a card
+	where func(completions bool) ([]location, error) // locations of the queues, on a card
 
 	mu    sync.Mutex
 	made  []string // under mu: since the last look
 	bells []bell   // under mu: since the last look
 
-	ends   map[string]uint32 // how far queues were looked at
-	places map[string]uint32 // where the next of a shared queue is
+	ends   map[string]uint32 // how far each queue was compared
+	places map[string]uint32 // next entry of each shared queue
 }
 
 type bell struct {
@@ -75,8 +75,7 @@ func (s *side) Rang(page, offset int, value uint64) {
 	s.bells = append(s.bells, bell{page, offset, value})
 }
 
-// Made implements verbstest.MLX5Watch. Addresses are as far from each other as they
-// have to be, and else nobody's business.
+// Made implements verbstest.MLX5Watch. Of addresses it records only whether they are 0.
 func (s *side) Made(what string, in []byte) {
 	var text string
 	switch what {
@@ -96,8 +95,7 @@ func (s *side) Made(what string, in []byte) {
 	s.made = append(s.made, what+text)
 }
 
-// fields are those of a struct, but for some, of which it says only whether they are 0.
-// What is not there is 0.
+// fields formats a struct; fields that are addresses become 0 or 1. Missing bytes are 0.
 func fields[T any](in []byte, addresses ...string) string {
 	var v T
 	if binary.Size(v) > 0 {
@@ -112,7 +110,7 @@ func fields[T any](in []byte, addresses ...string) string {
 	return fmt.Sprintf("%+v", v)
 }
 
-// look takes what has happened since the last look.
+// look returns what has happened since the last look.
 func (s *side) look() (made []string, bells []bell) {
 	s.progress()
 	s.mu.Lock()
@@ -122,14 +120,14 @@ func (s *side) look() (made []string, bells []bell) {
 	return made, bells
 }
 
-// progress has a device that is made up do what there is to do.
+// progress makes a simulated device do its pending work.
 func (s *side) progress() {
 	if s.net != nil {
 		s.net.Progress()
 	}
 }
 
-// queue is one that the device finds in a program's memory; verbstest.MLX5Queue.
+// queue is a queue in the memory of a program, as the device finds it; see verbstest.MLX5Queue.
 type queue struct {
 	Kind        string
 	Number      uint32
@@ -138,7 +136,7 @@ type queue struct {
 	memory      func(n int) ([]byte, error)
 }
 
-// queues are all, those of completions only if wanted.
+// queues returns all queues, completion queues only if requested.
 func (s *side) queues(completions bool) (list []queue, err error) {
 	if s.dev == nil {
 		places, err := s.where(completions)
@@ -155,34 +153,34 @@ func (s *side) queues(completions bool) (list []queue, err error) {
 	return list, nil
 }
 
-// pair is both sides, which do the same.
+// pair is both sides, which make the same calls.
 type pair struct {
 	t            *testing.T
 	mode         mode
-	card         bool // both are on one, with queue pairs and keys of their own
+	card         bool // both are on one card, with their own queue pairs and keys
 	ours, theirs *side
 	base         uint64 // address of the memory
-	path         path   // of the port to itself
+	path         path   // from the port to itself
 	step         string
-	reset        bool           // a queue pair is, by this step
-	closed       bool           // one was
-	apart        bool           // queues of completions are not looked at: see queues in testdata/probe.c
-	found        map[string]int // differences
-	compared     map[string]int // how many of what there were
+	reset        bool           // this step resets a queue pair
+	closed       bool           // a queue pair was closed
+	apart        bool           // do not look at completion queues: see queues in testdata/probe.c
+	found        map[string]int // number of each difference
+	compared     map[string]int // number of comparisons of each kind
 	qps          map[uint32]*queuePair
-	order        []*queuePair      // as they were made
-	keys         [][2]uint32       // of the same, ours and that of libmlx5
-	due          map[uint64]uint64 // completions that there are to be, by queue
+	order        []*queuePair      // in the order of creation
+	keys         [][2]uint32       // of the same objects: ours, that of libmlx5
+	due          map[uint64]uint64 // expected completions by queue
 }
 
-// path is how a port is reached.
+// path has the addresses of a port.
 type path struct {
 	gid   verbs.GID
 	index uint8
 	lid   verbs.LID
 }
 
-// queuePair is what is known of one.
+// queuePair is the state of a queue pair.
 type queuePair struct {
 	number, theirs uint32
 	typ            verbs.QPType
@@ -200,7 +198,7 @@ func newSide() *side {
 	return &side{ends: make(map[string]uint32), places: make(map[string]uint32)}
 }
 
-// newPair starts both sides on devices of their own.
+// newPair starts both sides, each on its own device.
 func newPair(t *testing.T, program string, m mode) *pair {
 	t.Helper()
 	p := emptyPair(t, m)
@@ -240,7 +238,7 @@ func newPair(t *testing.T, program string, m mode) *pair {
 	return p
 }
 
-// start starts the program of C, by a function, and is stopped by another.
+// start starts the C program with one function; the other stops it.
 func (s *side) start(start func(*exec.Cmd) error, stop func() error, cmd *exec.Cmd, blue bool) error {
 	c := &cProbe{cmd: cmd}
 	c.cmd.Env, c.cmd.Stderr = environment(blue), &c.err
@@ -252,14 +250,14 @@ func (s *side) start(start func(*exec.Cmd) error, stop func() error, cmd *exec.C
 	c.in, c.out = in, bufio.NewReader(out)
 	s.prober, s.pid = c, c.cmd.Process.Pid
 	s.stop = func() error { return errors.Join(c.close(), stop()) }
-	_, err := c.do("sum", 0, 0) // it is ready
+	_, err := c.do("sum", 0, 0) // the program is ready
 	if err != nil {
 		return errors.Join(err, s.stop())
 	}
 	return nil
 }
 
-// end ends both sides. Neither has broken a rule.
+// end ends both sides, and checks that neither has broken a rule.
 func (p *pair) end() {
 	for _, s := range []*side{p.ours, p.theirs} {
 		if err := s.stop(); err != nil {
@@ -278,11 +276,11 @@ func (p *pair) errorf(format string, args ...any) {
 	p.t.Helper()
 	p.t.Errorf(p.step+": "+format, args...)
 	if p.t.Failed() {
-		p.t.FailNow() // what follows is of no use
+		p.t.FailNow() // later steps would be meaningless
 	}
 }
 
-// differs notes a difference that may be.
+// differs records an allowed difference.
 func (p *pair) differs(name string) {
 	if differences[name] == "" && (!p.card || differencesOnCard[name] == "") {
 		p.errorf("a difference without a reason: %s", name)
@@ -290,14 +288,13 @@ func (p *pair) differs(name string) {
 	p.found[name]++
 }
 
-// do has both sides make a call, and compares all there is to see. It returns the
-// answer.
+// do makes a call on both sides and compares everything visible. It returns the answer.
 func (p *pair) do(name string, args ...uint64) []uint64 {
 	p.t.Helper()
 	return p.doBoth(name, args, args)
 }
 
-// doBoth is do with numbers that are not the same on both sides.
+// doBoth is like do, with different arguments for the sides.
 func (p *pair) doBoth(name string, args, theirs []uint64) []uint64 {
 	p.t.Helper()
 	p.begins("%s %d", name, args)
@@ -306,7 +303,7 @@ func (p *pair) doBoth(name string, args, theirs []uint64) []uint64 {
 	return p.compare(name, p.told(p.ours, name, args...), p.told(p.theirs, name, theirs...))
 }
 
-// begins says what is done now, for errors.
+// begins records the current step, for errors.
 func (p *pair) begins(format string, args ...any) {
 	p.step = fmt.Sprintf(format, args...)
 	if len(p.step) > 200 {
@@ -315,7 +312,7 @@ func (p *pair) begins(format string, args ...any) {
 	p.compared["calls"]++
 }
 
-// told has a side make a call.
+// told makes a call on one side.
 func (p *pair) told(s *side, name string, args ...uint64) (answer string) {
 	p.t.Helper()
 	answer, err := s.do(name, args...)
@@ -325,7 +322,8 @@ func (p *pair) told(s *side, name string, args ...uint64) (answer string) {
 	return answer
 }
 
-// compare compares answers to a call, and all there is to see else. It returns the answer.
+// compare compares the answers to a call, and everything else that is visible. It returns our
+// answer.
 func (p *pair) compare(name, ours, theirs string) []uint64 {
 	p.t.Helper()
 	x, y := numbers(ours), numbers(theirs)
@@ -342,7 +340,7 @@ func (p *pair) compare(name, ours, theirs string) []uint64 {
 	return x
 }
 
-// numbers are those of an answer, nil if it is an error.
+// numbers returns the numbers in an answer, nil if it is an error.
 func numbers(answer string) (list []uint64) {
 	for _, f := range strings.Fields(answer) {
 		v, err := strconv.ParseUint(f, 10, 64)
@@ -354,7 +352,7 @@ func numbers(answer string) (list []uint64) {
 	return list
 }
 
-// compareMade compares what the kernel was told, and doorbells.
+// compareMade compares the calls to the kernel, and the doorbells.
 func (p *pair) compareMade() {
 	p.t.Helper()
 	made1, bells1 := p.ours.look()
@@ -378,7 +376,7 @@ func (p *pair) compareMade() {
 
 var number = regexp.MustCompile(` Uidx:\d+`)
 
-// plain is what the kernel was told without what may differ.
+// plain removes the allowed differences from calls to the kernel.
 func (p *pair) plain(made []string) []string {
 	list := slices.Clone(made)
 	for i := range list {
@@ -390,7 +388,7 @@ func (p *pair) plain(made []string) []string {
 	return list
 }
 
-// compareQueues compares records, and what was posted since the last look.
+// compareQueues compares doorbell records, and the entries posted since the last look.
 func (p *pair) compareQueues() {
 	p.t.Helper()
 	ours, err1 := p.ours.queues(!p.apart)
@@ -412,7 +410,7 @@ func (p *pair) compareQueues() {
 		if !reflect.DeepEqual(a.Record, b.Record) {
 			p.errorf("the record of the %s of %#x is %#x, that of libmlx5 %#x", a.Kind, a.Number, a.Record, b.Record)
 		}
-		if a.Kind == "shared" && (2*a.Size == b.Size || b.Size == 0) { // on a card it is not known
+		if a.Kind == "shared" && (2*a.Size == b.Size || b.Size == 0) { // on a card it is unknown
 			p.differs("shared memory")
 		} else if a.Size != b.Size {
 			p.errorf("%d bytes of %s of %#x, those of libmlx5 %d", a.Size, a.Kind, a.Number, b.Size)
@@ -428,18 +426,18 @@ func (p *pair) compareQueues() {
 	}
 }
 
-// memory is what is in both of two queues.
+// memory returns the common part of the memory of two queues.
 func (p *pair) memory(a, b *queue) (ours, theirs []byte) {
 	p.t.Helper()
 	ours, err1 := a.memory(a.Size)
-	theirs, err2 := b.memory(a.Size) // they are as large, or larger
+	theirs, err2 := b.memory(a.Size) // the same size, or larger
 	if err := errors.Join(err1, err2); err != nil {
 		p.t.Fatalf("%s: %v", p.step, err)
 	}
 	return ours, theirs
 }
 
-// compareSends compares entries up to the record.
+// compareSends compares entries up to the index in the doorbell record.
 func (p *pair) compareSends(key string, a, b *queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[1]&0xffff
@@ -467,7 +465,7 @@ func (p *pair) compareSends(key string, a, b *queue) {
 	}
 }
 
-// entryAt is the longest entry at a block, which may wrap.
+// entryAt returns the bytes of the longest possible entry at a block, which may wrap.
 func entryAt(queue []byte, block uint32) []byte {
 	const longest = 1024
 	b := make([]byte, longest)
@@ -477,7 +475,7 @@ func entryAt(queue []byte, block uint32) []byte {
 	return b
 }
 
-// chunks is a text by segments.
+// chunks splits an entry into segments.
 func chunks(b []byte) (list [][]byte) {
 	for ; len(b) > 16; b = b[16:] {
 		list = append(list, b[:16])
@@ -485,7 +483,7 @@ func chunks(b []byte) (list [][]byte) {
 	return append(list, b)
 }
 
-// level takes the differences out of two entries that there may be.
+// level removes the allowed differences from two entries.
 func (p *pair) level(x, y []byte, q *queuePair) {
 	p.levelWords(x, y)
 	p.levelPadding(x, y, q)
@@ -502,7 +500,7 @@ func (p *pair) level(x, y []byte, q *queuePair) {
 	}
 }
 
-// compareReceives compares entries up to the record.
+// compareReceives compares entries up to the index in the doorbell record.
 func (p *pair) compareReceives(key string, a, b *queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[0]&0xffff
@@ -520,8 +518,8 @@ func (p *pair) compareReceives(key string, a, b *queue) {
 	}
 }
 
-// compareList compares lists of pieces of memory, which end by an entry that says so, or
-// where the place does.
+// compareList compares scatter/gather lists, which end with a terminating element or with the
+// entry.
 func (p *pair) compareList(x, y []byte, what string, number uint32) {
 	p.t.Helper()
 	n := 0
@@ -539,8 +537,8 @@ func (p *pair) compareList(x, y []byte, what string, number uint32) {
 	}
 }
 
-// compareShared compares entries up to the record, by the order in which the device finds
-// them.
+// compareShared compares entries up to the index in the doorbell record, in the order in which the
+// device finds them.
 func (p *pair) compareShared(key string, a, b *queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[0]&0xffff

@@ -13,27 +13,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Where queues are, of programs on a device that cannot be asked. Of libmlx5 its direct
-// verbs tell (mlx5dv_init_obj, in testdata/probe.c); of ours, what the kernel was told.
+// Locations of the queues of programs on a device that cannot be asked for them. For libmlx5, its
+// direct verbs report them (mlx5dv_init_obj, in testdata/probe.c); for ours, the calls to the
+// kernel do.
 
-// queueKinds are what queues are of, by their numbers in testdata/probe.c.
+// queueKinds are the kinds of queues, by their numbers in testdata/probe.c.
 var queueKinds = [...]string{"completions", "shared", "sends", "receives"}
 
 const kindCompletions, kindShared, kindSends, kindReceives = 0, 1, 2, 3
 
 // location is where a queue is in a program's memory: six numbers, as in testdata/probe.c.
 type location struct {
-	kind, number  uint64 // of the queue pair, or by the order in which they were made
-	entry, size   uint64 // bytes of one and of all, 0 if that is not known
-	buf, recorded uint64 // addresses of all and of the doorbell record
+	kind, number  uint64 // number of the queue pair, or index in order of creation
+	entry, size   uint64 // bytes of an entry and of the queue, 0 if unknown
+	buf, recorded uint64 // addresses of the queue and of the doorbell record
 }
 
-// queue reads what there is at a place of a process.
+// queue reads the queue at a location from a process.
 func (p location) queue(pid int) (q queue, err error) {
 	q = queue{Kind: queueKinds[p.kind], Number: uint32(p.number), Size: int(p.size), Entry: int(p.entry)}
 	n := 8
@@ -69,7 +70,7 @@ func peek(pid int, at uint64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// locationsOf reads the answer to "queues".
+// locationsOf parses the answer to "queues".
 func locationsOf(answer string) (list []location, err error) {
 	r := strings.NewReader(answer)
 	for r.Len() > 0 {
@@ -82,7 +83,7 @@ func locationsOf(answer string) (list []location, err error) {
 	return list, nil
 }
 
-// watched is an open device that remembers what its kernel was told last by the provider.
+// watched is an open device that keeps the data of the provider's last call to the kernel.
 type watched struct {
 	verbs.File
 	told []byte
@@ -103,20 +104,20 @@ func (w *watched) Ioctl(f *uverbs.Frame) syscall.Errno {
 	return e
 }
 
-// take takes what was told since the last time, if anything.
+// take returns the data since the last take, if any.
 func (w *watched) take() []byte {
 	told := w.told
 	w.told = nil
 	return told
 }
 
-// locations are those of our queues. A nil one knows none.
+// locations are the locations of our queues. All methods of a nil one do nothing.
 type locations struct {
 	told func() []byte
 	list []location
 }
 
-// tell is a struct as the kernel was told it.
+// tell returns the data of a call as a struct.
 func tell[T abi.Struct](told []byte) (v T) {
 	copy(abi.Bytes(&v), told)
 	return v
@@ -130,7 +131,7 @@ func (p *locations) cq(i int, q *verbs.CQ) {
 	}
 }
 
-// resized is for a queue that was, if the kernel had to know.
+// resized updates a queue after a resize, if that called the kernel.
 func (p *locations) resized(i int, q *verbs.CQ) {
 	if p == nil {
 		return
@@ -141,7 +142,8 @@ func (p *locations) resized(i int, q *verbs.CQ) {
 	}
 }
 
-// srq goes by what the kernel makes of the attributes, create_srq_user in srq.c of mlx5_ib.
+// srq adds a shared receive queue, with the sizes that create_srq_user in srq.c of mlx5_ib
+// computes.
 func (p *locations) srq(i int, a verbs.SRQInitAttr) {
 	if p != nil {
 		in := tell[abi.Mlx5CreateSrq](p.told())
@@ -150,7 +152,8 @@ func (p *locations) srq(i int, a verbs.SRQInitAttr) {
 	}
 }
 
-// qp has the sends behind the receives, as calc_sq_size in qp.c of mlx5_ib.
+// qp adds the queues of a queue pair: the sends are after the receives, as in calc_sq_size in qp.c
+// of mlx5_ib.
 func (p *locations) qp(q *verbs.QP, shared bool) {
 	if p == nil {
 		return
@@ -169,7 +172,8 @@ func (p *locations) closed(q *verbs.QP) {
 	}
 }
 
-// sorted are all in the order of testdata/probe.c, with those of completions if wanted.
+// sorted returns all locations in the order of testdata/probe.c, completion queues only if
+// requested.
 func (p *locations) sorted(completions bool) (list []location) {
 	for _, o := range p.list {
 		if o.kind != kindCompletions || completions {

@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// mutant is a mistake in a file of the provider: edits are a text that is there once, and
-// what stands in its place.
+// mutant is a mistake in a file of the provider. Each of its edits is a text that occurs once in
+// the file, and its replacement.
 type mutant struct {
 	what, file string
 	edits      [][2]string
@@ -101,36 +101,36 @@ var mutants = []mutant{
 	change("the immediate data of another word", "poll.go", "from, imm := e.FlagsRqpn.Get(), e.ImmInvalPkey.Get()", "from, imm := e.FlagsRqpn.Get(), e.SrqnUidx.Get()"),
 }
 
-// onCard are mutants that a comparison of programs on one card has to notice: what it sees
-// is memory, and what programs make of completions.
+// onCard are mutants that a comparison on one card must detect too: it sees only memory, and how
+// programs read completions.
 var onCard = []string{
 	"room for one completion less", "armed with a stale number of events", "a segment too few, of what is added", "the small fence in place of the fence",
 	"no end of a list of pieces", "a record of the shared receives of one call", "another port of a flow", "a window for no queue pair",
 	"the immediate data of another word", "a syndrome of another status",
 }
 
-// longRun says that each mutant is shown to all noticers, not until one of them notices.
+// longRun makes each mutant run against all noticers, not only until one detects it.
 var longRun = os.Getenv("MLX5_LONG") != ""
 
-// programEnv has the program of C, for the mutants' sake.
+// programEnv names the variable with the path of the C program, which the mutants need.
 const programEnv = "MLX5_PROBE"
 
-// noticer is tests of a package that may notice a mutant.
+// noticer is a set of tests of a package that may detect a mutant.
 type noticer struct {
 	name, folder, tags string
 	args               []string
 }
 
-// noticers are all, the fastest first.
+// noticers are all noticers, the fastest first.
 var noticers = []noticer{
 	{"order of stores", "..", "mlx5trace", []string{"-test.run=^TestTrace"}},
-	// TestOrder would compile the above, and run it.
+	// TestOrder would compile and run the noticer above.
 	{"tests of the provider", "..", "", []string{"-test.run=^(Test|Fuzz)", "-test.skip=^TestOrder$"}},
 	{"oracle", ".", "", []string{"-test.run=^TestOracle$/(dynamic|static,_version_0,_InfiniBand|dynamic,_BlueFlame)$"}},
 	{"same card", ".", "", []string{"-test.run=^TestSameCard$/^Ethernet$"}},
 }
 
-// compile makes the noticer's program, with all mutants in it.
+// compile builds the test binary of a noticer, with all mutants in it.
 func (n *noticer) compile(t *testing.T, overlay, program string) {
 	t.Helper()
 	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-tags", n.tags, "-o", program, ".")
@@ -140,7 +140,7 @@ func (n *noticer) compile(t *testing.T, overlay, program string) {
 	}
 }
 
-// notices runs it with the mutant of a number, 0 for none, and returns what it said.
+// notices runs the binary with a mutant, or without one if number is 0. It returns the output.
 func (n *noticer) notices(t *testing.T, program, ofC string, number int) (noticed bool, out []byte) {
 	t.Helper()
 	cmd := exec.Command(program, append(n.args, "-test.failfast", "-test.timeout=3m")...)
@@ -152,7 +152,7 @@ func (n *noticer) notices(t *testing.T, program, ofC string, number int) (notice
 	return err != nil, out
 }
 
-// TestMutants has each mutant noticed, and what is not changed not.
+// TestMutants checks that each mutant is detected, and that nothing is without a mutant.
 func TestMutants(t *testing.T) {
 	if testing.Short() || race.Enabled {
 		t.Skip("it compiles tests, and runs them many times")
@@ -194,10 +194,10 @@ func TestMutants(t *testing.T) {
 	t.Log(len(mutants), by)
 }
 
-// complaints are lines of go test that say what is wrong.
+// complaints matches lines of go test that report errors.
 var complaints = regexp.MustCompile(`(?m)^\s*(\S+_test\.go:\d+: .*|panic: .*|fatal error: .*)$`)
 
-// complaint is the first of these that says more than that a program has ended.
+// complaint returns the first of these lines that says more than that a program has ended.
 func complaint(out []byte) string {
 	for _, m := range complaints.FindAllSubmatch(out, -1) {
 		if !bytes.Contains(m[1], []byte("exit status")) {
@@ -207,7 +207,7 @@ func complaint(out []byte) string {
 	return fmt.Sprintf("%.200s", out)
 }
 
-// TestMutantsFit: what they change is there.
+// TestMutantsFit checks that the texts which the mutants replace exist.
 func TestMutantsFit(t *testing.T) {
 	if len(mutants) < 25 {
 		t.Errorf("%d mutants", len(mutants))

@@ -18,11 +18,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// mode is what a device is like, and how entries are told of.
+// mode is a kind of device, and how doorbells are rung.
 type mode struct {
 	name       string
 	static     bool // doorbell pages come with the context
-	version0   bool // of completions
+	version0   bool // version of completions
 	infiniBand bool
 	blue       bool // BlueFlame
 }
@@ -39,7 +39,8 @@ func (m mode) config() verbstest.Config {
 	return c
 }
 
-// modes are all; on what a link matters for, and BlueFlame, they have that only.
+// modes returns all modes. InfiniBand and BlueFlame are combined only with the options that matter
+// for them.
 func modes() (list []mode) {
 	for i := range 10 {
 		m := mode{"dynamic", i&1 != 0, i < 8 && i&2 != 0, i < 8 && i&4 != 0, i >= 8}
@@ -60,12 +61,12 @@ func modes() (list []mode) {
 	return list
 }
 
-// scripts are what is done in each mode.
+// scripts are the sequences of calls that run in each mode.
 var scripts = []struct {
 	name       string
 	run        func(*pair)
-	link, blue bool // also in modes of these
-	clears     bool // queue pairs go, and their completions with them: see queues in testdata/probe.c
+	link, blue bool // also in modes with this property
+	clears     bool // closes queue pairs with unread completions: see queues in testdata/probe.c
 }{
 	{"sizes", (*pair).sizes, false, false, false},
 	{"sends", (*pair).sends, false, true, false},
@@ -81,7 +82,7 @@ var scripts = []struct {
 	{"failures", (*pair).failures, false, false, true},
 }
 
-// TestOracle does the same with libmlx5 and with ours, in each mode.
+// TestOracle runs the scripts with libmlx5 and with our provider, in each mode.
 func TestOracle(t *testing.T) {
 	needtest.Goroutines(t)
 	program := build(t)
@@ -107,7 +108,7 @@ func TestOracle(t *testing.T) {
 			}
 		})
 	}
-	if t.Failed() || missing > 0 { // skipped, or not asked for
+	if t.Failed() || missing > 0 { // skipped, or not selected
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(differences)) {
@@ -118,7 +119,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// wr is a request to send.
+// wr is a send request.
 type wr struct {
 	op     verbs.WROpcode
 	flags  verbs.SendFlags
@@ -130,18 +131,18 @@ type wr struct {
 	ah     uint64
 	qpn    uint64
 	mw     uint64
-	at, n  uint64 // of a bind
+	at, n  uint64 // range of a bind
 	access uint64
 	list   [][2]uint64 // offsets and lengths
 }
 
-// wrongKey is what a key is not, if it is the difference to one that is.
+// wrongKey is the XOR difference from a valid key to a key that does not exist.
 const wrongKey = 0x100000
 
-// The whole memory is registered: its keys.
+// keys are the keys of the region that covers the whole memory.
 type keys struct{ local, remote uint64 }
 
-// begin makes completion queues and registers the memory.
+// begin creates completion queues and registers the memory.
 func (p *pair) begin(cqs int) keys {
 	p.t.Helper()
 	k := p.do("mr", 0, memorySize, 31)
@@ -151,11 +152,11 @@ func (p *pair) begin(cqs int) keys {
 	return keys{k[0], k[1]}
 }
 
-// cap is how much a queue pair takes.
+// qpCap is the capacity of a queue pair.
 type qpCap struct{ sends, receives, pieces, recvPieces, inline uint64 }
 
-// newQP makes a queue pair whose completions go to the queues 0 and the last, and returns its
-// number.
+// newQP creates a queue pair whose send and receive completions go to the queues cqs, or all to
+// queue 0. It returns its number.
 func (p *pair) newQP(typ verbs.QPType, shared uint64, signal uint64, c qpCap, cqs ...uint64) (number uint64) {
 	p.t.Helper()
 	var send, recv uint64
@@ -171,7 +172,7 @@ func (p *pair) newQP(typ verbs.QPType, shared uint64, signal uint64, c qpCap, cq
 	return a[0]
 }
 
-// up connects the queue pair of an index with the one of a number.
+// up connects a queue pair, by index, with another one, by number.
 func (p *pair) up(index, number uint64) {
 	p.t.Helper()
 	q, peer := p.order[index], p.qps[uint32(number)]
@@ -183,7 +184,7 @@ func (p *pair) up(index, number uint64) {
 	p.doBoth("up", append([]uint64{index, number}, to...), append([]uint64{index, theirs}, to...))
 }
 
-// address is the way to the port itself.
+// address returns the path from the port to itself.
 func (p *pair) address(change ...func(a []uint64)) []uint64 {
 	//           global, gid, index, hops, class, flow, lid, sl, bits, rate
 	a := []uint64{1, 0, 0, uint64(p.path.index), 64, 0, 0, uint64(p.path.lid), 0, 0, 0}
@@ -199,10 +200,10 @@ func (p *pair) address(change ...func(a []uint64)) []uint64 {
 
 var id uint64
 
-// nobody has this number.
+// nobody is a number that no queue pair has.
 const nobody = 0xffffff
 
-// send posts requests.
+// send posts send requests.
 func (p *pair) send(qp uint64, wrs ...wr) (posted uint64) {
 	p.t.Helper()
 	args := []uint64{qp, uint64(len(wrs))}
@@ -233,7 +234,7 @@ func (p *pair) send(qp uint64, wrs ...wr) (posted uint64) {
 	return posted
 }
 
-// owe notes the completions of a request that succeeds.
+// owe counts the expected completions of a successful request.
 func (p *pair) owe(q *queuePair, w wr) {
 	if w.flags&signaled != 0 || q.all {
 		p.due[q.send]++
@@ -250,7 +251,7 @@ func (p *pair) owe(q *queuePair, w wr) {
 	}
 }
 
-// recv posts receives of pieces to a queue pair, or by the name share to a shared queue.
+// recv posts receives to a queue pair, or to a shared queue if name is share.
 func (p *pair) recv(name string, queue uint64, lists ...[][2]uint64) (posted uint64) {
 	p.t.Helper()
 	args := []uint64{queue, uint64(len(lists))}
@@ -264,7 +265,7 @@ func (p *pair) recv(name string, queue uint64, lists ...[][2]uint64) (posted uin
 	return p.do(name, args...)[0]
 }
 
-// poll takes all completions, which must be successes.
+// poll takes all expected completions, which must be successful.
 func (p *pair) poll(cqs ...uint64) (n uint64) {
 	p.t.Helper()
 	for _, q := range cqs {
@@ -286,8 +287,7 @@ func (p *pair) poll(cqs ...uint64) (n uint64) {
 	return n
 }
 
-// ends takes all completions that there will be in the queues 0 and 1, whatever they are:
-// so many.
+// ends takes the given numbers of completions of queues 0 and 1, successful or not.
 func (p *pair) ends(sends, receives uint64) {
 	p.t.Helper()
 	p.due[0], p.due[1] = sends, receives
@@ -295,7 +295,7 @@ func (p *pair) ends(sends, receives uint64) {
 	p.take(1)
 }
 
-// take takes the completions of a queue that are due from both sides, and compares them.
+// take takes the expected completions of a queue on both sides, and compares them.
 func (p *pair) take(q uint64) []uint64 {
 	p.t.Helper()
 	n := p.due[q]
@@ -310,12 +310,12 @@ func (p *pair) take(q uint64) []uint64 {
 	return a
 }
 
-// gather polls a side's queue until there were n completions, in one answer. A device takes
-// its time, above all for what it tries again.
+// gather polls the queue of one side until it has n completions, and returns them as one answer. A
+// device takes time, above all for retries.
 func (p *pair) gather(s *side, q, n uint64) string {
 	p.t.Helper()
 	all, found := "", uint64(0)
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(eventTimeout); ; {
 		s.progress()
 		count, list, _ := strings.Cut(p.told(s, "poll", q, 64), " ")
 		more, err := strconv.ParseUint(count, 10, 64)
@@ -331,11 +331,11 @@ func (p *pair) gather(s *side, q, n uint64) string {
 	}
 }
 
-// patience bounds what must happen, for the case that it does not.
-const patience = 30 * time.Second
+// eventTimeout bounds the wait for an event that should happen.
+const eventTimeout = 30 * time.Second
 
-// connected is two queue pairs, connected with each other, sends completing in queue 0 and
-// receives in 1.
+// connected creates two queue pairs connected to each other. Their sends complete in queue 0, their
+// receives in queue 1.
 func (p *pair) connected(typ verbs.QPType, c qpCap) keys {
 	p.t.Helper()
 	k := p.begin(2)
@@ -347,14 +347,14 @@ func (p *pair) connected(typ verbs.QPType, c qpCap) keys {
 
 var usual = qpCap{sends: 16, receives: 16, pieces: 4, recvPieces: 4, inline: 100}
 
-// lists are pieces of memory of all kinds.
+// lists are scatter/gather lists of all kinds.
 var lists = [][][2]uint64{
 	nil, {{100, 1}}, {{0, 4000}}, {{0, 0}}, {{8, 8}, {100, 200}}, {{8, 8}, {0, 0}, {100, 200}}, {{1, 2}, {3, 4}, {5, 6}, {7, 8}}, {{0, 0}, {50, 7}, {0, 0}},
 }
 
 const signaled = verbs.SendSignaled
 
-// sizes makes queues of all sizes, in which libmlx5 finds the same room, or none.
+// sizes creates queues of many sizes; libmlx5 must report the same sizes, or fail as well.
 func (p *pair) sizes() {
 	p.begin(1)
 	for _, cqe := range []uint64{1, 2, 3, 4, 5, 63, 64, 100, 1000} {
@@ -373,7 +373,7 @@ func (p *pair) sizes() {
 	}
 }
 
-// kinds are requests of all kinds, with pieces of memory.
+// kinds returns requests of all kinds that use scatter/gather lists.
 func kinds(k keys) []wr {
 	return []wr{
 		{op: verbs.WRSend}, {op: verbs.WRSendWithImm, imm: 0x01020304}, {op: verbs.WRRDMAWrite, remote: 0x20000, key: k.remote},
@@ -381,10 +381,10 @@ func kinds(k keys) []wr {
 	}
 }
 
-// flags are all that go together.
+// flags are all valid combinations of flags.
 var flags = []verbs.SendFlags{0, signaled, verbs.SendSolicited, verbs.SendFence, signaled | verbs.SendSolicited, signaled | verbs.SendFence | verbs.SendSolicited}
 
-// sends posts requests of all kinds, so that the queue wraps.
+// sends posts requests of all kinds until the queue has wrapped.
 func (p *pair) sends() {
 	k := p.connected(verbs.RC, usual)
 	p.do("fill", 0, memorySize, 3)
@@ -415,7 +415,7 @@ func (p *pair) sends() {
 	p.do("sum", 0, memorySize)
 }
 
-// shifted is pieces of memory, elsewhere.
+// shifted returns a list with all offsets moved.
 func shifted(list [][2]uint64, by uint64) [][2]uint64 {
 	list = slices.Clone(list)
 	for i := range list {
@@ -424,7 +424,7 @@ func shifted(list [][2]uint64, by uint64) [][2]uint64 {
 	return list
 }
 
-// inlines posts inline data of all lengths.
+// inlines posts inline data of many lengths.
 func (p *pair) inlines() {
 	k := p.connected(verbs.RC, qpCap{sends: 8, receives: 8, pieces: 4, recvPieces: 1, inline: 300})
 	p.do("fill", 0, memorySize, 7)
@@ -461,13 +461,13 @@ func (p *pair) batches() {
 		p.poll(0, 1)
 		for p.poll(1) > 0 {
 		}
-		// A mistake behind good ones.
+		// An invalid request after valid ones.
 		p.send(0, wr{op: verbs.WRRDMAWrite, remote: 0, key: k.remote, flags: signaled}, wr{op: verbs.WRRDMAWrite, list: make([][2]uint64, 31)})
 		p.poll(0)
 	}
 }
 
-// full posts until there is no room.
+// full posts until the queues are full.
 func (p *pair) full() {
 	k := p.connected(verbs.RC, qpCap{sends: 5, receives: 5, pieces: 2, recvPieces: 3, inline: 0})
 	for range 3 {
@@ -483,7 +483,7 @@ func (p *pair) full() {
 	}
 }
 
-// unreliable is connections that are.
+// unreliable uses unreliable connections.
 func (p *pair) unreliable() {
 	k := p.connected(verbs.UC, usual)
 	for _, w := range kinds(k)[:4] {
@@ -496,7 +496,7 @@ func (p *pair) unreliable() {
 	}
 }
 
-// datagrams go to addresses of all kinds.
+// datagrams sends to addresses of all kinds.
 func (p *pair) datagrams() {
 	p.begin(2)
 	a, b := p.newQP(verbs.UD, 0, 0, usual, 0, 1), p.newQP(verbs.UD, 0, 1, usual, 0, 1)
@@ -505,7 +505,7 @@ func (p *pair) datagrams() {
 	to := uint64(0)
 	for _, c := range []struct {
 		spread bool
-		far    bool // maybe not a way to the port, where it is one of a card: datagrams go to nobody
+		far    bool // on a card maybe no path to the port: datagrams get lost
 		change func(a []uint64)
 	}{
 		{true, false, func([]uint64) {}},
@@ -516,7 +516,7 @@ func (p *pair) datagrams() {
 		{false, true, func(a []uint64) { a[6], a[10] = 7, 7 }},
 		{false, true, func(a []uint64) { a[6], a[9], a[7] = 7, 1, a[7]+1 }},
 		{false, true, func(a []uint64) { a[6], a[9] = 9, 3 }},
-		{p.card, true, func(a []uint64) { // by another entry of the table of GIDs, which a card may not have
+		{p.card, true, func(a []uint64) { // by another entry of the GID table, which a card may not have
 			if !p.mode.infiniBand && !p.card {
 				a[3] = 2
 			}
@@ -552,13 +552,13 @@ func (p *pair) datagrams() {
 	}
 }
 
-// shared is a receive queue of two queue pairs.
+// shared uses a receive queue shared by two queue pairs.
 func (p *pair) shared() {
 	k := p.begin(2)
 	p.do("srq", 10, 3)
 	var numbers []uint64
 	for i := range uint64(4) {
-		numbers = append(numbers, p.newQP(verbs.RC, i%2, 0, usual, 0, 1)) // 1 and 3 share
+		numbers = append(numbers, p.newQP(verbs.RC, i%2, 0, usual, 0, 1)) // 1 and 3 share the queue
 	}
 	for i := range uint64(4) {
 		p.up(i, numbers[i^1])
@@ -567,7 +567,7 @@ func (p *pair) shared() {
 		n := 1 + round%7
 		var wrs [][][2]uint64
 		for i := range n {
-			list := shifted(lists[[]int{0, 1, 2, 4, 6}[(round+i)%5]], 0x50000) // libmlx5 writes what is of no length, which is 2 GiB
+			list := shifted(lists[[]int{0, 1, 2, 4, 6}[(round+i)%5]], 0x50000) // libmlx5 writes length 0, which is 2 GiB
 			wrs = append(wrs, append(list[:min(len(list), 2)], [2]uint64{0x70000, 5000}))
 		}
 		p.recv("share", 0, wrs...)
@@ -583,7 +583,7 @@ func (p *pair) shared() {
 	}
 }
 
-// windows binds and invalidates, which the next request has to wait for.
+// windows binds and invalidates memory windows; the next request has to wait for that.
 func (p *pair) windows() {
 	p.connected(verbs.RC, usual)
 	if p.do("mw") == nil {
@@ -615,11 +615,11 @@ func (p *pair) windows() {
 	p.recv("recv", 0, lists[1])
 	p.send(1, wr{op: verbs.WRBindMW, mw: 1, at: 0x1000, n: 0x800, access: 2}, wr{op: verbs.WRSend, flags: signaled})
 	p.poll(0, 1)
-	p.send(1, wr{op: verbs.WRBindMW, mw: 1, flags: signaled}) // of no length: it closes the window
+	p.send(1, wr{op: verbs.WRBindMW, mw: 1, flags: signaled}) // of length 0: closes the window
 	p.poll(0)
 }
 
-// completions arms queues, waits for events and resizes.
+// completions arms completion queues, waits for events and resizes.
 func (p *pair) completions() {
 	k := p.connected(verbs.RC, usual)
 	for i := range uint64(10) {
@@ -642,7 +642,7 @@ func (p *pair) completions() {
 		p.do("arm", 0, 0)
 		p.poll(0)
 	}
-	for range 1100 / 12 { // around the end
+	for range 1100 / 12 { // beyond the end of the queue
 		var wrs []wr
 		for range 12 {
 			wrs = append(wrs, wr{op: verbs.WRRDMAWrite, key: k.remote, flags: signaled})
@@ -652,7 +652,7 @@ func (p *pair) completions() {
 	}
 }
 
-// resets sets queue pairs to RESET, and uses them again.
+// resets sets queue pairs to RESET and uses them again.
 func (p *pair) resets() {
 	k := p.connected(verbs.RC, usual)
 	for round := range uint64(4) {
@@ -679,7 +679,7 @@ func (p *pair) resets() {
 	p.do("close", 1)
 }
 
-// failures are completions that are.
+// failures posts requests that fail.
 func (p *pair) failures() {
 	k := p.begin(2)
 	for i := range uint64(6) {
@@ -692,7 +692,7 @@ func (p *pair) failures() {
 			w.key ^= wrongKey
 		case 1:
 			w.remote = memorySize
-		case 2: // no receive that is long enough
+		case 2: // no receive is long enough
 			p.recv("recv", 2*i+1, [][2]uint64{{0, 1}})
 			w = wr{op: verbs.WRSend, flags: signaled, list: lists[2]}
 		case 3:

@@ -22,19 +22,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Both sides do what they are told: a name and numbers. What the names mean is in
-// testdata/probe.c; ours does the same with package verbs.
+// Both sides execute commands: a name and numbers. testdata/probe.c documents them; our side
+// executes them with package verbs.
 
-// memorySize is how much memory each side has, at the same address.
+// memorySize is the memory of each side, at the same address.
 const memorySize = 1 << 20
 
-// prober makes a call and returns what came of it.
+// prober executes a call and returns the result.
 type prober interface {
 	do(name string, args ...uint64) (string, error)
 	close() error
 }
 
-// cProbe is the program of C.
+// cProbe is the C program.
 type cProbe struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -63,7 +63,7 @@ func (c *cProbe) close() error {
 	return c.cmd.Wait()
 }
 
-// goProbe is the same with package verbs.
+// goProbe executes the same calls with package verbs.
 type goProbe struct {
 	ctx      *verbs.Context
 	pd       *verbs.PD
@@ -75,12 +75,12 @@ type goProbe struct {
 	mws      []*verbs.MW
 	ahs      []*verbs.AH
 	memory   []byte
-	base     uint64 // its address
+	base     uint64 // address of memory
 	args     []uint64
-	places   *locations // where queues are, nil if nobody wants to know
+	places   *locations // locations of the queues, nil if not needed
 }
 
-// newGoProbe works on an open device. Where queues are is known if the file is a watched one.
+// newGoProbe uses an open device. It records the locations of queues if the file is a watched one.
 func newGoProbe(file verbs.File, abi int) (g *goProbe, err error) {
 	g = &goProbe{}
 	if w, ok := file.(*watched); ok {
@@ -131,7 +131,7 @@ func (g *goProbe) arg() uint64 {
 
 func (g *goProbe) int() int { return int(g.arg()) }
 
-// pick is the object of the next number, nil if there is none.
+// pick returns the object with the next argument as its index, nil if there is none.
 func pick[T any](g *goProbe, list []*T) *T {
 	if i := g.arg(); i < uint64(len(list)) {
 		return list[i]
@@ -139,7 +139,7 @@ func pick[T any](g *goProbe, list []*T) *T {
 	return nil
 }
 
-// calls are what a probe can be told.
+// calls are the calls that a probe executes.
 var calls = map[string]func(g *goProbe) (answer []uint64, err error){
 	"mr": func(g *goProbe) ([]uint64, error) {
 		at, n := g.arg(), g.arg()
@@ -232,7 +232,7 @@ var calls = map[string]func(g *goProbe) (answer []uint64, err error){
 		return []uint64{0}, q.ReqNotify(g.arg() != 0)
 	},
 	"event": func(g *goProbe) ([]uint64, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 		defer cancel()
 		_, err := pick(g, g.channels).GetEvent(ctx)
 		return []uint64{0}, err
@@ -352,7 +352,7 @@ func (g *goProbe) poll() ([]uint64, error) {
 	return answer, nil
 }
 
-// build builds the program of C.
+// build builds the C program.
 func build(t *testing.T) string {
 	t.Helper()
 	if program := os.Getenv(programEnv); program != "" {
@@ -368,7 +368,7 @@ func build(t *testing.T) string {
 	}
 	out := t.TempDir() + "/probe"
 	args := []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", out, "testdata/probe.c", "-libverbs", "-lmlx5"}
-	if os.Getenv(deviceEnv) == "" { // there it is any compiler, with any headers
+	if os.Getenv(deviceEnv) == "" { // with a card, any compiler and headers may be used
 		args = append(args, "-Werror")
 	}
 	cmd := exec.Command("gcc", args...)
@@ -378,8 +378,8 @@ func build(t *testing.T) string {
 	return out
 }
 
-// environment is that of a program of C: rings are bells only unless blue is set, and what
-// arrives is not put into completions.
+// environment is the environment of a C program: it writes doorbells without BlueFlame unless blue
+// is set, and receives no data inside completions.
 func environment(blue bool) []string {
 	env := append(os.Environ(), "MLX5_SCATTER_TO_CQE=0")
 	if !blue {

@@ -15,12 +15,11 @@ import (
 	"testing"
 )
 
-// The provider is compiled once, with all mutants in it, of which a program is the one
-// that its environment names: the body of a function becomes a choice among what it was
-// and what each mutant makes of it. A variable is set to what its mutant makes of it when
-// the program begins.
+// The provider is compiled once with all mutants in it, and an environment variable selects one of
+// them: the body of a function becomes a choice between the original and the variants of the
+// mutants. A variable is set to the value of its mutant when the program starts.
 
-// chosenEnv has the number of the mutant that a program is: 0 is none of them.
+// chosenEnv names the variable with the number of the mutant: 0 is the original.
 const chosenEnv = "MLX5_MUTANT"
 
 // chosenFile is added to the provider.
@@ -34,13 +33,13 @@ import (
 var chosenMutant, _ = strconv.Atoi(os.Getenv("` + chosenEnv + `"))
 `
 
-// place is what an edit may lie in: the body of a function, or a variable's value.
+// place is where an edit is possible: the body of a function, or the value of a variable.
 type place struct {
-	from, to int    // in the file
+	from, to int    // offsets in the file
 	variable string // empty for a body
 }
 
-// places are those of a file, in their order.
+// places returns the places of a file, in order.
 func places(name, text string) (list []place, err error) {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
@@ -69,14 +68,14 @@ func places(name, text string) (list []place, err error) {
 	return list, nil
 }
 
-// variant is what a mutant makes of a place.
+// variant is a mutant's version of a place.
 type variant struct {
 	number int
 	text   string
 }
 
-// schema is the text of a file with its mutants in it; their numbers are those in the
-// list, from 1 on.
+// schema returns the text of a file with its mutants in it. Their numbers are those in the list,
+// from 1 on.
 func schema(name, text string, list []mutant) (string, error) {
 	all, err := places(name, text)
 	if err != nil {
@@ -105,7 +104,7 @@ func schema(name, text string, list []mutant) (string, error) {
 			variants[k] = v
 		}
 	}
-	for k, p := range slices.Backward(all) { // the offsets of those in front stay
+	for k, p := range slices.Backward(all) { // keeps the offsets before it valid
 		if len(variants[k]) == 0 {
 			continue
 		}
@@ -118,8 +117,8 @@ func schema(name, text string, list []mutant) (string, error) {
 	return text, nil
 }
 
-// chooseBody is a body that is one of several. What it was comes last, as default: where
-// each returns, so does the choice.
+// chooseBody returns a body that chooses one of several. The original comes last, as default, so
+// that the choice returns if each variant does.
 func chooseBody(list []variant, was string) string {
 	var b strings.Builder
 	b.WriteString("{\nswitch chosenMutant {\n")
@@ -130,7 +129,7 @@ func chooseBody(list []variant, was string) string {
 	return b.String()
 }
 
-// chooseValue sets a variable to another value.
+// chooseValue returns code that sets a variable to the value of a mutant.
 func chooseValue(list []variant, variable string) string {
 	var b strings.Builder
 	b.WriteString("\nfunc init() {\nswitch chosenMutant {\n")
@@ -141,8 +140,8 @@ func chooseValue(list []variant, variable string) string {
 	return b.String()
 }
 
-// overlay writes the provider's files with all mutants in them, and returns the file that
-// has the compiler take them.
+// overlay writes the provider's files with all mutants in them, and returns the overlay file for
+// the compiler.
 func overlay(t *testing.T) string {
 	t.Helper()
 	provider, err := filepath.Abs("..")

@@ -6,15 +6,15 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/internal/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// Objects that the two sides have made by the same call are twins. On devices of their own
-// they have the same numbers; on one card each has its own, and where ours has named an
-// object libmlx5 has to name the twin of it. Nothing is left out of what is compared.
+// Objects that both sides have created by the same call are twins. On separate devices they have
+// the same numbers. On one card each has its own numbers: where our side names an object, libmlx5
+// must name its twin. Nothing is excluded from the comparison.
 
-// meet notes what a call has made.
+// meet records the objects that a call has created.
 func (p *pair) meet(name string, x, y []uint64) {
 	if len(x) == 0 || len(y) == 0 {
 		return
@@ -34,8 +34,7 @@ func (p *pair) meet(name string, x, y []uint64) {
 	}
 }
 
-// twin reports whether two numbers are the keys, or the numbers of the queue pairs, of
-// twins.
+// twin reports whether two numbers are the keys, or the queue pair numbers, of twins.
 func (p *pair) twin(x, y uint64) bool {
 	if !p.card || (x|y)>>32 != 0 {
 		return false
@@ -56,8 +55,8 @@ func (p *pair) twinQP(x, y uint32) bool {
 	return q != nil && q.theirs == y
 }
 
-// twinKey is about keys of the same object whose lowest 8 bits, which are counted up when
-// a window is bound, were as often.
+// twinKey reports whether two keys are those of twins, with their lowest 8 bits, which count the
+// binds of a window, advanced equally often.
 func (p *pair) twinKey(x, y uint32) bool {
 	for _, k := range p.keys {
 		if x>>8 == k[0]>>8 && y>>8 == k[1]>>8 && uint8(x-k[0]) == uint8(y-k[1]) {
@@ -67,7 +66,7 @@ func (p *pair) twinKey(x, y uint32) bool {
 	return false
 }
 
-// theirKey is the twin of a key of ours.
+// theirKey returns the twin of one of our keys.
 func (p *pair) theirKey(v uint64) uint64 {
 	for _, k := range p.keys {
 		if v>>8 == uint64(k[0]>>8) {
@@ -77,9 +76,9 @@ func (p *pair) theirKey(v uint64) uint64 {
 	return v
 }
 
-// levelWords takes the names of twins out of two entries. They are words of the entry; the
-// number of a queue pair has the upper or the lower 24 bits of one, beside a number of
-// segments, the lowest bits of a window's key, or a flag.
+// levelWords replaces the numbers of twins in two entries. They are words of the entry; the number
+// of a queue pair is in the upper or lower 24 bits of a word, next to a number of segments, the
+// lowest bits of a window's key, or a flag.
 func (p *pair) levelWords(x, y []byte) {
 	if !p.card {
 		return
@@ -100,10 +99,9 @@ func (p *pair) levelWords(x, y []byte) {
 	}
 }
 
-// levelPadding takes out what is behind the inline data of an entry to send, up to the end
-// of its segment.
+// levelPadding replaces what follows the inline data of a send entry, up to the end of its segment.
 func (p *pair) levelPadding(x, y []byte, q *queuePair) {
-	const inline = 1 << 31 // MLX5_INLINE_SEG, in the length of what has data in place of a list
+	const inline = 1 << 31 // MLX5_INLINE_SEG, in the length of a segment with inline data
 	at := 16
 	switch {
 	case q.typ == verbs.UD:
@@ -121,7 +119,8 @@ func (p *pair) levelPadding(x, y []byte, q *queuePair) {
 	}
 }
 
-// twinTag is about the lowest bits of keys of which the others are elsewhere.
+// twinTag reports whether two values are the lowest bits of twin keys whose other bits are
+// elsewhere.
 func (p *pair) twinTag(x, y uint8) bool {
 	for _, k := range p.keys {
 		if x-uint8(k[0]) == y-uint8(k[1]) {
