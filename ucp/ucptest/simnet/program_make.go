@@ -1,0 +1,352 @@
+//go:build simulate
+
+package simnet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// AllKinds are the kinds of steps that Generate uses unless told otherwise.
+var AllKinds = []string{"nop", "tag", "recv", "probe", "am", "next", "stream", "srecv", "put", "get", "flush", "wflush", "fence", "add", "fadd", "atomic", "connect", "close", "force"}
+
+// maker makes a program.
+type maker struct {
+	*rand.Rand
+	p      *Program
+	kinds  []string
+	nextID int
+	limit  int   // largest size
+	closes bool  // there are steps that close endpoints
+	forces bool  // some of them by force
+	burst  int   // largest number of operations of a step
+	sizes  []int // thresholds
+	owners []int // worker of each list
+}
+
+// Generate makes the program of a seed, from some kinds of steps.
+func Generate(seed uint64, kinds []string) *Program {
+	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0x10ad)), kinds: kinds, nextID: 1}
+	m.p = &Program{Seed: seed, Hosts: 1 + m.IntN(3), PeerMode: m.IntN(2) == 0}
+	m.limit = []int{300, 300, 9000, 9000, 70_000, 300_000}[m.IntN(6)]
+	if m.burst = 30; m.limit <= 9000 {
+		m.burst = one(m.Rand, 2, 30, 400)
+	}
+	m.sizes = []int{0, 1, 7, 8, 9, 200, 232, 240, 248, 256, 1000, 8192 - 24, 8192 - 16, 8192 - 8, 8192, 16384, 65536, 131072, 262144}
+	m.processes()
+	m.exclude()
+	m.steps()
+	m.receives()
+	return m.p
+}
+
+// one returns one of the values.
+func one[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
+
+// chance is true in one of n cases.
+func (m *maker) chance(n int) bool { return m.IntN(n) == 0 }
+
+// exclude removes kinds that do not go together: of an endpoint that is closed the unread bytes of its
+// stream, and the replies that come later, are lost.
+func (m *maker) exclude() {
+	m.forces = slices.Contains(m.kinds, "force")
+	m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "force" })
+	if m.closes = m.chance(3) && slices.Contains(m.kinds, "close"); m.closes {
+		m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "stream" || k == "srecv" })
+		for _, k := range []string{"tag", "am"} {
+			if slices.Contains(m.kinds, k) {
+				m.kinds = append(m.kinds, k)
+			}
+		}
+	} else {
+		m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "close" })
+	}
+}
+
+func (m *maker) processes() {
+	tls := one(m.Rand, "nettcp", "netshm,nettcp", "netrc", "netrc,nettcp", "netrc,netshm,nettcp", "nettcp,netshm")
+	if m.p.Hosts == 1 && m.chance(3) {
+		tls = "netshm"
+	}
+	settings := []string{"TLS=" + tls}
+	set := func(name string, values ...string) {
+		if m.chance(3) {
+			settings = append(settings, name+"="+one(m.Rand, values...))
+		}
+	}
+	threshold := one(m.Rand, 300, 1000, 9000, 30_000)
+	m.sizes = append(m.sizes, threshold)
+	set("RNDV_THRESH", fmt.Sprint(threshold), fmt.Sprint(threshold), "inf", "0", "auto")
+	set("RNDV_SCHEME", "get_zcopy", "put_zcopy", "am", "auto")
+	set("ZCOPY_THRESH", fmt.Sprint(threshold), "0", "inf", "auto")
+	set("BCOPY_THRESH", "0", "auto")
+	set("KEEPALIVE_INTERVAL", "10ms", "1s", "inf")
+	set("PEER_RELEASE", "1.13", "1.22", "auto")
+	set("MAX_RNDV_RAILS", "0", "1", "2", "3")
+	set("MAX_RMA_RAILS", "0", "1", "2")
+	set("STREAM_MAX_UNREAD", "64k")
+	for range 2 + m.IntN(4) {
+		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
+		for range 1 + m.IntN(2) {
+			goroutines := 1
+			if pr.Multi {
+				goroutines += m.IntN(3)
+			}
+			pr.Workers = append(pr.Workers, WorkerPlan{Goroutines: make([][]Step, goroutines)})
+		}
+		m.p.Processes = append(m.p.Processes, pr)
+	}
+	worker := 0
+	for _, pr := range m.p.Processes {
+		for _, w := range pr.Workers {
+			for range w.Goroutines {
+				m.owners = append(m.owners, worker)
+			}
+			worker++
+		}
+	}
+}
+
+// size draws a size.
+func (m *maker) size() int {
+	n := 0
+	switch m.IntN(4) {
+	case 0:
+		n = m.IntN(300)
+	case 1:
+		n = m.IntN(m.limit + 1)
+	default:
+		n = one(m.Rand, m.sizes...) + m.IntN(3) - 1
+	}
+	return min(max(n, 0), m.limit)
+}
+
+// wait draws the time that a goroutine waits.
+func (m *maker) wait() time.Duration {
+	switch m.IntN(3) {
+	case 0:
+		return 0
+	case 1:
+		return time.Duration(1+m.IntN(50)) * time.Microsecond
+	}
+	return time.Duration(1+m.IntN(20)) * time.Millisecond
+}
+
+// flags draws some of the flags.
+func (m *maker) flags(all ...Flags) (f Flags) {
+	if m.chance(3) {
+		return 0
+	}
+	for _, o := range all {
+		if m.chance(4) {
+			f |= o
+		}
+	}
+	if f&flagForce != 0 {
+		f &^= flagNoImm
+	}
+	if f&flagFast != 0 {
+		f &^= flagMulti
+	}
+	if f&flagIOV != 0 {
+		f &^= flagGeneric
+	}
+	if f&flagOwn != 0 {
+		f &^= flagFree
+	}
+	return f
+}
+
+// steps fills the lists with everything but tag receives.
+func (m *maker) steps() {
+	workers := m.p.workers()
+	lists := m.p.lists()
+	size := one(m.Rand, 5, 20, 60)
+	first := make(map[int]bool) // lists that are the first of their worker
+	seen := -1
+	for k := range lists {
+		if m.owners[k] != seen {
+			first[k] = true
+			seen = m.owners[k]
+		}
+	}
+	for k, list := range lists {
+		for range 1 + m.IntN(size) {
+			s := Step{Kind: one(m.Rand, m.kinds...), N: 1, Peer: m.IntN(workers)}
+			if m.chance(4) {
+				s.N = 1 + m.IntN(30)
+			}
+			if s.Peer == m.owners[k] && !m.chance(8) {
+				s.Peer = (s.Peer + 1) % workers
+			}
+			if !m.fill(&s, first[k]) || s.Kind == "close" && !m.alone(k) {
+				continue
+			}
+			if m.chance(8) {
+				s.Delay = m.wait()
+			}
+			s.ID = m.nextID
+			m.nextID += s.N * s.messages()
+			*list = append(*list, s)
+		}
+	}
+}
+
+// alone reports whether a list is the only one of its worker.
+func (m *maker) alone(list int) bool {
+	n := 0
+	for _, owner := range m.owners {
+		if owner == m.owners[list] {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// fill chooses the rest of a step. It returns false for a step that is not wanted.
+func (m *maker) fill(s *Step, first bool) bool {
+	s.Wait = m.wait()
+	switch s.Kind {
+	case "nop":
+		if s.Wait == 0 {
+			s.Delay = m.wait()
+		}
+		s.N = 0
+		s.Peer = 0
+	case "tag":
+		s.Size, s.Class = m.size(), m.IntN(8)
+		s.Flags = m.flags(flagSync, flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn)
+		if s.Flags&flagSync != 0 {
+			s.Flags &^= flagForce | flagFast
+		}
+	case "am":
+		s.Size, s.Head, s.Class, s.How = m.size(), one(m.Rand, 0, 8, 9, 100, 200, 256), m.IntN(amReplies), m.IntN(hows)
+		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn, flagEager, flagRndv, flagReply, flagCopy)
+		if s.Flags&flagRndv != 0 {
+			s.Flags &^= flagForce
+		}
+		if m.closes {
+			s.Flags &^= flagReply
+		}
+	case "stream":
+		if !first {
+			return false
+		}
+		s.Size = m.size()
+		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn)
+	case "srecv":
+		if !first {
+			return false
+		}
+		s.Size = m.size()
+		s.Flags = m.flags(flagBlock, flagNoImm, flagAll, flagIOV)
+	case "put":
+		s.Size, s.Off = m.size(), m.IntN(300)
+		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagCallback, flagFree, flagIOV, flagGeneric, flagOwn)
+	case "get":
+		s.Size, s.Off, s.How = m.size(), m.IntN(300), m.IntN(2)
+		if s.How != 0 {
+			s.N = 1
+		}
+		s.Flags = m.flags(flagBlock, flagNoImm, flagCallback, flagFree, flagIOV, flagOwn)
+	case "flush":
+		s.N = 1
+		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagCallback, flagFree, flagOwn)
+	case "wflush":
+		s.N, s.Peer = 1, 0
+		s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagOwn)
+	case "fence":
+		s.N, s.Peer, s.Wait = 0, 0, 0
+	case "add":
+		s.Flags = m.flags(flagNoImm, flagForce, flagCallback, flagFree, flagWord32)
+	case "fadd":
+		s.Flags = m.flags(flagBlock, flagNoImm, flagCallback, flagFree, flagWord32, flagOwn)
+	case "atomic":
+		s.N = 1
+		s.Class, s.How = m.IntN(6), m.IntN(3)
+		s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagWord32)
+	case "next":
+		s.Class, s.Peer = m.IntN(2), 0
+	case "connect":
+		s.N = 1
+	case "close":
+		s.N = 1
+		s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagOwn)
+		if m.p.PeerMode && m.forces {
+			if s.How = m.IntN(2); s.How != 0 {
+				s.Flags &^= flagNoImm
+			}
+		}
+	case "recv", "probe":
+		return false // receives adds them
+	}
+	if s.Flags&flagBlock != 0 {
+		s.Flags &^= flagNoImm | flagForce | flagFast | flagMulti | flagCallback | flagIOV | flagGeneric | flagFree | flagOwn
+		if s.Wait == 0 {
+			s.Wait = time.Duration(1+m.IntN(100)) * time.Microsecond
+		}
+	}
+	return true
+}
+
+// receives adds tag receives for the messages that are sent.
+func (m *maker) receives() {
+	lists := m.p.lists()
+	var sends []Step
+	for _, list := range lists {
+		for _, s := range *list {
+			if s.Kind == "tag" {
+				sends = append(sends, s)
+			}
+		}
+	}
+	var all []string
+	for _, k := range m.kinds {
+		if k == "recv" || k == "probe" {
+			all = append(all, k)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	share := m.IntN(100)
+	for _, s := range sends {
+		for k := range s.N {
+			if m.IntN(100) >= share {
+				continue
+			}
+			var at []int
+			for i, owner := range m.owners {
+				if owner == s.Peer {
+					at = append(at, i)
+				}
+			}
+			list := lists[one(m.Rand, at...)]
+			r := Step{Kind: one(m.Rand, all...), N: 1, Class: s.Class, Mask: m.IntN(4), Wait: m.wait()}
+			r.Size = m.limit
+			if r.Mask == maskMessage {
+				r.ID, r.Size = s.ID+k, s.Size+m.IntN(2)*m.IntN(100)
+			}
+			if m.chance(16) {
+				r.Size = m.IntN(r.Size + 1)
+			}
+			if r.Kind == "recv" && r.Mask != maskMessage && m.chance(4) {
+				r.N = 1 + m.IntN(8)
+			}
+			r.Flags = m.flags(flagBlock, flagNoImm, flagCallback, flagIOV, flagGeneric, flagCancel, flagFree, flagOwn)
+			if r.Flags&flagBlock != 0 {
+				r.Flags = flagBlock
+				r.Wait = max(r.Wait, time.Microsecond)
+			}
+			if r.Flags&(flagGeneric|flagIOV) != 0 && r.Size < s.Size {
+				r.Size = m.limit
+			}
+			if r.Kind == "probe" {
+				r.Size = 0
+			}
+			*list = slices.Insert(*list, m.IntN(len(*list)+1), r)
+		}
+	}
+}
