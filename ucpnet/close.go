@@ -17,8 +17,8 @@ import (
 // finishes closes that take longer; programs that are about to exit call Shutdown.
 
 // briefly is the longest time that Close waits. Usually Close waits for one round trip after some
-// hundred KiB of data, and not at all after less.
-const briefly = 100 * time.Millisecond
+// hundred KiB of data, and not at all after less. Tests change it.
+var briefly = 100 * time.Millisecond
 
 // lingering holds the connections that were closed and whose resources are not released yet.
 var lingering = struct {
