@@ -217,9 +217,9 @@ type amEntry struct {
 
 // amState is the state of a worker for active messages.
 type amState struct {
+	w         *Worker
 	on        bool
 	maxHeader int
-	table     [256]*[256]amEntry // indexed by the high byte of the id, then by the low byte
 
 	free     list.Stack[AMMessage] // idle message objects
 	idle     int
@@ -231,7 +231,8 @@ type amState struct {
 	keptOverLimit bool          // kept messages that came through shared memory exceed the limit
 	warned        bool          // a message without handler was logged
 	warnAt        time.Duration // earliest time at which it is logged again
-	w             *Worker
+
+	table [256]*[256]amEntry // indexed by the high byte of the id, then by the low byte
 }
 
 // set sets the handler or queue for an id.

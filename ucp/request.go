@@ -250,7 +250,7 @@ func (r *Request) free() {
 func (r *Request) freeShared() {
 	w := r.w
 	r.checkLive()
-	if !w.owner.tryAcquire() {
+	if !w.owner.tryAcquireSlow() { // in this mode always slow
 		if atomic.LoadUint32(&r.life) == lifeOver {
 			t := frees.Get().(*freeing)
 			t.r = r
@@ -265,7 +265,7 @@ func (r *Request) freeShared() {
 		}
 		r.setIdle()
 		w.pool.quarantineRequest(r)
-		w.owner.release()
+		w.owner.releaseSlow()
 		return
 	}
 	twice := r.state&(stateIdle|stateFreed) != 0

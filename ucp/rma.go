@@ -184,11 +184,12 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Get", ep == nil)
 	}
-	if !ep.w.owner.tryAcquire() {
-		return ep.w.rma.delegateAccess(ep, startGet, &callGet, buf, raddr, key, p)
+	w := ep.w
+	if !w.owner.tryAcquire() {
+		return w.rma.delegateAccess(ep, startGet, &callGet, buf, raddr, key, p)
 	}
-	r, err := ep.w.rma.beginGet(ep, buf, raddr, key, p)
-	ep.w.owner.release()
+	r, err := w.rma.beginGet(ep, buf, raddr, key, p)
+	w.owner.release()
 	return r, err
 }
 

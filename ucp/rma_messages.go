@@ -76,7 +76,7 @@ func (rm *rmaState) ask(r *Request, id proto.AMID) error {
 	f := r.ep.flow()
 	if !r.node.Linked() {
 		r.await()
-		if r.is(kindGet) {
+		if id == proto.IDGetReq {
 			f.reading++
 		}
 	}
@@ -93,9 +93,6 @@ func (rm *rmaState) ask(r *Request, id proto.AMID) error {
 func (rm *rmaState) answered(r *Request) {
 	f := r.ep.flow()
 	f.answered++
-	if r.is(kindGet) {
-		f.reading--
-	}
 	r.finish(nil)
 	f.advance()
 }
@@ -140,6 +137,7 @@ func (rm *rmaState) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error 
 	}
 	unpackData(r, payload, h.Offset) // cannot fail: the datatype is not generic
 	if a.arrived += len(payload); a.arrived == r.data.Length {
+		r.ep.flow().reading--
 		rm.answered(r)
 	}
 	return nil

@@ -303,7 +303,7 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	w.stats.TagRecvs++
 	w.tag.releaseMessage(d)
 	w.tag.receive(r, d)
-	return r.w.tag.recvResult(r, p)
+	return recvResult(r, p)
 }
 
 var errNoMessage = fmt.Errorf("ucp: the message was received or discarded before: %w", ucs.ErrInvalidParam)

@@ -17,7 +17,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		return nil, errMissing("Worker.TagRecv", w == nil)
 	}
 	free := w.owner.available() // then only what may call back marks the worker
-	if !free && !w.owner.tryAcquire() {
+	if !free && !w.owner.tryAcquireSlow() {
 		return w.tag.delegateRecv(tag, mask, buf, p)
 	}
 	if w.pool.freeRequests.Empty() || !w.tag.on || p != nil && !p.plainRecv() {
@@ -50,7 +50,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		w.tag.addExpected(r)
 	}
 	if !free {
-		w.owner.release()
+		w.owner.releaseSlow()
 	}
 	return r, nil
 }
@@ -151,7 +151,7 @@ func (ts *tagState) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams,
 	w.stats.TagRecvs++
 	ts.removeUnexpected(d)
 	ts.receive(r, d)
-	return ts.recvResult(r, p)
+	return recvResult(r, p)
 }
 
 // cancelPosted cancels a receive that no message has matched, or a receive of a stream.
@@ -205,7 +205,7 @@ func (ts *tagState) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 
 // recvResult is result for receives. It also fills in TagInfo if the receive has finished in the
 // call with success.
-func (ts *tagState) recvResult(r *Request, p *RequestParams) (*Request, error) {
+func recvResult(r *Request, p *RequestParams) (*Request, error) {
 	info := r.info
 	req, err := r.result()
 	if req == nil && err == nil && p != nil && p.TagInfo != nil {
@@ -282,11 +282,10 @@ func (ts *tagState) delivered(r *Request) {
 //
 //go:noinline
 func (ts *tagState) onEagerOnly() uct.AMHandler {
-	w := ts.w
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		h, payload, err := proto.ParseEagerOnly(data)
 		if err != nil {
-			return w.logMalformed(err)
+			return ts.w.logMalformed(err)
 		}
 		r := ts.matchFirst(Tag(h.Tag)) // as matchExpected, without another call
 		if r == nil {
@@ -296,7 +295,7 @@ func (ts *tagState) onEagerOnly() uct.AMHandler {
 			ts.deliver(r, Tag(h.Tag), payload)
 			return nil
 		}
-		_, err = ts.keepMessage(w.accounts.sourceOf(src), Tag(h.Tag), payload, desc)
+		_, err = ts.keepMessage(ts.w.accounts.sourceOf(src), Tag(h.Tag), payload, desc)
 		return err
 	}
 }

@@ -31,12 +31,13 @@ var (
 
 // tagState is the state of a worker for tagged messages.
 type tagState struct {
-	tagMatcher
+	w        *Worker
 	on       bool          // tagged messages may be used
+	free     []*TagMessage // idle message objects
 	taken    messageList   // messages that the application has taken
 	detached messageList   // incomplete messages whose receives were canceled
-	free     []*TagMessage // idle message objects
-	w        *Worker
+
+	tagMatcher // last, because it is large: a field behind it costs a check for nil
 }
 
 func (tagFamily) start(w *Worker) { w.tag.on, w.tag.hash = true, newTagHash() }
