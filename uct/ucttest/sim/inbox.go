@@ -31,7 +31,7 @@ func (e *endpoint) dispatch(p *packet) {
 	e.sent++
 	e.home.flying++
 	e.bytes += p.size
-	if e.peer.closed { // killed
+	if e.unheard() {
 		e.vanished()
 		e.home.net.recycleLocked(p)
 		return
@@ -68,6 +68,12 @@ var (
 	errOtherClosed  = statuserr.Errorf(ucs.ErrConnectionReset, "sim: the other end is closed")
 	errNotConnected = fmt.Errorf("sim: the other end is not connected: %w", ucs.ErrEndpointTimeout)
 )
+
+// unheard reports whether nothing that e sends is acknowledged: the peer's process was killed, or, over a
+// device that retransmits, the other end is closed. The caller holds net.mu.
+func (e *endpoint) unheard() bool {
+	return e.peer.closed || e.other != 0 && e.home.o.Death == DeathTimeout && e.home.net.endpointsByID[e.other] == nil
+}
 
 // queueEnd queues a marker at the peer, behind the last message of e, which says that no more
 // messages follow. The caller holds net.mu.

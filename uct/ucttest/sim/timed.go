@@ -176,8 +176,8 @@ func (e *endpoint) breakAt(err error, at uint64) {
 	e.home.wakeAt(at)
 }
 
-// vanished is called when the endpoint has sent something to a process that has ended, or the process
-// ends before it has received it.
+// vanished is called when the endpoint has sent something that is not acknowledged any more (unheard), or
+// the peer's process ends before it has received it.
 func (e *endpoint) vanished() {
 	o := e.home.o
 	if o.Death == DeathTimeout && e.lost == nil && e.inFlight() > 0 {
@@ -197,7 +197,7 @@ func (e *endpoint) schedule(o *op) {
 			o.sent = e.sent // a peer that carries out the access itself receives the messages before it first
 		}
 		o.due = e.roundTrip(o, e.home.now()) + o.late
-		if e.peer.closed {
+		if e.unheard() {
 			e.vanished()
 		}
 	}
