@@ -26,9 +26,9 @@ type judge struct {
 	flows map[flow][]*message
 	arena arena
 
-	packs, unpacks int // states of datatypes that were started and not finished
-	received       int // messages
-	ops            int // operations started
+	received int // messages
+	ops      int // operations started
+	faults   int // faults that have happened
 }
 
 // flow is what has an order: the messages of one goroutine over one endpoint.
@@ -94,6 +94,9 @@ func (j *judge) sends(id int, s *Step, to, size int, tag ucp.Tag, o *op) *messag
 	}
 	*m = message{id: id, s: s, to: to, size: size, tag: tag, sent: true, sender: o}
 	j.add(1)
+	if j.l.workers[to].dead {
+		j.settle(m)
+	}
 	return m
 }
 
@@ -192,7 +195,7 @@ func (j *judge) end() {
 		m := &j.msgs[i]
 		switch {
 		case !m.sent || m.unsent || m.got == 1:
-		case m.got == 0 && j.l.broken[[2]int{m.sender.g.wk.number, m.to}]:
+		case m.got == 0 && m.sender.g.wk.isBroken(m.to):
 		case m.got == 0 && j.couldBeTruncated(m):
 			truncated[m.to]++
 		default:
@@ -200,14 +203,16 @@ func (j *judge) end() {
 		}
 	}
 	for i, wk := range j.l.workers {
-		if truncated[i] != wk.truncated && !j.l.forced {
+		if truncated[i] != wk.truncated && !j.l.lossy {
 			j.fail("worker %d: %d receives were truncated, but %d messages were not received", i, wk.truncated, truncated[i])
 		}
 	}
 	j.order()
 	j.posted()
-	if j.packs != 0 || j.unpacks != 0 {
-		j.fail("%d packings and %d unpackings of datatypes were not finished", j.packs, j.unpacks)
+	for _, wk := range j.l.workers {
+		if wk.packs != 0 || wk.unpacks != 0 {
+			j.fail("worker %d: %d packings and %d unpackings of datatypes were not finished", wk.number, wk.packs, wk.unpacks)
+		}
 	}
 	if at := j.arena.written(); at != "" {
 		j.fail("a buffer was written after the end of its operation: %s", at)
@@ -289,7 +294,7 @@ func (j *judge) disturbed(o *op) bool {
 	if !kinds[o.s.Kind].peer {
 		return len(j.l.broken) > 0
 	}
-	return j.l.broken[[2]int{o.g.wk.number, o.s.Peer}]
+	return o.g.wk.isBroken(o.s.Peer)
 }
 
 // allowed reports whether the operation may end with an error in a run without faults.

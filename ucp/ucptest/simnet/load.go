@@ -34,11 +34,10 @@ type load struct {
 	out       io.Writer // of the trace; nil without
 	workers   []*worker
 	processes []*process
+	hosts     []*Host
 	ready     int             // processes that have published their addresses
-	closed    int             // workers that have closed their endpoints
-	empty     int             // workers without endpoints
 	over      int             // processes that have ended
-	forced    bool            // there are steps that close endpoints by force
+	lossy     bool            // something may be lost
 	broken    map[[2]int]bool // pairs of workers between which something may be lost
 	closes    bool            // there are steps that close endpoints
 }
@@ -46,11 +45,13 @@ type load struct {
 // process is a process of a program.
 type process struct {
 	*Process
-	l       *load
-	plan    *ProcessPlan
-	ctx     *ucp.Context
-	workers []*worker
-	over    int // workers that are closed
+	l        *load
+	plan     *ProcessPlan
+	ctx      *ucp.Context
+	workers  []*worker
+	number   int
+	over     int  // workers that are closed
+	finished bool // everything is closed
 }
 
 // worker is a worker of a program.
@@ -69,19 +70,13 @@ type worker struct {
 	truncated   int   // receives that have ended with a message that was too long
 	running     int   // goroutines
 	all         []*goroutine
+	stage       int  // number of barriers that it has come to
+	dead        bool // its process was killed
+	buffers     [][]byte
+	packs       int // states of datatypes that were started and not finished
+	unpacks     int
 	am          amState
 	rma         rmaState
-}
-
-// link is the endpoint of a worker to a peer.
-type link struct {
-	ep      *ucp.Endpoint
-	failed  bool        // the endpoint has failed
-	closing *op         // the close of the endpoint before this one
-	keys    []*ucp.Rkey // of endpoints before this one
-	making  bool        // a goroutine makes the endpoint or the key
-	stream  streamState
-	key     *ucp.Rkey
 }
 
 // goroutine is a goroutine of a worker.
@@ -96,34 +91,6 @@ type goroutine struct {
 	slices []sliceState
 }
 
-// op is an operation.
-type op struct {
-	g     *goroutine
-	s     *Step
-	m     *message
-	r     *ucp.Request
-	buf   []byte
-	head  []byte
-	calls int                    // number of times that the callback has run
-	done  func(o *op, err error) // judges the result
-
-	callback, over, freed bool
-	mayCancel             bool // a receive, which Request.Wait may cancel
-	waited                bool // Request.Wait has canceled it
-	uncounted             bool // a receive in flight, whose end the world does not wait for
-	err                   error
-
-	// Of a tag receive.
-	tag, mask ucp.Tag
-	info      ucp.TagRecvInfo
-	truncated bool
-	canceled  bool // it may have had a message before
-	idle      bool // it was canceled without a message
-
-	n                             int    // bytes received
-	begin, posted, stopped, ended uint64 // numbers of the order of calls
-}
-
 // Result is what a run of a program has done.
 type Result struct {
 	Err        error
@@ -136,8 +103,9 @@ type Result struct {
 
 // limits of a run
 const (
-	maxSteps  = 2_000_000
+	maxSteps  = 4_000_000
 	timeBound = 120 * time.Second // for the end of everything, after the last step
+	lossBound = 5 * time.Second   // for the arrival of what may be lost
 	lastTime  = time.Hour
 )
 
@@ -200,7 +168,10 @@ func (l *load) tap() {
 }
 
 // faultless reports whether the run has no faults.
-func (l *load) faultless() bool { return !l.forced }
+func (l *load) faultless() bool { return !l.lossy && len(l.p.Faults) == 0 }
+
+// isBroken reports whether something may be lost between a worker and a peer.
+func (wk *worker) isBroken(peer int) bool { return wk.l.broken[[2]int{wk.number, peer}] }
 
 // disturb records that what is under way between two workers may be lost.
 func (l *load) disturb(a, b int) {
@@ -219,7 +190,7 @@ func (l *load) giveUp() bool {
 	}
 	for i := range l.j.msgs {
 		m := &l.j.msgs[i]
-		if m.sent && !m.settled && !l.broken[[2]int{m.sender.g.wk.number, m.to}] && !l.j.couldBeTruncated(m) {
+		if m.sent && !m.settled && !m.sender.g.wk.isBroken(m.to) && !l.j.couldBeTruncated(m) {
 			return false
 		}
 	}
@@ -263,19 +234,19 @@ func (l *load) start() {
 		for _, s := range *list {
 			last = max(last, s.ID+s.N*s.messages())
 			l.closes = l.closes || s.Kind == "close"
-			l.forced = l.forced || s.Kind == "close" && s.How != 0
+			l.lossy = l.lossy || s.Kind == "close" && s.How != 0
 		}
 	}
+	l.lossy = l.lossy || l.p.lossy()
 	l.j.msgs = make([]message, last+1)
-	hosts := make([]*Host, max(1, l.p.Hosts))
-	for k := range hosts {
-		hosts[k] = l.w.NewHost()
+	for range max(1, l.p.Hosts) {
+		l.hosts = append(l.hosts, l.w.NewHost())
 	}
 	goroutines := 0
 	n := l.p.workers()
 	for i := range l.p.Processes {
 		plan := &l.p.Processes[i]
-		pr := &process{l: l, plan: plan}
+		pr := &process{l: l, plan: plan, number: i}
 		l.processes = append(l.processes, pr)
 		for k := range plan.Workers {
 			wk := &worker{l: l, proc: pr, plan: &plan.Workers[k], number: len(l.workers), links: make([]link, n)}
@@ -292,7 +263,7 @@ func (l *load) start() {
 	}
 	l.layout()
 	for _, pr := range l.processes {
-		pr.Process = hosts[pr.plan.Host%len(hosts)].NewProcess(func(p *Process) {
+		pr.Process = l.hosts[pr.plan.Host%len(l.hosts)].NewProcess(func(p *Process) {
 			pr.Process = p
 			pr.main()
 		})
@@ -334,6 +305,7 @@ func (pr *process) main() {
 		wk.rma.open(wk)
 	}
 	if l.ready++; l.ready == len(l.processes) {
+		l.schedule()
 		l.w.stirAll()
 	}
 	pr.Until(func() bool { return l.ready == len(l.processes) })
@@ -348,6 +320,7 @@ func (pr *process) main() {
 	}
 	l.must(pr.ctx.Close(), "Context.Close")
 	pr.nothingLeft()
+	pr.finished = true
 	l.over++
 	l.tracef("process %s is over", pr.name)
 }
@@ -423,14 +396,6 @@ func (g *goroutine) waitStep(s *Step) {
 		}
 	}
 	g.wk.reap()
-}
-
-// isDone reports whether the operation has ended, without judging it.
-func (o *op) isDone() bool {
-	if o.callback || o.over {
-		return o.over
-	}
-	return o.r.Done()
 }
 
 // waitRequests waits for each request of the step by Request.Wait.
@@ -512,199 +477,16 @@ func (wk *worker) reap() {
 	wk.am.reap(wk)
 }
 
-// submit records what a call has returned that starts an operation.
-func (g *goroutine) submit(o *op, r *ucp.Request, err error) {
-	j := g.wk.l.j
-	o.posted = j.tick()
-	j.ops++
-	g.step = append(g.step, o)
-	if r != nil {
-		o.r = r
-		if o.over { // the callback has run
-			return
-		}
-	}
-	switch {
-	case r != nil && err != nil:
-		j.fail("%s returned a request and an error", o.s)
-	case err != nil:
-		if o.calls != 0 {
-			j.fail("%s failed, and its callback has run", o.s)
-		}
-		o.callback = false
-		o.end(err)
-	case r == nil:
-		if o.s.Flags&flagNoImm != 0 && o.r == nil {
-			j.fail("%s with OpNoImmediate returned no request", o.s)
-		}
-		if o.calls != 0 && o.callback {
-			j.fail("%s was done in the call, and its callback has run", o.s)
-		}
-		o.callback = false
-		o.end(nil)
-	default:
-		if o.s.Flags&flagForce != 0 {
-			j.fail("%s with OpForceImmediate returned a request", o.s)
-		}
-		j.add(1)
-		g.wk.ops = append(g.wk.ops, o)
-	}
-}
-
-// end judges an operation that has ended.
-func (o *op) end(err error) {
-	j := o.g.wk.l.j
-	if o.over {
-		j.fail("%s ended twice: %v, %v", o.s, o.err, err)
-		return
-	}
-	inFlight := o.r != nil && o.posted != 0
-	o.over, o.err = true, err
-	o.ended = j.tick()
-	if o.g.wk.l.out != nil {
-		o.g.wk.l.tracef("worker %d.%d: end of %s: %v", o.g.wk.number, o.g.number, o.s, err)
-	}
-	o.done(o, err)
-	fillCanary(o.buf)
-	fillCanary(o.head)
-	if inFlight {
-		if !o.uncounted {
-			j.add(-1)
-		}
-		if !o.callback && !o.g.waits {
-			o.free()
-		}
-	}
-}
-
-// free frees the request of an operation that has ended, if the step says so.
-func (o *op) free() {
-	if o.s.Flags&flagFree != 0 && o.r != nil && !o.freed {
-		o.freed = true
-		o.r.Free()
-	}
-}
-
-// called is called by callbacks.
-func (o *op) called(r *ucp.Request, err error) {
-	j := o.g.wk.l.j
-	if o.calls++; o.calls > 1 {
-		j.fail("the callback of %s ran %d times", o.s, o.calls)
-		return
-	}
-	if o.over {
-		j.fail("the callback of %s ran after its end", o.s)
-		return
-	}
-	if r == nil || o.r != nil && o.r != r {
-		j.fail("the callback of %s got another request", o.s)
-		return
-	}
-	if !r.Done() || !errors.Is(r.Err(), err) && r.Err() != err {
-		j.fail("in the callback of %s Err is %v, not %v", o.s, r.Err(), err)
-	}
-	o.end(err)
-}
-
-func onSend(r *ucp.Request, err error, u any) { u.(*op).called(r, err) }
-
-// cancel cancels an operation.
-func (o *op) cancel() {
-	o.stopped = o.g.wk.l.j.tick()
-	o.g.wk.l.tracef("worker %d.%d: cancel of %s", o.g.wk.number, o.g.number, o.s)
-	o.g.wk.w.Cancel(o.r)
-}
-
-// options returns the parameters of an operation.
-func (g *goroutine) options(s *Step, o *op) *ucp.RequestParams {
-	g.params = ucp.RequestParams{UserData: o}
-	p := &g.params
-	for _, f := range [...]struct {
-		flag Flags
-		op   ucp.OpFlags
-	}{{flagNoImm, ucp.OpNoImmediate}, {flagForce, ucp.OpForceImmediate}, {flagFast, ucp.OpFastComplete}, {flagMulti, ucp.OpMultiSend}} {
-		if s.Flags&f.flag != 0 {
-			p.Flags |= f.op
-		}
-	}
-	o.callback = s.Flags&flagCallback != 0
-	if s.Flags&flagOwn != 0 {
-		p.Request = new(ucp.Request)
-	}
-	return p
-}
-
-// content sets the buffer of an operation and returns the argument of its call.
-func (g *goroutine) content(s *Step, o *op, p *ucp.RequestParams) []byte {
-	switch {
-	case s.Flags&flagIOV != 0:
-		p.Buffer = ucp.IOV(cut(o.buf, o.s.ID)...)
-	case s.Flags&flagGeneric != 0:
-		p.Buffer = ucp.Generic(blobs, &blob{o.buf, g.wk.l.j}, 1)
-	default:
-		return o.buf
-	}
-	return nil
-}
-
-// sentResult judges the end of a send.
-func sentResult(o *op, err error) {
-	j := o.g.wk.l.j
-	if o.posted != 0 && o.r == nil && err != nil { // the call has failed
-		if !errors.Is(err, ucs.ErrNoResource) || o.s.Flags&flagForce == 0 {
-			j.expect(o, err, "a send")
-		}
-		j.notSent(o.m)
-		return
-	}
-	j.expect(o, err, "a send")
-	if k := mismatch(o.buf, o.m.id); k >= 0 {
-		j.fail("the buffer of %s was changed at byte %d", o.s, k)
-	}
-}
-
-// link returns the endpoint to a worker, and makes it if there is none.
-func (g *goroutine) link(peer int) *link {
-	wk := g.wk
-	n := &wk.links[peer]
-	if n.making {
-		wk.proc.Until(func() bool { return !n.making })
-	}
-	if n.failed {
-		g.closeLink(&Step{Kind: "close", Peer: peer})
-	}
-	if n.ep == nil {
-		n.making = true
-		defer func() { n.making = false }()
-		p := ucp.EndpointParams{Address: wk.l.workers[peer].addr}
-		if wk.l.p.PeerMode {
-			p.ErrMode = ucp.ErrModePeer
-			p.OnError = func(ep *ucp.Endpoint, err error, _ any) { wk.failed(peer, ep, err) }
-		}
-		ep, err := wk.w.NewEndpoint(p)
-		wk.l.must(err, "NewEndpoint")
-		n.ep = ep
-	}
-	return n
-}
-
-// failed is called when an endpoint has failed.
-func (wk *worker) failed(peer int, ep *ucp.Endpoint, err error) {
-	if !wk.l.broken[[2]int{wk.number, peer}] {
-		wk.l.j.fail("an endpoint of worker %d to %d has failed: %v", wk.number, peer, err)
-	}
-	if n := &wk.links[peer]; n.ep == ep {
-		n.failed = true
-	}
-}
-
 // drain receives what comes until the world is quiet, and closes the worker.
 func (g *goroutine) drain() {
 	wk := g.wk
 	l := wk.l
-	bound := l.w.now + timeBound
+	bound, lost := l.w.now+timeBound, l.w.now+lossBound
 	g.serve(platform.Never, func() bool {
-		if l.w.now > bound && l.idle() && l.j.err == nil && !l.j.quiet() && !(l.forced && l.giveUp()) {
+		switch {
+		case l.w.now <= lost || !l.idle() || l.j.quiet():
+		case l.lossy && l.giveUp():
+		case l.w.now > bound:
 			l.j.fail("not at an end %v after the last step: %s", timeBound, l.waits())
 		}
 		return l.j.quiet()
@@ -725,9 +507,9 @@ func (g *goroutine) drain() {
 	wk.giveHeld()
 	wk.giveStreams()
 	// Endpoints that peers have opened go with those of the peers.
-	g.barrier(&l.closed)
+	g.barrier()
 	g.serve(l.w.now+timeBound, func() bool { return wk.w.Stats().Endpoints == 0 })
-	g.barrier(&l.empty)
+	g.barrier()
 	// A late message may have opened an endpoint for the answer that its own endpoint is gone.
 	g.serve(l.w.now+timeBound, func() bool { return wk.w.Stats().Endpoints == 0 })
 	if l.j.err != nil {
@@ -767,15 +549,19 @@ func (g *goroutine) serve(until time.Duration, done func() bool) {
 }
 
 // barrier waits until all workers have come to it.
-func (g *goroutine) barrier(n *int) {
+func (g *goroutine) barrier() {
 	l := g.wk.l
-	*n++
-	if *n == len(l.workers) {
+	g.wk.stage++
+	stage := g.wk.stage
+	missing := func() bool {
+		return slices.ContainsFunc(l.workers, func(wk *worker) bool { return wk.stage < stage && !wk.dead })
+	}
+	if !missing() {
 		l.w.stirAll()
 	}
-	g.serve(l.w.now+timeBound, func() bool { return *n == len(l.workers) })
-	if *n != len(l.workers) {
-		l.j.fail("only %d of %d workers have come to an end", *n, len(l.workers))
+	g.serve(l.w.now+timeBound, func() bool { return !missing() })
+	if missing() {
+		l.j.fail("not all workers have come to an end: %s", l.waits())
 	}
 }
 
@@ -817,57 +603,6 @@ func (g *goroutine) take() (n int) {
 
 // drainStep is the step of operations of drain.
 var drainStep = Step{Kind: "drain"}
-
-// close closes an endpoint and its keys.
-func (g *goroutine) close(peer int) {
-	n := &g.wk.links[peer]
-	for _, k := range n.keys {
-		g.wk.l.must(k.Close(), "Rkey.Close")
-	}
-	n.keys = nil
-	if n.key != nil {
-		g.wk.l.must(n.key.Close(), "Rkey.Close")
-		n.key = nil
-	}
-	g.closeLink(&Step{Kind: "close", Peer: peer})
-}
-
-// closeLink closes an endpoint. The next step that needs one makes another.
-func (g *goroutine) closeLink(s *Step) {
-	n := &g.wk.links[s.Peer]
-	if n.ep == nil {
-		return
-	}
-	o := &op{g: g, s: s, begin: g.wk.l.j.tick()}
-	o.done = func(o *op, err error) {
-		if errors.Is(err, ucs.ErrInvalidParam) {
-			g.wk.l.j.fail("CloseAsync: %v", err)
-		}
-		g.wk.l.j.expect(o, err, "CloseAsync")
-	}
-	p := g.options(s, o)
-	if o.callback {
-		p.OnSend = onSend
-	}
-	if s.How != 0 && g.wk.l.p.PeerMode {
-		p.CloseFlags = ucp.CloseForce // done in the call
-		p.Flags = 0
-		s.Flags &^= flagNoImm
-		g.wk.l.disturb(g.wk.number, s.Peer)
-	}
-	ep := n.ep
-	n.ep, n.closing, n.failed = nil, o, false
-	if n.key != nil {
-		n.keys = append(n.keys, n.key)
-		n.key = nil
-	}
-	r, err := ep.CloseAsync(p)
-	g.submit(o, r, err)
-}
-
-// settled reports whether the effects of all one-sided operations before are known or ordered: the
-// endpoint before this one is closed.
-func (n *link) settled() bool { return n.closing == nil || n.closing.over }
 
 // release gives back what the program holds of the worker.
 func (wk *worker) release() { wk.am.release(wk) }

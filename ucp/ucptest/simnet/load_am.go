@@ -69,7 +69,10 @@ func (g *goroutine) amSend(s *Step) {
 	for k := range s.N {
 		id := s.ID + k
 		n := g.link(s.Peer)
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), head: l.j.arena.take(max(8, s.Head)), done: amResult, begin: l.j.tick()}
+		if n == nil {
+			return
+		}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), head: g.buffer(max(8, s.Head)), done: amResult, begin: l.j.tick()}
 		fill(o.buf, id)
 		fill(o.head, id)
 		o.m = l.j.sends(id, s, s.Peer, s.Size, 0, o)
@@ -203,7 +206,7 @@ func (a *amState) reply(am *ucp.AMMessage, m *message) {
 	j := a.wk.l.j
 	g := a.wk.all[0]
 	s := m.s
-	o := &op{g: g, s: s, buf: j.arena.take(s.Size / 2), head: j.arena.take(max(8, s.Head)), done: amResult, begin: j.tick()}
+	o := &op{g: g, s: s, buf: g.buffer(s.Size / 2), head: g.buffer(max(8, s.Head)), done: amResult, begin: j.tick()}
 	id := m.id + s.N
 	fill(o.buf, id)
 	fill(o.head, id)
@@ -227,7 +230,7 @@ func (a *amState) reply(am *ucp.AMMessage, m *message) {
 func (a *amState) recv(am *ucp.AMMessage, m *message) {
 	j := a.wk.l.j
 	g := a.wk.all[0]
-	o := &op{g: g, s: &drainStep, buf: j.arena.take(m.size), begin: j.tick()}
+	o := &op{g: g, s: &drainStep, buf: g.buffer(m.size), begin: j.tick()}
 	o.callback = m.id%2 == 0
 	o.done = func(o *op, err error) {
 		if err != nil {

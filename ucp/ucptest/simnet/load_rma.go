@@ -113,7 +113,7 @@ func (l *load) layout() {
 func (r *rmaState) open(wk *worker) {
 	l := wk.l
 	var err error
-	if wk.number%2 == 0 {
+	if wk.number%2 == 0 || l.lossy { // a killed process does not free what it has allocated
 		r.b = make([]byte, r.size)
 		r.mem, err = wk.proc.ctx.Register(r.b, 0)
 	} else {
@@ -142,7 +142,7 @@ func (r *rmaState) close(wk *worker) {
 			fetch, sum = uint64(binary.NativeEndian.Uint32(b[wordFetch32:])), uint64(binary.NativeEndian.Uint32(b[wordSum32:]))
 			mask = 1<<32 - 1
 		}
-		if r.unknown[k] || wk.l.forced {
+		if r.unknown[k] || wk.l.lossy {
 			continue
 		}
 		if sum != r.sums[k]&mask {
@@ -174,14 +174,14 @@ func (r *rmaState) close(wk *worker) {
 // rkey returns the key of the region of a worker.
 func (g *goroutine) rkey(peer int) (*link, *ucp.Rkey) {
 	n := g.link(peer)
-	if n.making {
-		g.wk.proc.Until(func() bool { return !n.making })
+	if n == nil {
+		return nil, nil
 	}
 	if n.key == nil {
 		n.making = true
 		defer func() { n.making = false }()
 		k, err := n.ep.UnpackRkey(g.wk.l.workers[peer].rma.packed)
-		if err != nil && n.ep.Err() != nil {
+		if err != nil && (n.ep.Err() != nil || g.wk.isBroken(peer)) {
 			return n, nil
 		}
 		g.wk.l.must(err, "UnpackRkey")
@@ -195,7 +195,7 @@ func (g *goroutine) put(s *Step) {
 	l := g.wk.l
 	for k := range s.N {
 		n, key := g.rkey(s.Peer)
-		if !n.settled() || key == nil {
+		if key == nil || !n.settled() {
 			return
 		}
 		target := &l.workers[s.Peer].rma
@@ -209,7 +209,7 @@ func (g *goroutine) put(s *Step) {
 		state.puts++
 		state.flush = true
 		id := s.ID + k
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), begin: l.j.tick(), m: &message{id: id, s: s, size: s.Size}}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick(), m: &message{id: id, s: s, size: s.Size}}
 		fill(o.buf, id)
 		before := slices.Clone(state.mirror[at.at:][:at.n])
 		copy(state.mirror[at.at:], o.buf)
@@ -254,11 +254,11 @@ func (g *goroutine) get(s *Step) {
 	}
 	for range s.N {
 		n, key := g.rkey(s.Peer)
-		if key == nil || s.How != 0 && !n.settled() {
+		if key == nil || s.How != 0 && (!n.settled() || g.wk.isBroken(s.Peer)) {
 			return
 		}
 		target := &l.workers[s.Peer].rma
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), begin: l.j.tick()}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick()}
 		raddr := target.addr + uint64(target.constAt+s.Off)
 		wrong := func() int { return mismatchStream(o.buf, target.constPattern(l.workers[s.Peer])+uint64(s.Off)) }
 		if s.How != 0 {
@@ -280,7 +280,7 @@ func (g *goroutine) get(s *Step) {
 				return
 			}
 			if l.j.expect(o, err, "a get"); err == nil {
-				if k := wrong(); k >= 0 {
+				if k := wrong(); k >= 0 && !(s.How != 0 && g.wk.isBroken(s.Peer)) {
 					l.j.fail("byte %d of %s is wrong", k, s)
 				}
 			}
@@ -311,6 +311,9 @@ func (g *goroutine) get(s *Step) {
 // flush flushes an endpoint, and checks what the puts before it have written.
 func (g *goroutine) flush(s *Step) {
 	n := g.link(s.Peer)
+	if n == nil {
+		return
+	}
 	checks := g.flushed(s.Peer)
 	if s.blocks() {
 		ctx, cancel := s.deadline()
@@ -368,7 +371,7 @@ func (g *goroutine) flushed(peer int) func() {
 	puts := state.puts
 	settled := g.wk.links[peer].settled()
 	return func() {
-		if state.puts != puts || !settled || g.wk.l.broken[[2]int{g.wk.number, peer}] {
+		if state.puts != puts || !settled || g.wk.isBroken(peer) {
 			return
 		}
 		state.dirty = state.dirty[:0]
@@ -429,7 +432,7 @@ func (g *goroutine) atomicAdd(s *Step) {
 		target := &l.workers[s.Peer].rma
 		v := uint64(s.ID + i + 1)
 		operand, k := s.word(v)
-		o := &op{g: g, s: s, buf: l.j.arena.take(len(operand)), begin: l.j.tick()}
+		o := &op{g: g, s: s, buf: g.buffer(len(operand)), begin: l.j.tick()}
 		copy(o.buf, operand)
 		g.slices[s.Peer].flush = true
 		target.sums[k] += v
@@ -460,7 +463,7 @@ func (g *goroutine) atomicFetchAdd(s *Step) {
 		target := &l.workers[s.Peer].rma
 		v := uint64(s.ID%100 + i + 1)
 		operand, k := s.word(v)
-		o := &op{g: g, s: s, buf: l.j.arena.take(len(operand)), head: l.j.arena.take(len(operand)), begin: l.j.tick()}
+		o := &op{g: g, s: s, buf: g.buffer(len(operand)), head: g.buffer(len(operand)), begin: l.j.tick()}
 		copy(o.buf, operand)
 		raddr := target.addr + []uint64{wordFetch64, wordFetch32}[k]
 		o.done = func(o *op, err error) {
@@ -510,7 +513,7 @@ func (g *goroutine) atomicOwn(s *Step) {
 	n, key := g.rkey(s.Peer)
 	target := &l.workers[s.Peer].rma
 	state := &g.words[s.Peer]
-	if state.busy || !n.settled() || key == nil {
+	if state.busy || key == nil || !n.settled() || g.wk.isBroken(s.Peer) {
 		return
 	}
 	op64 := ucp.AtomicOp(s.Class % 6)
@@ -518,7 +521,7 @@ func (g *goroutine) atomicOwn(s *Step) {
 	operand, k := s.word(x)
 	x = value(operand)
 	fetch := s.How != 0 || op64 == ucp.AtomicSwap || op64 == ucp.AtomicCompareSwap
-	o := &op{g: g, s: s, buf: l.j.arena.take(len(operand)), begin: l.j.tick()}
+	o := &op{g: g, s: s, buf: g.buffer(len(operand)), begin: l.j.tick()}
 	old := state.value[k]
 	next := old
 	swap := uint64(0)
@@ -560,7 +563,7 @@ func (g *goroutine) atomicOwn(s *Step) {
 		if l.j.expect(o, err, "an atomic operation"); err != nil {
 			return
 		}
-		if fetch && value(o.head) != old {
+		if fetch && value(o.head) != old && !g.wk.isBroken(s.Peer) {
 			l.j.fail("%s found %#x, not %#x", s, value(o.head), old)
 		}
 		state.value[k] = next
@@ -571,7 +574,7 @@ func (g *goroutine) atomicOwn(s *Step) {
 	}
 	if fetch {
 		reply, _ := s.word(swap)
-		o.head = l.j.arena.take(len(reply))
+		o.head = g.buffer(len(reply))
 		copy(o.head, reply)
 		p.ReplyBuffer = o.head
 	}

@@ -32,8 +32,11 @@ func (g *goroutine) streamSend(s *Step) {
 	l := g.wk.l
 	for range s.N {
 		n := g.link(s.Peer)
+		if n == nil {
+			return
+		}
 		at := streamAt(g.wk, l.workers[s.Peer], n.stream.sent)
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), begin: l.j.tick()}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick()}
 		fillStream(o.buf, at)
 		n.stream.sent += s.Size
 		l.j.add(s.Size)
@@ -84,7 +87,10 @@ func (g *goroutine) streamRecv(s *Step) {
 	l := g.wk.l
 	for range s.N {
 		n := g.link(s.Peer)
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), begin: l.j.tick()}
+		if n == nil {
+			return
+		}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick()}
 		if s.blocks() && len(n.stream.recvs) == 0 {
 			ctx, cancel := s.deadline()
 			var k int
@@ -178,7 +184,9 @@ func (g *goroutine) readStream(peer int) (n int) {
 	if sent == 0 || link.stream.received >= sent {
 		return 0
 	}
-	g.link(peer)
+	if g.link(peer) == nil {
+		return 0
+	}
 	if len(link.stream.recvs) > 0 {
 		// A receive for all of a buffer may never be filled.
 		all := func(o *op) bool { return o.s.Flags&flagAll != 0 && o.stopped == 0 }
@@ -232,8 +240,7 @@ func (wk *worker) giveStreams() {
 
 // connect makes an endpoint.
 func (g *goroutine) connect(s *Step) {
-	n := g.link(s.Peer)
-	if s.Wait > 0 {
+	if n := g.link(s.Peer); n != nil && s.Wait > 0 {
 		ctx, cancel := s.deadline()
 		defer cancel()
 		if err := n.ep.ConnectWait(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && g.wk.l.faultless() {

@@ -74,7 +74,10 @@ func (g *goroutine) tagSend(s *Step) {
 	for k := range s.N {
 		id := s.ID + k
 		n := g.link(s.Peer)
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), done: sentResult, begin: l.j.tick()}
+		if n == nil {
+			return
+		}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), done: sentResult, begin: l.j.tick()}
 		fill(o.buf, id)
 		o.m = l.j.sends(id, s, s.Peer, s.Size, tagOf(id, s.Class), o)
 		if s.blocks() {
@@ -165,7 +168,7 @@ func (s *Step) accepts() (tag, mask ucp.Tag) {
 func (g *goroutine) tagRecv(s *Step) {
 	l := g.wk.l
 	for range s.N {
-		o := &op{g: g, s: s, buf: l.j.arena.take(s.Size), done: recvResult, begin: l.j.tick()}
+		o := &op{g: g, s: s, buf: g.buffer(s.Size), done: recvResult, begin: l.j.tick()}
 		o.tag, o.mask = s.accepts()
 		l.j.recvs = append(l.j.recvs, o)
 		if s.blocks() {
@@ -291,7 +294,7 @@ func (g *goroutine) receive(m *ucp.TagMessage, s *Step, tag, mask ucp.Tag, begin
 		l.j.fail("TagTake gives a message with tag %#x and %d bytes", info.SenderTag, info.Length)
 		return
 	}
-	o := &op{g: g, s: s, buf: l.j.arena.take(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask}
+	o := &op{g: g, s: s, buf: g.buffer(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask}
 	l.j.recvs = append(l.j.recvs, o)
 	if s.blocks() {
 		ctx, cancel := s.deadline()
@@ -334,8 +337,8 @@ func cut(b []byte, seed int) [][]byte {
 
 // blob is an object of the application's datatype.
 type blob struct {
-	b []byte
-	j *judge
+	b  []byte
+	wk *worker
 }
 
 var blobs = ucp.NewGeneric(blobOps{})
@@ -344,14 +347,14 @@ type blobOps struct{}
 
 func (blobOps) StartPack(object any, count int) (ucp.PackState, error) {
 	o := object.(*blob)
-	o.j.packs++
-	return &blobState{blob: o, left: &o.j.packs}, nil
+	o.wk.packs++
+	return &blobState{blob: o, left: &o.wk.packs}, nil
 }
 
 func (blobOps) StartUnpack(object any, count int) (ucp.UnpackState, error) {
 	o := object.(*blob)
-	o.j.unpacks++
-	return &unblobState{blobState{blob: o, left: &o.j.unpacks}}, nil
+	o.wk.unpacks++
+	return &unblobState{blobState{blob: o, left: &o.wk.unpacks}}, nil
 }
 
 type blobState struct {
@@ -366,7 +369,7 @@ func (s *blobState) PackedSize() int { return len(s.b) }
 // Pack packs less than there is room for, now and then.
 func (s *blobState) Pack(offset int, dst []byte) int {
 	if s.ended {
-		s.j.fail("Pack after Finish")
+		s.wk.l.j.fail("Pack after Finish")
 	}
 	if s.packs++; s.packs%3 == 0 && len(dst) > 16 {
 		dst = dst[:len(dst)/2+1]
@@ -376,7 +379,7 @@ func (s *blobState) Pack(offset int, dst []byte) int {
 
 func (s *blobState) Finish() {
 	if s.ended {
-		s.j.fail("Finish of a datatype runs twice")
+		s.wk.l.j.fail("Finish of a datatype runs twice")
 	}
 	s.ended = true
 	*s.left--
@@ -386,7 +389,7 @@ type unblobState struct{ blobState }
 
 func (s *unblobState) Unpack(offset int, src []byte) error {
 	if s.ended {
-		s.j.fail("Unpack after Finish")
+		s.wk.l.j.fail("Unpack after Finish")
 	}
 	if offset+len(src) > len(s.b) {
 		return fmt.Errorf("unpacking of %d bytes at %d of %d: %w", len(src), offset, len(s.b), ucs.ErrInvalidParam)

@@ -23,6 +23,7 @@ type Program struct {
 	Hosts     int
 	PeerMode  bool // the error mode of all endpoints is ErrModePeer
 	Processes []ProcessPlan
+	Faults    []Fault
 }
 
 // ProcessPlan describes a process.
@@ -210,6 +211,9 @@ func (p *Program) String() string {
 			}
 		}
 	}
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "fault %s\n", f)
+	}
 	return b.String()
 }
 
@@ -264,6 +268,12 @@ func (p *Program) readLine(words []string) (err error) {
 				return err
 			}
 		}
+	case "fault":
+		f, err := parseFault(words[1:])
+		if err != nil {
+			return err
+		}
+		p.Faults = append(p.Faults, f)
 	case "worker":
 		process().Workers = append(process().Workers, WorkerPlan{})
 	case "goroutine":
@@ -283,6 +293,7 @@ func (p *Program) readLine(words []string) (err error) {
 // Clone returns a copy of the program.
 func (p *Program) Clone() *Program {
 	q := *p
+	q.Faults = slices.Clone(p.Faults)
 	q.Processes = slices.Clone(p.Processes)
 	for i := range q.Processes {
 		pr := &q.Processes[i]

@@ -19,6 +19,8 @@ type maker struct {
 	kinds  []string
 	nextID int
 	limit  int   // largest size
+	outage bool  // there are short outages
+	lossy  bool  // there are faults that may lose something
 	closes bool  // there are steps that close endpoints
 	forces bool  // some of them by force
 	burst  int   // largest number of operations of a step
@@ -35,7 +37,14 @@ func Generate(seed uint64, kinds []string) *Program {
 		m.burst = one(m.Rand, 2, 30, 400)
 	}
 	m.sizes = []int{0, 1, 7, 8, 9, 200, 232, 240, 248, 256, 1000, 8192 - 24, 8192 - 16, 8192 - 8, 8192, 16384, 65536, 131072, 262144}
+	switch m.IntN(3) {
+	case 0:
+		m.outage = true
+	case 1:
+		m.lossy = m.p.PeerMode
+	}
 	m.processes()
+	m.faults()
 	m.exclude()
 	m.steps()
 	m.receives()
@@ -48,10 +57,13 @@ func one[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))
 // chance is true in one of n cases.
 func (m *maker) chance(n int) bool { return m.IntN(n) == 0 }
 
-// exclude removes kinds that do not go together: of an endpoint that is closed the unread bytes of its
-// stream, and the replies that come later, are lost.
+// exclude removes kinds that do not go together: of an endpoint that is closed or fails the unread bytes
+// of its stream, and the replies that come later, are lost.
 func (m *maker) exclude() {
 	m.forces = slices.Contains(m.kinds, "force")
+	if m.lossy {
+		m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "stream" || k == "srecv" })
+	}
 	m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "force" })
 	if m.closes = m.chance(3) && slices.Contains(m.kinds, "close"); m.closes {
 		m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "stream" || k == "srecv" })
@@ -82,7 +94,14 @@ func (m *maker) processes() {
 	set("RNDV_SCHEME", "get_zcopy", "put_zcopy", "am", "auto")
 	set("ZCOPY_THRESH", fmt.Sprint(threshold), "0", "inf", "auto")
 	set("BCOPY_THRESH", "0", "auto")
-	set("KEEPALIVE_INTERVAL", "10ms", "1s", "inf")
+	keepalive := []string{"1s"}
+	if !m.outage { // at 10 ms an outage could be too long
+		keepalive = append(keepalive, "10ms")
+	}
+	if !m.p.PeerMode { // nobody would notice that the peer's endpoint was closed by force, or that its process is gone
+		keepalive = append(keepalive, "inf")
+	}
+	set("KEEPALIVE_INTERVAL", keepalive...)
 	set("PEER_RELEASE", "1.13", "1.22", "auto")
 	set("MAX_RNDV_RAILS", "0", "1", "2", "3")
 	set("MAX_RMA_RAILS", "0", "1", "2")
@@ -106,6 +125,41 @@ func (m *maker) processes() {
 			}
 			worker++
 		}
+	}
+}
+
+// faults draws what goes wrong.
+func (m *maker) faults() {
+	if !m.outage && !m.lossy {
+		return
+	}
+	span := one(m.Rand, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond, time.Second)
+	for range 1 + m.IntN(5) {
+		f := Fault{Kind: one(m.Rand, "freeze", "cut", "partition", "vanish"), At: time.Duration(m.Int64N(int64(span)))}
+		if m.lossy {
+			f.Kind = one(m.Rand, "freeze", "cut", "partition", "vanish", "kill", "kill", "refuse", "refuse", "loss")
+		}
+		f.For = time.Duration(1 + m.Int64N(int64(brief)))
+		if m.lossy && m.chance(2) {
+			f.For = time.Duration(1 + m.Int64N(int64(one(m.Rand, 200*time.Millisecond, 3*time.Second, 40*time.Second))))
+		}
+		if faultKinds[f.Kind].hosts == 0 {
+			f.A = m.IntN(len(m.p.Processes))
+		} else {
+			f.A, f.B = m.IntN(m.p.Hosts), m.IntN(m.p.Hosts)
+		}
+		switch f.Kind {
+		case "kill":
+			f.For = 0
+		case "refuse":
+			f.For = 0
+			f.N = 1 + m.IntN(one(m.Rand, 3, 20))
+		case "loss":
+			f.N = 1 + m.IntN(40)
+		case "vanish":
+			f.B = 0
+		}
+		m.p.Faults = append(m.p.Faults, f)
 	}
 }
 
@@ -227,7 +281,7 @@ func (m *maker) fill(s *Step, first bool) bool {
 		if s.Flags&flagRndv != 0 {
 			s.Flags &^= flagForce
 		}
-		if m.closes {
+		if m.closes || m.lossy {
 			s.Flags &^= flagReply
 		}
 	case "stream":

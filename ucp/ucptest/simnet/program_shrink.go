@@ -13,6 +13,7 @@ func Shrink(p *Program, err error, runs int) *Program {
 	s := &shrinker{best: p, class: failureClass(err), runs: runs}
 	for before := -1; s.runs > 0 && before != s.size(); {
 		before = s.size()
+		s.removeFaults()
 		s.removeProcesses()
 		s.removeSteps()
 		s.simplify()
@@ -49,6 +50,28 @@ func (s *shrinker) try(q *Program) bool {
 	}
 	s.best = q
 	return true
+}
+
+// removeFaults removes faults.
+func (s *shrinker) removeFaults() {
+	for k := 0; k < len(s.best.Faults); {
+		q := s.best.Clone()
+		q.Faults = slices.Delete(q.Faults, k, k+1)
+		if !s.try(q) {
+			k++
+		}
+	}
+}
+
+// withoutProcess removes the faults of a process, and renumbers the others.
+func (p *Program) withoutProcess(n int) {
+	ofProcess := func(f Fault) bool { return faultKinds[f.Kind].hosts == 0 }
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return ofProcess(f) && f.A == n })
+	for k := range p.Faults {
+		if f := &p.Faults[k]; ofProcess(*f) && f.A > n {
+			f.A--
+		}
+	}
 }
 
 // removeSteps removes parts of the lists, large ones first.
@@ -88,6 +111,7 @@ func (s *shrinker) removeProcesses() {
 		q := s.best.Clone()
 		n := len(q.Processes[i].Workers)
 		q.Processes = slices.Delete(q.Processes, i, i+1)
+		q.withoutProcess(i)
 		for range n {
 			q.withoutWorker(first)
 		}
@@ -161,6 +185,11 @@ func (s *shrinker) simplify() {
 	if s.best.Hosts > 1 {
 		q := s.best.Clone()
 		q.Hosts = 1
+		s.try(q)
+	}
+	for k := range s.best.Faults {
+		q := s.best.Clone()
+		q.Faults[k].For /= 2
 		s.try(q)
 	}
 	for list := range s.best.lists() {

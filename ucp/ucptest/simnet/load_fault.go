@@ -1,0 +1,221 @@
+//go:build simulate
+
+package simnet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Faults of a program. Those that may lose something need ErrModePeer: without it an operation whose
+// peer is gone never ends.
+
+// Fault is something that goes wrong in a run.
+type Fault struct {
+	Kind string
+	At   time.Duration // since all processes have opened their workers
+	For  time.Duration // until it is over
+	A, B int           // processes or hosts
+	N    int
+}
+
+// faultKind is a kind of fault.
+type faultKind struct {
+	// begin makes it happen. It returns what ends it, or nil.
+	begin func(l *load, f *Fault) (end func())
+
+	// affects reports whether what is under way between two workers may be lost.
+	affects func(f *Fault, a, b *worker) bool
+
+	loses bool // something may be lost even if the fault is short
+	hosts int  // number of hosts among A and B; the others are processes
+}
+
+// brief is how long an outage may last that no transport notices.
+const brief = 50 * time.Millisecond
+
+var faultKinds = map[string]faultKind{
+	// kill ends process A, half of the time in the middle of a message.
+	"kill": {begin: (*load).kill, affects: ofProcess, loses: true},
+
+	// refuse refuses a request of resources of process A, the Nth from then on.
+	"refuse": {begin: (*load).refuse, affects: ofProcess, loses: true},
+
+	// freeze stops process A.
+	"freeze": {begin: func(l *load, f *Fault) func() {
+		p := l.processes[f.A].Process
+		p.Freeze()
+		return p.Thaw
+	}, affects: ofProcess},
+
+	// cut cuts the way from host A to host B.
+	"cut": {begin: func(l *load, f *Fault) func() {
+		a, b := l.hosts[f.A], l.hosts[f.B]
+		l.w.Net.Cut(a, b)
+		return func() { l.w.Net.Heal(a, b) }
+	}, affects: betweenHosts, hosts: 2},
+
+	// partition cuts the ways between hosts A and B.
+	"partition": {begin: func(l *load, f *Fault) func() {
+		a, b := l.hosts[f.A], l.hosts[f.B]
+		l.w.Net.Partition(a, b)
+		return func() { l.w.Net.Heal(a, b) }
+	}, affects: betweenHosts, hosts: 2},
+
+	// vanish unplugs host A.
+	"vanish": {begin: func(l *load, f *Fault) func() {
+		l.hosts[f.A].Vanish()
+		return l.hosts[f.A].Return
+	}, affects: func(f *Fault, a, b *worker) bool {
+		x, y := a.proc.host.number-1, b.proc.host.number-1
+		return x != y && (x == f.A || y == f.A)
+	}, hosts: 1},
+
+	// loss loses N of 100 messages on the way from host A to host B. They are sent again.
+	"loss": {begin: func(l *load, f *Fault) func() {
+		w := l.w.Net.Way(l.hosts[f.A], l.hosts[f.B])
+		w.Loss = float64(f.N) / 100
+		return func() { w.Loss = 0 }
+	}, affects: betweenHosts, loses: true, hosts: 2},
+}
+
+// ofProcess reports whether one of two workers belongs to process A.
+func ofProcess(f *Fault, a, b *worker) bool {
+	return a.proc.number == f.A || b.proc.number == f.A
+}
+
+// betweenHosts reports whether two workers are on hosts A and B.
+func betweenHosts(f *Fault, a, b *worker) bool {
+	x, y := a.proc.host.number-1, b.proc.host.number-1
+	return x == f.A && y == f.B || x == f.B && y == f.A
+}
+
+// loses reports whether something may be lost because of the fault.
+func (f *Fault) loses() bool { return faultKinds[f.Kind].loses || f.For > brief }
+
+// schedule makes the faults of the program happen.
+func (l *load) schedule() {
+	for k := range l.p.Faults {
+		f := &l.p.Faults[k]
+		if n := len(l.hosts); faultKinds[f.Kind].hosts > 0 && (f.A >= n || f.B >= n) || faultKinds[f.Kind].hosts == 0 && f.A >= len(l.processes) {
+			continue // a program that was made smaller
+		}
+		l.w.At(l.w.now+f.At, func() { l.happen(f) })
+	}
+}
+
+func (l *load) happen(f *Fault) {
+	kind := faultKinds[f.Kind]
+	l.tracef("fault: %s", f)
+	l.j.faults++
+	if f.loses() {
+		for _, a := range l.workers {
+			for _, b := range l.workers {
+				if kind.affects(f, a, b) {
+					l.disturb(a.number, b.number)
+				}
+			}
+		}
+	}
+	if end := kind.begin(l, f); end != nil {
+		l.w.At(l.w.now+f.For, func() {
+			l.tracef("end of fault: %s", f)
+			end()
+		})
+	}
+}
+
+// kill ends a process. What its workers have begun does not end any more.
+func (l *load) kill(f *Fault) func() {
+	pr := l.processes[f.A]
+	if pr.finished || pr.Ended() {
+		return nil
+	}
+	pr.Kill()
+	l.over++
+	for _, wk := range pr.workers {
+		wk.dead = true
+		l.j.add(-wk.running)
+		wk.running = 0
+		for _, o := range wk.ops {
+			if !o.over && !o.uncounted {
+				l.j.add(-1)
+			}
+		}
+		wk.ops = nil
+		for _, b := range wk.buffers {
+			fillCanary(b)
+		}
+		wk.packs, wk.unpacks = 0, 0
+	}
+	for _, wk := range pr.workers {
+		l.j.open += wk.truncated // of messages that are settled here, and were settled then
+		wk.truncated = 0
+	}
+	for i := range l.j.msgs {
+		m := &l.j.msgs[i]
+		if m.sent && (l.workers[m.to].dead || m.sender.g.wk.dead && !l.j.couldBeTruncated(m)) {
+			l.j.settle(m)
+		}
+	}
+	l.w.stirAll()
+	return nil
+}
+
+func (l *load) refuse(f *Fault) func() {
+	p := l.processes[f.A].Process
+	at := p.Claims() + uint64(f.N)
+	p.Refuse = func(number uint64) bool { return number == at }
+	return nil
+}
+
+// String returns the fault as text.
+func (f Fault) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at=%s a=%d", f.Kind, f.At, f.A)
+	if f.For != 0 {
+		fmt.Fprintf(&b, " for=%s", f.For)
+	}
+	if f.B != 0 {
+		fmt.Fprintf(&b, " b=%d", f.B)
+	}
+	if f.N != 0 {
+		fmt.Fprintf(&b, " n=%d", f.N)
+	}
+	return b.String()
+}
+
+func parseFault(words []string) (f Fault, err error) {
+	f.Kind = words[0]
+	if _, ok := faultKinds[f.Kind]; !ok {
+		return f, fmt.Errorf("unknown fault %q", f.Kind)
+	}
+	for _, w := range words[1:] {
+		switch name, value, _ := strings.Cut(w, "="); name {
+		case "at":
+			f.At, err = time.ParseDuration(value)
+		case "for":
+			f.For, err = time.ParseDuration(value)
+		case "a":
+			f.A, err = strconv.Atoi(value)
+		case "b":
+			f.B, err = strconv.Atoi(value)
+		case "n":
+			f.N, err = strconv.Atoi(value)
+		default:
+			err = fmt.Errorf("unknown word %q", w)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// lossy reports whether something may be lost in the program.
+func (p *Program) lossy() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.loses() })
+}

@@ -1,0 +1,114 @@
+//go:build simulate
+
+package simnet
+
+import (
+	"errors"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Endpoints of a program.
+
+// link is the endpoint of a worker to a peer.
+type link struct {
+	ep      *ucp.Endpoint
+	failed  bool        // the endpoint has failed
+	closing *op         // the close of the endpoint before this one
+	keys    []*ucp.Rkey // of endpoints before this one
+	making  bool        // a goroutine makes the endpoint or the key
+	stream  streamState
+	key     *ucp.Rkey
+}
+
+// link returns the endpoint to a worker, and makes it if there is none. It returns nil if none can be
+// made because of a fault.
+func (g *goroutine) link(peer int) *link {
+	wk := g.wk
+	n := &wk.links[peer]
+	for n.making {
+		wk.proc.Until(func() bool { return !n.making })
+	}
+	if n.failed {
+		g.closeLink(&Step{Kind: "close", Peer: peer})
+	}
+	if n.ep == nil {
+		n.making = true
+		defer func() { n.making = false }()
+		p := ucp.EndpointParams{Address: wk.l.workers[peer].addr}
+		if wk.l.p.PeerMode {
+			p.ErrMode = ucp.ErrModePeer
+			p.OnError = func(ep *ucp.Endpoint, err error, _ any) { wk.failed(peer, ep, err) }
+		}
+		ep, err := wk.w.NewEndpoint(p)
+		if err != nil && wk.isBroken(peer) {
+			wk.l.tracef("worker %d: NewEndpoint to %d: %v", wk.number, peer, err)
+			return nil
+		}
+		wk.l.must(err, "NewEndpoint")
+		n.ep = ep
+	}
+	return n
+}
+
+// failed is called when an endpoint has failed.
+func (wk *worker) failed(peer int, ep *ucp.Endpoint, err error) {
+	if !wk.isBroken(peer) {
+		wk.l.j.fail("an endpoint of worker %d to %d has failed: %v", wk.number, peer, err)
+	}
+	if n := &wk.links[peer]; n.ep == ep {
+		n.failed = true
+	}
+}
+
+// close closes an endpoint and its keys.
+func (g *goroutine) close(peer int) {
+	n := &g.wk.links[peer]
+	for _, k := range n.keys {
+		g.wk.l.must(k.Close(), "Rkey.Close")
+	}
+	n.keys = nil
+	if n.key != nil {
+		g.wk.l.must(n.key.Close(), "Rkey.Close")
+		n.key = nil
+	}
+	g.closeLink(&Step{Kind: "close", Peer: peer})
+}
+
+// closeLink closes an endpoint. The next step that needs one makes another.
+func (g *goroutine) closeLink(s *Step) {
+	n := &g.wk.links[s.Peer]
+	if n.ep == nil {
+		return
+	}
+	o := &op{g: g, s: s, begin: g.wk.l.j.tick()}
+	o.done = func(o *op, err error) {
+		if errors.Is(err, ucs.ErrInvalidParam) {
+			g.wk.l.j.fail("CloseAsync: %v", err)
+		}
+		g.wk.l.j.expect(o, err, "CloseAsync")
+	}
+	p := g.options(s, o)
+	if o.callback {
+		p.OnSend = onSend
+	}
+	if s.How != 0 && g.wk.l.p.PeerMode {
+		p.CloseFlags = ucp.CloseForce // done in the call
+		p.Flags = 0
+		s.Flags &^= flagNoImm
+		g.wk.l.disturb(g.wk.number, s.Peer)
+	}
+	ep := n.ep
+	n.ep, n.closing, n.failed = nil, o, false
+	if n.key != nil {
+		n.keys = append(n.keys, n.key)
+		n.key = nil
+	}
+	r, err := ep.CloseAsync(p)
+	g.submit(o, r, err)
+}
+
+// settled reports whether the effects of all one-sided operations before are known or ordered: the
+// endpoint before this one is closed.
+func (n *link) settled() bool { return n.closing == nil || n.closing.over }
