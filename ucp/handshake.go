@@ -175,7 +175,7 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 	}
 	if do&connect.SendReply != 0 {
 		if ep.pair == nil {
-			_ = hs.w.wireups.sendWireup(ep, proto.WireupReply, o.dst, w.own.emptyAddress())
+			_ = hs.w.wireups.sendWireupBy(ep, replyMessage{}, proto.WireupReply, o.dst, w.own.emptyAddress())
 			return nil
 		}
 		own, err := hs.laneAddress(ep, ep.pair.Paired, o.number)
@@ -205,6 +205,49 @@ func (hs *handshakes) sendRemoved(ep *Endpoint, o *offer) {
 	}
 	if err != nil {
 		ep.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
+	}
+}
+
+// replyMessage is the protocol of a reply that the peer does not acknowledge. The request ends when the
+// transport has sent the reply, which may be after the transport has taken it. If the reply is not sent,
+// the peer is notified over another connection, because its endpoint would wait for the reply forever.
+type replyMessage struct{ wireupMessage }
+
+// stepFlush is the step of a reply that waits until it is sent (Request.step).
+const stepFlush = stepProof + 1
+
+func (replyMessage) progress(r *Request) error {
+	ue := r.ep.lane(r.lane)
+	if r.step != stepFlush {
+		if _, err := ue.AMBcopy(uct.AMID(proto.IDWireup), r.hooks(), uct.SendSignaled, nil); err != nil && err != ucs.InProgress {
+			return err
+		}
+		r.step = stepFlush
+	}
+	err := ue.Flush(uct.FlushLocal, &r.comp)
+	if err == nil {
+		r.finish(nil)
+	}
+	if err == ucs.InProgress {
+		return nil
+	}
+	return err
+}
+
+func (replyMessage) release(r *Request) {
+	if r.err != nil {
+		r.w.handshakes.replyLost(r.ep, r.data.Buf)
+	}
+}
+
+// replyLost notifies the peer that its endpoint gets no reply. message is the reply in packed form.
+func (hs *handshakes) replyLost(ep *Endpoint, message []byte) {
+	m, err := proto.ParseWireup(message)
+	if err == nil && !hs.w.closed && hs.w.shuttingDown == 0 {
+		err = hs.w.wireups.sendRemovedTo(ep.dest.address, m.DstEp, ep.errMode)
+	}
+	if err != nil {
+		hs.w.ctx.log.Debug("cannot notify the peer that it gets no reply", zap.String("endpoint", ep.describe()), zap.Error(err))
 	}
 }
 
