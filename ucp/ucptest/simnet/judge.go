@@ -181,11 +181,13 @@ func (j *judge) matched(o *op, info ucp.TagRecvInfo) {
 }
 
 // truncated settles a message that was longer than the buffer of its receive. Such a receive does not
-// say which message it was.
+// say which message it was. Where messages may be lost, such a message is given up with them.
 func (j *judge) truncated(o *op) {
 	o.truncated = true
 	o.g.wk.truncated++
-	j.add(-1)
+	if !j.l.lossy {
+		j.add(-1)
+	}
 }
 
 // end checks everything that can be checked only when the program is over.

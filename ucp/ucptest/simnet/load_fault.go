@@ -151,13 +151,8 @@ func (l *load) kill(f *Fault) func() {
 		}
 		wk.packs, wk.unpacks = 0, 0
 	}
-	for _, wk := range pr.workers {
-		l.j.open += wk.truncated // of messages that are settled here, and were settled then
-		wk.truncated = 0
-	}
 	for i := range l.j.msgs {
-		m := &l.j.msgs[i]
-		if m.sent && (l.workers[m.to].dead || m.sender.g.wk.dead && !l.j.couldBeTruncated(m)) {
+		if m := &l.j.msgs[i]; m.sent && (l.workers[m.to].dead || m.sender.g.wk.dead) {
 			l.j.settle(m)
 		}
 	}

@@ -172,6 +172,7 @@ func (n *Network) Kill(at *Place, midWrite bool) {
 		i.inbox = nil
 		for _, e := range i.senders() {
 			e.stopCopying()
+			e.holdAccesses()
 			if i.o.Death == DeathReset {
 				e.breakLater(ucs.ErrConnectionReset)
 			} else {

@@ -179,8 +179,15 @@ func (e *endpoint) breakAt(err error, at uint64) {
 // vanished is called when the endpoint has sent something that is not acknowledged any more (unheard), or
 // the peer's process ends before it has received it.
 func (e *endpoint) vanished() {
-	o := e.home.o
-	if o.Death == DeathTimeout && e.lost == nil && e.inFlight() > 0 {
+	if e.inFlight() > 0 {
+		e.giveUpLater()
+	}
+}
+
+// giveUpLater breaks the connection after the time of all retransmissions, if the transport has such a
+// time.
+func (e *endpoint) giveUpLater() {
+	if o := e.home.o; o.Death == DeathTimeout && e.lost == nil {
 		e.breakAt(errSilence, o.Medium.Now()+o.Timeout)
 	}
 }
@@ -198,10 +205,23 @@ func (e *endpoint) schedule(o *op) {
 		}
 		o.due = e.roundTrip(o, e.home.now()) + o.late
 		if e.unheard() {
-			e.vanished()
+			e.giveUpLater()
 		}
 	}
 	e.home.wakeAt(o.due)
+}
+
+// holdAccesses makes the accesses in flight wait until the endpoint gives up, because the peer's process has
+// ended. Memory that is shared stays. The caller holds the lock.
+func (e *endpoint) holdAccesses() {
+	if e.home.o.Death == DeathSilent {
+		return
+	}
+	for o := e.ops.head; o != nil; o = o.next {
+		if o.access.kind != 0 {
+			o.due = Never
+		}
+	}
 }
 
 // accessed counts an access that has ended, and wakes the peer if it has a message that follows. The
@@ -219,6 +239,9 @@ func (e *endpoint) accessed() {
 func (e *endpoint) roundTrip(o *op, at uint64) uint64 {
 	if e.peer == nil {
 		return at
+	}
+	if e.home.o.Death != DeathSilent && e.unheard() {
+		return Never // until the endpoint gives up
 	}
 	m, a := e.home.o.Medium, &o.access
 	there, back := 0, 0
