@@ -206,15 +206,12 @@ func (ws *wireupState) idConfirmed(ep *Endpoint, id proto.EndpointID) {
 	ws.connected(ep, id)
 }
 
-// idReplaced records id, which the reply to the endpoint's request names, in place of the id that a
-// request of the peer has named before. They differ if the peer has closed the endpoint of its request
-// by force before it knew this endpoint's id, so that it could not send a close message. Another
-// endpoint of the peer has then replied.
-func (ws *wireupState) idReplaced(ep *Endpoint, id proto.EndpointID) {
-	if ep.remoteID != 0 && ep.remoteID != id && ep.state&epUnconfirmed == 0 && ep.peer != nil {
-		ep.remoteID = id
-		ws.idKnown(ep)
-	}
+// idReplaced reports whether id, which the reply to the endpoint's request names, differs from the id
+// that a request of the peer has named before. Then the peer has closed the endpoint of its request by
+// force before it knew this endpoint's id, so that it could not send a close message, and another
+// endpoint of the peer has replied.
+func (ep *Endpoint) idReplaced(id proto.EndpointID) bool {
+	return ep.remoteID != 0 && ep.remoteID != id && ep.state&epUnconfirmed == 0 && ep.peer != nil
 }
 
 // setName stores a name that the application gave, cut to EntityNameMax-1 bytes.

@@ -196,16 +196,25 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 // sendRemoved tells the peer that its endpoint gets no reply, because this endpoint has failed. The
 // offer is nil if no request of the peer is being handled.
 func (hs *handshakes) sendRemoved(ep *Endpoint, o *offer) {
-	var err error
-	switch w := hs.w; {
-	case o != nil:
-		err = w.wireups.sendRemoved(o.from, o.m, o.said, ep.errMode)
-	case !w.closed && w.shuttingDown == 0:
-		err = w.wireups.sendRemovedTo(ep.dest.address, ep.remoteID, ep.errMode)
+	if o == nil {
+		hs.sendRemovedTo(ep, ep.dest.address, ep.remoteID)
+	} else if err := hs.w.wireups.sendRemoved(o.from, o.m, o.said, ep.errMode); err != nil {
+		hs.logUnnotified(ep, err)
 	}
-	if err != nil {
-		ep.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
+}
+
+// sendRemovedTo tells the peer, at an address, that its endpoint id has no counterpart here.
+func (hs *handshakes) sendRemovedTo(ep *Endpoint, addr *proto.WorkerAddress, id proto.EndpointID) {
+	if hs.w.closed || hs.w.shuttingDown > 0 {
+		return
 	}
+	if err := hs.w.wireups.sendRemovedTo(addr, id, ep.errMode); err != nil {
+		hs.logUnnotified(ep, err)
+	}
+}
+
+func (hs *handshakes) logUnnotified(ep *Endpoint, err error) {
+	hs.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
 }
 
 // replyMessage is the protocol of a reply that the peer does not acknowledge. The request ends when the
@@ -236,18 +245,8 @@ func (replyMessage) progress(r *Request) error {
 
 func (replyMessage) release(r *Request) {
 	if r.err != nil {
-		r.w.handshakes.replyLost(r.ep, r.data.Buf)
-	}
-}
-
-// replyLost notifies the peer that its endpoint gets no reply. message is the reply in packed form.
-func (hs *handshakes) replyLost(ep *Endpoint, message []byte) {
-	m, err := proto.ParseWireup(message)
-	if err == nil && !hs.w.closed && hs.w.shuttingDown == 0 {
-		err = hs.w.wireups.sendRemovedTo(ep.dest.address, m.DstEp, ep.errMode)
-	}
-	if err != nil {
-		hs.w.ctx.log.Debug("cannot notify the peer that it gets no reply", zap.String("endpoint", ep.describe()), zap.Error(err))
+		m, _ := proto.ParseWireup(r.data.Buf) // this worker has packed it
+		r.w.handshakes.sendRemovedTo(r.ep, r.ep.dest.address, m.DstEp)
 	}
 }
 
@@ -302,11 +301,14 @@ func (hs *handshakes) onReply(src *uct.Source, m *proto.Wireup) {
 		from.bindPeer(ep.peer)
 		ep.peer.DropUnmatched((*peerEnd)(ep))
 	}
-	crossed := ep.handshake.Stage == connect.Crossed
-	do := hs.advance(ep, ev)
-	if crossed {
-		hs.w.wireups.idReplaced(ep, m.SrcEp)
+	if ep.handshake.Stage == connect.Crossed && ep.idReplaced(m.SrcEp) {
+		// What was sent to the peer's first endpoint is lost. The second one gets to know that too.
+		addr := ep.dest.address
+		ep.report(life.Removed, errEndGone)
+		hs.sendRemovedTo(ep, addr, m.SrcEp)
+		return
 	}
+	do := hs.advance(ep, ev)
 	hs.w.wireups.idConfirmed(ep, m.SrcEp)
 	o := &offer{addr: &m.Address, chosen: ep.dest.address}
 	if ep.pair != nil {

@@ -23,7 +23,8 @@ type judge struct {
 	over  bool   // open was 0 once
 	msgs  []message
 	recvs []*op // tag receives that were started
-	flows map[flow][]*message
+	flows map[flow][]*message // tagged messages
+	ams   map[flow][]*message // active messages
 	arena arena
 
 	received int // messages
@@ -35,6 +36,7 @@ type judge struct {
 type flow struct {
 	goroutine *goroutine
 	ep        *ucp.Endpoint
+	class     int // of active messages
 }
 
 // message is a message of a program.
@@ -102,8 +104,17 @@ func (j *judge) sends(id int, s *Step, to, size int, tag ucp.Tag, o *op) *messag
 
 // inFlow puts a message into the order of its goroutine and endpoint.
 func (j *judge) inFlow(m *message, g *goroutine, ep *ucp.Endpoint) {
-	f := flow{g, ep}
+	f := flow{g, ep, 0}
 	j.flows[f] = append(j.flows[f], m)
+}
+
+// inOrder is inFlow for active messages. Those whose first packet is the only one arrive in order.
+func (j *judge) inOrder(m *message, g *goroutine, ep *ucp.Endpoint) {
+	if max(8, m.s.Head)+m.size > 200 || m.s.Class > amPersistent && j.l.workers[m.to].proc.plan.Multi {
+		return
+	}
+	f := flow{g, ep, m.s.Class}
+	j.ams[f] = append(j.ams[f], m)
 }
 
 // notSent records that a call has said that its message was not sent.
@@ -210,6 +221,7 @@ func (j *judge) end() {
 		}
 	}
 	j.order()
+	j.amOrder()
 	j.posted()
 	for _, wk := range j.l.workers {
 		if wk.packs != 0 || wk.unpacks != 0 {
@@ -248,6 +260,22 @@ func (j *judge) order() {
 				if m1.recv.begin > r2.posted && !j.returned(m1) {
 					j.fail("message %d (%s) was overtaken by message %d (%s): receives %d and %d", m1.id, m1.s, m2.id, m2.s, m1.recv.begin, r2.posted)
 				}
+			}
+		}
+	}
+}
+
+// amOrder checks the order of active messages.
+func (j *judge) amOrder() {
+	for _, list := range j.ams {
+		var last *message
+		for _, m := range list {
+			switch {
+			case m.got == 0:
+			case last != nil && m.received < last.received:
+				j.fail("active message %d (%s) came before message %d", m.id, m.s, last.id)
+			default:
+				last = m
 			}
 		}
 	}

@@ -114,7 +114,7 @@ func (p *Program) Run(out io.Writer) Result {
 	w := New(p.Seed)
 	defer w.Close()
 	l := &load{w: w, p: p, out: out}
-	l.j = &judge{l: l, flows: make(map[flow][]*message)}
+	l.j = &judge{l: l, flows: make(map[flow][]*message), ams: make(map[flow][]*message)}
 	l.tap()
 	l.start()
 	err := w.Run(lastTime, func() bool { return l.over == len(l.processes) || l.j.err != nil || w.Steps() > maxSteps })

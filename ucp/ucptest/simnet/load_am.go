@@ -76,6 +76,7 @@ func (g *goroutine) amSend(s *Step) {
 		fill(o.buf, id)
 		fill(o.head, id)
 		o.m = l.j.sends(id, s, s.Peer, s.Size, 0, o)
+		l.j.inOrder(o.m, g, n.ep)
 		if s.How == howRefuse {
 			o.m.mayErr = errRefused
 		}
