@@ -22,7 +22,7 @@ type judge struct {
 	open  int    // goroutines, operations, messages and stream bytes that have not ended
 	over  bool   // open was 0 once
 	msgs  []message
-	recvs []*op // tag receives that were started
+	recvs []*op               // tag receives that were started
 	flows map[flow][]*message // tagged messages
 	ams   map[flow][]*message // active messages
 	arena arena

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type maker struct {
 	limit  int   // largest size
 	outage bool  // there are short outages
 	lossy  bool  // there are faults that may lose something
+	rings  bool  // with shared memory
 	closes bool  // there are steps that close endpoints
 	forces bool  // some of them by force
 	burst  int   // largest number of operations of a step
@@ -82,6 +84,7 @@ func (m *maker) processes() {
 	if m.p.Hosts == 1 && m.chance(3) {
 		tls = "netshm"
 	}
+	m.rings = strings.Contains(tls, "netshm")
 	settings := []string{"TLS=" + tls}
 	set := func(name string, values ...string) {
 		if m.chance(3) {
@@ -138,6 +141,9 @@ func (m *maker) faults() {
 		f := Fault{Kind: one(m.Rand, "freeze", "cut", "partition", "vanish"), At: time.Duration(m.Int64N(int64(span)))}
 		if m.lossy {
 			f.Kind = one(m.Rand, "freeze", "cut", "partition", "vanish", "kill", "kill", "refuse", "refuse", "loss")
+			if f.Kind == "refuse" && m.rings {
+				f.Kind = "kill" // a worker that cannot map a peer's ring cannot tell the peer
+			}
 		}
 		f.For = time.Duration(1 + m.Int64N(int64(brief)))
 		if m.lossy && m.chance(2) {
