@@ -89,6 +89,7 @@
 //	server  joined              REQUEST                            replied    replace, connect, REPLY
 //	server  replied             ACK              lanes             open       start
 //	server  replied             auxiliary lost                     same       ignore
+//	server  starting, replied   tick                               same       skip check
 //	all     all but failed      duty failed                        failed
 //	all     all                 a message                          same       drop
 //

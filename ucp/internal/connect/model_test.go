@@ -621,9 +621,9 @@ func (m *model) inform(k int, ev Event, was End, do Duty) {
 		m.bad("lanes are started that are not there")
 	case ev == TimedOut && do&RetryLanes != 0 && e.end.Repeats != 0:
 		m.bad("repeats are counted of another request")
-	case ev == Tick && was.Rounds < maxRounds && e.lanes && (was.Stage == Replied || was.Stage == Both) && was.Role == Peer && do&SkipCheck == 0:
+	case ev == Tick && was.Rounds < maxRounds && e.lanes && mayBeUnconnected(was) && do&SkipCheck == 0:
 		m.bad("lanes are checked that the other side may not have connected yet")
-	case ev == Tick && do&SkipCheck != 0 && (was.Stage != Replied && was.Stage != Both || was.Role != Peer):
+	case ev == Tick && do&SkipCheck != 0 && !mayBeUnconnected(was):
 		m.bad("lanes are not checked that are connected")
 	case ev == AuxLost && do&IgnoreLoss != 0 && was.Stage != Replied && was.Stage != Both:
 		m.bad("a loss is ignored with which the agreement ends")
@@ -689,4 +689,15 @@ func (m *model) unfinished() string {
 		}
 	}
 	return ""
+}
+
+// mayBeUnconnected reports whether the other side may not have connected its lanes yet.
+func mayBeUnconnected(e End) bool {
+	switch e.Role {
+	case Peer:
+		return e.Stage == Replied || e.Stage == Both
+	case Server:
+		return e.Stage == Starting || e.Stage == Replied
+	}
+	return false
 }

@@ -98,6 +98,7 @@ var table = rules{
 	{server, in(Joined), on(Request), 0, 0, Replied, ReplaceLanes | ConnectLanes | SendReply, 0},
 	{server, in(Replied), on(Ack), HasLanes, 0, Open, Start, 0},
 	{server, in(Replied), on(AuxLost), 0, 0, same, IgnoreLoss, 0},
+	{server, in(Starting, Replied), on(Tick), 0, 0, same, SkipCheck, 0},
 
 	// Everything else.
 	{anyone, notFailed, on(DutyFailed), 0, 0, Failed, 0, 0},
