@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -52,20 +53,33 @@ func (m *connManager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
 	case at == nil:
 	case m.c.Early:
 		m.after(1, ep.packed)
-	default: // the answer of the host
-		there := m.o.Medium.Carry(m.place, at, m.o.Medium.Now(), 0)
-		if there == Never {
-			break
-		}
-		m.carry(at, &ep.link, there, 0, func() {
-			if m.o.Network.listeners[p.Remote] == nil {
-				ep.Fail(errNoServer)
-			} else {
-				ep.packed()
-			}
-		})
+	default:
+		ep.knock(at, firstKnock)
 	}
 	return ep, nil
+}
+
+// firstKnock is the time after which a host that cannot be reached is tried again. It doubles each time.
+const firstKnock = uint64(time.Second)
+
+// knock waits for the answer of the host before the request is sent.
+func (ep *connEndpoint) knock(at *Place, again uint64) {
+	m := ep.m
+	if ep.Phase != connkit.Opening {
+		return
+	}
+	there := m.o.Medium.Carry(m.place, at, m.o.Medium.Now(), 0)
+	if there == Never {
+		m.after(again, func() { ep.knock(at, 2*again) })
+		return
+	}
+	m.carry(at, &ep.link, there, 0, func() {
+		if m.o.Network.listeners[ep.Remote] == nil {
+			ep.Fail(errNoServer)
+		} else {
+			ep.packed()
+		}
+	})
 }
 
 func (ep *connEndpoint) register() {
