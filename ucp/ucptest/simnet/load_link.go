@@ -4,6 +4,7 @@ package simnet
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -37,6 +38,9 @@ func (g *goroutine) link(peer int) *link {
 		n.making = true
 		defer func() { n.making = false }()
 		p := ucp.EndpointParams{Address: wk.l.workers[peer].addr}
+		if l := wk.l.workers[peer].listener; l != nil && peer != wk.number {
+			p = ucp.EndpointParams{RemoteAddr: l.Addr()}
+		}
 		if wk.l.p.PeerMode {
 			p.ErrMode = ucp.ErrModePeer
 			p.OnError = func(ep *ucp.Endpoint, err error, _ any) { wk.failed(peer, ep, err) }
@@ -112,3 +116,40 @@ func (g *goroutine) closeLink(s *Step) {
 // settled reports whether the effects of all one-sided operations before are known or ordered: the
 // endpoint before this one is closed.
 func (n *link) settled() bool { return n.closing == nil || n.closing.over }
+
+// listen makes the worker accept clients.
+func (wk *worker) listen() {
+	l := wk.l
+	var err error
+	wk.listener, err = wk.w.NewListener(ucp.ListenerParams{
+		Addr: netip.AddrPortFrom(wk.proc.host.addr, uint16(1000+wk.number)),
+		OnConnRequest: func(r *ucp.ConnRequest) {
+			p := ucp.EndpointParams{ConnRequest: r}
+			if l.p.PeerMode {
+				p.ErrMode = ucp.ErrModePeer
+				p.OnError = func(*ucp.Endpoint, error, any) {} // of a client that has closed its endpoint, too
+			}
+			ep, err := wk.w.NewEndpoint(p)
+			if err != nil && l.lossy {
+				l.tracef("worker %d does not accept a client: %v", wk.number, err)
+				return
+			}
+			l.must(err, "accepting a client")
+			wk.accepted = append(wk.accepted, ep)
+		},
+	})
+	l.must(err, "NewListener")
+}
+
+// closeAccepted closes the endpoints of clients, which have closed theirs.
+func (g *goroutine) closeAccepted() {
+	wk := g.wk
+	wk.l.must(wk.listener.Close(), "Listener.Close")
+	for _, ep := range wk.accepted {
+		o := &op{g: g, s: &drainStep, begin: wk.l.j.tick(), done: func(*op, error) {}}
+		r, err := ep.CloseAsync(nil)
+		g.submit(o, r, err)
+	}
+	wk.accepted = nil
+	g.finish("closes of accepted endpoints")
+}

@@ -22,6 +22,7 @@ type Program struct {
 	Seed      uint64 // of the world
 	Hosts     int
 	PeerMode  bool // the error mode of all endpoints is ErrModePeer
+	Listen    bool // endpoints are made by the socket address of a listener
 	Processes []ProcessPlan
 	Faults    []Fault
 }
@@ -189,6 +190,9 @@ func (p *Program) String() string {
 	if p.PeerMode {
 		b.WriteString(" peer")
 	}
+	if p.Listen {
+		b.WriteString(" listen")
+	}
 	b.WriteByte('\n')
 	worker := 0
 	for _, pr := range p.Processes {
@@ -246,6 +250,8 @@ func (p *Program) readLine(words []string) (err error) {
 				p.Hosts, err = strconv.Atoi(value)
 			case "peer":
 				p.PeerMode = true
+			case "listen":
+				p.Listen = true
 			default:
 				err = fmt.Errorf("unknown word %q", w)
 			}

@@ -16,18 +16,19 @@ var AllKinds = []string{"nop", "tag", "recv", "probe", "am", "next", "stream", "
 // maker makes a program.
 type maker struct {
 	*rand.Rand
-	p      *Program
-	kinds  []string
-	nextID int
-	limit  int   // largest size
-	outage bool  // there are short outages
-	lossy  bool  // there are faults that may lose something
-	rings  bool  // with shared memory
-	closes bool  // there are steps that close endpoints
-	forces bool  // some of them by force
-	burst  int   // largest number of operations of a step
-	sizes  []int // thresholds
-	owners []int // worker of each list
+	p       *Program
+	kinds   []string
+	nextID  int
+	limit   int   // largest size
+	outage  bool  // there are short outages
+	lossy   bool  // there are faults that may lose something
+	rings   bool  // with shared memory
+	listens bool  // there is a connection manager
+	closes  bool  // there are steps that close endpoints
+	forces  bool  // some of them by force
+	burst   int   // largest number of operations of a step
+	sizes   []int // thresholds
+	owners  []int // worker of each list
 }
 
 // Generate makes the program of a seed, from some kinds of steps.
@@ -47,6 +48,7 @@ func Generate(seed uint64, kinds []string) *Program {
 	}
 	m.processes()
 	m.faults()
+	m.p.Listen = m.listens && m.chance(4)
 	m.exclude()
 	m.steps()
 	m.receives()
@@ -63,7 +65,7 @@ func (m *maker) chance(n int) bool { return m.IntN(n) == 0 }
 // of its stream, and the replies that come later, are lost.
 func (m *maker) exclude() {
 	m.forces = slices.Contains(m.kinds, "force")
-	if m.lossy {
+	if m.lossy || m.p.Listen { // of the two ends of a stream one would be that of an accepted endpoint
 		m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "stream" || k == "srecv" })
 	}
 	m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(k string) bool { return k == "force" })
@@ -86,6 +88,12 @@ func (m *maker) processes() {
 	}
 	m.rings = strings.Contains(tls, "netshm")
 	settings := []string{"TLS=" + tls}
+	switch {
+	case strings.Contains(tls, "nettcp"):
+		settings, m.listens = append(settings, "SOCKADDR_TLS_PRIORITY=nettcp"), true
+	case strings.Contains(tls, "netrc"):
+		settings, m.listens = append(settings, "SOCKADDR_TLS_PRIORITY=netrdmacm"), true
+	}
 	set := func(name string, values ...string) {
 		if m.chance(3) {
 			settings = append(settings, name+"="+one(m.Rand, values...))
