@@ -186,6 +186,13 @@ func (n *Network) killManagers(at *Place) {
 			}
 			l.waiting = nil
 		}
+		for _, other := range n.managers {
+			for _, ep := range other.conns {
+				if r := ep.request; r != nil && r.l.m == m && !r.arrived {
+					ep.end(m.place)
+				}
+			}
+		}
 		for _, ep := range m.conns {
 			ep.release()
 		}
