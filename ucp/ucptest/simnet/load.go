@@ -73,7 +73,7 @@ type worker struct {
 	running     int   // goroutines
 	all         []*goroutine
 	stage       int  // number of barriers that it has come to
-	dead        bool // its process was killed
+	dead        bool // its process was killed, or it has quit
 	buffers     [][]byte
 	packs       int // states of datatypes that were started and not finished
 	unpacks     int
@@ -235,8 +235,8 @@ func (l *load) start() {
 	for _, list := range l.p.lists() {
 		for _, s := range *list {
 			last = max(last, s.ID+s.N*s.messages())
-			l.closes = l.closes || s.Kind == "close"
-			l.lossy = l.lossy || s.Kind == "close" && s.How != 0
+			l.closes = l.closes || s.Kind == "close" || s.Kind == "quit"
+			l.lossy = l.lossy || s.Kind == "close" && s.How != 0 || s.Kind == "quit"
 		}
 	}
 	l.lossy = l.lossy || l.p.lossy()
@@ -366,6 +366,9 @@ func (g *goroutine) run() {
 		l.tracef("worker %d.%d: %s", wk.number, g.number, s)
 		g.step = g.step[:0]
 		kinds[s.Kind].do(g, s)
+		if wk.dead {
+			return
+		}
 		g.waitStep(s)
 	}
 	g.flushAll()

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ucx-go/ucx/ucp"
 )
 
 // Faults of a program. Those that may lose something need ErrModePeer: without it an operation whose
@@ -151,13 +153,70 @@ func (l *load) kill(f *Fault) func() {
 		}
 		wk.packs, wk.unpacks = 0, 0
 	}
+	l.settleDead()
+	l.w.stirAll()
+	return nil
+}
+
+// settleDead settles the messages from and to workers that are gone.
+func (l *load) settleDead() {
 	for i := range l.j.msgs {
 		if m := &l.j.msgs[i]; m.sent && (l.workers[m.to].dead || m.sender.g.wk.dead) {
 			l.j.settle(m)
 		}
 	}
+}
+
+// quit closes the worker in the middle of everything, without closing its endpoints before. All
+// operations in flight must end.
+func (g *goroutine) quit(s *Step) {
+	wk := g.wk
+	l := wk.l
+	for k := range l.workers {
+		l.disturb(wk.number, k)
+	}
+	var keys []*ucp.Rkey
+	for k := range wk.links {
+		n := &wk.links[k]
+		if keys = append(keys, n.keys...); n.key != nil {
+			keys = append(keys, n.key)
+		}
+	}
+	for _, o := range wk.ops {
+		o.stopped = l.j.tick() // it may end with ErrCanceled
+	}
+	if s.How == 0 {
+		wk.am.reap(wk)
+		for _, k := range keys {
+			l.must(k.Close(), "Rkey.Close")
+		}
+	}
+	l.must(wk.w.Close(), "Worker.Close")
+	wk.reap()
+	for _, o := range wk.ops {
+		l.j.fail("an operation has not ended with its worker: %s", o.s)
+	}
+	if s.How != 0 {
+		for _, k := range wk.am.kept {
+			k.am.Release()
+		}
+		for _, k := range keys {
+			k.Close()
+		}
+	}
+	wk.giveHeld()
+	wk.giveStreams()
+	for _, b := range wk.buffers {
+		if k := notCanary(b); k >= 0 {
+			l.j.fail("worker %d has quit, and byte %d of a buffer of %d bytes is in use", wk.number, k, len(b))
+		}
+	}
+	wk.dead = true
+	l.j.add(-wk.running)
+	wk.running = 0
+	l.settleDead()
+	wk.proc.over++
 	l.w.stirAll()
-	return nil
 }
 
 func (l *load) refuse(f *Fault) func() {

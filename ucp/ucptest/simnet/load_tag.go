@@ -52,6 +52,7 @@ func init() {
 		"fadd":    {(*goroutine).atomicFetchAdd, 0, true},
 		"atomic":  {(*goroutine).atomicOwn, 0, true},
 		"close":   {(*goroutine).closeLink, 0, true},
+		"quit":    {(*goroutine).quit, 0, false},
 		"connect": {(*goroutine).connect, 0, true},
 	}
 }

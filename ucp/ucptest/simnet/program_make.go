@@ -11,7 +11,7 @@ import (
 )
 
 // AllKinds are the kinds of steps that Generate uses unless told otherwise.
-var AllKinds = []string{"nop", "tag", "recv", "probe", "am", "next", "stream", "srecv", "put", "get", "flush", "wflush", "fence", "add", "fadd", "atomic", "connect", "close", "force"}
+var AllKinds = []string{"nop", "tag", "recv", "probe", "am", "next", "stream", "srecv", "put", "get", "flush", "wflush", "fence", "add", "fadd", "atomic", "connect", "close", "force", "quit"}
 
 // maker makes a program.
 type maker struct {
@@ -249,7 +249,7 @@ func (m *maker) steps() {
 			if s.Peer == m.owners[k] && !m.chance(8) {
 				s.Peer = (s.Peer + 1) % workers
 			}
-			if !m.fill(&s, first[k]) || s.Kind == "close" && !m.alone(k) {
+			if !m.fill(&s, first[k]) || (s.Kind == "close" || s.Kind == "quit") && !m.alone(k) {
 				continue
 			}
 			if m.chance(8) {
@@ -258,6 +258,9 @@ func (m *maker) steps() {
 			s.ID = m.nextID
 			m.nextID += s.N * s.messages()
 			*list = append(*list, s)
+			if s.Kind == "quit" {
+				break
+			}
 		}
 	}
 }
@@ -339,6 +342,9 @@ func (m *maker) fill(s *Step, first bool) bool {
 		s.Class, s.Peer = m.IntN(2), 0
 	case "connect":
 		s.N = 1
+	case "quit":
+		s.N, s.Peer, s.How = 1, 0, m.IntN(2)
+		return m.lossy && m.chance(8)
 	case "close":
 		s.N = 1
 		s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagOwn)
