@@ -65,6 +65,7 @@ type worker struct {
 	links       []link // by the number of the peer
 	listener    *ucp.Listener
 	accepted    []*ucp.Endpoint // of clients
+	rejects     int             // clients to be rejected
 	ops         []*op           // in flight
 	reaping     bool
 	held        []*op // sends that use their buffers until their endpoint is closed
@@ -236,7 +237,7 @@ func (l *load) start() {
 		for _, s := range *list {
 			last = max(last, s.ID+s.N*s.messages())
 			l.closes = l.closes || s.Kind == "close" || s.Kind == "quit"
-			l.lossy = l.lossy || s.Kind == "close" && s.How != 0 || s.Kind == "quit"
+			l.lossy = l.lossy || s.Kind == "close" && s.How != 0 || s.Kind == "quit" || s.Kind == "shut" || s.Kind == "reject"
 		}
 	}
 	l.lossy = l.lossy || l.p.lossy()

@@ -172,9 +172,7 @@ func (l *load) settleDead() {
 func (g *goroutine) quit(s *Step) {
 	wk := g.wk
 	l := wk.l
-	for k := range l.workers {
-		l.disturb(wk.number, k)
-	}
+	wk.disturbAll()
 	var keys []*ucp.Rkey
 	for k := range wk.links {
 		n := &wk.links[k]
@@ -183,7 +181,7 @@ func (g *goroutine) quit(s *Step) {
 		}
 	}
 	for _, o := range wk.ops {
-		o.stopped = l.j.tick() // it may end with ErrCanceled
+		o.waited = true // it may end with ErrCanceled, and may have had a message
 	}
 	if s.How == 0 {
 		wk.am.reap(wk)

@@ -124,6 +124,11 @@ func (wk *worker) listen() {
 	wk.listener, err = wk.w.NewListener(ucp.ListenerParams{
 		Addr: netip.AddrPortFrom(wk.proc.host.addr, uint16(1000+wk.number)),
 		OnConnRequest: func(r *ucp.ConnRequest) {
+			if wk.rejects > 0 {
+				wk.rejects--
+				l.must(r.Reject(), "ConnRequest.Reject")
+				return
+			}
 			p := ucp.EndpointParams{ConnRequest: r}
 			if l.p.PeerMode {
 				p.ErrMode = ucp.ErrModePeer
@@ -139,6 +144,39 @@ func (wk *worker) listen() {
 		},
 	})
 	l.must(err, "NewListener")
+}
+
+// disturbAll records that what is under way to and from the worker may be lost.
+func (wk *worker) disturbAll() {
+	for k := range wk.l.workers {
+		wk.l.disturb(wk.number, k)
+	}
+}
+
+// reject makes the worker reject the next clients.
+func (g *goroutine) reject(s *Step) {
+	g.wk.disturbAll()
+	g.wk.rejects += s.N
+}
+
+// shut closes the endpoints of clients, the oldest first.
+func (g *goroutine) shut(s *Step) {
+	wk := g.wk
+	wk.disturbAll()
+	for range min(s.N, len(wk.accepted)) {
+		ep := wk.accepted[0]
+		wk.accepted = wk.accepted[1:]
+		o := &op{g: g, s: s, begin: wk.l.j.tick(), done: func(*op, error) {}}
+		p := g.options(s, o)
+		if o.callback {
+			p.OnSend = onSend
+		}
+		if s.How != 0 {
+			p.CloseFlags = ucp.CloseForce
+		}
+		r, err := ep.CloseAsync(p)
+		g.submit(o, r, err)
+	}
 }
 
 // closeAccepted closes the endpoints of clients, which have closed theirs.

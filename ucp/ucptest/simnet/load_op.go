@@ -24,7 +24,7 @@ type op struct {
 
 	callback, over, freed bool
 	mayCancel             bool // a receive, which Request.Wait may cancel
-	waited                bool // Request.Wait has canceled it
+	waited                bool // Request.Wait or Worker.Close has canceled it
 	uncounted             bool // a receive in flight, whose end the world does not wait for
 	err                   error
 

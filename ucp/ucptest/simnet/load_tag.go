@@ -52,6 +52,8 @@ func init() {
 		"fadd":    {(*goroutine).atomicFetchAdd, 0, true},
 		"atomic":  {(*goroutine).atomicOwn, 0, true},
 		"close":   {(*goroutine).closeLink, 0, true},
+		"reject":  {(*goroutine).reject, 0, false},
+		"shut":    {(*goroutine).shut, 0, false},
 		"quit":    {(*goroutine).quit, 0, false},
 		"connect": {(*goroutine).connect, 0, true},
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // AllKinds are the kinds of steps that Generate uses unless told otherwise.
-var AllKinds = []string{"nop", "tag", "recv", "probe", "am", "next", "stream", "srecv", "put", "get", "flush", "wflush", "fence", "add", "fadd", "atomic", "connect", "close", "force", "quit"}
+var AllKinds = []string{"nop", "tag", "recv", "probe", "am", "next", "stream", "srecv", "put", "get", "flush", "wflush", "fence", "add", "fadd", "atomic", "connect", "close", "force", "quit", "reject", "shut"}
 
 // maker makes a program.
 type maker struct {
@@ -342,6 +342,15 @@ func (m *maker) fill(s *Step, first bool) bool {
 		s.Class, s.Peer = m.IntN(2), 0
 	case "connect":
 		s.N = 1
+	case "reject":
+		s.Peer, s.Wait = 0, 0
+		return m.lossy && m.p.Listen
+	case "shut":
+		s.Peer, s.How = 0, m.IntN(2)
+		if s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagOwn); s.How != 0 {
+			s.Flags &^= flagNoImm
+		}
+		return m.lossy && m.p.Listen
 	case "quit":
 		s.N, s.Peer, s.How = 1, 0, m.IntN(2)
 		return m.lossy && m.chance(8)

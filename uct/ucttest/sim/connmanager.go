@@ -101,10 +101,17 @@ func (m *connManager) Close() error {
 	return m.bell.Close()
 }
 
-// leave removes the manager from its network.
+// leave removes the manager from its network. Clients whose requests it has not read learn of it.
 func (m *connManager) leave() {
 	n := m.o.Network
 	n.managers = slices.DeleteFunc(n.managers, func(o *connManager) bool { return o == m })
+	for _, other := range n.managers {
+		for _, ep := range other.conns {
+			if r := ep.request; r != nil && r.l.m == m && !r.arrived {
+				ep.end(m.place)
+			}
+		}
+	}
 	m.inbox = nil
 }
 
@@ -185,13 +192,6 @@ func (n *Network) killManagers(at *Place) {
 				r.client.end(m.place)
 			}
 			l.waiting = nil
-		}
-		for _, other := range n.managers {
-			for _, ep := range other.conns {
-				if r := ep.request; r != nil && r.l.m == m && !r.arrived {
-					ep.end(m.place)
-				}
-			}
 		}
 		for _, ep := range m.conns {
 			ep.release()
