@@ -183,6 +183,7 @@ func (ee *endpointEnds) cancelUnanswered(ep *Endpoint) {
 			}
 		default:
 			n.Remove()
+			ep.w.rma.forget(r)
 			r.abort(ucs.ErrCanceled)
 			next = ep.outstanding.Front() // callbacks may have changed the list
 		}

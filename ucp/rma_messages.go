@@ -97,6 +97,19 @@ func (rm *rmaState) answered(r *Request) {
 	f.advance()
 }
 
+// forget counts the answer of an operation that is about to be canceled, as if it had arrived: it will
+// be dropped, and a flush must not wait for it.
+func (rm *rmaState) forget(r *Request) {
+	f := r.ep.rma
+	switch {
+	case r.is(kindGet):
+		f.reading--
+		f.answered++
+	case r.is(kindFetch):
+		f.answered++
+	}
+}
+
 // getMessages reads with a GET_REQ message.
 type getMessages struct{ basics }
 
