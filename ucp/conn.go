@@ -387,6 +387,10 @@ func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
 		return err
 	}
 	c.serverID = d.Address.ClientID
+	// The lanes were chosen before the server's address was known. Memory is opened to the server.
+	where := *ep.dest
+	where.scopes = cs.w.rights.scopesOf(&d.Address)
+	ep.dest = &where
 	ep.w.wireups.connected(ep, d.EpID)
 	return ep.w.handshakes.carryOut(ep, do&connect.Start, nil)
 }

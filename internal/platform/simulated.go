@@ -110,6 +110,21 @@ func (reader) Read(b []byte) (int, error) {
 // Yield lets other goroutines run.
 func Yield() { world.Yield() }
 
+// Rules counts how often the rules of the tables of state machines were applied, by the name of the
+// machine.
+var Rules = make(map[string][]int)
+
+// Applied counts the use of a rule.
+func Applied(machine string, rule int) {
+	list := Rules[machine]
+	for len(list) <= rule {
+		list = append(list, 0)
+	}
+	list[rule]++
+	Rules[machine] = list
+}
+
+
 // Step lets other goroutines run at random.
 func Step() { world.Step() }
 

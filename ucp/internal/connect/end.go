@@ -3,6 +3,7 @@ package connect
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -144,6 +145,7 @@ func (t rules) next(e End, ev Event, f Facts) (End, Duty) {
 		if r.roles&(1<<e.Role) == 0 || r.from&(1<<e.Stage) == 0 || r.on&(1<<ev) == 0 || f&r.need != r.need || f&r.not != 0 {
 			continue
 		}
+		platform.Applied("connect", i)
 		if r.to != same {
 			e.Stage = r.to
 		}

@@ -39,6 +39,8 @@
 // keeps too many such endpoints (Evict).
 package life
 
+import "github.com/ucx-go/ucx/internal/platform"
+
 // Stage is the stage of an endpoint.
 type Stage uint8
 
@@ -142,6 +144,7 @@ func (t rules) next(e End, ev Event, busy bool) (End, Duty) {
 		if r.on&(1<<ev) == 0 || r.from&(1<<e.Stage) == 0 || f&r.need != r.need || f&r.not != 0 {
 			continue
 		}
+		platform.Applied("life", i)
 		if r.to != same {
 			e.Stage = r.to
 		}

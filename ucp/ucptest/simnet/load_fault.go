@@ -3,12 +3,15 @@
 package simnet
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -167,8 +170,8 @@ func (l *load) settleDead() {
 	}
 }
 
-// quit closes the worker in the middle of everything, without closing its endpoints before. All
-// operations in flight must end.
+// quit closes the worker in the middle of everything, without closing its endpoints before, by Close or by
+// Shutdown. All operations in flight must end.
 func (g *goroutine) quit(s *Step) {
 	wk := g.wk
 	l := wk.l
@@ -183,10 +186,19 @@ func (g *goroutine) quit(s *Step) {
 	for _, o := range wk.ops {
 		o.waited = true // it may end with ErrCanceled, and may have had a message
 	}
-	if s.How == 0 {
+	if s.How%2 == 0 {
 		wk.am.reap(wk)
 		for _, k := range keys {
 			l.must(k.Close(), "Rkey.Close")
+		}
+	}
+	if s.How >= 2 {
+		ctx, cancel := platform.WithTimeout(context.Background(), max(s.Wait, 1))
+		err := wk.w.Shutdown(ctx)
+		cancel()
+		l.tracef("worker %d: Shutdown: %v", wk.number, err)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			l.j.fail("Worker.Shutdown: %v", err)
 		}
 	}
 	l.must(wk.w.Close(), "Worker.Close")
@@ -194,7 +206,7 @@ func (g *goroutine) quit(s *Step) {
 	for _, o := range wk.ops {
 		l.j.fail("an operation has not ended with its worker: %s", o.s)
 	}
-	if s.How != 0 {
+	if s.How%2 != 0 {
 		for _, k := range wk.am.kept {
 			k.am.Release()
 		}

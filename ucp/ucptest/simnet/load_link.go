@@ -3,9 +3,11 @@
 package simnet
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -97,7 +99,7 @@ func (g *goroutine) closeLink(s *Step) {
 	if o.callback {
 		p.OnSend = onSend
 	}
-	if s.How != 0 && g.wk.l.p.PeerMode {
+	if s.How == howForce && g.wk.l.p.PeerMode {
 		p.CloseFlags = ucp.CloseForce // done in the call
 		p.Flags = 0
 		s.Flags &^= flagNoImm
@@ -109,8 +111,30 @@ func (g *goroutine) closeLink(s *Step) {
 		n.keys = append(n.keys, n.key)
 		n.key = nil
 	}
+	if s.How == howShutdown {
+		g.shutdown(s, ep, o)
+		return
+	}
 	r, err := ep.CloseAsync(p)
 	g.submit(o, r, err)
+}
+
+// Values of Step.How for closes.
+const (
+	howFlush    = iota
+	howForce    // only with ErrModePeer
+	howShutdown // Shutdown, whose context ends after Step.Wait
+)
+
+// shutdown closes an endpoint with a deadline, at which operations that the peer has not answered are
+// canceled. The close then goes on in the background.
+func (g *goroutine) shutdown(s *Step, ep *ucp.Endpoint, o *op) {
+	g.wk.l.disturb(g.wk.number, s.Peer)
+	ctx, cancel := platform.WithTimeout(context.Background(), max(s.Wait, 1))
+	defer cancel()
+	err := ep.Shutdown(ctx)
+	g.wk.l.tracef("worker %d.%d: Shutdown: %v", g.wk.number, g.number, err)
+	o.over = err == nil || !errors.Is(err, context.DeadlineExceeded)
 }
 
 // settled reports whether the effects of all one-sided operations before are known or ordered: the

@@ -116,6 +116,7 @@ func (m *maker) processes() {
 	set("PEER_RELEASE", "1.13", "1.22", "auto")
 	set("MAX_RNDV_RAILS", "0", "1", "2", "3")
 	set("MAX_RMA_RAILS", "0", "1", "2")
+	set("CM_USE_ALL_DEVICES", "n")
 	set("STREAM_MAX_UNREAD", "64k")
 	for range 2 + m.IntN(4) {
 		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
@@ -352,14 +353,14 @@ func (m *maker) fill(s *Step, first bool) bool {
 		}
 		return m.lossy && m.p.Listen
 	case "quit":
-		s.N, s.Peer, s.How = 1, 0, m.IntN(2)
+		s.N, s.Peer, s.How = 1, 0, m.IntN(4)
 		return m.lossy && m.chance(8)
 	case "close":
 		s.N = 1
 		s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagOwn)
 		if m.p.PeerMode && m.forces {
-			if s.How = m.IntN(2); s.How != 0 {
-				s.Flags &^= flagNoImm
+			if s.How = m.IntN(3); s.How != howFlush {
+				s.Flags = 0
 			}
 		}
 	case "recv", "probe":
