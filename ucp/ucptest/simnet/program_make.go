@@ -23,6 +23,7 @@ type maker struct {
 	outage  bool  // there are short outages
 	lossy   bool  // there are faults that may lose something
 	rings   bool  // with shared memory
+	eager   bool  // no message is sent by rendezvous
 	listens bool  // there is a connection manager
 	closes  bool  // there are steps that close endpoints
 	forces  bool  // some of them by force
@@ -102,6 +103,9 @@ func (m *maker) processes() {
 	threshold := one(m.Rand, 300, 1000, 9000, 30_000)
 	m.sizes = append(m.sizes, threshold)
 	set("RNDV_THRESH", fmt.Sprint(threshold), fmt.Sprint(threshold), "inf", "0", "auto")
+	if m.eager = m.chance(6) || slices.Contains(settings, "RNDV_THRESH=inf"); m.eager {
+		settings = append(settings, "RNDV_THRESH=inf")
+	}
 	set("RNDV_SCHEME", "get_zcopy", "put_zcopy", "am", "auto")
 	set("ZCOPY_THRESH", fmt.Sprint(threshold), "0", "inf", "auto")
 	set("BCOPY_THRESH", "0", "auto")
@@ -296,6 +300,9 @@ func (m *maker) fill(s *Step, first bool) bool {
 	case "am":
 		s.Size, s.Head, s.Class, s.How = m.size(), one(m.Rand, 0, 8, 9, 100, 200, 256), m.IntN(amReplies), m.IntN(hows)
 		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn, flagEager, flagRndv, flagReply, flagCopy)
+		if m.eager {
+			s.Flags &^= flagRndv
+		}
 		if s.Flags&flagRndv != 0 {
 			s.Flags &^= flagForce
 		}
@@ -359,7 +366,10 @@ func (m *maker) fill(s *Step, first bool) bool {
 		s.N = 1
 		s.Flags = m.flags(flagNoImm, flagCallback, flagFree, flagOwn)
 		if m.p.PeerMode && m.forces {
-			if s.How = m.IntN(3); s.How != howFlush {
+			if s.How = m.IntN(2); m.eager { // the receiver of an offer that was canceled waits for its endpoint's end
+				s.How = m.IntN(3)
+			}
+			if s.How != howFlush {
 				s.Flags = 0
 			}
 		}

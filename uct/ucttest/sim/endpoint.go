@@ -210,7 +210,7 @@ func (e *endpoint) room() kit.Room {
 	switch o := e.home.o; {
 	case e.inFlight() >= o.Window || o.SendBuffer > 0 && e.bytes >= o.SendBuffer:
 		return kit.Full
-	case o.Credits > 0 && e.home.flying >= o.Credits:
+	case o.Credits > 0 && e.home.flying >= o.Credits && !e.home.takeAcks():
 		return kit.Exhausted
 	}
 	return kit.Open
@@ -329,6 +329,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	e.home.waiting.Add(&e.pending, e, p)
 	e.home.net.mu.Lock()
 	e.activate()
+	e.home.awaitAcks()
 	e.home.net.mu.Unlock()
 	return nil
 }

@@ -67,8 +67,28 @@ func (e *endpoint) acknowledge(p *packet) {
 		e.watching = false
 		e.home.wake()
 	}
-	if e.active {
+	if e.active || e.home.o.Credits > 0 && !e.home.waiting.Empty() {
 		e.home.wakeAt(due)
+	}
+}
+
+// takeAcks takes the acknowledgements of all endpoints, and reports whether that has returned credits.
+func (i *iface) takeAcks() bool {
+	for _, e := range i.endpoints {
+		e.takeAcks()
+	}
+	return i.flying < i.o.Credits
+}
+
+// awaitAcks wakes the iface when acknowledgements return credits.
+func (i *iface) awaitAcks() {
+	if i.o.Credits == 0 {
+		return
+	}
+	for _, e := range i.endpoints {
+		for _, a := range e.timed.acks {
+			i.wakeAt(a.due)
+		}
 	}
 }
 
