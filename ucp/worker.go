@@ -415,7 +415,7 @@ func (w *Worker) occupied() int {
 		w.owner.raise()
 		return 0
 	}
-	if !w.owner.tryAcquire() {
+	if !w.owner.tryAcquireSlow() {
 		return 0
 	}
 	n := 0
@@ -427,7 +427,7 @@ func (w *Worker) occupied() int {
 			n = 1 // a delegated call has ended
 		}
 	}
-	w.owner.release()
+	w.owner.releaseSlow()
 	return n
 }
 
