@@ -196,13 +196,12 @@ type findings struct {
 }
 
 var (
-	begunSeed   = regexp.MustCompile(`(?m)^seed (\d+)$`)
-	failedSeed  = regexp.MustCompile(`(?m)^ +programs_test\.go:\d+: (?:seed \d+: (.*)|(two runs of seed \d+ differ))`)
-	brokenRun   = regexp.MustCompile(`(?m)^(?:panic|fatal error): .*`)
-	lastMessage = 2000
+	begunSeed  = regexp.MustCompile(`(?m)^seed \d+$`)
+	failedSeed = regexp.MustCompile(`(?m)^ +programs_test\.go:\d+: (?:seed \d+: (.*)|(two runs of seed \d+ differ))`)
+	brokenRun  = regexp.MustCompile(`(?m)^(?:panic|fatal error): .*`)
 )
 
-// runPrograms runs TestPrograms of a test binary, up to the first failure.
+// runPrograms runs TestPrograms of a test binary, from a seed up to a limit or the first failure.
 func runPrograms(t *testing.T, program string, seed uint64, limit string) (f findings) {
 	c := exec.Command(program, "-test.run=^TestPrograms$", "-test.v", "-test.timeout=0", "-sim.progress", "-sim.shrink=0",
 		fmt.Sprintf("-sim.seed=%d", seed), limit)
@@ -218,7 +217,7 @@ func runPrograms(t *testing.T, program string, seed uint64, limit string) (f fin
 	} else if m := brokenRun.Find(out); m != nil {
 		f.text = string(m)
 	} else {
-		t.Fatalf("%v\n%s", err, out[max(0, len(out)-lastMessage):])
+		t.Fatalf("%v\n%s", err, out[max(0, len(out)-2000):])
 	}
 	return f
 }
