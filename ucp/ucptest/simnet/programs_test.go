@@ -22,6 +22,8 @@ var (
 	simSeed     = flag.Uint64("sim.seed", 0, "`first` seed; 0 draws one if -sim.time or -sim.programs is given")
 	simTime     = flag.Duration("sim.time", 0, "how long to run `programs`")
 	simPrograms = flag.Int("sim.programs", 0, "number of programs; 0 is as many as fit into -sim.time")
+	simCPU      = flag.Duration("sim.cpu", 0, "how much `time` of the processor to use; a program that does not end ends the process")
+	simProgress = flag.Bool("sim.progress", false, "print the seed of each program before it runs")
 	simKinds    = flag.String("sim.kinds", "", "comma-separated `kinds` of steps; default all")
 	simOut      = flag.String("sim.out", "", "`directory` for programs that fail")
 	simTrace    = flag.Bool("sim.trace", false, "print the trace of each program")
@@ -46,9 +48,9 @@ func cpuTime() time.Duration {
 func TestPrograms(t *testing.T) {
 	seed, count := *simSeed, *simPrograms
 	switch {
-	case *simTime == 0 && count == 0 && seed == 0:
+	case *simTime == 0 && *simCPU == 0 && count == 0 && seed == 0:
 		seed, count = 1, fixedPrograms
-	case *simTime == 0 && count == 0:
+	case *simTime == 0 && *simCPU == 0 && count == 0:
 		count = 1
 	case seed == 0:
 		seed = rand.Uint64() >> 16
@@ -58,11 +60,17 @@ func TestPrograms(t *testing.T) {
 		kinds = strings.Split(*simKinds, ",")
 	}
 	begin, cpu := time.Now(), cpuTime()
+	if *simCPU > 0 {
+		go endHang(cpu + *simCPU)
+	}
 	var messages, operations, programs, failures int
 	var virtual time.Duration
 	var steps uint64
-	for k := 0; (count == 0 || k < count) && (*simTime == 0 || time.Since(begin) < *simTime); k++ {
+	for k := 0; (count == 0 || k < count) && (*simTime == 0 || time.Since(begin) < *simTime) && (*simCPU == 0 || cpuTime()-cpu < *simCPU); k++ {
 		p := Generate(seed+uint64(k), kinds)
+		if *simProgress {
+			fmt.Println("seed", p.Seed)
+		}
 		r := p.Run(out(t))
 		programs++
 		messages += r.Messages
@@ -84,6 +92,23 @@ func TestPrograms(t *testing.T) {
 	cpu = cpuTime() - cpu
 	t.Logf("from seed %d: %d programs, %d operations, %d messages, %d steps of the world, %v of virtual time, %v of the processor: %.0f messages a second",
 		seed, programs, operations, messages, steps, virtual.Round(time.Second), cpu.Round(time.Millisecond), float64(messages)/cpu.Seconds())
+}
+
+// endHang ends the process if a program goes on for longer than hangTime after the process has used limit
+// of the processor, or if nothing happens for that time.
+func endHang(limit time.Duration) {
+	const hangTime = 2 * time.Minute
+	last, since := cpuTime(), time.Now()
+	for {
+		time.Sleep(time.Second)
+		now := cpuTime()
+		if now-last > 200*time.Millisecond {
+			last, since = now, time.Now()
+		}
+		if now > limit+hangTime || time.Since(since) > hangTime {
+			panic("a program does not end")
+		}
+	}
 }
 
 // out returns where the trace goes, nil for nowhere.
