@@ -124,7 +124,6 @@ func Applied(machine string, rule int) {
 	Rules[machine] = list
 }
 
-
 // Step lets other goroutines run at random.
 func Step() { world.Step() }
 
