@@ -664,9 +664,10 @@ func (hs *handshakes) auxLost(ep *Endpoint, ue uct.Endpoint) bool {
 // unacknowledged tells the handshake of a round of the keepalive. The result early reports that the
 // pairwise lanes must not be checked yet: while the endpoint waits for the acknowledgement of a
 // reply, or a server for its client's notification, the peer may not have connected its transport
-// endpoints, and a check would find no peer. unacknowledged fails the endpoint if the lane that carried the reply is gone and the peer has not
-// acknowledged the reply within some rounds. The acknowledgement will then never come, and not every
-// transport reports that the peer's transport endpoint was never connected.
+// endpoints, and a check would find no peer. unacknowledged fails the endpoint if the lane that
+// carried the reply is gone and the peer has not acknowledged the reply within some rounds. The
+// acknowledgement will then never come, and not every transport reports that the peer's transport
+// endpoint was never connected.
 func (hs *handshakes) unacknowledged(ep *Endpoint) (early bool) {
 	do := hs.advance(ep, connect.Tick)
 	if err := do.Err(); err != nil {
