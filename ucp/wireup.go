@@ -234,12 +234,10 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 }
 
 // onEpCheck answers a check by which a peer asks whether the counterpart of its endpoint still
-// exists. Only a negative answer is sent, over an endpoint made for that purpose. An endpoint that has
-// failed counts as gone, although the application has not closed it yet: it will never send or
-// receive anything.
+// exists. Only a negative answer is sent, over an endpoint made for that purpose.
 func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
-	if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil && ep.err == nil || w.shuttingDown > 0 {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
 		w.admission.gate.Tokens.Discard(from.tokenProof(), m.Address.UUID, message)
 		return nil
 	}
