@@ -183,7 +183,7 @@ func TestDeviceCollected(t *testing.T) {
 const memlockChild = "UCPTEST_MEMLOCK"
 
 // TestDeviceLittleToPin runs two workers with rc and ud as an unprivileged user who may lock 8 MiB,
-// and as one who may lock next to nothing. In the second case tcp is used, and the reason is
+// and as a user who may lock next to nothing. In the second case tcp is used, and the reason is
 // reported.
 func TestDeviceLittleToPin(t *testing.T) {
 	if limit := os.Getenv(memlockChild); limit != "" {

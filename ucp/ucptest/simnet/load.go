@@ -99,6 +99,7 @@ type Result struct {
 	Err        error
 	Messages   int // received
 	Operations int // started
+	Faults     int // that have happened
 	Virtual    time.Duration
 	Steps      uint64
 	Digest     uint64
@@ -134,7 +135,7 @@ func (p *Program) Run(out io.Writer) Result {
 		j.end()
 	}
 	j.arena.release(j.err == nil)
-	return Result{Err: j.err, Messages: j.received, Operations: j.ops, Virtual: w.now, Steps: w.Steps(), Digest: w.Digest()}
+	return Result{Err: j.err, Messages: j.received, Operations: j.ops, Faults: j.faults, Virtual: w.now, Steps: w.Steps(), Digest: w.Digest()}
 }
 
 // tracef writes a line of the trace.

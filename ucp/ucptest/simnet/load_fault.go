@@ -142,9 +142,7 @@ func (l *load) kill(f *Fault) func() {
 	pr.Kill()
 	l.over++
 	for _, wk := range pr.workers {
-		wk.dead = true
-		l.j.add(-wk.running)
-		wk.running = 0
+		wk.gone()
 		for _, o := range wk.ops {
 			if !o.over && !o.uncounted {
 				l.j.add(-1)
@@ -159,6 +157,13 @@ func (l *load) kill(f *Fault) func() {
 	l.settleDead()
 	l.w.stirAll()
 	return nil
+}
+
+// gone records that the worker does nothing any more.
+func (wk *worker) gone() {
+	wk.dead = true
+	wk.l.j.add(-wk.running)
+	wk.running = 0
 }
 
 // settleDead settles the messages from and to workers that are gone.
@@ -221,9 +226,7 @@ func (g *goroutine) quit(s *Step) {
 			l.j.fail("worker %d has quit, and byte %d of a buffer of %d bytes is in use", wk.number, k, len(b))
 		}
 	}
-	wk.dead = true
-	l.j.add(-wk.running)
-	wk.running = 0
+	wk.gone()
 	l.settleDead()
 	wk.proc.over++
 	l.w.stirAll()

@@ -63,7 +63,7 @@ func TestPrograms(t *testing.T) {
 	if *simCPU > 0 {
 		go endHang(cpu + *simCPU)
 	}
-	var messages, operations, programs, failures int
+	var messages, operations, programs, failures, faults int
 	var virtual time.Duration
 	var steps uint64
 	for k := 0; (count == 0 || k < count) && (*simTime == 0 || time.Since(begin) < *simTime) && (*simCPU == 0 || cpuTime()-cpu < *simCPU); k++ {
@@ -77,6 +77,7 @@ func TestPrograms(t *testing.T) {
 		operations += r.Operations
 		virtual += r.Virtual
 		steps += r.Steps
+		faults += r.Faults
 		if r.Err == nil && *simCheck > 0 && k%*simCheck == 0 {
 			if again := p.Run(nil); again.Digest != r.Digest {
 				t.Errorf("two runs of seed %d differ", p.Seed)
@@ -90,8 +91,8 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 	cpu = cpuTime() - cpu
-	t.Logf("from seed %d: %d programs, %d operations, %d messages, %d steps of the world, %v of virtual time, %v of the processor: %.0f messages a second",
-		seed, programs, operations, messages, steps, virtual.Round(time.Second), cpu.Round(time.Millisecond), float64(messages)/cpu.Seconds())
+	t.Logf("from seed %d: %d programs, %d operations, %d messages, %d faults, %d steps of the world, %v of virtual time, %v of the processor: %.0f messages a second",
+		seed, programs, operations, messages, faults, steps, virtual.Round(time.Second), cpu.Round(time.Millisecond), float64(messages)/cpu.Seconds())
 }
 
 // endHang ends the process if a program goes on for longer than hangTime after the process has used limit
