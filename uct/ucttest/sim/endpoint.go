@@ -29,7 +29,7 @@ type endpoint struct {
 	claimed  bool   // it has taken the resources of an endpoint
 	accepted int    // number of accepted operations
 	attempts int    // number of attempts, including refused ones
-	failed   error  // reason why nothing is accepted any more
+	failed   error  // reason why nothing is accepted any more; set under home.net.mu
 	closed   bool
 	draining bool // closed by Drain: the peer's endpoint can still send
 
@@ -267,9 +267,9 @@ func (e *endpoint) end(err error, zcopyOnly bool) {
 
 // stop is like end, but does not end the operations in flight.
 func (e *endpoint) stop(err error, zcopyOnly bool) {
-	e.failed = err
 	e.home.waiting.Leave(&e.pending)
 	e.home.net.mu.Lock()
+	e.failed = err
 	if !e.draining {
 		delete(e.home.net.endpointsByID, e.id)
 	}
