@@ -53,6 +53,7 @@ type message struct {
 	recv     *op  // tag receive that has matched it
 	sender   *op
 	isReply  bool
+	refused  bool  // the receiver's handler has refused data that is still at the sender
 	mayErr   error // error with which its send may end
 	received uint64
 }
@@ -189,6 +190,24 @@ func (j *judge) matched(o *op, info ucp.TagRecvInfo) {
 		}
 	}
 	j.settle(m)
+}
+
+// delivered checks a send that has succeeded: if its receiver has refused the message, its sender is told, and
+// if it is synchronous, a receive has matched the message.
+func (j *judge) delivered(o *op) {
+	m := o.m
+	if m.refused {
+		j.fail("the send of message %d (%s) has succeeded, but the receiver has refused it", m.id, m.s)
+	}
+	if o.s.Flags&flagSync == 0 || m.settled || m.got > 0 || j.l.workers[m.to].taking > 0 {
+		return
+	}
+	for _, r := range j.recvs {
+		if r.g.wk.number == m.to && (m.tag^r.tag)&r.mask == 0 && (!r.over || r.truncated || r.canceled) {
+			return
+		}
+	}
+	j.fail("the synchronous send of message %d (%s) has ended before a receive has matched the message", m.id, m.s)
 }
 
 // truncated settles a message that was longer than the buffer of its receive. Such a receive does not
@@ -329,7 +348,7 @@ func (j *judge) disturbed(o *op) bool {
 
 // allowed reports whether the operation may end with an error in a run without faults.
 func (o *op) allowed(err error) bool {
-	return o.m != nil && o.m.mayErr != nil && errors.Is(err, o.m.mayErr) || (o.stopped != 0 || o.waited) && errors.Is(err, ucs.ErrCanceled)
+	return o.m != nil && o.m.mayErr != nil && errors.Is(err, o.m.mayErr) || (o.stopped != 0 && o.mayCancel || o.waited) && errors.Is(err, ucs.ErrCanceled)
 }
 
 // Patterns of data.

@@ -64,12 +64,13 @@ type worker struct {
 	addr        ucp.Address
 	links       []link // by the number of the peer
 	listener    *ucp.Listener
-	accepted    []*ucp.Endpoint // of clients
-	rejects     int             // clients to be rejected
-	ops         []*op           // in flight
+	accepted    []acceptedLink
+	rejects     int   // clients to be rejected
+	ops         []*op // in flight
 	reaping     bool
 	held        []*op // sends that use their buffers until their endpoint is closed
 	heldStreams []*op // the same of stream sends
+	taking      int   // calls of TagTake
 	truncated   int   // receives that have ended with a message that was too long
 	running     int   // goroutines
 	all         []*goroutine
@@ -516,6 +517,7 @@ func (g *goroutine) drain() {
 	g.finish("closes")
 	wk.giveHeld()
 	wk.giveStreams()
+	failures := wk.w.Stats().Failures
 	// Endpoints that peers have opened go with those of the peers.
 	g.barrier()
 	if wk.listener != nil {
@@ -528,7 +530,7 @@ func (g *goroutine) drain() {
 	if l.j.err != nil {
 		return
 	}
-	g.checkStats()
+	g.checkStats(failures)
 	l.must(wk.w.Close(), "Worker.Close")
 	wk.proc.over++
 }
@@ -600,7 +602,7 @@ func (g *goroutine) finish(what string) {
 func (g *goroutine) take() (n int) {
 	for {
 		begin := g.wk.l.j.tick()
-		m, ok := g.wk.w.TagTake(0, 0)
+		m, ok := g.detach(0, 0)
 		if !ok {
 			break
 		}
@@ -620,15 +622,17 @@ var drainStep = Step{Kind: "drain"}
 // release gives back what the program holds of the worker.
 func (wk *worker) release() { wk.am.release(wk) }
 
-// checkStats checks the counters of a worker that is about to be closed.
-func (g *goroutine) checkStats() {
+// checkStats checks the counters of a worker that is about to be closed. failures is the number of endpoints
+// that had failed when the program had closed its own; later the last endpoints that peers have opened fail,
+// because the peers are gone.
+func (g *goroutine) checkStats(failures uint64) {
 	s := g.wk.w.Stats()
 	for _, c := range []struct {
 		name string
 		n    uint64
 	}{
 		{"Malformed", s.Malformed}, {"Evicted", s.Evicted}, {"Refused", s.Refused}, {"Abandoned", s.Abandoned},
-		{"Failures", s.Failures}, {"Denied", s.Denied}, {"AMNoHandler", s.AMNoHandler},
+		{"Failures", failures}, {"Denied", s.Denied}, {"AMNoHandler", s.AMNoHandler},
 		{"UnexpectedBytes", uint64(s.UnexpectedBytes)}, {"OwedBytes", uint64(s.OwedBytes)},
 		{"Endpoints", uint64(s.Endpoints)},
 	} {

@@ -183,6 +183,7 @@ func (a *amState) handle(am *ucp.AMMessage) error {
 	a.reply(am, m)
 	switch how := m.s.How; {
 	case how == howRefuse && am.Offered():
+		m.refused = true
 		j.settle(m)
 		return errRefused
 	case how == howIgnore && am.Offered():

@@ -206,6 +206,14 @@ func (g *goroutine) quit(s *Step) {
 			l.j.fail("Worker.Shutdown: %v", err)
 		}
 	}
+	for k := range wk.links {
+		if n := &wk.links[k]; n.ep != nil {
+			n.end.closed = true
+		}
+	}
+	for _, n := range wk.accepted {
+		n.end.closed = true
+	}
 	l.must(wk.w.Close(), "Worker.Close")
 	wk.reap()
 	for _, o := range wk.ops {

@@ -17,12 +17,37 @@ import (
 // link is the endpoint of a worker to a peer.
 type link struct {
 	ep      *ucp.Endpoint
-	failed  bool        // the endpoint has failed
+	end     *endState
 	closing *op         // the close of the endpoint before this one
 	keys    []*ucp.Rkey // of endpoints before this one
 	making  bool        // a goroutine makes the endpoint or the key
 	stream  streamState
 	key     *ucp.Rkey
+}
+
+// endState is what is known of the end of an endpoint.
+type endState struct {
+	failed bool // OnError was called
+	closed bool // the program has begun to close it
+}
+
+// acceptedLink is the endpoint of a client.
+type acceptedLink struct {
+	ep  *ucp.Endpoint
+	end *endState
+}
+
+// report is called by OnError. It returns false if it must not be.
+func (e *endState) report(wk *worker, err error) bool {
+	switch {
+	case e.failed:
+		wk.l.j.fail("OnError of an endpoint of worker %d is called twice, at last with: %v", wk.number, err)
+	case e.closed:
+		wk.l.j.fail("OnError of an endpoint of worker %d is called after the endpoint was closed, with: %v", wk.number, err)
+	}
+	ok := !e.failed && !e.closed
+	e.failed = true
+	return ok
 }
 
 // link returns the endpoint to a worker, and makes it if there is none. It returns nil if none can be
@@ -33,7 +58,7 @@ func (g *goroutine) link(peer int) *link {
 	for n.making {
 		wk.proc.Until(func() bool { return !n.making })
 	}
-	if n.failed {
+	if n.ep != nil && n.end.failed {
 		g.closeLink(&Step{Kind: "close", Peer: peer})
 	}
 	if n.ep == nil {
@@ -43,9 +68,10 @@ func (g *goroutine) link(peer int) *link {
 		if l := wk.l.workers[peer].listener; l != nil && peer != wk.number {
 			p = ucp.EndpointParams{RemoteAddr: l.Addr()}
 		}
+		end := new(endState)
 		if wk.l.p.PeerMode {
 			p.ErrMode = ucp.ErrModePeer
-			p.OnError = func(ep *ucp.Endpoint, err error, _ any) { wk.failed(peer, ep, err) }
+			p.OnError = func(_ *ucp.Endpoint, err error, _ any) { wk.failed(peer, end, err) }
 		}
 		ep, err := wk.w.NewEndpoint(p)
 		if err != nil && wk.isBroken(peer) {
@@ -53,18 +79,15 @@ func (g *goroutine) link(peer int) *link {
 			return nil
 		}
 		wk.l.must(err, "NewEndpoint")
-		n.ep = ep
+		n.ep, n.end = ep, end
 	}
 	return n
 }
 
 // failed is called when an endpoint has failed.
-func (wk *worker) failed(peer int, ep *ucp.Endpoint, err error) {
-	if !wk.isBroken(peer) {
+func (wk *worker) failed(peer int, end *endState, err error) {
+	if end.report(wk, err) && !wk.isBroken(peer) {
 		wk.l.j.fail("an endpoint of worker %d to %d has failed: %v", wk.number, peer, err)
-	}
-	if n := &wk.links[peer]; n.ep == ep {
-		n.failed = true
 	}
 }
 
@@ -106,7 +129,8 @@ func (g *goroutine) closeLink(s *Step) {
 		g.wk.l.disturb(g.wk.number, s.Peer)
 	}
 	ep := n.ep
-	n.ep, n.closing, n.failed = nil, o, false
+	n.end.closed = true
+	n.ep, n.closing = nil, o
 	if n.key != nil {
 		n.keys = append(n.keys, n.key)
 		n.key = nil
@@ -154,9 +178,10 @@ func (wk *worker) listen() {
 				return
 			}
 			p := ucp.EndpointParams{ConnRequest: r}
+			end := new(endState)
 			if l.p.PeerMode {
 				p.ErrMode = ucp.ErrModePeer
-				p.OnError = func(*ucp.Endpoint, error, any) {} // of a client that has closed its endpoint, too
+				p.OnError = func(_ *ucp.Endpoint, err error, _ any) { end.report(wk, err) } // of a client that has closed its endpoint, too
 			}
 			ep, err := wk.w.NewEndpoint(p)
 			if err != nil && l.lossy {
@@ -164,7 +189,7 @@ func (wk *worker) listen() {
 				return
 			}
 			l.must(err, "accepting a client")
-			wk.accepted = append(wk.accepted, ep)
+			wk.accepted = append(wk.accepted, acceptedLink{ep, end})
 		},
 	})
 	l.must(err, "NewListener")
@@ -188,8 +213,9 @@ func (g *goroutine) shut(s *Step) {
 	wk := g.wk
 	wk.disturbAll()
 	for range min(s.N, len(wk.accepted)) {
-		ep := wk.accepted[0]
+		n := wk.accepted[0]
 		wk.accepted = wk.accepted[1:]
+		n.end.closed = true
 		o := &op{g: g, s: s, begin: wk.l.j.tick(), done: func(*op, error) {}}
 		p := g.options(s, o)
 		if o.callback {
@@ -198,7 +224,7 @@ func (g *goroutine) shut(s *Step) {
 		if s.How != 0 {
 			p.CloseFlags = ucp.CloseForce
 		}
-		r, err := ep.CloseAsync(p)
+		r, err := n.ep.CloseAsync(p)
 		g.submit(o, r, err)
 	}
 }
@@ -207,9 +233,10 @@ func (g *goroutine) shut(s *Step) {
 func (g *goroutine) closeAccepted() {
 	wk := g.wk
 	wk.l.must(wk.listener.Close(), "Listener.Close")
-	for _, ep := range wk.accepted {
+	for _, n := range wk.accepted {
+		n.end.closed = true
 		o := &op{g: g, s: &drainStep, begin: wk.l.j.tick(), done: func(*op, error) {}}
-		r, err := ep.CloseAsync(nil)
+		r, err := n.ep.CloseAsync(nil)
 		g.submit(o, r, err)
 	}
 	wk.accepted = nil

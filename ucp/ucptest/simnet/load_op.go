@@ -192,6 +192,9 @@ func sentResult(o *op, err error) {
 		j.notSent(o.m)
 		return
 	}
+	if err == nil {
+		j.delivered(o)
+	}
 	j.expect(o, err, "a send")
 	if k := mismatch(o.buf, o.m.id); k >= 0 {
 		j.fail("the buffer of %s was changed at byte %d", o.s, k)

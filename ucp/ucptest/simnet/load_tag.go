@@ -127,6 +127,7 @@ func (g *goroutine) sendEnded(o *op, err error) {
 	}
 	switch {
 	case err == nil:
+		j.delivered(o)
 	case errors.Is(err, ucs.ErrCanceled):
 		if !errors.Is(err, context.DeadlineExceeded) {
 			j.expect(o, err, "a send that waits")
@@ -275,7 +276,7 @@ func (g *goroutine) probe(s *Step) {
 		return
 	}
 	begin := l.j.tick()
-	m, ok := w.TagTake(tag, mask)
+	m, ok := g.detach(tag, mask)
 	if !ok {
 		if !g.wk.proc.plan.Multi {
 			l.j.fail("TagPeek has found message %#x, and TagTake has not", info.SenderTag)
@@ -286,6 +287,15 @@ func (g *goroutine) probe(s *Step) {
 		l.j.fail("TagPeek has found message %v, and TagTake %v", info, m.Info())
 	}
 	g.receive(m, s, tag, mask, begin)
+}
+
+// detach takes a message out, for receive. A sender that waits for the match may be told at once.
+func (g *goroutine) detach(tag, mask ucp.Tag) (m *ucp.TagMessage, ok bool) {
+	g.wk.taking++
+	if m, ok = g.wk.w.TagTake(tag, mask); !ok {
+		g.wk.taking--
+	}
+	return m, ok
 }
 
 // receive receives a message that was taken out.
@@ -299,6 +309,7 @@ func (g *goroutine) receive(m *ucp.TagMessage, s *Step, tag, mask ucp.Tag, begin
 	}
 	o := &op{g: g, s: s, buf: g.buffer(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask}
 	l.j.recvs = append(l.j.recvs, o)
+	g.wk.taking--
 	if s.blocks() {
 		ctx, cancel := s.deadline()
 		defer cancel()
@@ -318,6 +329,7 @@ func (g *goroutine) receive(m *ucp.TagMessage, s *Step, tag, mask ucp.Tag, begin
 		fillCanary(o.buf)
 		again := *s
 		again.Flags &^= flagForce
+		g.wk.taking++
 		g.receive(m, &again, tag, mask, begin)
 		return
 	}

@@ -83,9 +83,9 @@ func (m *maker) exclude() {
 }
 
 func (m *maker) processes() {
-	tls := one(m.Rand, "nettcp", "netshm,nettcp", "netrc", "netrc,nettcp", "netrc,netshm,nettcp", "nettcp,netshm")
+	tls := one(m.Rand, "nettcp", "netshm,nettcp", "netrc", "netrc,nettcp", "netrc,netshm,nettcp", "nettcp,netshm,netcma", "netud", "netud,netshm,netcma")
 	if m.p.Hosts == 1 && m.chance(3) {
-		tls = "netshm"
+		tls = one(m.Rand, "netshm", "netshm,netcma")
 	}
 	m.rings = strings.Contains(tls, "netshm")
 	settings := []string{"TLS=" + tls}
