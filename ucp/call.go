@@ -44,7 +44,7 @@ type call struct {
 	// State of a delegated call.
 	delegatedRequest *Request // the request that the caller got, nil if the call is detached
 	made             bool     // delegatedRequest is a new object, to be counted in Stats.Requests
-	memory           *Memory  // RequestParams.Memory, in use until the call is carried out
+	memory           *Memory  // RequestParams.Memory, in use until the operation has begun
 	detached         bool     // the call has returned to its caller as done: no request, no callback
 	small            [smallBytes]byte
 
@@ -71,13 +71,18 @@ func (c *call) drop() {
 	if c.p != nil {
 		c.p, c.params = nil, RequestParams{}
 	}
+	c.dropMemory()
+	c.delegatedRequest, c.made, c.detached, c.state = nil, false, false, 0
+	c.waiting = waiting{}
+	calls.Put(c)
+}
+
+// dropMemory ends the call's use of RequestParams.Memory.
+func (c *call) dropMemory() {
 	if c.memory != nil {
 		c.memory.unuse()
 		c.memory = nil
 	}
-	c.delegatedRequest, c.made, c.detached, c.state = nil, false, false, 0
-	c.waiting = waiting{}
-	calls.Put(c)
 }
 
 // with copies the optional parameters p into the call, so that the application may reuse them, and
@@ -139,11 +144,12 @@ func (c *call) runDelegated(err error) {
 		w.stats.Requests++
 	}
 	if err == nil {
-		w.pool.promised = r
+		w.pool.promised, w.rights.delegated = r, c
 		_, err = c.start(c)
-		w.pool.promised = nil
+		w.pool.promised, w.rights.delegated = nil, nil
 	}
 	if err != nil {
+		c.dropMemory()
 		r.refused(c, err)
 	}
 	if was&stateFreed != 0 {

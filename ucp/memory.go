@@ -361,6 +361,8 @@ type memoryRights struct {
 	w       *Worker
 	guards  guards
 	scopers []scoper // domains that can distinguish peers
+
+	delegated *call // the delegated call that is being carried out
 }
 
 // Allow gives the peer of an endpoint access to memory that was mapped for selected peers

@@ -130,8 +130,14 @@ func (m *requestMemory) addTo(iov []uct.IOV, md uct.MemoryDomain) {
 // attachMemory attaches registered memory that the caller gave with an operation, if it does hold the
 // buffer.
 func (mr *memoryRights) attachMemory(r *Request, m *Memory) {
-	if m != nil && m.covers(r.w.ctx, &r.data) && m.use() {
+	if m == nil {
+		return
+	}
+	if m.covers(r.w.ctx, &r.data) && m.use() {
 		mr.memory(r).given = m
+	}
+	if c := mr.delegated; c != nil {
+		c.dropMemory() // the operation has a use of its own, which ends before its callback
 	}
 }
 

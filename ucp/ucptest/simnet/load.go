@@ -70,6 +70,7 @@ type worker struct {
 	reaping     bool
 	held        []*op // sends that use their buffers until their endpoint is closed
 	heldStreams []*op // the same of stream sends
+	leaving     bool  // it is being closed
 	taking      int   // calls of TagTake
 	truncated   int   // receives that have ended with a message that was too long
 	running     int   // goroutines
@@ -458,6 +459,10 @@ func (c *condition) Err() error {
 func (g *goroutine) wait(until time.Duration, done func() bool) {
 	wk := g.wk
 	w := wk.l.w
+	if wk.proc.plan.Sleep {
+		g.sleep(until, done)
+		return
+	}
 	if !wk.proc.plan.Multi {
 		wk.proc.poll(wk.w, until, func() bool { return done() || wk.l.j.err != nil || w.now >= until })
 		return
@@ -469,6 +474,25 @@ func (g *goroutine) wait(until time.Duration, done func() bool) {
 	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
 	if c.Err() == nil {
 		wk.w.Run(c)
+	}
+}
+
+// sleep is wait by Worker.Wait.
+func (g *goroutine) sleep(until time.Duration, done func() bool) {
+	wk := g.wk
+	w := wk.l.w
+	if until != platform.Never {
+		e := w.schedule(until, wk.proc.Process, func() {})
+		defer w.cancel(e)
+	}
+	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
+	for c.Err() == nil {
+		if wk.w.Progress() == 0 {
+			if err := wk.w.Wait(c); err != nil && c.Err() == nil {
+				wk.l.j.fail("Worker.Wait: %v", err)
+			}
+		}
+		w.Yield() // a call takes time, even if there is always something to do
 	}
 }
 

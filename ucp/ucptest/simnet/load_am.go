@@ -93,7 +93,7 @@ func (g *goroutine) amSend(s *Step) {
 			l.j.add(1) // the reply, until it is sent
 		}
 		if s.blocks() {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			err := n.ep.AMSendWait(ctx, uint16(s.Class), o.head, o.buf, flags)
 			cancel()
 			g.sendEnded(o, err)
@@ -105,12 +105,13 @@ func (g *goroutine) amSend(s *Step) {
 		if o.callback {
 			p.OnSend = onSend
 		}
+		g.mapped(o, p)
 		buf := g.content(s, o, p)
 		head := o.head
 		if s.Flags&flagCopy != 0 {
 			head = append([]byte(nil), head...)
 		}
-		r, err := n.ep.AMSend(uint16(s.Class), head, buf, p)
+		r, err := n.ep.AMSend(uint16(s.Class), head, buf, plain(s, p))
 		if s.Flags&flagCopy != 0 {
 			fillCanary(head)
 		}
@@ -181,6 +182,9 @@ func (a *amState) handle(am *ucp.AMMessage) error {
 		j.data(m, am.Data(), "the data")
 	}
 	a.reply(am, m)
+	if m.s.Flags&flagChain != 0 && m.s.Flags&flagCallback == 0 && !m.isReply {
+		a.wk.all[0].chain(m, m.sender.g.wk.number)
+	}
 	switch how := m.s.How; {
 	case how == howRefuse && am.Offered():
 		m.refused = true

@@ -181,6 +181,7 @@ func (g *goroutine) quit(s *Step) {
 	wk := g.wk
 	l := wk.l
 	wk.disturbAll()
+	wk.leaving = true
 	var keys []*ucp.Rkey
 	for k := range wk.links {
 		n := &wk.links[k]

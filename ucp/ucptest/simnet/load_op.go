@@ -3,8 +3,12 @@
 package simnet
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"time"
 
+	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -17,6 +21,7 @@ type op struct {
 	s     *Step
 	m     *message
 	r     *ucp.Request
+	mem   *ucp.Memory // of the buffer
 	buf   []byte
 	head  []byte
 	calls int                    // number of times that the callback has run
@@ -53,6 +58,9 @@ func (g *goroutine) submit(o *op, r *ucp.Request, err error) {
 	o.posted = j.tick()
 	j.ops++
 	g.step = append(g.step, o)
+	if o.mem != nil && r != nil && !r.Done() && o.mem.Close() == nil {
+		j.fail("the memory of %s, which is in flight, was unmapped", o.s)
+	}
 	if r != nil {
 		o.r = r
 		if o.over { // the callback has run
@@ -102,6 +110,7 @@ func (o *op) end(err error) {
 	o.done(o, err)
 	fillCanary(o.buf)
 	fillCanary(o.head)
+	o.unmap()
 	if inFlight {
 		if !o.uncounted {
 			j.add(-1)
@@ -138,7 +147,36 @@ func (o *op) called(r *ucp.Request, err error) {
 	if !r.Done() || !errors.Is(r.Err(), err) && r.Err() != err {
 		j.fail("in the callback of %s Err is %v, not %v", o.s, r.Err(), err)
 	}
+	if o.s.Flags&flagChain == 0 {
+		o.end(err)
+		return
+	}
+	j.add(1)
 	o.end(err)
+	o.g.chain(o.m, o.s.Peer)
+	j.add(-1)
+}
+
+// chain sends the message that the callback of another one sends, or its handler. It has the last of the
+// numbers of its operation.
+func (g *goroutine) chain(m *message, peer int) {
+	wk := g.wk
+	j := wk.l.j
+	n := &wk.links[peer]
+	if wk.leaving || n.making || n.ep != nil && n.end.failed || j.err != nil {
+		return
+	}
+	if n = g.link(peer); n == nil {
+		return
+	}
+	s := &Step{Kind: "tag", ID: m.id + (m.s.messages()-1)*m.s.N, N: 1, Peer: peer, Size: m.s.Size, Class: m.s.Class % amReplies, Flags: flagCallback}
+	o := &op{g: g, s: s, buf: g.buffer(s.Size), done: sentResult, begin: j.tick(), callback: true}
+	fill(o.buf, s.ID)
+	o.m = j.sends(s.ID, s, peer, s.Size, tagOf(s.ID, s.Class), o)
+	step := g.step
+	r, err := n.ep.TagSend(o.m.tag, o.buf, &ucp.RequestParams{OnSend: onSend, UserData: o})
+	g.submit(o, r, err)
+	g.step = step
 }
 
 func onSend(r *ucp.Request, err error, u any) { u.(*op).called(r, err) }
@@ -148,6 +186,28 @@ func (o *op) cancel() {
 	o.stopped = o.g.wk.l.j.tick()
 	o.g.wk.l.tracef("worker %d.%d: cancel of %s", o.g.wk.number, o.g.number, o.s)
 	o.g.wk.w.Cancel(o.r)
+}
+
+// lateness is how much later than its deadline a call that waits may return.
+const lateness = 10 * time.Millisecond
+
+// deadline returns the context of a call that waits, and the function that ends it, which checks that the call
+// has returned in time. Calls that write to the program's memory may wait until nobody writes to it any more.
+func (g *goroutine) deadline(s *Step) (context.Context, context.CancelFunc) {
+	l := g.wk.l
+	ctx, cancel := platform.WithTimeout(context.Background(), s.Wait)
+	end := l.w.now + s.Wait
+	return ctx, func() {
+		cancel()
+		if late := l.w.now - end; late > lateness && !kinds[s.Kind].writes && !g.wk.proc.freezes() {
+			l.j.fail("worker %d: %s has returned %v after its deadline", g.wk.number, s, late)
+		}
+	}
+}
+
+// freezes reports whether the program stops the process for a while.
+func (pr *process) freezes() bool {
+	return slices.ContainsFunc(pr.l.p.Faults, func(f Fault) bool { return f.Kind == "freeze" && f.A == pr.number })
 }
 
 // options returns the parameters of an operation.
@@ -167,6 +227,48 @@ func (g *goroutine) options(s *Step, o *op) *ucp.RequestParams {
 		p.Request = new(ucp.Request)
 	}
 	return p
+}
+
+// plain returns p, or nil if that says the same.
+func plain(s *Step, p *ucp.RequestParams) *ucp.RequestParams {
+	if s.Flags == 0 && p.AMFlags == 0 && s.ID%2 == 0 {
+		return nil
+	}
+	return p
+}
+
+// mapped puts the buffer of a send, put or get into memory that is mapped until the operation has ended. Where a
+// fault refuses that the buffer stays where it is.
+func (g *goroutine) mapped(o *op, p *ucp.RequestParams) {
+	if o.s.Flags&flagMemory == 0 || len(o.buf) == 0 {
+		return
+	}
+	l, c := g.wk.l, g.wk.proc.ctx
+	var err error
+	if o.s.ID%2 == 0 || l.lossy { // a killed process does not free what it has allocated
+		o.mem, err = c.Register(o.buf, 0)
+	} else if o.mem, err = c.Alloc(len(o.buf), 0); err == nil {
+		b := o.mem.Bytes()[:len(o.buf)]
+		copy(b, o.buf)
+		fillCanary(o.buf)
+		o.buf = b
+	}
+	if err != nil && l.lossy {
+		o.mem = nil
+		return
+	}
+	l.must(err, "mapping the memory of an operation")
+	p.Memory = o.mem
+}
+
+// unmap unmaps the memory of an operation that has ended.
+func (o *op) unmap() {
+	if m := o.mem; m != nil {
+		o.mem = nil
+		if err := m.Close(); err != nil {
+			o.g.wk.l.j.fail("the memory of %s, which has ended, cannot be unmapped: %v", o.s, err)
+		}
+	}
 }
 
 // content sets the buffer of an operation and returns the argument of its call.

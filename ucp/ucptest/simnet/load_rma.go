@@ -216,7 +216,7 @@ func (g *goroutine) put(s *Step) {
 		unsent := func() { copy(state.mirror[at.at:], before) }
 		raddr := target.addr + uint64(target.slices[g.number].at+at.at)
 		if s.blocks() {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			err := n.ep.PutWait(ctx, o.buf, raddr, key)
 			cancel()
 			o.m.settled = true
@@ -240,8 +240,9 @@ func (g *goroutine) put(s *Step) {
 		if o.callback {
 			p.OnSend = onSend
 		}
+		g.mapped(o, p)
 		buf := g.content(s, o, p)
-		r, err := n.ep.Put(buf, raddr, key, p)
+		r, err := n.ep.Put(buf, raddr, key, plain(s, p))
 		g.submit(o, r, err)
 	}
 }
@@ -286,7 +287,7 @@ func (g *goroutine) get(s *Step) {
 			}
 		}
 		if s.blocks() {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			err := n.ep.GetWait(ctx, o.buf, raddr, key)
 			cancel()
 			o.over = true
@@ -302,8 +303,9 @@ func (g *goroutine) get(s *Step) {
 		if o.callback {
 			p.OnSend = onSend
 		}
+		g.mapped(o, p)
 		buf := g.content(s, o, p)
-		r, err := n.ep.Get(buf, raddr, key, p)
+		r, err := n.ep.Get(buf, raddr, key, plain(s, p))
 		g.submit(o, r, err)
 	}
 }
@@ -316,7 +318,7 @@ func (g *goroutine) flush(s *Step) {
 	}
 	checks := g.flushed(s.Peer)
 	if s.blocks() {
-		ctx, cancel := s.deadline()
+		ctx, cancel := g.deadline(s)
 		defer cancel()
 		err := n.ep.FlushWait(ctx)
 		if err == nil {
@@ -477,7 +479,7 @@ func (g *goroutine) atomicFetchAdd(s *Step) {
 			}
 		}
 		if s.blocks() {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			err := n.ep.AtomicWait(ctx, ucp.AtomicAdd, o.buf, raddr, key, o.head)
 			cancel()
 			o.over = true

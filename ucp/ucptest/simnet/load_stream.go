@@ -55,7 +55,7 @@ func (g *goroutine) streamSend(s *Step) {
 			l.j.expect(o, err, "a stream send")
 		}
 		if s.blocks() {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			err := n.ep.StreamSendWait(ctx, o.buf)
 			cancel()
 			o.over = true
@@ -92,7 +92,7 @@ func (g *goroutine) streamRecv(s *Step) {
 		}
 		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick()}
 		if s.blocks() && len(n.stream.recvs) == 0 {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			var k int
 			var err error
 			if s.Flags&flagAll != 0 {
@@ -241,7 +241,7 @@ func (wk *worker) giveStreams() {
 // connect makes an endpoint.
 func (g *goroutine) connect(s *Step) {
 	if n := g.link(s.Peer); n != nil && s.Wait > 0 {
-		ctx, cancel := s.deadline()
+		ctx, cancel := g.deadline(s)
 		defer cancel()
 		if err := n.ep.ConnectWait(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && g.wk.l.faultless() {
 			g.wk.l.j.fail("ConnectWait: %v", err)

@@ -29,38 +29,45 @@ type kind struct {
 	do       func(*goroutine, *Step)
 	messages int  // numbers of messages for each operation
 	peer     bool // the step addresses a worker
+	writes   bool // the operations write to the program's memory
 }
 
 var kinds map[string]kind
 
 func init() {
 	kinds = map[string]kind{
-		"nop":     {(*goroutine).doNothing, 0, false},
-		"tag":     {(*goroutine).tagSend, 1, true},
-		"recv":    {(*goroutine).tagRecv, 0, false},
-		"probe":   {(*goroutine).probe, 0, false},
-		"next":    {(*goroutine).next, 0, false},
-		"am":      {(*goroutine).amSend, 2, true},
-		"stream":  {(*goroutine).streamSend, 0, true},
-		"srecv":   {(*goroutine).streamRecv, 0, true},
-		"put":     {(*goroutine).put, 1, true},
-		"get":     {(*goroutine).get, 0, true},
-		"flush":   {(*goroutine).flush, 0, true},
-		"wflush":  {(*goroutine).flushWorker, 0, false},
-		"fence":   {(*goroutine).fence, 0, false},
-		"add":     {(*goroutine).atomicAdd, 0, true},
-		"fadd":    {(*goroutine).atomicFetchAdd, 0, true},
-		"atomic":  {(*goroutine).atomicOwn, 0, true},
-		"close":   {(*goroutine).closeLink, 0, true},
-		"reject":  {(*goroutine).reject, 0, false},
-		"shut":    {(*goroutine).shut, 0, false},
-		"quit":    {(*goroutine).quit, 0, false},
-		"connect": {(*goroutine).connect, 0, true},
+		"nop":     {(*goroutine).doNothing, 0, false, false},
+		"tag":     {(*goroutine).tagSend, 1, true, false},
+		"recv":    {(*goroutine).tagRecv, 0, false, true},
+		"probe":   {(*goroutine).probe, 0, false, true},
+		"next":    {(*goroutine).next, 0, false, true},
+		"am":      {(*goroutine).amSend, 2, true, false},
+		"stream":  {(*goroutine).streamSend, 0, true, false},
+		"srecv":   {(*goroutine).streamRecv, 0, true, true},
+		"put":     {(*goroutine).put, 1, true, false},
+		"get":     {(*goroutine).get, 0, true, true},
+		"flush":   {(*goroutine).flush, 0, true, false},
+		"wflush":  {(*goroutine).flushWorker, 0, false, false},
+		"fence":   {(*goroutine).fence, 0, false, false},
+		"add":     {(*goroutine).atomicAdd, 0, true, false},
+		"fadd":    {(*goroutine).atomicFetchAdd, 0, true, true},
+		"atomic":  {(*goroutine).atomicOwn, 0, true, true},
+		"close":   {(*goroutine).closeLink, 0, true, false},
+		"reject":  {(*goroutine).reject, 0, false, false},
+		"shut":    {(*goroutine).shut, 0, false, false},
+		"quit":    {(*goroutine).quit, 0, false, false},
+		"connect": {(*goroutine).connect, 0, true, false},
 	}
 }
 
 // messages returns how many numbers of messages each operation of the step has.
-func (s *Step) messages() int { return kinds[s.Kind].messages }
+func (s *Step) messages() int {
+	n := kinds[s.Kind].messages
+	if s.Flags&flagChain != 0 {
+		n++
+	}
+	return n
+}
 
 // doNothing waits.
 func (g *goroutine) doNothing(s *Step) {
@@ -91,13 +98,14 @@ func (g *goroutine) tagSend(s *Step) {
 		if o.callback {
 			p.OnSend = onSend
 		}
+		g.mapped(o, p)
 		buf := g.content(s, o, p)
 		l.j.inFlow(o.m, g, n.ep)
 		send := n.ep.TagSend
 		if s.Flags&flagSync != 0 {
 			send = n.ep.TagSendSync
 		}
-		r, err := send(o.m.tag, buf, p)
+		r, err := send(o.m.tag, buf, plain(s, p))
 		g.submit(o, r, err)
 	}
 }
@@ -105,7 +113,7 @@ func (g *goroutine) tagSend(s *Step) {
 // tagSendWait sends a message by the form that waits.
 func (g *goroutine) tagSendWait(s *Step, n *link, o *op) {
 	l := g.wk.l
-	ctx, cancel := s.deadline()
+	ctx, cancel := g.deadline(s)
 	defer cancel()
 	l.j.inFlow(o.m, g, n.ep)
 	send := n.ep.TagSendWait
@@ -176,7 +184,7 @@ func (g *goroutine) tagRecv(s *Step) {
 		o.tag, o.mask = s.accepts()
 		l.j.recvs = append(l.j.recvs, o)
 		if s.blocks() {
-			ctx, cancel := s.deadline()
+			ctx, cancel := g.deadline(s)
 			info, err := g.wk.w.TagRecvWait(ctx, o.tag, o.mask, o.buf)
 			cancel()
 			g.recvEnded(o, info, err)
@@ -311,7 +319,7 @@ func (g *goroutine) receive(m *ucp.TagMessage, s *Step, tag, mask ucp.Tag, begin
 	l.j.recvs = append(l.j.recvs, o)
 	g.wk.taking--
 	if s.blocks() {
-		ctx, cancel := s.deadline()
+		ctx, cancel := g.deadline(s)
 		defer cancel()
 		info, err := m.RecvWait(ctx, o.buf)
 		g.recvEnded(o, info, err)

@@ -4,15 +4,12 @@ package simnet
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ucx-go/ucx/internal/platform"
 )
 
 // Program is a load for a world: processes with workers, and for each goroutine of a worker a list
@@ -32,6 +29,7 @@ type ProcessPlan struct {
 	Host     int
 	Settings []string // NAME=value, without the prefix
 	Multi    bool     // thread mode multi
+	Sleep    bool     // goroutines wait by Worker.Wait, not by polling
 	Workers  []WorkerPlan
 }
 
@@ -60,11 +58,6 @@ type Step struct {
 // blocks reports whether the step uses the form of the call that waits.
 func (s *Step) blocks() bool { return s.Flags&flagBlock != 0 && s.Wait > 0 }
 
-// deadline returns the context with which a call that waits is made.
-func (s *Step) deadline() (context.Context, context.CancelFunc) {
-	return platform.WithTimeout(context.Background(), s.Wait)
-}
-
 // Flags of steps.
 type Flags int
 
@@ -86,13 +79,14 @@ const (
 	flagCancel                     // canceled after the wait
 	flagFree                       // requests are freed
 	flagWord32                     // atomic operation on 32 bits
-	flagMemory                     // with registered memory
+	flagMemory                     // the buffer is in memory that is mapped for the operation
 	flagOwn                        // with a Request of the caller's
+	flagChain                      // the callback of a send, or the handler of the message, sends another message
 )
 
 var flagNames = []string{
 	"sync", "block", "noimm", "force", "fast", "multi", "callback", "iov", "generic", "eager", "rndv",
-	"reply", "copy", "all", "cancel", "free", "word32", "memory", "own",
+	"reply", "copy", "all", "cancel", "free", "word32", "memory", "own", "chain",
 }
 
 // String lists the names of the flags.
@@ -200,6 +194,9 @@ func (p *Program) String() string {
 		if pr.Multi {
 			b.WriteString(" multi")
 		}
+		if pr.Sleep {
+			b.WriteString(" sleep")
+		}
 		for _, s := range pr.Settings {
 			b.WriteString(" " + s)
 		}
@@ -267,6 +264,8 @@ func (p *Program) readLine(words []string) (err error) {
 				process().Host, err = strconv.Atoi(value)
 			case name == "multi":
 				process().Multi = true
+			case name == "sleep":
+				process().Sleep = true
 			default:
 				process().Settings = append(process().Settings, w)
 			}

@@ -124,6 +124,7 @@ func (m *maker) processes() {
 	set("STREAM_MAX_UNREAD", "64k")
 	for range 2 + m.IntN(4) {
 		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
+		pr.Sleep = !pr.Multi && m.chance(3)
 		for range 1 + m.IntN(2) {
 			goroutines := 1
 			if pr.Multi {
@@ -293,13 +294,16 @@ func (m *maker) fill(s *Step, first bool) bool {
 		s.Peer = 0
 	case "tag":
 		s.Size, s.Class = m.size(), m.IntN(8)
-		s.Flags = m.flags(flagSync, flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn)
+		s.Flags = m.flags(flagSync, flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn, flagMemory, flagCancel, flagChain)
 		if s.Flags&flagSync != 0 {
 			s.Flags &^= flagForce | flagFast
 		}
+		if s.Flags&flagCallback == 0 {
+			s.Flags &^= flagChain
+		}
 	case "am":
 		s.Size, s.Head, s.Class, s.How = m.size(), one(m.Rand, 0, 8, 9, 100, 200, 256), m.IntN(amReplies), m.IntN(hows)
-		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn, flagEager, flagRndv, flagReply, flagCopy)
+		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagFast, flagMulti, flagCallback, flagIOV, flagGeneric, flagFree, flagOwn, flagEager, flagRndv, flagReply, flagCopy, flagMemory, flagCancel, flagChain)
 		if m.eager {
 			s.Flags &^= flagRndv
 		}
@@ -323,13 +327,13 @@ func (m *maker) fill(s *Step, first bool) bool {
 		s.Flags = m.flags(flagBlock, flagNoImm, flagAll, flagIOV)
 	case "put":
 		s.Size, s.Off = m.size(), m.IntN(300)
-		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagCallback, flagFree, flagIOV, flagGeneric, flagOwn)
+		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagCallback, flagFree, flagIOV, flagGeneric, flagOwn, flagMemory, flagCancel)
 	case "get":
 		s.Size, s.Off, s.How = m.size(), m.IntN(300), m.IntN(2)
 		if s.How != 0 {
 			s.N = 1
 		}
-		s.Flags = m.flags(flagBlock, flagNoImm, flagCallback, flagFree, flagIOV, flagOwn)
+		s.Flags = m.flags(flagBlock, flagNoImm, flagCallback, flagFree, flagIOV, flagOwn, flagMemory, flagCancel)
 	case "flush":
 		s.N = 1
 		s.Flags = m.flags(flagBlock, flagNoImm, flagForce, flagCallback, flagFree, flagOwn)
@@ -377,7 +381,7 @@ func (m *maker) fill(s *Step, first bool) bool {
 		return false // receives adds them
 	}
 	if s.Flags&flagBlock != 0 {
-		s.Flags &^= flagNoImm | flagForce | flagFast | flagMulti | flagCallback | flagIOV | flagGeneric | flagFree | flagOwn
+		s.Flags &^= flagNoImm | flagForce | flagFast | flagMulti | flagCallback | flagIOV | flagGeneric | flagFree | flagOwn | flagMemory | flagCancel
 		if s.Wait == 0 {
 			s.Wait = time.Duration(1+m.IntN(100)) * time.Microsecond
 		}
