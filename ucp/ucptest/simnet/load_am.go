@@ -223,10 +223,10 @@ func (a *amState) reply(am *ucp.AMMessage, m *message) {
 	}
 	o.callback = true
 	step := g.step
-	r, err := am.Reply().AMSend(amReplies, o.head, o.buf, &ucp.RequestParams{OnSend: onSend, UserData: o})
 	flags := *s
 	flags.Flags = 0
 	o.s = &flags
+	r, err := am.Reply().AMSend(amReplies, o.head, o.buf, &ucp.RequestParams{OnSend: onSend, UserData: o})
 	g.submit(o, r, err)
 	g.step = step
 	j.add(-1)

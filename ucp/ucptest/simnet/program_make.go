@@ -102,6 +102,10 @@ func (m *maker) processes() {
 	}
 	threshold := one(m.Rand, 300, 1000, 9000, 30_000)
 	m.sizes = append(m.sizes, threshold)
+	for _, segment := range []int{8192, 8256} { // ends of messages of several fragments
+		k := 1 + m.IntN(4)
+		m.sizes = append(m.sizes, segment*k, (segment-one(m.Rand, 8, 16, 24, 32))*k+one(m.Rand, 0, 8, 16))
+	}
 	set("RNDV_THRESH", fmt.Sprint(threshold), fmt.Sprint(threshold), "inf", "0", "auto")
 	if m.eager = m.chance(6) || slices.Contains(settings, "RNDV_THRESH=inf"); m.eager {
 		settings = append(settings, "RNDV_THRESH=inf")
@@ -122,6 +126,7 @@ func (m *maker) processes() {
 	set("MAX_RMA_RAILS", "0", "1", "2")
 	set("CM_USE_ALL_DEVICES", "n")
 	set("STREAM_MAX_UNREAD", "64k")
+	set("TOKEN", "y", "known", "n")
 	for range 2 + m.IntN(4) {
 		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
 		pr.Sleep = !pr.Multi && m.chance(3)

@@ -46,7 +46,7 @@ var characters = []*character{
 	// Pairwise connections with credits, and a device for wireup; memory must be registered. A peer
 	// that does not acknowledge is given up after 8 transmissions, one a second.
 	{"netrc", sim.Options{
-		ValueKeys: true, Devices: 2, Credits: 64, Death: sim.DeathTimeout, Timeout: uint64(8 * time.Second),
+		ValueKeys: true, Devices: 3, Credits: 64, Death: sim.DeathTimeout, Timeout: uint64(8 * time.Second),
 		Attr: pairwise, DomainAttr: needMemh,
 	}, takes{
 		sim.Domains: {Descriptors: 1}, sim.Interfaces: {Descriptors: 2, LockedMemory: 1 << 20}, sim.Endpoints: {LockedMemory: 16 << 10},
@@ -94,10 +94,10 @@ func copies(_ int, a *uct.IfaceAttr) {
 	a.Perf.Overhead = 2e-6
 }
 
-// pairwise makes device 0 one whose endpoints are connected with one endpoint of the peer, and
+// pairwise makes devices 0 and 2 ones whose endpoints are connected with one endpoint of the peer, and
 // device 1 a slow one for messages to any peer.
 func pairwise(device int, a *uct.IfaceAttr) {
-	if device == 0 {
+	if device != 1 {
 		a.Flags &^= uct.IfaceConnectToIface
 		a.Flags |= uct.IfacePutAMOrder
 		return

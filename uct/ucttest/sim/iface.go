@@ -136,7 +136,7 @@ func (i *iface) Arm(events uct.EventFlags) error {
 }
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
-// nothing. Peers' endpoints to the iface fail.
+// nothing. Peers notice the end as that of a process (Options.Death).
 func (i *iface) Close() error {
 	if n := len(i.endpoints); n > 0 {
 		return fmt.Errorf("sim: closing an iface with %d open endpoints: %w", n, ucs.ErrBusy)
@@ -148,13 +148,10 @@ func (i *iface) Close() error {
 	}
 	i.closed = true
 	i.net.remove(i)
+	i.unread()
 	for _, e := range i.senders() {
-		e.breakLater(ucs.ErrConnectionReset)
+		e.noticeEnd()
 	}
-	for _, p := range i.inbox {
-		i.net.recycleLocked(p)
-	}
-	i.inbox = nil
 	i.net.mu.Unlock()
 	for _, from := range slices.SortedFunc(maps.Keys(i.sources), func(a, b *endpoint) int { return cmp.Compare(a.number, b.number) }) {
 		i.forgetSource(from)

@@ -165,20 +165,30 @@ func (n *Network) Kill(at *Place, midWrite bool) {
 			}
 			e.queueEnd()
 		}
-		for _, p := range i.inbox {
-			p.from.vanished()
-			n.recycleLocked(p)
-		}
-		i.inbox = nil
+		i.unread()
 		for _, e := range i.senders() {
 			e.stopCopying()
 			e.holdAccesses()
-			if i.o.Death == DeathReset {
-				e.breakLater(ucs.ErrConnectionReset)
-			} else {
-				e.vanished()
-			}
+			e.noticeEnd()
 		}
+	}
+}
+
+// unread drops the messages that the iface has not received, because it is closed. The caller holds net.mu.
+func (i *iface) unread() {
+	for _, p := range i.inbox {
+		p.from.vanished()
+		i.net.recycleLocked(p)
+	}
+	i.inbox = nil
+}
+
+// noticeEnd is called when the peer's iface has ended. The caller holds net.mu.
+func (e *endpoint) noticeEnd() {
+	if e.home.o.Death == DeathReset {
+		e.breakLater(ucs.ErrConnectionReset)
+	} else {
+		e.vanished()
 	}
 }
 
