@@ -57,8 +57,9 @@ type wordState struct {
 // sliceState is what a goroutine knows of its slice of a region.
 type sliceState struct {
 	mirror []byte
-	dirty  []span // puts since the last flush or fence
+	dirty  []span // puts and gets since the last flush or fence
 	puts   int
+	gets   int  // of the slice
 	flush  bool // there were puts or atomic operations
 }
 
@@ -267,6 +268,7 @@ func (g *goroutine) get(s *Step) {
 			want := slices.Clone(g.slices[s.Peer].mirror[s.Off:][:s.Size])
 			// A later put must not meet this get.
 			g.slices[s.Peer].dirty = append(g.slices[s.Peer].dirty, span{s.Off, s.Size})
+			g.slices[s.Peer].gets++
 			wrong = func() int {
 				for k := range want {
 					if want[k] != o.buf[k] {
@@ -370,13 +372,15 @@ func (g *goroutine) flushWorker(s *Step) {
 // flushed returns the check of a slice for the end of a flush that is about to be started.
 func (g *goroutine) flushed(peer int) func() {
 	state := &g.slices[peer]
-	puts := state.puts
+	puts, gets := state.puts, state.gets
 	settled := g.wk.links[peer].settled()
 	return func() {
 		if state.puts != puts || !settled || g.wk.isBroken(peer) {
 			return
 		}
-		state.dirty = state.dirty[:0]
+		if state.gets == gets {
+			state.dirty = state.dirty[:0]
+		}
 		target := &g.wk.l.workers[peer].rma
 		at := target.slices[g.number]
 		for k, b := range target.b[at.at:][:at.n] {
