@@ -54,6 +54,8 @@ type Process struct {
 	used   Limits
 	claims uint64
 
+	forge func(id uct.AMID, data []byte) // changes what the process sends; nil: nothing
+
 	frozen  bool
 	stopped []*task  // tasks that can run when the process is not frozen any more
 	delayed []*event // events that happen then

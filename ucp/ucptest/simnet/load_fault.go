@@ -3,6 +3,7 @@
 package simnet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/internal/platform"
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // Faults of a program. Those that may lose something need ErrModePeer: without it an operation whose
@@ -78,6 +81,9 @@ var faultKinds = map[string]faultKind{
 		x, y := a.proc.host.number-1, b.proc.host.number-1
 		return x != y && (x == f.A || y == f.A)
 	}, hosts: 1},
+
+	// lie makes process A send N of 100 messages without payload with wrong headers, and ends it after that.
+	"lie": {begin: (*load).lie, affects: ofProcess, loses: true},
 
 	// loss loses N of 100 messages on the way from host A to host B. They are sent again.
 	"loss": {begin: func(l *load, f *Fault) func() {
@@ -157,6 +163,48 @@ func (l *load) kill(f *Fault) func() {
 	l.settleDead()
 	l.w.stirAll()
 	return nil
+}
+
+// headers are the messages that a process lies in: those whose data is not received by the application.
+var headers = []proto.AMID{
+	proto.IDWireup, proto.IDToken, proto.IDEagerSyncAck, proto.IDRndvATS, proto.IDRndvRTR, proto.IDRndvATP, proto.IDEpClose,
+	proto.IDGetReq, proto.IDAtomicRep, proto.IDCmpl,
+}
+
+// lie makes a process lie until the end of the fault, when it is killed.
+func (l *load) lie(f *Fault) func() {
+	pr := l.processes[f.A]
+	pr.lies = true
+	pr.forge = func(id uct.AMID, data []byte) {
+		r := l.w.rng
+		if len(data) == 0 || r.IntN(100) >= f.N || !slices.Contains(headers, proto.AMID(id)) {
+			return
+		}
+		if id == uct.AMID(proto.IDRndvRTR) {
+			data = data[:min(len(data), 16)] // a wrong address would be one of this process's memory
+		}
+		l.tracef("process %s lies in a message %v", pr.name, proto.AMID(id))
+		for range 1 + r.IntN(3) {
+			at := r.IntN(len(data))
+			switch r.IntN(3) {
+			case 0:
+				data[at] ^= 1 << r.IntN(8)
+			case 1:
+				data[at] = byte(r.Uint32())
+			default:
+				copy(data[at:], extremes[r.IntN(len(extremes))])
+			}
+		}
+	}
+	return func() { l.kill(f) }
+}
+
+// extremes are bytes that a header has room for.
+var extremes = [][]byte{make([]byte, 8), bytes.Repeat([]byte{0xff}, 8), {0xff, 0xff, 0xff, 0x7f}, {0, 0, 0, 0, 0, 0, 0, 0x80}}
+
+// trusts reports whether neither end of a message lies.
+func (j *judge) trusts(m *message) bool {
+	return !m.sender.g.wk.proc.lies && !j.l.workers[m.to].proc.lies
 }
 
 // gone records that the worker does nothing any more.

@@ -150,6 +150,9 @@ func (m *maker) processes() {
 	}
 }
 
+// faultMix are the faults of programs in which something may be lost, by their share.
+var faultMix = []string{"freeze", "cut", "partition", "vanish", "kill", "kill", "lie", "refuse", "refuse", "loss"}
+
 // faults draws what goes wrong.
 func (m *maker) faults() {
 	if !m.outage && !m.lossy {
@@ -159,7 +162,7 @@ func (m *maker) faults() {
 	for range 1 + m.IntN(5) {
 		f := Fault{Kind: one(m.Rand, "freeze", "cut", "partition", "vanish"), At: time.Duration(m.Int64N(int64(span)))}
 		if m.lossy {
-			f.Kind = one(m.Rand, "freeze", "cut", "partition", "vanish", "kill", "kill", "refuse", "refuse", "loss")
+			f.Kind = one(m.Rand, faultMix...)
 			if f.Kind == "refuse" && m.rings {
 				f.Kind = "kill" // a worker that cannot map a peer's ring cannot tell the peer
 			}
@@ -179,7 +182,7 @@ func (m *maker) faults() {
 		case "refuse":
 			f.For = 0
 			f.N = 1 + m.IntN(one(m.Rand, 3, 20))
-		case "loss":
+		case "loss", "lie":
 			f.N = 1 + m.IntN(40)
 		case "vanish":
 			f.B = 0

@@ -25,6 +25,7 @@ var (
 	simCPU      = flag.Duration("sim.cpu", 0, "how much `time` of the processor to use; a program that does not end ends the process")
 	simProgress = flag.Bool("sim.progress", false, "print the seed of each program before it runs")
 	simKinds    = flag.String("sim.kinds", "", "comma-separated `kinds` of steps; default all")
+	simFaults   = flag.String("sim.faults", "", "comma-separated `kinds` of faults of programs that may lose something; default all")
 	simOut      = flag.String("sim.out", "", "`directory` for programs that fail")
 	simTrace    = flag.Bool("sim.trace", false, "print the trace of each program")
 	simShrink   = flag.Int("sim.shrink", 600, "number of programs to run to shrink one that fails")
@@ -58,6 +59,9 @@ func TestPrograms(t *testing.T) {
 	kinds := AllKinds
 	if *simKinds != "" {
 		kinds = strings.Split(*simKinds, ",")
+	}
+	if *simFaults != "" {
+		faultMix = strings.Split(*simFaults, ",")
 	}
 	begin, cpu := time.Now(), cpuTime()
 	if *simCPU > 0 {

@@ -237,6 +237,11 @@ func (n *Net) open() {
 		o.Claim = func(at *sim.Place, r sim.Resource, units int) error {
 			return n.w.processes[at.Process-1].claim(c.takes[r], int64(units))
 		}
+		o.Forge = func(from *sim.Place, id uct.AMID, data []byte) {
+			if f := n.w.processes[from.Process-1].forge; f != nil {
+				f(id, data)
+			}
+		}
 		n.nets = append(n.nets, o.Network)
 		n.components[c.name] = sim.New(o)
 	}

@@ -96,6 +96,9 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct
 
 // post sends the message p, or loses it if the injected fault eff says so.
 func (e *endpoint) post(p *packet, op fault.Kind, id uct.AMID, by any, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
+	if f := e.home.o.Forge; f != nil {
+		f(e.home.o.Place, id, p.buf)
+	}
 	e.tapSent(p, op, id, by, eff.Drop != nil || eff.Fail != nil)
 	o := p.op
 	if o == nil && (eff.Late > 0 || eff.Fail != nil || eff.Drop != nil || e.home.o.Buffered && flags&uct.SendNow == 0) {

@@ -83,6 +83,10 @@ type Options struct {
 	// can stand for many processes.
 	Locate func() *Place
 
+	// Forge, if set, may change the bytes of each message that a process sends, except data that is not
+	// copied.
+	Forge func(from *Place, id uct.AMID, data []byte)
+
 	// Processes makes endpoints know the process that they lead to (uct.ProcessEndpoint). It needs a
 	// Place.
 	Processes bool
