@@ -413,7 +413,7 @@ func (ts *tagState) firstFragment(from *source, h *proto.EagerFirst, payload []b
 		return nil, err
 	}
 	if a.discard { // given up by charge to make room
-		return nil, w.logMalformed(ucs.ErrExceedsLimit)
+		return nil, ucs.ErrExceedsLimit
 	}
 	w.stats.Unexpected++
 	d := ts.newMessage(from, Tag(h.Tag), messageMulti, h.TotalLen)

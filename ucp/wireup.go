@@ -194,7 +194,7 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 		return nil
 	}
 	if err := from.MayOpen(); err != nil {
-		return w.logMalformed(err)
+		return err
 	}
 	p, _ := w.admission.claimedPeer(from, &m.Address) // released if an eviction has ended its connection
 	if p == nil {
@@ -252,7 +252,7 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 		}
 	}
 	if err := from.MayOpen(); err != nil {
-		return w.logMalformed(err)
+		return err
 	}
 	if err := ws.sendRemoved(from, m, q.claimed, ErrModeNone); err != nil {
 		return w.admission.unreachableRequester(from, q.peer, err)

@@ -36,6 +36,7 @@ type load struct {
 	processes []*process
 	hosts     []*Host
 	ready     int             // processes that have published their addresses
+	begun     int             // processes that know the addresses of all
 	over      int             // processes that have ended
 	lossy     bool            // something may be lost
 	broken    map[[2]int]bool // pairs of workers between which something may be lost
@@ -268,6 +269,12 @@ func (l *load) start() {
 			}
 		}
 	}
+	for _, wk := range l.workers {
+		if slices.ContainsFunc(wk.proc.plan.Settings, func(s string) bool { return strings.HasPrefix(s, "MAX_UNEXP_") }) {
+			wk.disturbAll() // at the limit of a budget peers lose their connections
+			l.lossy = true
+		}
+	}
 	l.layout()
 	for _, pr := range l.processes {
 		pr.Process = l.hosts[pr.plan.Host%len(l.hosts)].NewProcess(func(p *Process) {
@@ -304,7 +311,7 @@ func (pr *process) main() {
 		mode = ucs.ThreadModeMulti
 	}
 	for _, wk := range pr.workers {
-		wk.w, err = pr.ctx.NewWorker(ucp.WorkerParams{ThreadMode: mode})
+		wk.w, err = pr.ctx.NewWorker(ucp.WorkerParams{ThreadMode: mode, Background: pr.plan.Background})
 		l.must(err, "NewWorker")
 		wk.addr, err = wk.w.Address(0)
 		l.must(err, "Address")
@@ -315,10 +322,17 @@ func (pr *process) main() {
 		wk.rma.open(wk)
 	}
 	if l.ready++; l.ready == len(l.processes) {
-		l.schedule()
 		l.w.stirAll()
 	}
 	pr.Until(func() bool { return l.ready == len(l.processes) })
+	if slices.Contains(pr.plan.Settings, "CLOSED=y") {
+		pr.allowAll()
+	}
+	if l.begun++; l.begun == len(l.processes) {
+		l.schedule()
+		l.w.stirAll()
+	}
+	pr.Until(func() bool { return l.begun == len(l.processes) })
 	for _, wk := range pr.workers {
 		for _, g := range wk.all {
 			pr.Go(fmt.Sprintf("goroutine %d of worker %d", g.number, wk.number), g.run)
@@ -333,6 +347,15 @@ func (pr *process) main() {
 	pr.finished = true
 	l.over++
 	l.tracef("process %s is over", pr.name)
+}
+
+// allowAll admits the workers of the program where others are refused.
+func (pr *process) allowAll() {
+	for _, wk := range pr.workers {
+		for _, peer := range pr.l.workers {
+			pr.l.must(wk.w.Allow(peer.addr), "Worker.Allow")
+		}
+	}
 }
 
 // nothingLeft checks the accounts of a process that has closed everything.

@@ -30,7 +30,9 @@ type ProcessPlan struct {
 	Settings []string // NAME=value, without the prefix
 	Multi    bool     // thread mode multi
 	Sleep    bool     // goroutines wait by Worker.Wait, not by polling
-	Workers  []WorkerPlan
+
+	Background bool // a goroutine of the library progresses each worker
+	Workers    []WorkerPlan
 }
 
 // WorkerPlan describes a worker. Workers are numbered through all processes.
@@ -197,6 +199,9 @@ func (p *Program) String() string {
 		if pr.Sleep {
 			b.WriteString(" sleep")
 		}
+		if pr.Background {
+			b.WriteString(" background")
+		}
 		for _, s := range pr.Settings {
 			b.WriteString(" " + s)
 		}
@@ -266,6 +271,8 @@ func (p *Program) readLine(words []string) (err error) {
 				process().Multi = true
 			case name == "sleep":
 				process().Sleep = true
+			case name == "background":
+				process().Background = true
 			default:
 				process().Settings = append(process().Settings, w)
 			}

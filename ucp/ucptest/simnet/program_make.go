@@ -127,9 +127,23 @@ func (m *maker) processes() {
 	set("CM_USE_ALL_DEVICES", "n")
 	set("STREAM_MAX_UNREAD", "64k")
 	set("TOKEN", "y", "known", "n")
+	if m.chance(2) {
+		for _, s := range [][]string{
+			{"ADDRESS_VERSION", "v2"}, {"SA_DATA_VERSION", "v1"}, {"FENCE_MODE", "strong"}, {"MIN_RMA_CHUNK_SIZE", "512"},
+			{"MIN_RNDV_CHUNK_SIZE", "1k"}, {"MULTI_LANE_MAX_RATIO", "1", "100"}, {"RESOLVE_REMOTE_EP_ID", "on", "auto"},
+			{"RKEY_PTR_SEG_SIZE", "4k"}, {"RMA_ZCOPY_MAX_SEG_SIZE", "1k", "5000"}, {"RNDV_PUT_FORCE_FLUSH", "y"},
+			{"WIREUP_VIA_AM_LANE", "y"}, {"WAIT", "cpu"}, {"KEEPALIVE_NUM_EPS", "1"}, {"CLOSED", "y"}, {"RNDV_PERF_DIFF", "50"},
+		} {
+			set(s[0], s[1:]...)
+		}
+	}
 	for range 2 + m.IntN(4) {
 		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
 		pr.Sleep = !pr.Multi && m.chance(3)
+		pr.Background = pr.Multi && m.chance(4)
+		if m.lossy && m.chance(8) {
+			pr.Settings = append(pr.Settings, one(m.Rand, "MAX_UNEXP_BYTES=64k", "MAX_UNEXP_BYTES=1m", "MAX_UNEXP_EPS=1", "MAX_UNEXP_EPS=3"))
+		}
 		for range 1 + m.IntN(2) {
 			goroutines := 1
 			if pr.Multi {
