@@ -83,9 +83,10 @@ func (d *CMData) Append(b []byte) ([]byte, error) {
 
 // ParseCMData reads CMData of either version, with or without resource indices. It parses b in both
 // ways, and returns the result that is valid and uses all of b. If both are valid, it returns the
-// one with resource indices for CMDataV2, and the one without for CMDataV1, because the releases
-// that default to these versions send those by default. Byte slices in the result alias b.
-func ParseCMData(b []byte) (d CMData, err error) {
+// one with more transports for which known returns true; known may be nil. If that does not decide, it
+// returns the one with resource indices for CMDataV2, and the one without for CMDataV1, because the
+// releases that default to these versions send those by default. Byte slices in the result alias b.
+func ParseCMData(b []byte, known func(TransportID) bool) (d CMData, err error) {
 	if len(b) < cmBaseSize {
 		return d, cmError("shorter than its header")
 	}
@@ -117,25 +118,46 @@ func ParseCMData(b []byte) (d CMData, err error) {
 		return CMData{}, cmError("unknown error handling mode")
 	}
 
-	d.RscIndex = d.Version == CMDataV2
-	for range 2 {
-		a, n, aerr := ParseAddress(rest, d.form())
-		switch {
-		case aerr != nil:
-		case n != len(rest):
-			aerr = cmError("bytes after the address")
-		case !d.plausible(&a):
-			aerr = cmError("resource or lane out of range")
-		default:
-			d.Address = a
-			return d, nil
-		}
+	usual := d.Version == CMDataV2
+	best := -1 // number of known transports
+	for _, indices := range [...]bool{usual, !usual} {
+		form := CMData{RscIndex: indices}
+		a, aerr := form.parseAddress(rest)
 		if err == nil {
 			err = aerr
 		}
-		d.RscIndex = !d.RscIndex
+		if n := countKnown(&a, known); aerr == nil && n > best {
+			best, d.RscIndex, d.Address = n, indices, a
+		}
 	}
-	return CMData{}, err
+	if best < 0 {
+		return CMData{}, err
+	}
+	return d, nil
+}
+
+// parseAddress parses the address b in the form that d says.
+func (d *CMData) parseAddress(b []byte) (a WorkerAddress, err error) {
+	a, n, err := ParseAddress(b, d.form())
+	switch {
+	case err != nil:
+	case n != len(b):
+		err = cmError("bytes after the address")
+	case !d.plausible(&a):
+		err = cmError("resource or lane out of range")
+	}
+	return a, err
+}
+
+// countKnown returns the number of transports of a for which known returns true.
+func countKnown(a *WorkerAddress, known func(TransportID) bool) (n int) {
+	a.Ifaces(func(_ int, _ *AddressDevice, f *AddressIface) bool {
+		if known != nil && known(f.Transport) {
+			n++
+		}
+		return true
+	})
+	return n
 }
 
 // AllDevices reports whether the sender has UCX_CM_USE_ALL_DEVICES=y; known is false if its
@@ -161,7 +183,7 @@ func (d *CMData) plausible(a *WorkerAddress) bool {
 	var lanes uint64
 	ok := true
 	a.Ifaces(func(_ int, _ *AddressDevice, f *AddressIface) bool {
-		ok = ok && (!d.RscIndex || f.RscIndex < MaxResources)
+		ok = ok && (!d.RscIndex || f.RscIndex < MaxResources) && len(f.Addr)+len(f.EpAddrs) > 0
 		for _, ep := range f.EpAddrs {
 			ok = ok && ep.Lane != 0 && lanes&(1<<ep.Lane) == 0 && len(ep.Addr) != 0
 			lanes |= 1 << ep.Lane

@@ -92,7 +92,7 @@ func TestCMBothData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ParseCMData(b)
+		got, err := ParseCMData(b, nil)
 		if err != nil {
 			t.Fatalf("version %d: %v", v, err)
 		}

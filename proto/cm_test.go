@@ -2,6 +2,7 @@ package proto
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 )
 
 func recodeCM(b []byte) ([]byte, error) {
-	d, err := ParseCMData(b)
+	d, err := ParseCMData(b, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +23,7 @@ func recodeCM(b []byte) ([]byte, error) {
 func TestCMGolden(t *testing.T) {
 	checkGolden(t, "cm.txt", map[string]recode{"client": recodeCM, "server": recodeCM})
 	for _, g := range readGolden(t, "cm.txt") {
-		d, err := ParseCMData(g.bytes)
+		d, err := ParseCMData(g.bytes, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestCMRoundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := ParseCMData(b[1:])
+				got, err := ParseCMData(b[1:], nil)
 				if err != nil {
 					t.Fatalf("version %d, mode %d, indices %v: %v", version, mode, rsc, err)
 				}
@@ -77,11 +78,11 @@ func TestCMRoundTrip(t *testing.T) {
 func TestCMRefuses(t *testing.T) {
 	for _, g := range readGolden(t, "cm.txt") {
 		for n := range g.bytes {
-			if _, err := ParseCMData(g.bytes[:n:n]); !errors.Is(err, ucs.ErrInvalidAddr) {
+			if _, err := ParseCMData(g.bytes[:n:n], nil); !errors.Is(err, ucs.ErrInvalidAddr) {
 				t.Fatalf("%s: %d of %d bytes: %v", g.origin, n, len(g.bytes), err)
 			}
 		}
-		if _, err := ParseCMData(append(g.bytes, 0)); !errors.Is(err, ucs.ErrInvalidAddr) {
+		if _, err := ParseCMData(append(g.bytes, 0), nil); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%s: a byte more: %v", g.origin, err)
 		}
 	}
@@ -93,7 +94,7 @@ func TestCMRefuses(t *testing.T) {
 	} {
 		b := append([]byte{}, v1...)
 		edit(b)
-		if _, err := ParseCMData(b); !errors.Is(err, ucs.ErrInvalidAddr) {
+		if _, err := ParseCMData(b, nil); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -103,10 +104,54 @@ func TestCMRefuses(t *testing.T) {
 	}
 }
 
+// TestCMDataKnown: the transports that the reader knows decide between two forms that are both valid.
+func TestCMDataKnown(t *testing.T) {
+	const transport TransportID = 0x1234
+	known := func(id TransportID) bool { return id == transport }
+	r := rand.New(rand.NewPCG(1, 2))
+	random := func(n int) []byte {
+		b := make([]byte, n)
+		for k := range b {
+			b[k] = byte(r.Uint32())
+		}
+		return b
+	}
+	doubtful := 0
+	for range 60_000 {
+		d := CMData{Version: CMVersion(r.IntN(2)), EpID: 5, RscIndex: r.IntN(2) == 0}
+		lane := uint8(1)
+		for range 1 + r.IntN(3) {
+			dev := AddressDevice{NumPaths: 1, SysDev: SysDevUnknown, Addr: random(r.IntN(20))}
+			for range 1 + r.IntN(2) {
+				f := AddressIface{Transport: transport, Attr: IfaceAttr{Bandwidth: 1e9, Latency: 1e-6, Overhead: 1e-7}, Addr: random(r.IntN(4))}
+				for range 1 + r.IntN(2) {
+					f.EpAddrs = append(f.EpAddrs, AddressEp{lane, random(4 + r.IntN(20))})
+					lane++
+				}
+				dev.Ifaces = append(dev.Ifaces, f)
+			}
+			d.Address.Devices = append(d.Address.Devices, dev)
+		}
+		b, err := d.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if guess, err := ParseCMData(b, nil); err != nil || guess.RscIndex != d.RscIndex {
+			doubtful++
+		}
+		if got, err := ParseCMData(b, known); err != nil || got.RscIndex != d.RscIndex {
+			t.Fatalf("% x: %v, resource indices %v", b, err, got.RscIndex)
+		}
+	}
+	if doubtful == 0 {
+		t.Error("no data is valid in both forms: the test tests nothing")
+	}
+}
+
 func FuzzCMData(f *testing.F) {
 	seed(f, "cm.txt")
 	fuzztest.Run(f, func(t *testing.T, b []byte) {
-		d, err := ParseCMData(b)
+		d, err := ParseCMData(b, nil)
 		if err != nil || d.Address.Version != AddressV1 {
 			return
 		}

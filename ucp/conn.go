@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -243,8 +244,8 @@ func (cs *connState) packConn(ep *Endpoint, like *proto.CMData, number func(lane
 
 // parseConn parses private, the connection data received from the other side. The data contains no
 // device address; device is the other side's device address as the manager knows it.
-func parseConn(private, device []byte) (proto.CMData, error) {
-	d, err := proto.ParseCMData(private)
+func (cs *connState) parseConn(private, device []byte) (proto.CMData, error) {
+	d, err := proto.ParseCMData(private, cs.knows)
 	if err != nil {
 		return d, err
 	}
@@ -373,7 +374,7 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 // the server.
 func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
 	c := ep.pair.conn
-	d, err := parseConn(a.Private, a.RemoteDeviceAddr)
+	d, err := cs.parseConn(a.Private, a.RemoteDeviceAddr)
 	if err != nil {
 		return err
 	}
@@ -399,6 +400,11 @@ func (cs *connState) joinServer(ep *Endpoint, a *uct.ConnectedArgs) error {
 func (cs *connState) devices() connect.Devices {
 	ctx := cs.w.ctx
 	return connect.Devices{All: ctx.settings.CMUseAllDevices, Release113: ctx.peerRelease() == PeerRelease113}
+}
+
+// knows reports whether the worker has an interface of a transport.
+func (cs *connState) knows(t proto.TransportID) bool {
+	return slices.ContainsFunc(cs.w.ifaces, func(i *iface) bool { return i.id == t })
 }
 
 // interfaces yields the transport of each interface and the length of its address.

@@ -24,7 +24,7 @@ func FuzzConnData(f *testing.F) {
 	for _, n := range []int{0, 8, 9, 12, len(honest) - 1} {
 		f.Add(honest[:n])
 	}
-	if d, err := proto.ParseCMData(honest); err == nil {
+	if d, err := proto.ParseCMData(honest, nil); err == nil {
 		for _, v := range []proto.CMVersion{proto.CMDataV1, proto.CMDataV2} {
 			for _, rsc := range []bool{false, true} {
 				d.Version, d.RscIndex = v, rsc

@@ -247,7 +247,7 @@ func TestHostileConnData(t *testing.T) {
 			f.EpAddrs = append(f.EpAddrs, f.EpAddrs[0])
 		},
 	} {
-		d, err := proto.ParseCMData(honest)
+		d, err := proto.ParseCMData(honest, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

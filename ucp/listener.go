@@ -313,7 +313,7 @@ func (l *Listener) closeParts() (first error) {
 
 // onRequest handles a client's connection request that a connection manager has received.
 func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
-	d, err := parseConn(r.Private, r.RemoteDeviceAddr)
+	d, err := l.w.conns.parseConn(r.Private, r.RemoteDeviceAddr)
 	if err != nil {
 		l.notAccepted(r, ledger.Malformed, err)
 		r.Reject()

@@ -78,7 +78,7 @@ func reread(d *proto.CMData) *proto.CMData {
 	if err != nil {
 		panic(err)
 	}
-	got, err := proto.ParseCMData(b)
+	got, err := proto.ParseCMData(b, nil)
 	if err != nil {
 		panic(err)
 	}

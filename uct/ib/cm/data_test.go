@@ -52,7 +52,7 @@ func TestDataOfC(t *testing.T) {
 			t.Errorf("%s of %s: %v, %d bytes, %v", m.kind, m.release, status, len(private), err)
 			continue
 		}
-		if d, err := proto.ParseCMData(private); err != nil || d.ErrMode != proto.ErrModePeer || d.Address.NumIfaces() != 1 {
+		if d, err := proto.ParseCMData(private, nil); err != nil || d.ErrMode != proto.ErrModePeer || d.Address.NumIfaces() != 1 {
 			t.Errorf("%s of %s: %+v, %v", m.kind, m.release, d, err)
 		}
 		if again := appendData(nil, ucs.OK, private); !bytes.Equal(again, m.data) {
