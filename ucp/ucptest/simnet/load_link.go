@@ -33,12 +33,14 @@ func (g *goroutine) link(peer int) *link {
 	for n.making {
 		wk.proc.Until(func() bool { return !n.making })
 	}
+	if n.ep == nil || n.failed {
+		n.making = true // before the close, in which other goroutines may run
+		defer func() { n.making = false }()
+	}
 	if n.failed {
 		g.closeLink(&Step{Kind: "close", Peer: peer})
 	}
 	if n.ep == nil {
-		n.making = true
-		defer func() { n.making = false }()
 		p := ucp.EndpointParams{Address: wk.l.workers[peer].addr}
 		if l := wk.l.workers[peer].listener; l != nil && peer != wk.number {
 			p = ucp.EndpointParams{RemoteAddr: l.Addr()}
