@@ -255,7 +255,7 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 		return w.logMalformed(err)
 	}
 	if err := ws.sendRemoved(from, m, q.claimed, ErrModeNone); err != nil {
-		return w.admission.unreachableRequester(from, q.peer, err)
+		return w.admission.unreachableChecker(from, q.peer, err)
 	}
 	return nil
 }
