@@ -368,6 +368,19 @@ func (hs *handshakes) startWaiting(ep *Endpoint) {
 	ep.resolveNeed(needLanes)
 }
 
+// checkAux asks the transport of the auxiliary lane whether the peer lives. While that lane exists the
+// peer's endpoint may not be known, and the other lanes are not connected: nothing else can tell that
+// a peer has died after it received the request (ucp_wireup_ep_check in src/ucp/wireup/wireup_ep.c).
+func (hs *handshakes) checkAux(ep *Endpoint) {
+	p := ep.pair
+	if p == nil || p.aux.uct == nil {
+		return
+	}
+	if f := p.aux.iface.attr.Flags; f.Has(uct.IfaceEpCheck) && !f.Has(uct.IfaceEpKeepalive) {
+		_ = p.aux.uct.Check(nil) // an error returned here is reported as a failure, too
+	}
+}
+
 // closeAux closes the auxiliary lane, because the other lanes carry everything now. Requests in its
 // queue move to the lane for messages. The queue may hold a reply if an endpoint is connected with
 // another of the same worker: each answers the other, and may receive its own reply before its
