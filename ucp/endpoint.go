@@ -287,6 +287,7 @@ const (
 	epWaiting                                 // the last keepalive found operations that wait for the peer
 	epUnconfirmed                             // remoteID was claimed by a migrated peer and is not verified
 	epUnmapped                                // the peer has asked for data that it could have copied out of mapped memory
+	epNotice                                  // made for one notice (sendNotice)
 	epNoRemoteWrite                           // the connection of the peer's offers may not write to memory
 )
 

@@ -234,10 +234,12 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 }
 
 // onEpCheck answers a check by which a peer asks whether the counterpart of its endpoint still
-// exists. Only a negative answer is sent, over an endpoint made for that purpose.
+// exists. Only a negative answer is sent, over an endpoint made for that purpose. An endpoint that has
+// failed exists no more, although the application has not closed it yet: C UCX takes the id away from
+// it (ucp_ep_release_id in src/ucp/core/ucp_ep.c).
 func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
-	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
+	if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil && ep.err == nil || w.shuttingDown > 0 {
 		w.admission.gate.Tokens.Discard(from.tokenProof(), m.Address.UUID, message)
 		return nil
 	}
@@ -373,6 +375,7 @@ func (ws *wireupState) sendRemovedTo(addr *proto.WorkerAddress, id proto.Endpoin
 // sendNotice sends the notice over an endpoint that was made for it.
 func (ws *wireupState) sendNotice(ep *Endpoint, id proto.EndpointID, mode ErrMode) {
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
+	ep.state |= epNotice
 	ws.sendWireup(ep, proto.WireupEpRemoved, id, ep.w.own.emptyAddress())
 	if r, err := ep.w.ends.closeAsync(ep, nil); err != nil {
 		ep.w.ends.destroy(ep, ucs.ErrCanceled)
