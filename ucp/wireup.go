@@ -210,8 +210,13 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	} else {
 		addr = p.KeepAddress(addr)
 	}
-	ep, err := w.admission.requesterEndpoint(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
+	mode := min(ErrMode(m.ErrMode), ErrModePeer)
+	ep, err := w.admission.requesterEndpoint(from, addr, said, mode, rules)
 	if err != nil {
+		if ws.sendRemoved(from, m, said, mode) == nil { // a notice needs less than an endpoint
+			w.ctx.log.Diag("cannot make an endpoint for a peer's request", zap.String("worker", w.name), zap.Error(err))
+			return nil
+		}
 		return w.admission.unreachableRequester(from, p, err)
 	}
 	from.bindPeer(p)
