@@ -182,7 +182,7 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 		if err != nil {
 			return err
 		}
-		return hs.w.wireups.sendWireup(ep, proto.WireupReply, o.dst, own)
+		return hs.w.wireups.sendWireupBy(ep, pairedReply{}, proto.WireupReply, o.dst, own)
 	}
 	if do&connect.SendRemoved != 0 {
 		hs.sendRemoved(ep, o)
@@ -197,24 +197,10 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 // offer is nil if no request of the peer is being handled.
 func (hs *handshakes) sendRemoved(ep *Endpoint, o *offer) {
 	if o == nil {
-		hs.sendRemovedTo(ep, ep.dest.address, ep.remoteID)
+		hs.w.wireups.sendRemovedTo(ep.dest.address, ep.remoteID, ep.errMode)
 	} else if err := hs.w.wireups.sendRemoved(o.from, o.m, o.said, ep.errMode); err != nil {
-		hs.logUnnotified(ep, err)
+		hs.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
 	}
-}
-
-// sendRemovedTo tells the peer, at an address, that its endpoint id has no counterpart here.
-func (hs *handshakes) sendRemovedTo(ep *Endpoint, addr *proto.WorkerAddress, id proto.EndpointID) {
-	if hs.w.closed || hs.w.shuttingDown > 0 {
-		return
-	}
-	if err := hs.w.wireups.sendRemovedTo(addr, id, ep.errMode); err != nil {
-		hs.logUnnotified(ep, err)
-	}
-}
-
-func (hs *handshakes) logUnnotified(ep *Endpoint, err error) {
-	hs.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
 }
 
 // replyMessage is the protocol of a reply that the peer does not acknowledge. The request ends when the
@@ -243,10 +229,24 @@ func (replyMessage) progress(r *Request) error {
 	return err
 }
 
-func (replyMessage) release(r *Request) {
+func (replyMessage) release(r *Request) { r.w.handshakes.replySent(r) }
+
+// pairedReply is the protocol of a reply for pairwise lanes, which the peer acknowledges. It ends when
+// the transport has taken it.
+type pairedReply struct{ wireupMessage }
+
+// release leaves a reply alone that other lanes replace, or whose acknowledgement is missed later.
+func (pairedReply) release(r *Request) {
+	if r.ep.gone() != nil {
+		r.w.handshakes.replySent(r)
+	}
+}
+
+// replySent is called when a reply has ended. If it was not sent, the peer is notified.
+func (hs *handshakes) replySent(r *Request) {
 	if r.err != nil {
 		m, _ := proto.ParseWireup(r.data.Buf) // this worker has packed it
-		r.w.handshakes.sendRemovedTo(r.ep, r.ep.dest.address, m.DstEp)
+		r.w.wireups.sendRemovedTo(r.ep.dest.address, m.DstEp, r.ep.errMode)
 	}
 }
 
@@ -305,7 +305,7 @@ func (hs *handshakes) onReply(src *uct.Source, m *proto.Wireup) {
 		// What was sent to the peer's first endpoint is lost. The second one gets to know that too.
 		addr := ep.dest.address
 		ep.report(life.Removed, errEndGone)
-		hs.sendRemovedTo(ep, addr, m.SrcEp)
+		hs.w.wireups.sendRemovedTo(addr, m.SrcEp, ep.errMode)
 		return
 	}
 	do := hs.advance(ep, ev)
