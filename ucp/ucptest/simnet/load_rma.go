@@ -57,9 +57,15 @@ type wordState struct {
 // sliceState is what a goroutine knows of its slice of a region.
 type sliceState struct {
 	mirror []byte
-	dirty  []span // puts since the last flush or fence
-	puts   int
-	flush  bool // there were puts or atomic operations
+	dirty  []span // puts and gets since the last flush or fence
+	count  int    // number of puts and gets
+	flush  bool   // there were puts or atomic operations
+}
+
+// touch records that an operation on a part of the slice is about to start.
+func (s *sliceState) touch(at span) {
+	s.dirty = append(s.dirty, at)
+	s.count++
 }
 
 // layout computes the places in the regions.
@@ -205,8 +211,7 @@ func (g *goroutine) put(s *Step) {
 			l.must(g.wk.w.Fence(), "Fence")
 			state.dirty = state.dirty[:0]
 		}
-		state.dirty = append(state.dirty, at)
-		state.puts++
+		state.touch(at)
 		state.flush = true
 		id := s.ID + k
 		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick(), m: &message{id: id, s: s, size: s.Size}}
@@ -265,7 +270,7 @@ func (g *goroutine) get(s *Step) {
 			raddr = target.addr + uint64(target.slices[g.number].at+s.Off)
 			want := slices.Clone(g.slices[s.Peer].mirror[s.Off:][:s.Size])
 			// A later put must not meet this get.
-			g.slices[s.Peer].dirty = append(g.slices[s.Peer].dirty, span{s.Off, s.Size})
+			g.slices[s.Peer].touch(span{s.Off, s.Size})
 			wrong = func() int {
 				for k := range want {
 					if want[k] != o.buf[k] {
@@ -368,10 +373,10 @@ func (g *goroutine) flushWorker(s *Step) {
 // flushed returns the check of a slice for the end of a flush that is about to be started.
 func (g *goroutine) flushed(peer int) func() {
 	state := &g.slices[peer]
-	puts := state.puts
+	count := state.count
 	settled := g.wk.links[peer].settled()
 	return func() {
-		if state.puts != puts || !settled || g.wk.isBroken(peer) {
+		if state.count != count || !settled || g.wk.isBroken(peer) {
 			return
 		}
 		state.dirty = state.dirty[:0]
