@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp"
@@ -18,7 +19,7 @@ import (
 type link struct {
 	ep      *ucp.Endpoint
 	failed  bool        // the endpoint has failed
-	closing *op         // the close of the endpoint before this one
+	closing []*op       // closes of endpoints before this one
 	keys    []*ucp.Rkey // of endpoints before this one
 	making  bool        // a goroutine makes the endpoint or the key
 	stream  streamState
@@ -108,7 +109,7 @@ func (g *goroutine) closeLink(s *Step) {
 		g.wk.l.disturb(g.wk.number, s.Peer)
 	}
 	ep := n.ep
-	n.ep, n.closing, n.failed = nil, o, false
+	n.ep, n.closing, n.failed = nil, append(n.closing, o), false
 	if n.key != nil {
 		n.keys = append(n.keys, n.key)
 		n.key = nil
@@ -140,8 +141,11 @@ func (g *goroutine) shutdown(s *Step, ep *ucp.Endpoint, o *op) {
 }
 
 // settled reports whether the effects of all one-sided operations before are known or ordered: the
-// endpoint before this one is closed.
-func (n *link) settled() bool { return n.closing == nil || n.closing.over }
+// endpoints before this one are closed. They may end in any order.
+func (n *link) settled() bool {
+	n.closing = slices.DeleteFunc(n.closing, func(o *op) bool { return o.over })
+	return len(n.closing) == 0
+}
 
 // listen makes the worker accept clients.
 func (wk *worker) listen() {
