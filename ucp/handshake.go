@@ -182,7 +182,7 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 		if err != nil {
 			return err
 		}
-		return hs.w.wireups.sendWireupBy(ep, pairedReply{}, proto.WireupReply, o.dst, own)
+		return hs.w.wireups.sendWireup(ep, proto.WireupReply, o.dst, own)
 	}
 	if do&connect.SendRemoved != 0 {
 		hs.sendRemoved(ep, o)
@@ -229,21 +229,7 @@ func (replyMessage) progress(r *Request) error {
 	return err
 }
 
-func (replyMessage) release(r *Request) { r.w.handshakes.replySent(r) }
-
-// pairedReply is the protocol of a reply for pairwise lanes, which the peer acknowledges. It ends when
-// the transport has taken it.
-type pairedReply struct{ wireupMessage }
-
-// release leaves a reply alone that other lanes replace, or whose acknowledgement is missed later.
-func (pairedReply) release(r *Request) {
-	if r.ep.gone() != nil {
-		r.w.handshakes.replySent(r)
-	}
-}
-
-// replySent is called when a reply has ended. If it was not sent, the peer is notified.
-func (hs *handshakes) replySent(r *Request) {
+func (replyMessage) release(r *Request) {
 	if r.err != nil {
 		m, _ := proto.ParseWireup(r.data.Buf) // this worker has packed it
 		r.w.wireups.sendRemovedTo(r.ep.dest.address, m.DstEp, r.ep.errMode)
