@@ -502,6 +502,24 @@ func (ad *admission) unreachableRequester(from *source, p *peer, err error) erro
 		return nil
 	}
 	w.refused(from, ledger.Claim)
+	return noReversePath(err)
+}
+
+// unreachableChecker handles the failure to answer an endpoint check; p is nil if the sender is not a
+// known peer. The sender has been connected to this worker, so in most cases its process has ended
+// since it sent the check. If the result is an error, the transport drops the connection, so that a
+// sender that still exists does not wait.
+func (ad *admission) unreachableChecker(from *source, p *peer, err error) error {
+	w := ad.w
+	w.stats.Dropped++
+	w.ctx.log.Debug("cannot answer an endpoint check", zap.String("worker", w.name), zap.Error(err))
+	if from.locator() == nil || p != nil && p.Trusted() {
+		return nil
+	}
+	return noReversePath(err)
+}
+
+func noReversePath(err error) error {
 	return fmt.Errorf("ucp: %w: no reverse path to the peer: %v", ucs.ErrUnreachable, err)
 }
 

@@ -141,6 +141,9 @@ func (cs *connState) endDeparted(arrived int) (n int) {
 		case arrived > 0 && p.rounds > 0:
 			cs.departed = append(cs.departed, p)
 		default:
+			if s := p.ep.life.Stage; p.ep.needs&needLanes != 0 && (s == life.Draining || s == life.Flushing) {
+				p.event = life.Lost // the flush of the close waits for lanes, which nobody connects any more
+			}
 			p.ep.report(p.event, p.ep.w.ends.endError(p.ep, p.err))
 			n++
 		}

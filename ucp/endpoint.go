@@ -143,6 +143,7 @@ type endpointExtra struct {
 	closing       *Request            // request of the application's close in progress, nil if there is none
 	canceledCount int32               // operations that the close has canceled instead of waiting for them
 	ending        error               // cause of a failure that is reported once earlier messages are received
+	notice        *notice             // what the endpoint was made for, if it is sent again
 	timer         *event.Timer        // timer of awaitPeer, nil if it is not running
 }
 
@@ -287,6 +288,7 @@ const (
 	epWaiting                                 // the last keepalive found operations that wait for the peer
 	epUnconfirmed                             // remoteID was claimed by a migrated peer and is not verified
 	epUnmapped                                // the peer has asked for data that it could have copied out of mapped memory
+	epNotice                                  // made for one notice (sendNotice)
 	epNoRemoteWrite                           // the connection of the peer's offers may not write to memory
 )
 

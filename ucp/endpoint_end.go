@@ -142,7 +142,9 @@ func (ee *endpointEnds) endFailed(ep *Endpoint, err error) {
 	ep.err = ee.endError(ep, err)
 	ep.short, ep.shortAM = -1, -1
 	ee.markEnded(ep)
-	ep.w.stats.Failures++
+	if ep.state&epNotice == 0 {
+		ep.w.stats.Failures++
+	}
 	ep.w.ctx.log.Debug("endpoint failed", zap.Error(ep.err))
 	ee.purge(ep, ep.err)
 	ee.cancelLanes(ep)

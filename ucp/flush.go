@@ -554,29 +554,25 @@ func (rm *rmaState) fenceAll() error {
 	if w.closed {
 		return w.closedFor("Fence")
 	}
-	var first error
 	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.err != nil || ep.rma == nil || ep.life.Stage == life.Gone {
-			return
-		}
-		if err := rm.fenceEndpoint(ep); err != nil && first == nil {
-			first = err
+		if ep.err == nil && ep.rma != nil && ep.life.Stage != life.Gone {
+			rm.fenceEndpoint(ep)
 		}
 	})
-	return first
+	return nil
 }
 
 // fenceEndpoint orders the operations of an endpoint: at once if the lane can do that, and
 // otherwise with a request. That request also follows operations that wait, whose protocols are not
 // chosen yet.
-func (rm *rmaState) fenceEndpoint(ep *Endpoint) error {
+func (rm *rmaState) fenceEndpoint(ep *Endpoint) {
 	if ep.waiting.Empty() && !rm.fenceNeedsFlush(ep) {
-		return rm.fenceLane(ep)
+		rm.fenceLane(ep)
+		return
 	}
 	r := ep.control(nil)
 	r.op, r.step = fenceOperation{}, 0
 	ep.submit(r)
-	return nil
 }
 
 // fenceOperation is the operation of a fence that is submitted behind other operations.
@@ -597,11 +593,9 @@ type plainFence struct{ basics }
 func (plainFence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
 
 func (plainFence) progress(r *Request) error {
-	err := r.ep.w.rma.fenceLane(r.ep)
-	if err == nil {
-		r.finish(nil)
-	}
-	return err
+	r.ep.w.rma.fenceLane(r.ep)
+	r.finish(nil)
+	return nil
 }
 
 // fenceNeedsFlush reports whether the operations started before the fence must be done before any
@@ -626,13 +620,10 @@ func (rm *rmaState) fenceNeedsFlush(ep *Endpoint) bool {
 }
 
 // fenceLane orders the operations started on the endpoint's only lane. Requests in the lane's queue
-// keep their order anyway.
-func (rm *rmaState) fenceLane(ep *Endpoint) error {
-	if f := ep.rma; !f.direct && !f.messages {
-		return nil
+// keep their order anyway. A transport refuses a fence only on a lane that has failed: nothing is left
+// to order there, and the failure is reported like any other.
+func (rm *rmaState) fenceLane(ep *Endpoint) {
+	if f := ep.rma; f.direct || f.messages {
+		_ = ep.ue.Fence()
 	}
-	if err := ep.ue.Fence(); err != nil && err != ucs.ErrNoResource {
-		return err
-	}
-	return nil
 }

@@ -197,24 +197,10 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 // offer is nil if no request of the peer is being handled.
 func (hs *handshakes) sendRemoved(ep *Endpoint, o *offer) {
 	if o == nil {
-		hs.sendRemovedTo(ep, ep.dest.address, ep.remoteID)
+		hs.w.wireups.sendRemovedTo(ep.dest.address, ep.remoteID, ep.errMode)
 	} else if err := hs.w.wireups.sendRemoved(o.from, o.m, o.said, ep.errMode); err != nil {
-		hs.logUnnotified(ep, err)
+		hs.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
 	}
-}
-
-// sendRemovedTo tells the peer, at an address, that its endpoint id has no counterpart here.
-func (hs *handshakes) sendRemovedTo(ep *Endpoint, addr *proto.WorkerAddress, id proto.EndpointID) {
-	if hs.w.closed || hs.w.shuttingDown > 0 {
-		return
-	}
-	if err := hs.w.wireups.sendRemovedTo(addr, id, ep.errMode); err != nil {
-		hs.logUnnotified(ep, err)
-	}
-}
-
-func (hs *handshakes) logUnnotified(ep *Endpoint, err error) {
-	hs.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
 }
 
 // replyMessage is the protocol of a reply that the peer does not acknowledge. The request ends when the
@@ -246,7 +232,7 @@ func (replyMessage) progress(r *Request) error {
 func (replyMessage) release(r *Request) {
 	if r.err != nil {
 		m, _ := proto.ParseWireup(r.data.Buf) // this worker has packed it
-		r.w.handshakes.sendRemovedTo(r.ep, r.ep.dest.address, m.DstEp)
+		r.w.wireups.sendRemovedTo(r.ep.dest.address, m.DstEp, r.ep.errMode)
 	}
 }
 
@@ -305,7 +291,7 @@ func (hs *handshakes) onReply(src *uct.Source, m *proto.Wireup) {
 		// What was sent to the peer's first endpoint is lost. The second one gets to know that too.
 		addr := ep.dest.address
 		ep.report(life.Removed, errEndGone)
-		hs.sendRemovedTo(ep, addr, m.SrcEp)
+		hs.w.wireups.sendRemovedTo(addr, m.SrcEp, ep.errMode)
 		return
 	}
 	do := hs.advance(ep, ev)
@@ -366,6 +352,19 @@ func (hs *handshakes) startWaiting(ep *Endpoint) {
 	}
 	ep.w.rma.resolveKeys(ep)
 	ep.resolveNeed(needLanes)
+}
+
+// checkAux asks the transport of the auxiliary lane whether the peer lives. While that lane exists the
+// peer's endpoint may not be known, and the other lanes are not connected: nothing else can tell that
+// a peer has died after it received the request (ucp_wireup_ep_check in src/ucp/wireup/wireup_ep.c).
+func (hs *handshakes) checkAux(ep *Endpoint) {
+	p := ep.pair
+	if p == nil || p.aux.uct == nil {
+		return
+	}
+	if f := p.aux.iface.attr.Flags; f.Has(uct.IfaceEpCheck) && !f.Has(uct.IfaceEpKeepalive) {
+		_ = p.aux.uct.Check(nil) // an error returned here is reported as a failure, too
+	}
 }
 
 // closeAux closes the auxiliary lane, because the other lanes carry everything now. Requests in its

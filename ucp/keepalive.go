@@ -91,6 +91,7 @@ func (ep *Endpoint) keepalive() {
 		}
 		_ = ep.lane(k).Check(nil) // an error returned here is reported as a failure, too
 	}
+	ep.w.handshakes.checkAux(ep)
 	loopback := ep.peer == nil || ep.peer.UUID() == ep.w.uuid
 	ask := ep.cfg.lanes.Keepalive != proto.NullLane || long && ep.remoteID&1 != 0
 	if ep.gone() != nil || !ask || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {

@@ -1,7 +1,9 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -29,6 +31,7 @@ type wireupState struct {
 	opening    uint64
 	unexpected int    // number of endpoints that peers have opened and the application has not claimed
 	everOpened uint64 // number of endpoints that peers have ever opened
+	notices    int    // number of notices that are sent again later
 }
 
 // wireupFamily is the family of messages by which two paired endpoints exchange their ids.
@@ -210,8 +213,13 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	} else {
 		addr = p.KeepAddress(addr)
 	}
-	ep, err := w.admission.requesterEndpoint(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
+	mode := min(ErrMode(m.ErrMode), ErrModePeer)
+	ep, err := w.admission.requesterEndpoint(from, addr, said, mode, rules)
 	if err != nil {
+		if ws.sendRemoved(from, m, said, mode) == nil { // a notice needs less than an endpoint
+			w.ctx.log.Diag("cannot make an endpoint for a peer's request", zap.String("worker", w.name), zap.Error(err))
+			return nil
+		}
 		return w.admission.unreachableRequester(from, p, err)
 	}
 	from.bindPeer(p)
@@ -234,10 +242,12 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 }
 
 // onEpCheck answers a check by which a peer asks whether the counterpart of its endpoint still
-// exists. Only a negative answer is sent, over an endpoint made for that purpose.
+// exists. Only a negative answer is sent, over an endpoint made for that purpose. An endpoint that has
+// failed exists no more, although the application has not closed it yet: C UCX takes the id away from
+// it (ucp_ep_release_id in src/ucp/core/ucp_ep.c).
 func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	w := ws.w
-	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.shuttingDown > 0 {
+	if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil && ep.err == nil || w.shuttingDown > 0 {
 		w.admission.gate.Tokens.Discard(from.tokenProof(), m.Address.UUID, message)
 		return nil
 	}
@@ -255,7 +265,7 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 		return err
 	}
 	if err := ws.sendRemoved(from, m, q.claimed, ErrModeNone); err != nil {
-		return w.admission.unreachableRequester(from, q.peer, err)
+		return w.admission.unreachableChecker(from, q.peer, err)
 	}
 	return nil
 }
@@ -355,25 +365,79 @@ func (ws *wireupState) sendRemoved(from *source, m *proto.Wireup, said *proto.Wo
 		return err
 	}
 	ep.w.accounts.chargeTo(ep, from)
-	ws.sendNotice(ep, m.SrcEp, mode)
+	ws.sendNotice(ep, wireupMessage{}, m.SrcEp, mode)
 	return nil
 }
+
+// notice is a notice that is sent again if it was not sent, because the peer's endpoint would otherwise
+// wait as long as its worker lives: nothing it can check is gone.
+type notice struct {
+	addr *proto.WorkerAddress
+	id   proto.EndpointID // the peer's endpoint
+	mode ErrMode
+	wait time.Duration // until the next attempt
+}
+
+// A notice is sent again after a second, then after twice the time each time. A worker keeps a number of
+// notices for that, because peers decide how many there are.
+const (
+	firstNoticeWait = time.Second
+	lastNoticeWait  = 32 * time.Second
+	maxNotices      = 128
+)
 
 // sendRemovedTo does the same as sendRemoved for the endpoint id of the worker with an address, if
 // no message of that endpoint is being handled.
-func (ws *wireupState) sendRemovedTo(addr *proto.WorkerAddress, id proto.EndpointID, mode ErrMode) error {
-	ep, err := ws.newEndpointBy(addr.WithoutEnds(), ErrModeNone, life.Serving, laneRules{answer: true})
-	if err != nil {
-		return err
+func (ws *wireupState) sendRemovedTo(addr *proto.WorkerAddress, id proto.EndpointID, mode ErrMode) {
+	ws.attemptNotice(&notice{addr: addr.WithoutEnds(), id: id, mode: mode, wait: firstNoticeWait})
+}
+
+func (ws *wireupState) attemptNotice(n *notice) {
+	if ws.w.closed || ws.w.shuttingDown > 0 {
+		return
 	}
-	ws.sendNotice(ep, id, mode)
-	return nil
+	ep, err := ws.newEndpointBy(n.addr, ErrModeNone, life.Serving, laneRules{answer: true})
+	if err != nil {
+		ws.repeatNotice(n, err)
+		return
+	}
+	ep.ensureExtra().notice = n
+	ws.sendNotice(ep, noticeMessage{}, n.id, n.mode)
+}
+
+// repeatNotice sends a notice again after a time. err is the reason why it was not sent.
+func (ws *wireupState) repeatNotice(n *notice, err error) {
+	ws.w.ctx.log.Debug("cannot notify a peer that its endpoint is gone", zap.String("worker", ws.w.name), zap.Error(err))
+	gone := errors.Is(err, ucs.ErrConnectionReset)
+	if gone || n.wait > lastNoticeWait || ws.notices >= maxNotices {
+		return
+	}
+	_, err = ws.w.uctw.Timers().After(n.wait, func() {
+		ws.notices--
+		ws.attemptNotice(n)
+	})
+	if err != nil {
+		ws.w.ctx.log.Debug("a notice is not sent again", zap.String("worker", ws.w.name), zap.Error(err))
+		return
+	}
+	ws.notices++
+	n.wait *= 2
+}
+
+// noticeMessage is the protocol of a message that is sent again if it was not sent.
+type noticeMessage struct{ replyMessage }
+
+func (noticeMessage) release(r *Request) {
+	if r.err != nil && !errors.Is(r.err, ucs.ErrCanceled) {
+		r.w.wireups.repeatNotice(r.ep.extra.notice, r.err)
+	}
 }
 
 // sendNotice sends the notice over an endpoint that was made for it.
-func (ws *wireupState) sendNotice(ep *Endpoint, id proto.EndpointID, mode ErrMode) {
+func (ws *wireupState) sendNotice(ep *Endpoint, p protocol, id proto.EndpointID, mode ErrMode) {
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
-	ws.sendWireup(ep, proto.WireupEpRemoved, id, ep.w.own.emptyAddress())
+	ep.state |= epNotice
+	ws.sendWireupBy(ep, p, proto.WireupEpRemoved, id, ep.w.own.emptyAddress())
 	if r, err := ep.w.ends.closeAsync(ep, nil); err != nil {
 		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	} else {

@@ -76,6 +76,7 @@
 //	peer    requested, crossed  REPLY                              open
 //	peer    requested, crossed  RECONFIG                           open       ACK
 //	peer    both, replied       ACK              lanes             open       start
+//	peer    replied             lost                               failed     EP_REMOVED
 //	peer    both, replied       auxiliary lost                     same       ignore, check
 //	peer    both, replied       tick             not overdue       same       skip check
 //	peer    replied             tick             no auxiliary      failed     EP_REMOVED, fail: ACK

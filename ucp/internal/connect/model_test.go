@@ -89,7 +89,7 @@ type budget struct{ losses, faults, repeats, copies, closes, reconfigs, migratio
 // world is the state of everything. It is comparable.
 type world struct {
 	side [2]side
-	net  [7]packet // in order; those without a word are last
+	net  [9]packet // in order; those without a word are last
 	left budget
 }
 
@@ -609,7 +609,7 @@ func (m *model) inform(k int, ev Event, was End, do Duty) {
 		m.bad("an endpoint fails without a reason")
 	case do&FailDevices != 0 && do&Drop == 0:
 		m.bad("a message that cannot be followed is not counted as dropped")
-	case ev == Lost && do&SendRemoved != 0 && m.facts(k)&LargerUUID == 0:
+	case ev == Lost && do&SendRemoved != 0 && was.Stage == Crossed && m.facts(k)&LargerUUID == 0:
 		m.bad("an endpoint is ended that has its reply")
 	case do&SendReply != 0 && e.end.Rounds != 0:
 		m.bad("the rounds of another reply count")

@@ -81,6 +81,7 @@ var table = rules{
 	{peer, in(Requested, Crossed), on(Reply), 0, 0, Open, 0, 0},
 	{peer, in(Requested, Crossed), on(ReplyReconfig), 0, 0, Open, SendAck, 0},
 	{peer, in(Both, Replied), on(Ack), HasLanes, 0, Open, Start, 0},
+	{peer, in(Replied), on(Lost), 0, 0, Failed, SendRemoved, 0},
 	{peer, in(Both, Replied), on(AuxLost), 0, 0, same, IgnoreLoss | CheckLanes, clearRounds},
 	{peer, in(Both, Replied), on(Tick), 0, overdue, same, SkipCheck, countRound},
 	{peer, in(Replied), on(Tick), AuxClosed, 0, Failed, SendRemoved | FailUnacknowledged, 0},

@@ -573,8 +573,9 @@ func (g *goroutine) drain() {
 	}
 	g.serve(l.w.now+timeBound, func() bool { return wk.w.Stats().Endpoints == 0 })
 	g.barrier()
-	// A late message may have opened an endpoint for the answer that its own endpoint is gone.
-	g.serve(l.w.now+timeBound, func() bool { return wk.w.Stats().Endpoints == 0 })
+	// A late message may have opened an endpoint for the answer that its own endpoint is gone, and the
+	// library keeps a part of a message for a while after its connection has ended.
+	g.serve(l.w.now+timeBound, func() bool { s := wk.w.Stats(); return s.Endpoints == 0 && s.UnexpectedBytes == 0 })
 	if l.j.err != nil {
 		return
 	}

@@ -263,15 +263,13 @@ func (g *goroutine) quit(s *Step) {
 	for _, n := range wk.accepted {
 		n.end.closed = true
 	}
+	wk.am.kept = nil // kept messages, also those of the Shutdown, are valid until the worker is closed
 	l.must(wk.w.Close(), "Worker.Close")
 	wk.reap()
 	for _, o := range wk.ops {
 		l.j.fail("an operation has not ended with its worker: %s", o.s)
 	}
 	if s.How%2 != 0 {
-		for _, k := range wk.am.kept {
-			k.am.Release()
-		}
 		for _, k := range keys {
 			k.Close()
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucp"
@@ -18,7 +19,7 @@ import (
 type link struct {
 	ep      *ucp.Endpoint
 	end     *endState
-	closing *op         // the close of the endpoint before this one
+	closing []*op       // closes of endpoints before this one
 	keys    []*ucp.Rkey // of endpoints before this one
 	making  bool        // a goroutine makes the endpoint or the key
 	stream  streamState
@@ -58,12 +59,14 @@ func (g *goroutine) link(peer int) *link {
 	for n.making {
 		wk.proc.Until(func() bool { return !n.making })
 	}
+	if n.ep == nil || n.end.failed {
+		n.making = true // before the close, in which other goroutines may run
+		defer func() { n.making = false }()
+	}
 	if n.ep != nil && n.end.failed {
 		g.closeLink(&Step{Kind: "close", Peer: peer})
 	}
 	if n.ep == nil {
-		n.making = true
-		defer func() { n.making = false }()
 		p := ucp.EndpointParams{Address: wk.l.workers[peer].addr}
 		if l := wk.l.workers[peer].listener; l != nil && peer != wk.number {
 			p = ucp.EndpointParams{RemoteAddr: l.Addr()}
@@ -130,7 +133,7 @@ func (g *goroutine) closeLink(s *Step) {
 	}
 	ep := n.ep
 	n.end.closed = true
-	n.ep, n.closing = nil, o
+	n.ep, n.closing = nil, append(n.closing, o)
 	if n.key != nil {
 		n.keys = append(n.keys, n.key)
 		n.key = nil
@@ -162,8 +165,11 @@ func (g *goroutine) shutdown(s *Step, ep *ucp.Endpoint, o *op) {
 }
 
 // settled reports whether the effects of all one-sided operations before are known or ordered: the
-// endpoint before this one is closed.
-func (n *link) settled() bool { return n.closing == nil || n.closing.over }
+// endpoints before this one are closed. They may end in any order.
+func (n *link) settled() bool {
+	n.closing = slices.DeleteFunc(n.closing, func(o *op) bool { return o.over })
+	return len(n.closing) == 0
+}
 
 // listen makes the worker accept clients.
 func (wk *worker) listen() {

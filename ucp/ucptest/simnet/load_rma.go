@@ -58,9 +58,14 @@ type wordState struct {
 type sliceState struct {
 	mirror []byte
 	dirty  []span // puts and gets since the last flush or fence
-	puts   int
-	gets   int  // of the slice
-	flush  bool // there were puts or atomic operations
+	count  int    // number of puts and gets
+	flush  bool   // there were puts or atomic operations
+}
+
+// touch records that an operation on a part of the slice is about to start.
+func (s *sliceState) touch(at span) {
+	s.dirty = append(s.dirty, at)
+	s.count++
 }
 
 // layout computes the places in the regions.
@@ -206,8 +211,7 @@ func (g *goroutine) put(s *Step) {
 			l.must(g.wk.w.Fence(), "Fence")
 			state.dirty = state.dirty[:0]
 		}
-		state.dirty = append(state.dirty, at)
-		state.puts++
+		state.touch(at)
 		state.flush = true
 		id := s.ID + k
 		o := &op{g: g, s: s, buf: g.buffer(s.Size), begin: l.j.tick(), m: &message{id: id, s: s, to: s.Peer, size: s.Size}}
@@ -268,8 +272,7 @@ func (g *goroutine) get(s *Step) {
 			raddr = target.addr + uint64(target.slices[g.number].at+s.Off)
 			want := slices.Clone(g.slices[s.Peer].mirror[s.Off:][:s.Size])
 			// A later put must not meet this get.
-			g.slices[s.Peer].dirty = append(g.slices[s.Peer].dirty, span{s.Off, s.Size})
-			g.slices[s.Peer].gets++
+			g.slices[s.Peer].touch(span{s.Off, s.Size})
 			wrong = func() int {
 				for k := range want {
 					if want[k] != o.buf[k] {
@@ -373,15 +376,13 @@ func (g *goroutine) flushWorker(s *Step) {
 // flushed returns the check of a slice for the end of a flush that is about to be started.
 func (g *goroutine) flushed(peer int) func() {
 	state := &g.slices[peer]
-	puts, gets := state.puts, state.gets
+	count := state.count
 	settled := g.wk.links[peer].settled()
 	return func() {
-		if state.puts != puts || !settled || g.wk.isBroken(peer) {
+		if state.count != count || !settled || g.wk.isBroken(peer) {
 			return
 		}
-		if state.gets == gets {
-			state.dirty = state.dirty[:0]
-		}
+		state.dirty = state.dirty[:0]
 		target := &g.wk.l.workers[peer].rma
 		at := target.slices[g.number]
 		for k, b := range target.b[at.at:][:at.n] {

@@ -101,7 +101,8 @@ func (n *Net) Now() uint64 { return uint64(n.w.now) }
 func (m medium) Carry(from, to *sim.Place, at uint64, size int) (due uint64) {
 	a, b := m.host(from), m.host(to)
 	w := m.Way(a, b)
-	if w.cut || a != b && (a.unplugged || b.unplugged) {
+	inMemory := m.c.options.Processes // of the host: there is no way that could be cut
+	if !inMemory && (w.cut || a != b && (a.unplugged || b.unplugged)) {
 		return sim.Never
 	}
 	t := time.Duration(at)
@@ -181,7 +182,8 @@ func (n *Net) alarm(p *Process, t time.Duration) {
 }
 
 // Cut cuts the way from one host to another. Messages on their way still arrive; later ones are held
-// until Heal, unless their transport gives up before.
+// until Heal, unless their transport gives up before. Within a host that concerns the transports of
+// devices. Nothing holds up the memory that its processes share.
 func (n *Net) Cut(from, to *Host) {
 	w := n.Way(from, to)
 	if w.cut {

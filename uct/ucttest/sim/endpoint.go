@@ -305,7 +305,8 @@ func (e *endpoint) Over(err error) (userData any, report bool) {
 // Fence implements uct.Endpoint. Operations take effect in order.
 func (e *endpoint) Fence() error { return e.ready() }
 
-// Check implements uct.Endpoint. Except with DeathSilent the end of a peer is detected without it.
+// Check implements uct.Endpoint. With DeathReset the end of a peer is detected without it. With
+// DeathTimeout it is a message without data, which a peer that is gone does not acknowledge.
 func (e *endpoint) Check(*uct.Completion) error {
 	if !e.home.attr.Flags.Has(uct.IfaceEpCheck) {
 		return ucs.ErrUnsupported
@@ -316,6 +317,9 @@ func (e *endpoint) Check(*uct.Completion) error {
 	e.home.net.mu.Lock()
 	if e.peer != nil && e.peer.closed && e.home.o.Death == DeathSilent {
 		e.breakConnection(errDied)
+	}
+	if e.peer != nil && e.unheard() {
+		e.giveUpLater()
 	}
 	e.home.net.mu.Unlock()
 	return e.ready()

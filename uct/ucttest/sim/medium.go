@@ -64,11 +64,12 @@ func (e *endpoint) arrivalOf(at uint64, n int) (due uint64) {
 	if last := e.ops.tail; last != nil && last.access.kind != 0 && e.home.attr.Flags.Has(uct.IfacePutAMOrder) {
 		due = max(due, last.due)
 	}
-	if due != Never {
-		e.timed.lastDue = max(e.timed.lastDue, due)
-		due = e.timed.lastDue
+	if e.timed.held || due == Never {
+		e.timed.held = true
+		return Never
 	}
-	return due
+	e.timed.lastDue = max(e.timed.lastDue, due)
+	return e.timed.lastDue
 }
 
 // enqueue puts a packet into the inbox, behind all that arrive no later. The caller holds net.mu.

@@ -14,6 +14,7 @@ import (
 // timed is the part of an endpoint that needs a Medium.
 type timed struct {
 	lastDue uint64 // arrival of the last message
+	held    bool   // a message is held until Network.Heal, and so are those after it
 	began   uint64 // time of the first message of those in flight
 	expires uint64 // time at which silence of the peer may end the connection, 0 if it is not silent
 	lostAt  uint64 // time from which the iface knows of the error lost
@@ -355,6 +356,7 @@ func (n *Network) Heal(between func(from, to *Place) bool, leaves func() uint64)
 			if e := p.from; between(e.home.o.Place, i.o.Place) {
 				if at[e] == 0 {
 					at[e] = leaves()
+					e.timed.held = false
 				}
 				p.due = e.arrivalOf(at[e], p.size)
 			}
