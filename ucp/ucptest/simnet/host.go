@@ -42,7 +42,7 @@ type Process struct {
 	place *sim.Place
 	tasks []*task
 	ended bool
-	stirs uint64 // number of times that something has come for the process
+	stirs uint64 // number of times that something has come for the process, or that progress has done something
 	alarm *event // next time at which the network has something for the process
 	wakes times  // further such times
 
@@ -156,6 +156,7 @@ func (p *Process) poll(w *ucp.Worker, at time.Duration, done func() bool) {
 	for idle := 0; !done(); {
 		stirs := p.stirs
 		if w.Progress() > 0 {
+			p.stirs++
 			idle = 0
 			p.w.Yield()
 			continue

@@ -511,10 +511,10 @@ func (g *goroutine) sleep(until time.Duration, done func() bool) {
 	}
 	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
 	for c.Err() == nil {
-		if wk.w.Progress() == 0 {
-			if err := wk.w.Wait(c); err != nil && c.Err() == nil {
-				wk.l.j.fail("Worker.Wait: %v", err)
-			}
+		if wk.w.Progress() > 0 {
+			wk.proc.stirs++
+		} else if err := wk.w.Wait(c); err != nil && c.Err() == nil {
+			wk.l.j.fail("Worker.Wait: %v", err)
 		}
 		w.Yield() // a call takes time, even if there is always something to do
 	}
