@@ -140,9 +140,13 @@ func (p *deafPeers) ask(id uint16, n int) (asked int) {
 			asked++
 			refused, since = 0, time.Now()
 		case errors.Is(err, ucs.ErrNoResource):
-			if refused++; refused > enough && time.Since(since) > hangs {
+			if refused++; refused%enough != 0 || p.stopsReading() {
+				break
+			}
+			if time.Since(since) > hangs {
 				p.Fatalf("the server takes no more than %d questions, and reads on: %+v", asked, p.server.Stats())
 			}
+			p.deaf.Progress() // sends the rest of what the kernel took in part, for lack of memory
 		default:
 			return asked
 		}
