@@ -114,6 +114,9 @@ func (g *goroutine) closeLink(s *Step) {
 	if n.ep == nil {
 		return
 	}
+	if err := n.ep.Err(); err != nil && !n.end.failed && g.wk.l.p.PeerMode && !g.wk.proc.plan.Multi {
+		g.wk.l.j.fail("an endpoint of worker %d to %d has failed, and OnError was not called: %v", g.wk.number, s.Peer, err)
+	}
 	o := &op{g: g, s: s, begin: g.wk.l.j.tick()}
 	o.done = func(o *op, err error) {
 		if errors.Is(err, ucs.ErrInvalidParam) {

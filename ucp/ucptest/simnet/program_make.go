@@ -37,6 +37,9 @@ func Generate(seed uint64, kinds []string) *Program {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0x10ad)), kinds: kinds, nextID: 1}
 	m.p = &Program{Seed: seed, Hosts: 1 + m.IntN(3), PeerMode: m.IntN(2) == 0}
 	m.limit = []int{300, 300, 9000, 9000, 70_000, 300_000}[m.IntN(6)]
+	if m.chance(30) {
+		m.limit = 1_500_000 // several pieces of a copy
+	}
 	if m.burst = 30; m.limit <= 9000 {
 		m.burst = one(m.Rand, 2, 30, 400)
 	}
@@ -104,7 +107,7 @@ func (m *maker) processes() {
 	m.sizes = append(m.sizes, threshold)
 	for _, segment := range []int{8192, 8256} { // ends of messages of several fragments
 		k := 1 + m.IntN(4)
-		m.sizes = append(m.sizes, segment*k, (segment-one(m.Rand, 8, 16, 24, 32))*k+one(m.Rand, 0, 8, 16))
+		m.sizes = append(m.sizes, 1<<20, segment*k, (segment-one(m.Rand, 8, 16, 24, 32))*k+one(m.Rand, 0, 8, 16))
 	}
 	set("RNDV_THRESH", fmt.Sprint(threshold), fmt.Sprint(threshold), "inf", "0", "auto")
 	if m.eager = m.chance(6) || slices.Contains(settings, "RNDV_THRESH=inf"); m.eager {
@@ -121,6 +124,9 @@ func (m *maker) processes() {
 		keepalive = append(keepalive, "inf")
 	}
 	set("KEEPALIVE_INTERVAL", keepalive...)
+	if !slices.Contains(settings, "KEEPALIVE_INTERVAL=inf") && m.chance(6) {
+		settings = append(settings, "KEEPALIVE_INTERVAL=1s", "KEEPALIVE_NUM_EPS=1") // at 20 s the last endpoint's turn would be late
+	}
 	set("PEER_RELEASE", "1.13", "1.22", "auto")
 	set("MAX_RNDV_RAILS", "0", "1", "2", "3")
 	set("MAX_RMA_RAILS", "0", "1", "2")
@@ -132,7 +138,7 @@ func (m *maker) processes() {
 			{"ADDRESS_VERSION", "v2"}, {"SA_DATA_VERSION", "v1"}, {"FENCE_MODE", "strong"}, {"MIN_RMA_CHUNK_SIZE", "512"},
 			{"MIN_RNDV_CHUNK_SIZE", "1k"}, {"MULTI_LANE_MAX_RATIO", "1", "100"}, {"RESOLVE_REMOTE_EP_ID", "on", "auto"},
 			{"RKEY_PTR_SEG_SIZE", "4k"}, {"RMA_ZCOPY_MAX_SEG_SIZE", "1k", "5000"}, {"RNDV_PUT_FORCE_FLUSH", "y"},
-			{"WIREUP_VIA_AM_LANE", "y"}, {"WAIT", "cpu"}, {"KEEPALIVE_NUM_EPS", "1"}, {"CLOSED", "y"}, {"RNDV_PERF_DIFF", "50"},
+			{"WIREUP_VIA_AM_LANE", "y"}, {"WAIT", "cpu"}, {"CLOSED", "y"}, {"RNDV_PERF_DIFF", "50"},
 		} {
 			set(s[0], s[1:]...)
 		}

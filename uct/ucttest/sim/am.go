@@ -89,6 +89,9 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct
 		n = hdr.Pack(p.buf)
 	}
 	p.buf = p.buf[:n]
+	if n += uct.IOVLen(iov); n > a.MaxZcopy {
+		return fmt.Errorf("sim: active message of %d bytes with its header, at most %d: %w", n, a.MaxZcopy, ucs.ErrInvalidParam)
+	}
 	p.iov = append(p.iov, iov...)
 	p.op = e.home.newOp()
 	return e.post(p, fault.AMZcopy, id, hdr, eff, flags, c)
