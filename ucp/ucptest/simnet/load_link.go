@@ -114,7 +114,8 @@ func (g *goroutine) closeLink(s *Step) {
 	if n.ep == nil {
 		return
 	}
-	if err := n.ep.Err(); err != nil && !n.end.failed && g.wk.l.p.PeerMode && !g.wk.proc.plan.Multi {
+	// After an orderly close by the peer OnError is called when the messages of the peer have been received.
+	if err := n.ep.Err(); err != nil && !errors.Is(err, ucs.ErrPeerClosed) && !n.end.failed && g.wk.l.p.PeerMode && !g.wk.proc.plan.Multi {
 		g.wk.l.j.fail("an endpoint of worker %d to %d has failed, and OnError was not called: %v", g.wk.number, s.Peer, err)
 	}
 	o := &op{g: g, s: s, begin: g.wk.l.j.tick()}
