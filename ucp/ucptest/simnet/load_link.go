@@ -51,6 +51,16 @@ func (e *endState) report(wk *worker, err error) bool {
 	return ok
 }
 
+// demand checks that OnError was called for the error that an endpoint has, which is nil if there is none. After
+// the orderly close of the peer, or of a connection by socket address, the call comes when the last messages of
+// the peer have been received.
+func (e *endState) demand(wk *worker, err error) {
+	p := wk.l.p
+	if err != nil && !e.failed && p.PeerMode && !p.Listen && !wk.proc.plan.Multi && !errors.Is(err, ucs.ErrPeerClosed) {
+		wk.l.j.fail("an endpoint of worker %d has failed, and OnError was not called: %v", wk.number, err)
+	}
+}
+
 // link returns the endpoint to a worker, and makes it if there is none. It returns nil if none can be
 // made because of a fault.
 func (g *goroutine) link(peer int) *link {
@@ -114,10 +124,7 @@ func (g *goroutine) closeLink(s *Step) {
 	if n.ep == nil {
 		return
 	}
-	// After an orderly close by the peer OnError is called when the messages of the peer have been received.
-	if err := n.ep.Err(); err != nil && !errors.Is(err, ucs.ErrPeerClosed) && !n.end.failed && g.wk.l.p.PeerMode && !g.wk.proc.plan.Multi {
-		g.wk.l.j.fail("an endpoint of worker %d to %d has failed, and OnError was not called: %v", g.wk.number, s.Peer, err)
-	}
+	n.end.demand(g.wk, n.ep.Err())
 	o := &op{g: g, s: s, begin: g.wk.l.j.tick()}
 	o.done = func(o *op, err error) {
 		if errors.Is(err, ucs.ErrInvalidParam) {
