@@ -411,7 +411,7 @@ func (g *goroutine) run() {
 // waitStep waits for the operations of a step, at most as long as the step says.
 func (g *goroutine) waitStep(s *Step) {
 	if s.Wait > 0 {
-		if s.Flags&flagCallback == 0 && s.Class%2 == 0 {
+		if s.Flags&(flagCallback|flagFree) != flagCallback|flagFree && s.Class%2 == 0 {
 			g.waitRequests(s.Wait)
 		} else {
 			g.wait(g.wk.l.w.now+s.Wait, func() bool {
@@ -454,6 +454,7 @@ func (g *goroutine) waitRequests(d time.Duration) {
 		o.waited = o.mayCancel
 		err := o.r.Wait(ctx)
 		if o.r.Done() {
+			o.inTime()
 			continue
 		}
 		o.waited = false

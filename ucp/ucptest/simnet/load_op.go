@@ -40,6 +40,8 @@ type op struct {
 	canceled  bool // it may have had a message before
 	idle      bool // it was canceled without a message
 
+	at time.Duration // time of the end
+
 	n                             int    // bytes received
 	begin, posted, stopped, ended uint64 // numbers of the order of calls
 }
@@ -102,7 +104,7 @@ func (o *op) end(err error) {
 		return
 	}
 	inFlight := o.r != nil && o.posted != 0
-	o.over, o.err = true, err
+	o.over, o.err, o.at = true, err, j.l.w.now
 	o.ended = j.tick()
 	if o.g.wk.l.out != nil {
 		o.g.wk.l.tracef("worker %d.%d: end of %s: %v", o.g.wk.number, o.g.number, o.s, err)
@@ -202,6 +204,15 @@ func (g *goroutine) deadline(s *Step) (context.Context, context.CancelFunc) {
 		if late := l.w.now - end; late > lateness && !kinds[s.Kind].writes && !g.wk.proc.freezes() {
 			l.j.fail("worker %d: %s has returned %v after its deadline", g.wk.number, s, late)
 		}
+	}
+}
+
+// inTime checks that a wait for an operation, which has just returned, has not gone on after its end. Only of an
+// operation with a callback it is known when that was.
+func (o *op) inTime() {
+	l := o.g.wk.l
+	if late := l.w.now - o.at; o.callback && o.over && late > lateness && !o.g.wk.proc.freezes() {
+		l.j.fail("Request.Wait of worker %d has returned %v after the end of %s", o.g.wk.number, late, o.s)
 	}
 }
 
