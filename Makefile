@@ -56,7 +56,7 @@ selftest:
 # Random programs on a simulated cluster, for TIME, from the seed SEED on (the time, if none is
 # given). A program that fails is printed, and kept as seed-N.txt.
 sim:
-	@$(GO) test -tags simulate -count=1 -timeout 0 -run '^TestPrograms$$' -v ./ucp/ucptest/simnet -sim.time $(TIME) -sim.seed $(or $(SEED),$(shell date +%s)) -sim.out $(CURDIR)
+	@scripts/sim $(TIME) $(SEED)
 
 # Attackers of all kinds against a, beside a good client, for SIEGE.
 siege:

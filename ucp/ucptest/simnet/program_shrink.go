@@ -10,7 +10,13 @@ import (
 // Shrink returns a program with as few steps as possible that fails in the same way as p, which has
 // failed with err. It runs at most the given number of programs.
 func Shrink(p *Program, err error, runs int) *Program {
-	s := &shrinker{best: p, class: failureClass(err), runs: runs}
+	class := failureClass(err)
+	return shrinkTo(p, runs, func(r Result) bool { return r.Err != nil && failureClass(r.Err) == class })
+}
+
+// shrinkTo returns a program with as few steps as possible whose result keeps accepts, as that of p.
+func shrinkTo(p *Program, runs int, keeps func(Result) bool) *Program {
+	s := &shrinker{best: p, keeps: keeps, runs: runs}
 	for before := -1; s.runs > 0 && before != s.size(); {
 		before = s.size()
 		s.removeFaults()
@@ -23,7 +29,7 @@ func Shrink(p *Program, err error, runs int) *Program {
 
 type shrinker struct {
 	best  *Program
-	class string
+	keeps func(Result) bool
 	runs  int
 }
 
@@ -38,14 +44,13 @@ func failureClass(err error) string {
 // size measures a program.
 func (s *shrinker) size() int { return len(s.best.String()) }
 
-// try keeps q if it fails as the program does.
+// try keeps q if its result is accepted.
 func (s *shrinker) try(q *Program) bool {
 	if s.runs <= 0 {
 		return false
 	}
 	s.runs--
-	r := q.Run(nil)
-	if r.Err == nil || failureClass(r.Err) != s.class {
+	if !s.keeps(q.Run(nil)) {
 		return false
 	}
 	s.best = q

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/internal/platform"
 )
@@ -52,17 +53,14 @@ const unreachedFile = "testdata/unreached.list"
 // in another way, the programs may not apply it.
 const seldom = 20
 
-var simUnreached = flag.Bool("sim.unreached", false, "write the rules that TestTransitions hardly reaches to "+unreachedFile)
+var (
+	simUnreached = flag.Bool("sim.unreached", false, "write the rules that TestTransitions hardly reaches to "+unreachedFile)
+	simReach     = flag.Bool("sim.reach", false, "keep programs that apply rules that no other program applies")
+)
 
-// TestTransitions checks that programs apply all rules of the state machines, except those that
-// unreachedFile explains.
-func TestTransitions(t *testing.T) {
-	reasons := make(map[string]string)
-	text, _ := os.ReadFile(unreachedFile)
-	for line := range strings.Lines(string(text)) {
-		rule, reason, _ := strings.Cut(strings.TrimSpace(line), " # ")
-		reasons[rule] = reason
-	}
+// applyRules runs the programs of the fixed seeds and those that are kept, and returns how often they apply each
+// rule of each machine.
+func applyRules(t *testing.T) map[string][]int {
 	clear(platform.Rules)
 	for seed := range uint64(fixedPrograms) {
 		if r := Generate(seed+1, AllKinds).Run(nil); r.Err != nil {
@@ -75,9 +73,68 @@ func TestTransitions(t *testing.T) {
 			t.Fatalf("%s: %v", name, r.Err)
 		}
 	}
+	return maps.Clone(platform.Rules)
+}
+
+// TestReach runs programs for -sim.time, and keeps one for each rule that the others do not apply.
+func TestReach(t *testing.T) {
+	if !*simReach {
+		t.Skip("no -sim.reach")
+	}
+	reached := make(map[string]bool)
+	rules := make(map[string][]string)
+	applied := applyRules(t)
+	for m, file := range machines {
+		rules[m] = rulesOf(t, file)
+		for i, n := range applied[m] {
+			reached[rules[m][i]] = n > 0
+		}
+	}
+	for seed, begin := *simSeed, time.Now(); time.Since(begin) < *simTime; seed++ {
+		p := Generate(seed, AllKinds)
+		clear(platform.Rules)
+		if r := p.Run(nil); r.Err != nil {
+			t.Fatalf("seed %d: %v", seed, r.Err)
+		}
+		for m, counts := range maps.Clone(platform.Rules) {
+			for i, n := range counts {
+				if rule := rules[m][i]; n > 0 && !reached[rule] {
+					reached[rule] = true
+					keepReached(t, p, m, i, rule)
+				}
+			}
+		}
+	}
+}
+
+// keepReached makes a program that applies a rule smaller, and keeps it.
+func keepReached(t *testing.T, p *Program, machine string, i int, rule string) {
+	p = shrinkTo(p, *simShrink, func(r Result) bool {
+		counts := platform.Rules[machine]
+		applies := r.Err == nil && i < len(counts) && counts[i] > 0
+		clear(platform.Rules)
+		return applies
+	})
+	name := fmt.Sprintf("testdata/reaches-%s-%d.txt", machine, i)
+	if err := os.WriteFile(name, fmt.Appendf(nil, "# It applies the rule of %s: %s\n%s", machine, rule, p), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d: %s", p.Seed, name)
+}
+
+// TestTransitions checks that programs apply all rules of the state machines, except those that
+// unreachedFile explains.
+func TestTransitions(t *testing.T) {
+	reasons := make(map[string]string)
+	text, _ := os.ReadFile(unreachedFile)
+	for line := range strings.Lines(string(text)) {
+		rule, reason, _ := strings.Cut(strings.TrimSpace(line), " # ")
+		reasons[rule] = reason
+	}
+	applied := applyRules(t)
 	var lines []string
 	for _, m := range slices.Sorted(maps.Keys(machines)) {
-		rules, counts := rulesOf(t, machines[m]), platform.Rules[m]
+		rules, counts := rulesOf(t, machines[m]), applied[m]
 		unreached := 0
 		for i, r := range rules {
 			key := m + " " + r
