@@ -123,6 +123,9 @@ func (p *Program) Run(out io.Writer) Result {
 	defer w.Close()
 	l := &load{w: w, p: p, out: out}
 	l.j = &judge{l: l, flows: make(map[flow][]*message), ams: make(map[flow][]*message)}
+	if p.Slow > 0 {
+		w.Net.Between.Byte, w.Net.Within.Byte = int64(p.Slow)*1000, int64(p.Slow)*1000
+	}
 	l.tap()
 	l.start()
 	err := w.Run(lastTime, func() bool { return l.over == len(l.processes) || l.j.err != nil || w.Steps() > maxSteps })

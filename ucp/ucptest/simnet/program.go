@@ -20,6 +20,7 @@ type Program struct {
 	Hosts     int
 	PeerMode  bool // the error mode of all endpoints is ErrModePeer
 	Listen    bool // endpoints are made by the socket address of a listener
+	Slow      int  // nanoseconds of a byte on all ways, 0 for those of a fast network
 	Processes []ProcessPlan
 	Faults    []Fault
 }
@@ -189,6 +190,9 @@ func (p *Program) String() string {
 	if p.Listen {
 		b.WriteString(" listen")
 	}
+	if p.Slow != 0 {
+		fmt.Fprintf(&b, " slow=%d", p.Slow)
+	}
 	b.WriteByte('\n')
 	worker := 0
 	for _, pr := range p.Processes {
@@ -254,6 +258,8 @@ func (p *Program) readLine(words []string) (err error) {
 				p.PeerMode = true
 			case "listen":
 				p.Listen = true
+			case "slow":
+				p.Slow, err = strconv.Atoi(value)
 			default:
 				err = fmt.Errorf("unknown word %q", w)
 			}

@@ -53,6 +53,9 @@ func Generate(seed uint64, kinds []string) *Program {
 	m.processes()
 	m.faults()
 	m.p.Listen = m.listens && m.chance(4)
+	if m.chance(4) {
+		m.p.Slow = one(m.Rand, 2, 10, 50) // much happens between two packets of a message
+	}
 	m.exclude()
 	m.steps()
 	m.receives()
@@ -465,6 +468,10 @@ func (m *maker) receives() {
 			if r.Flags&flagBlock != 0 {
 				r.Flags = flagBlock
 				r.Wait = max(r.Wait, time.Microsecond)
+			}
+			if r.Flags&flagBlock == 0 && s.Size > 8000 && m.chance(4) { // between two fragments
+				r.Flags |= flagCancel
+				r.Wait = time.Duration(1+m.IntN(20*(1+m.p.Slow))) * time.Microsecond
 			}
 			if r.Flags&(flagGeneric|flagIOV) != 0 && r.Size < s.Size {
 				r.Size = m.limit
