@@ -193,11 +193,11 @@ func (hs *handshakes) carryOutMessages(ep *Endpoint, do connect.Duty, o *offer) 
 	return nil
 }
 
-// sendRemoved tells the peer that its endpoint gets no reply, because this endpoint has failed. The
+// sendRemoved tells the peer that its endpoint has no counterpart here, because this endpoint has failed. The
 // offer is nil if no request of the peer is being handled.
 func (hs *handshakes) sendRemoved(ep *Endpoint, o *offer) {
 	if o == nil {
-		hs.w.wireups.sendRemovedTo(ep.dest.address, ep.remoteID, ep.errMode)
+		hs.w.wireups.sendRemovedTo(ep.dest, ep.remoteID, ep.errMode)
 	} else if err := hs.w.wireups.sendRemoved(o.from, o.m, o.said, ep.errMode); err != nil {
 		hs.w.ctx.log.Debug("cannot notify the peer of the failure", zap.String("endpoint", ep.describe()), zap.Error(err))
 	}
@@ -232,7 +232,7 @@ func (replyMessage) progress(r *Request) error {
 func (replyMessage) release(r *Request) {
 	if r.err != nil {
 		m, _ := proto.ParseWireup(r.data.Buf) // this worker has packed it
-		r.w.wireups.sendRemovedTo(r.ep.dest.address, m.DstEp, r.ep.errMode)
+		r.w.wireups.sendRemovedTo(r.ep.dest, m.DstEp, r.ep.errMode)
 	}
 }
 
@@ -289,9 +289,9 @@ func (hs *handshakes) onReply(src *uct.Source, m *proto.Wireup) {
 	}
 	if ep.handshake.Stage == connect.Crossed && ep.idReplaced(m.SrcEp) {
 		// What was sent to the peer's first endpoint is lost. The second one gets to know that too.
-		addr := ep.dest.address
+		to := ep.dest
 		ep.report(life.Removed, errEndGone)
-		hs.w.wireups.sendRemovedTo(addr, m.SrcEp, ep.errMode)
+		hs.w.wireups.sendRemovedTo(to, m.SrcEp, ep.errMode)
 		return
 	}
 	do := hs.advance(ep, ev)

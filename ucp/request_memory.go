@@ -133,11 +133,10 @@ func (mr *memoryRights) attachMemory(r *Request, m *Memory) {
 	if m == nil {
 		return
 	}
-	if m.covers(r.w.ctx, &r.data) && m.use() {
+	if c := mr.delegated; c != nil && c.memory == m { // the use of the call becomes that of the operation
+		mr.memory(r).given, c.memory = m, nil
+	} else if m.covers(r.w.ctx, &r.data) && m.use() {
 		mr.memory(r).given = m
-	}
-	if c := mr.delegated; c != nil {
-		c.dropMemory() // the operation has a use of its own, which ends before its callback
 	}
 }
 

@@ -31,7 +31,7 @@ type wireupState struct {
 	opening    uint64
 	unexpected int    // number of endpoints that peers have opened and the application has not claimed
 	everOpened uint64 // number of endpoints that peers have ever opened
-	notices    int    // number of notices that are sent again later
+	notices    int    // number of notices that are being sent, or are sent again later
 }
 
 // wireupFamily is the family of messages by which two paired endpoints exchange their ids.
@@ -216,10 +216,7 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	mode := min(ErrMode(m.ErrMode), ErrModePeer)
 	ep, err := w.admission.requesterEndpoint(from, addr, said, mode, rules)
 	if err != nil {
-		if ws.sendRemoved(from, m, said, mode) == nil { // a notice needs less than an endpoint
-			w.ctx.log.Diag("cannot make an endpoint for a peer's request", zap.String("worker", w.name), zap.Error(err))
-			return nil
-		}
+		_ = ws.sendRemoved(from, m, said, mode) // a notice needs less than an endpoint
 		return w.admission.unreachableRequester(from, p, err)
 	}
 	from.bindPeer(p)
@@ -378,25 +375,33 @@ type notice struct {
 	wait time.Duration // until the next attempt
 }
 
-// A notice is sent again after a second, then after twice the time each time. A worker keeps a number of
-// notices for that, because peers decide how many there are.
+// A notice is sent again after a second, then after twice the time each time. The number of notices is limited,
+// because peers decide how many there are.
 const (
 	firstNoticeWait = time.Second
 	lastNoticeWait  = 32 * time.Second
 	maxNotices      = 128
 )
 
-// sendRemovedTo does the same as sendRemoved for the endpoint id of the worker with an address, if
-// no message of that endpoint is being handled.
-func (ws *wireupState) sendRemovedTo(addr *proto.WorkerAddress, id proto.EndpointID, mode ErrMode) {
-	ws.attemptNotice(&notice{addr: addr.WithoutEnds(), id: id, mode: mode, wait: firstNoticeWait})
-}
-
-func (ws *wireupState) attemptNotice(n *notice) {
-	if ws.w.closed || ws.w.shuttingDown > 0 {
+// sendRemovedTo tells the peer to which an endpoint leads or has led that its endpoint id has no counterpart
+// here, while no message of the peer is being handled. A notice that is not sent is sent again. Where the
+// endpoint leads only over the peer's connection nothing is sent: the address is what the peer claims, and the
+// peer notices the end of the connection.
+func (ws *wireupState) sendRemovedTo(to *destination, id proto.EndpointID, mode ErrMode) {
+	if id == 0 || to.reversePath || ws.notices >= maxNotices {
 		return
 	}
-	ep, err := ws.newEndpointBy(n.addr, ErrModeNone, life.Serving, laneRules{answer: true})
+	ws.notices++
+	ws.attemptNotice(&notice{addr: to.address.WithoutEnds(), id: id, mode: mode, wait: firstNoticeWait})
+}
+
+// attemptNotice sends a notice, over an endpoint of its own.
+func (ws *wireupState) attemptNotice(n *notice) {
+	if ws.w.closed || ws.w.shuttingDown > 0 {
+		ws.notices--
+		return
+	}
+	ep, err := ws.newEndpointBy(n.addr, ErrModeNone, life.Serving, laneRules{answer: true, origin: uct.OriginPeer})
 	if err != nil {
 		ws.repeatNotice(n, err)
 		return
@@ -409,27 +414,41 @@ func (ws *wireupState) attemptNotice(n *notice) {
 func (ws *wireupState) repeatNotice(n *notice, err error) {
 	ws.w.ctx.log.Debug("cannot notify a peer that its endpoint is gone", zap.String("worker", ws.w.name), zap.Error(err))
 	gone := errors.Is(err, ucs.ErrConnectionReset)
-	if gone || n.wait > lastNoticeWait || ws.notices >= maxNotices {
+	if gone || n.wait > lastNoticeWait {
+		ws.notices--
 		return
 	}
 	_, err = ws.w.uctw.Timers().After(n.wait, func() {
-		ws.notices--
+		if ws.hasCounterpart(n) { // the peer has repeated its request
+			ws.notices--
+			return
+		}
 		ws.attemptNotice(n)
 	})
 	if err != nil {
 		ws.w.ctx.log.Debug("a notice is not sent again", zap.String("worker", ws.w.name), zap.Error(err))
+		ws.notices--
 		return
 	}
-	ws.notices++
 	n.wait *= 2
+}
+
+// hasCounterpart reports whether the endpoint of a notice has a counterpart here after all.
+func (ws *wireupState) hasCounterpart(n *notice) (found bool) {
+	ws.w.endpoints.Each(func(ep *Endpoint) {
+		found = found || ep.err == nil && ep.remoteID == n.id && ep.peer != nil && ep.peer.UUID() == n.addr.UUID
+	})
+	return found
 }
 
 // noticeMessage is the protocol of a message that is sent again if it was not sent.
 type noticeMessage struct{ replyMessage }
 
 func (noticeMessage) release(r *Request) {
-	if r.err != nil && !errors.Is(r.err, ucs.ErrCanceled) {
-		r.w.wireups.repeatNotice(r.ep.extra.notice, r.err)
+	if ws := &r.w.wireups; r.err != nil && !errors.Is(r.err, ucs.ErrCanceled) {
+		ws.repeatNotice(r.ep.extra.notice, r.err)
+	} else {
+		ws.notices--
 	}
 }
 

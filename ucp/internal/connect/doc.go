@@ -96,7 +96,8 @@
 //
 // A failed endpoint (dead) answers a request by EP_REMOVED, because the requester would wait for a
 // reply otherwise. For the same reason an endpoint that ends in stage crossed sends EP_REMOVED if
-// the other side relies on the request of this side (larger uuid).
+// the other side relies on the request of this side (larger uuid), and so does one that ends before its
+// reply is acknowledged: the reply may be lost with it.
 //
 // A lane of an endpoint may fail during the handshake. A request that was sent to a device that
 // does not answer is repeated over other devices, because nothing else was sent before (timed out).

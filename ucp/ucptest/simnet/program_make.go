@@ -23,6 +23,7 @@ type maker struct {
 	outage  bool  // there are short outages
 	lossy   bool  // there are faults that may lose something
 	rings   bool  // with shared memory
+	polls   bool  // copies, whose end only polling finds, at each step of the world
 	eager   bool  // no message is sent by rendezvous
 	listens bool  // there is a connection manager
 	closes  bool  // there are steps that close endpoints
@@ -53,7 +54,7 @@ func Generate(seed uint64, kinds []string) *Program {
 	m.processes()
 	m.faults()
 	m.p.Listen = m.listens && m.chance(4)
-	if m.chance(4) {
+	if m.chance(4) && !m.polls {
 		m.p.Slow = one(m.Rand, 2, 10, 50) // much happens between two packets of a message
 	}
 	m.exclude()
@@ -93,7 +94,7 @@ func (m *maker) processes() {
 	if m.p.Hosts == 1 && m.chance(3) {
 		tls = one(m.Rand, "netshm", "netshm,netcma")
 	}
-	m.rings = strings.Contains(tls, "netshm")
+	m.rings, m.polls = strings.Contains(tls, "netshm"), strings.Contains(tls, "netcma")
 	settings := []string{"TLS=" + tls}
 	switch {
 	case strings.Contains(tls, "nettcp"):
