@@ -35,38 +35,65 @@ func tcpRequest(port uint16, sn uint64) []byte {
 	return tcpFrame(32, append(b, make([]byte, 8)...))
 }
 
-// TestWayBack: a request names an address that its sender does not have. The worker answers over
-// the connection of the request and connects to nothing. The application does not get the sender's
-// endpoint, and the sender gets no access to memory that is opened to the owner of the address.
-func TestWayBack(t *testing.T) {
-	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+// claimant connects to the worker and sends a request whose address it does not have: nobody listens at its port.
+func claimant(t *testing.T, v *targetWorker) (c net.Conn, addr *proto.WorkerAddress) {
+	t.Helper()
 	own := v.own.described.Devices[0].Ifaces[0].Addr
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := uint16(l.Addr().(*net.TCPAddr).Port)
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	if err := l.Close(); err != nil { // so that no process of this user listens there
 		t.Fatal(err)
 	}
-	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), binary.BigEndian.Uint16(own)).String())
+	c, err = net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), binary.BigEndian.Uint16(own)).String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	addr := v.own.described.Clone()
+	addr = v.own.described.Clone()
 	addr.UUID = 0xABC
-	addr.Devices[0].Ifaces[0].Addr = binary.BigEndian.AppendUint16(nil, named)
+	addr.Devices[0].Ifaces[0].Addr = binary.BigEndian.AppendUint16(nil, port)
 	m := proto.Wireup{Type: proto.WireupRequest, ConnSN: 0, SrcEp: peersID, Address: *addr}
 	asks, err := m.Append(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := binary.LittleEndian.AppendUint64(nil, 0xCAFEBABE12345678)
-	first = append(append(first, tcpRequest(named, 0)...), tcpFrame(byte(proto.IDWireup), asks)...)
+	first = append(append(first, tcpRequest(port, 0)...), tcpFrame(byte(proto.IDWireup), asks)...)
 	if _, err := c.Write(first); err != nil {
 		t.Fatal(err)
 	}
+	return c, addr
+}
+
+// TestWayBackNotice: the connection of a request from an address that its sender does not have ends before the
+// reply is sent. The worker does not notify whoever has the address.
+func TestWayBackNotice(t *testing.T) {
+	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+	c, _ := claimant(t, v)
+	defer c.Close()
+	until(t, "the request", func() bool { return v.toward(peersID) != nil }, v)
+	if !v.toward(peersID).dest.reversePath {
+		t.Fatal("the endpoint leads to where the stranger says")
+	}
+	if err := c.Close(); err != nil { // the transport has not been told that it may send, so the reply waits
+		t.Fatal(err)
+	}
+	until(t, "the end", func() bool { return v.toward(peersID) == nil }, v)
+	if v.wireups.notices != 0 {
+		t.Error("a notice is on its way")
+	}
+}
+
+// TestWayBack: a request names an address that its sender does not have. The worker answers over
+// the connection of the request and connects to nothing. The application does not get the sender's
+// endpoint, and the sender gets no access to memory that is opened to the owner of the address.
+func TestWayBack(t *testing.T) {
+	v := newTarget(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+	own := v.own.described.Devices[0].Ifaces[0].Addr
+	c, addr := claimant(t, v)
+	defer c.Close()
 	read := func(want []byte) {
 		t.Helper()
 		got, b := []byte(nil), make([]byte, 1)
