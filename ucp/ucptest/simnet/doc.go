@@ -38,8 +38,8 @@
 // A Way leads from a host to another, with latency, jitter, the time of a byte, and loss. Messages queue
 // up for it, so a large one delays a small one. A way can be cut in one direction or in both (Net.Cut,
 // Net.Partition, Net.Heal); a host can be unplugged (Host.Vanish, Host.Return), or crash; a process can
-// be killed, or frozen for a while, or lie about what it sends. What is sent meanwhile is held and arrives later, unless the
-// transport gives up before. A process has limits of descriptors and memory that it can reach at any
+// be killed, or frozen for a while, or lie about what it sends. What is sent meanwhile is held and arrives
+// later, unless the transport gives up before. A process has limits of descriptors and memory that it can reach at any
 // call, and each request of resources can be refused by its number (Process.Limits, Process.Refuse).
 //
 // # Determinism

@@ -487,11 +487,7 @@ func (c *condition) Err() error {
 func (g *goroutine) wait(until time.Duration, done func() bool) {
 	wk := g.wk
 	w := wk.l.w
-	if wk.proc.plan.Sleep {
-		g.sleep(until, done)
-		return
-	}
-	if !wk.proc.plan.Multi {
+	if p := wk.proc.plan; !p.Multi && !p.Sleep {
 		wk.proc.poll(wk.w, until, func() bool { return done() || wk.l.j.err != nil || w.now >= until })
 		return
 	}
@@ -500,21 +496,11 @@ func (g *goroutine) wait(until time.Duration, done func() bool) {
 		defer w.cancel(e)
 	}
 	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
-	if c.Err() == nil {
-		wk.w.Run(c)
-	}
-}
-
-// sleep is wait by Worker.Wait.
-func (g *goroutine) sleep(until time.Duration, done func() bool) {
-	wk := g.wk
-	w := wk.l.w
-	if until != platform.Never {
-		e := w.schedule(until, wk.proc.Process, func() {})
-		defer w.cancel(e)
-	}
-	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
 	for c.Err() == nil {
+		if wk.proc.plan.Multi {
+			wk.w.Run(c)
+			return
+		}
 		if wk.w.Progress() > 0 {
 			wk.proc.stirs++
 		} else if err := wk.w.Wait(c); err != nil && c.Err() == nil {
@@ -538,168 +524,6 @@ func (wk *worker) reap() {
 	}
 	wk.ops = slices.DeleteFunc(wk.ops, func(o *op) bool { return o.over })
 	wk.am.reap(wk)
-}
-
-// drain receives what comes until the world is quiet, and closes the worker.
-func (g *goroutine) drain() {
-	wk := g.wk
-	l := wk.l
-	bound, lost := l.w.now+timeBound, l.w.now+lossBound
-	g.serve(platform.Never, func() bool {
-		switch {
-		case l.w.now <= lost || !l.idle() || l.j.quiet():
-		case l.lossy && l.giveUp():
-		case l.w.now > bound:
-			l.j.fail("not at an end %v after the last step: %s", timeBound, l.waits())
-		}
-		return l.j.quiet()
-	})
-	l.tracef("worker %d: quiet", wk.number)
-	g.step = g.step[:0]
-	for _, o := range slices.Clone(wk.ops) {
-		if !o.over && o.r != nil && !o.r.Done() {
-			o.cancel()
-		}
-	}
-	g.finish("canceled receives")
-	wk.release()
-	for k := range wk.links {
-		g.close(k)
-	}
-	g.finish("closes")
-	wk.giveHeld()
-	wk.giveStreams()
-	failures := wk.w.Stats().Failures
-	// Endpoints that peers have opened go with those of the peers.
-	g.barrier()
-	if wk.listener != nil {
-		g.closeAccepted()
-	}
-	g.serve(l.w.now+timeBound, func() bool { return wk.w.Stats().Endpoints == 0 })
-	g.barrier()
-	// A late message may have opened an endpoint for the answer that its own endpoint is gone, and the
-	// library keeps a part of a message for a while after its connection has ended.
-	g.serve(l.w.now+timeBound, func() bool { s := wk.w.Stats(); return s.Endpoints == 0 && s.UnexpectedBytes == 0 })
-	if l.j.err != nil {
-		return
-	}
-	g.checkStats(failures)
-	l.must(wk.w.Close(), "Worker.Close")
-	wk.proc.over++
-}
-
-// serve progresses the worker, and receives what comes, until done returns true or until a time.
-func (g *goroutine) serve(until time.Duration, done func() bool) {
-	wk := g.wk
-	l := wk.l
-	for pause := time.Millisecond; ; {
-		stirs := wk.proc.stirs
-		n := wk.w.Progress()
-		wk.reap()
-		n += g.take()
-		if done() || l.j.err != nil || l.w.now >= until {
-			return
-		}
-		if n > 0 {
-			pause = time.Millisecond
-			l.w.Yield()
-			continue
-		}
-		// In thread mode multi another goroutine may receive something. A run without an end must not
-		// go unnoticed, either.
-		next := l.w.now + 10*time.Second
-		if wk.proc.plan.Multi {
-			next = l.w.now + pause
-			pause = min(2*pause, time.Second)
-		}
-		g.wait(min(next, until), func() bool { return wk.proc.stirs != stirs })
-	}
-}
-
-// barrier waits until all workers have come to it.
-func (g *goroutine) barrier() {
-	l := g.wk.l
-	g.wk.stage++
-	stage := g.wk.stage
-	missing := func() bool {
-		return slices.ContainsFunc(l.workers, func(wk *worker) bool { return wk.stage < stage && !wk.dead })
-	}
-	if !missing() {
-		l.w.stirAll()
-	}
-	g.serve(l.w.now+timeBound, func() bool { return !missing() })
-	if missing() {
-		l.j.fail("not all workers have come to an end: %s", l.waits())
-	}
-}
-
-// idle reports whether all goroutines have carried out their steps.
-func (l *load) idle() bool {
-	return !slices.ContainsFunc(l.workers, func(wk *worker) bool { return wk.running > 0 })
-}
-
-// finish waits for all operations of the worker.
-func (g *goroutine) finish(what string) {
-	wk := g.wk
-	done := func() bool {
-		return !slices.ContainsFunc(wk.ops, func(o *op) bool { return !o.isDone() })
-	}
-	g.wait(wk.l.w.now+timeBound, done)
-	if wk.l.j.err == nil && !done() {
-		wk.l.j.fail("%s of worker %d do not end: %s", what, wk.number, wk.l.waits())
-	}
-	wk.reap()
-}
-
-// take receives a message that no receive has matched, and what else has come.
-func (g *goroutine) take() (n int) {
-	for {
-		begin := g.wk.l.j.tick()
-		m, ok := g.detach(0, 0)
-		if !ok {
-			break
-		}
-		n++
-		g.receive(m, &drainStep, 0, 0, begin)
-	}
-	n += g.wk.am.take(g)
-	for k := range g.wk.links {
-		n += g.readStream(k)
-	}
-	return n
-}
-
-// drainStep is the step of operations of drain.
-var drainStep = Step{Kind: "drain"}
-
-// release gives back what the program holds of the worker.
-func (wk *worker) release() { wk.am.release(wk) }
-
-// checkStats checks the counters of a worker that is about to be closed. failures is the number of endpoints
-// that had failed when the program had closed its own; later the last endpoints that peers have opened fail,
-// because the peers are gone.
-func (g *goroutine) checkStats(failures uint64) {
-	s := g.wk.w.Stats()
-	for _, c := range []struct {
-		name string
-		n    uint64
-	}{
-		{"Malformed", s.Malformed}, {"Evicted", s.Evicted}, {"Refused", s.Refused}, {"Abandoned", s.Abandoned},
-		{"Failures", failures}, {"Denied", s.Denied}, {"AMNoHandler", s.AMNoHandler},
-		{"UnexpectedBytes", uint64(s.UnexpectedBytes)}, {"OwedBytes", uint64(s.OwedBytes)},
-		{"Endpoints", uint64(s.Endpoints)},
-	} {
-		if c.name == "Failures" && (g.wk.l.closes || g.wk.listener != nil) {
-			continue // closed endpoints count that the library keeps, and those whose client has closed its own
-		}
-		strict := c.name == "UnexpectedBytes" || c.name == "OwedBytes" || c.name == "Endpoints" || c.name == "Malformed"
-		if c.name == "Malformed" && slices.ContainsFunc(g.wk.l.processes, func(pr *process) bool { return pr.lies }) {
-			continue
-		}
-		if c.n != 0 && (strict || g.wk.l.faultless()) {
-			g.wk.l.j.fail("at the end %s of worker %d is %d", c.name, g.wk.number, c.n)
-		}
-	}
 }
 
 // logHandler makes messages of the library part of the trace. In a run without faults there must be

@@ -109,6 +109,7 @@ func TestReach(t *testing.T) {
 
 // keepReached makes a program that applies a rule smaller, and keeps it.
 func keepReached(t *testing.T, p *Program, machine string, i int, rule string) {
+	clear(platform.Rules)
 	p = shrinkTo(p, *simShrink, func(r Result) bool {
 		counts := platform.Rules[machine]
 		applies := r.Err == nil && i < len(counts) && counts[i] > 0
