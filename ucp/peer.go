@@ -53,9 +53,12 @@ func anyEndpoint(p *peer, f func(*Endpoint) bool) bool {
 
 // claim returns the endpoint that a peer opened under a number, nil if there is none. The endpoint
 // becomes the one that the application creates with an address. It is the peer's only if all its
-// lanes lead to entries of that address.
+// lanes lead to entries of that address. An endpoint that the peer has released, and whose message
+// "removed" still waits for room, is not given out.
 func (pt *peerTable) claim(p *peer, sn uint16, addr *proto.WorkerAddress) *Endpoint {
-	e, _ := p.Claim(sn, func(e *peerEnd) bool { return pt.leadsTo((*Endpoint)(e), addr) })
+	e, _ := p.Claim(sn, func(e *peerEnd) bool {
+		return e.life.Claimable() && pt.leadsTo((*Endpoint)(e), addr)
+	})
 	ep := (*Endpoint)(e)
 	if ep == nil {
 		return nil

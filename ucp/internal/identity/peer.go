@@ -171,11 +171,11 @@ func (p *Peer[E]) DropUnmatched(e E) {
 
 // Claim returns the endpoint that the peer has opened under a number, for the application, which
 // creates the endpoint with that number now; ok is false if there is none. An endpoint of a
-// contested peer is not given out, nor one that leads elsewhere (leads): it may be that of another
-// requester.
-func (p *Peer[E]) Claim(n uint16, leads func(E) bool) (e E, ok bool) {
+// contested peer is not given out, nor one for which suits is false: it may be that of another
+// requester, or about to end.
+func (p *Peer[E]) Claim(n uint16, suits func(E) bool) (e E, ok bool) {
 	e, ok = p.unmatched[n]
-	if !ok || p.contested || e.Claimed() || n == proto.ConnSNNone || !leads(e) {
+	if !ok || p.contested || e.Claimed() || n == proto.ConnSNNone || !suits(e) {
 		var none E
 		return none, false
 	}

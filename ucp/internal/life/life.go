@@ -172,5 +172,9 @@ func (e End) Closing() bool { return e.Stage >= Draining && e.Stage <= Leaving }
 // it was closed.
 func (e End) Refuses() bool { return e.Closed || e.Stage == Gone }
 
+// Claimable reports whether the application can still get the endpoint, which the library has made
+// for a peer.
+func (e End) Claimable() bool { return e.Stage == Serving && !e.Closed }
+
 // EverHeld reports whether the application holds the endpoint or has held it.
 func (e End) EverHeld() bool { return e.Closed || e.Held() }
