@@ -136,8 +136,14 @@ func report(t *testing.T, p *Program, err error) {
 	t.Logf("the shrunk program, which fails with: %v\n%s", r.Err, p)
 	if *simOut != "" {
 		name := filepath.Join(*simOut, fmt.Sprintf("seed-%d.txt", p.Seed))
-		if err := os.WriteFile(name, fmt.Appendf(nil, "# %s\n%s", strings.ReplaceAll(fmt.Sprint(r.Err), "\n", "\n# "), p), 0o666); err != nil {
+		text := fmt.Appendf(nil, "# %s\n%s", strings.ReplaceAll(fmt.Sprint(r.Err), "\n", "\n# "), p)
+		err := os.MkdirAll(*simOut, 0o777)
+		if err == nil {
+			err = os.WriteFile(name, text, 0o666)
+		}
+		if err != nil {
 			t.Error(err)
+			return
 		}
 		t.Logf("kept as %s", name)
 	}

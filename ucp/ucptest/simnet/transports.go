@@ -225,6 +225,9 @@ func (n *Net) open() {
 	taken := takes{sim.Domains: {Descriptors: 1}, sim.Interfaces: {Descriptors: 2, LockedMemory: 1 << 20}}
 	n.components[netud] = udsim.New(udsim.Options{
 		Name: netud, Network: n.ud, Medium: medium{n, &character{name: netud}}, Fate: n.fate,
+		// A message whose sender has closed is given up when the connection is forgotten, because the
+		// notice of its end can be lost. The end of a program waits longer than that.
+		Linger: time.Minute,
 		Locate: func() *sim.Place { return n.w.process.place },
 		Claim: func(at *sim.Place, r sim.Resource, units int) error {
 			return n.w.processes[at.Process-1].claim(taken[r], int64(units))

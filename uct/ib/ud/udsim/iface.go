@@ -103,7 +103,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams) (*iface, error) {
 	}
 	var err error
 	i.flow, err = flow.NewIface(flow.Config{
-		QPN: i.qpn, DevAddr: deviceAddr(i.place), Origin: wire.NewOrigin(i.place.IP.String(), int(i.place.Process)),
+		QPN: i.qpn, DevAddr: deviceAddr(i.place), Origin: wire.NewOrigin(i.place.IP.String(), int(i.place.Process)), Linger: i.o.Linger,
 	}, port{i})
 	if err != nil {
 		return nil, fmt.Errorf("udsim: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -25,6 +26,9 @@ type Options struct {
 	// Fate decides what becomes of a packet: it returns the delays of its copies in nanoseconds,
 	// beyond that of the way. No delay means that the packet is lost. Nil: one copy without delay.
 	Fate func(from, to *sim.Place) []uint64
+
+	// Linger is how long a closed connection answers its peer; zero for the transport's default.
+	Linger time.Duration
 
 	// Claim is as in sim.Options.
 	Claim func(at *sim.Place, r sim.Resource, n int) error

@@ -931,7 +931,7 @@ func TestTimeout(t *testing.T) {
 	if _, ok := a.flush(e); !ok {
 		t.Error("a flush of a dead endpoint waits")
 	}
-	if _, wanted := a.it.Next(n.now); wanted {
+	if _, wanted := a.it.nextTimer(n.now); wanted {
 		t.Error("looks on")
 	}
 	e.Close()
@@ -979,14 +979,14 @@ func TestBackoff(t *testing.T) {
 func TestLate(t *testing.T) {
 	n, a, _, e := pair(t)
 	a.send(e, 8)
-	a.it.Next(n.now)
+	a.it.nextTimer(n.now)
 	n.now += int64(time.Minute)
 	a.it.Clock(n.now)
 	a.it.Tick()
 	if a.of(e).failed != nil {
 		t.Fatal("dead")
 	}
-	if _, wanted := a.it.Next(n.now); !wanted {
+	if _, wanted := a.it.nextTimer(n.now); !wanted {
 		t.Fatal("does not look on")
 	}
 	n.run()
@@ -1001,19 +1001,20 @@ func TestLate(t *testing.T) {
 	n.same(a, e)
 }
 
-// TestQuiet checks that a timer is requested only while packets are in flight.
+// TestQuiet checks that a timer is requested only while packets are in flight, and once for the end of
+// the linger time of a closed endpoint.
 func TestQuiet(t *testing.T) {
 	n, a, b, e := pair(t)
 	wanted := func() bool {
-		_, w := a.it.Next(n.now)
-		_, v := b.it.Next(n.now)
+		_, w := a.it.nextTimer(n.now)
+		_, v := b.it.nextTimer(n.now)
 		return w || v
 	}
 	if wanted() {
 		t.Fatal("wanted at rest")
 	}
 	a.send(e, 8)
-	due, ok := a.it.Next(n.now)
+	due, ok := a.it.nextTimer(n.now)
 	if !ok || due != n.now+int64(10*time.Millisecond) {
 		t.Fatalf("in flight: %v in %v", ok, time.Duration(due-n.now))
 	}
@@ -1026,7 +1027,22 @@ func TestQuiet(t *testing.T) {
 	e.Close()
 	n.settle()
 	if wanted() {
-		t.Fatal("wanted while it lingers")
+		t.Fatal("in flight while it lingers")
+	}
+	due, ok = a.it.Next(n.now)
+	if !ok || due != n.now+a.it.linger {
+		t.Fatalf("lingers: %v in %v", ok, time.Duration(due-n.now))
+	}
+	if d, ok := a.it.Soonest(); !ok || d != due {
+		t.Fatalf("lingers: %v in %v", ok, time.Duration(d-n.now))
+	}
+	n.now = due
+	if a.it.Clock(n.now); a.it.Endpoints() != 1 {
+		t.Fatal("forgotten too early")
+	}
+	a.it.Tick()
+	if _, ok := a.it.Next(n.now); ok || a.it.Endpoints() != 0 {
+		t.Fatal("not forgotten at the end of the linger time")
 	}
 }
 
@@ -1317,7 +1333,7 @@ func TestSoon(t *testing.T) {
 		answer(n, b, f)
 		b.it.Dispatch()
 		n.settle()
-		if due, ok := a.it.Next(n.now); !ok || due > n.now+int64(20*time.Millisecond) {
+		if due, ok := a.it.nextTimer(n.now); !ok || due > n.now+int64(20*time.Millisecond) {
 			t.Errorf("%s: the next look is in %v", name, time.Duration(due-n.now))
 		}
 	}

@@ -35,8 +35,17 @@ func (it *Iface) Clock(now int64) {
 }
 
 // Next sets the time, and returns the time at which Tick must be called, in the same units and from
-// the same origin. wanted is true only while packets are in flight.
+// the same origin. wanted is true only while packets are in flight or a closed endpoint lingers.
 func (it *Iface) Next(now int64) (due int64, wanted bool) {
+	due, wanted = it.nextTimer(now)
+	if end, lingers := it.expiry(); lingers && (!wanted || end+it.skipped < due) {
+		return end + it.skipped, true
+	}
+	return due, wanted
+}
+
+// nextTimer does the same as Next, for packets in flight only.
+func (it *Iface) nextTimer(now int64) (due int64, wanted bool) {
 	it.Clock(now)
 	for len(it.timers) != 0 && it.timers[0].Idle() {
 		it.timers.remove(it.timers[0])
@@ -54,9 +63,22 @@ func (it *Iface) Soonest() (due int64, ok bool) {
 	case it.fresh != nil:
 		return it.now + it.skipped + it.tick, true
 	case len(it.timers) != 0:
-		return it.timers[0].due + it.skipped, true
+		due, ok = it.timers[0].due, true
 	}
-	return 0, false
+	if end, lingers := it.expiry(); lingers && (!ok || end < due) {
+		due, ok = end, true
+	}
+	return due + it.skipped, ok
+}
+
+// expiry returns when the linger time of the closed endpoint ends that was closed first. ok is false
+// if there is none, or if it must wait for its peer or for room in the queue.
+func (it *Iface) expiry() (due int64, ok bool) {
+	e := it.peers.closed.first
+	if e == nil || !e.Idle() || e.owed&oweEnd != 0 {
+		return 0, false
+	}
+	return e.since + it.linger, true
 }
 
 // start starts the endpoint's timer at the next Clock.

@@ -320,7 +320,7 @@ func (n *network) order() []uint32 {
 func (n *network) tick() bool {
 	at := int64(-1)
 	for _, q := range n.order() {
-		if due, ok := n.hosts[q].it.Next(n.now); ok && (at < 0 || due < at) {
+		if due, ok := n.hosts[q].it.nextTimer(n.now); ok && (at < 0 || due < at) {
 			at = due
 		}
 	}
@@ -355,7 +355,7 @@ func (n *network) pass(d time.Duration) {
 		for {
 			at := int64(-1)
 			for _, q := range n.order() {
-				if due, ok := n.hosts[q].it.Next(n.now); ok && (at < 0 || due < at) {
+				if due, ok := n.hosts[q].it.nextTimer(n.now); ok && (at < 0 || due < at) {
 					at = due
 				}
 			}

@@ -173,7 +173,7 @@ func soak(t *testing.T, seed uint64) {
 		if free := count(&h.it.nodes); free != len(h.it.nodes.nodes) {
 			t.Fatalf("%s: %d of %d nodes are free", h.name, free, len(h.it.nodes.nodes))
 		}
-		if _, wanted := h.it.Next(s.now); wanted || h.it.Owed() {
+		if _, wanted := h.it.nextTimer(s.now); wanted || h.it.Owed() {
 			t.Fatalf("%s: at rest, and wants to be called", h.name)
 		}
 	}
