@@ -41,6 +41,7 @@ type load struct {
 	lossy     bool            // something may be lost
 	broken    map[[2]int]bool // pairs of workers between which something may be lost
 	closes    bool            // there are steps that close endpoints
+	idleAt    time.Duration   // when all goroutines had carried out their steps
 }
 
 // process is a process of a program.
@@ -114,7 +115,11 @@ const (
 	maxSteps  = 4_000_000
 	timeBound = 120 * time.Second // for the end of everything, after the last step
 	lossBound = 5 * time.Second   // for the arrival of what may be lost
-	lastTime  = time.Hour
+
+	// quietBound is how long after the last step of a program without faults something may come or end.
+	// What waits for a wakeup that is lost waits longer.
+	quietBound = 5 * time.Second
+	lastTime   = time.Hour
 )
 
 // Run runs the program. If out is not nil it gets a trace.
@@ -403,7 +408,9 @@ func (g *goroutine) run() {
 		g.waitStep(s)
 	}
 	g.flushAll()
-	wk.running--
+	if wk.running--; l.idle() {
+		l.idleAt = l.w.now
+	}
 	l.j.add(-1)
 	l.tracef("worker %d.%d: all steps are done", wk.number, g.number)
 	if g == wk.all[0] {
@@ -485,9 +492,26 @@ func (c *condition) Err() error {
 // wait progresses the worker until done returns true, which must not call the library, or until a
 // time.
 func (g *goroutine) wait(until time.Duration, done func() bool) {
+	if !g.wk.proc.plan.Multi {
+		g.waitAlone(until, done)
+		return
+	}
+	w := g.wk.l.w
+	if until != platform.Never {
+		e := w.schedule(until, g.wk.proc.Process, func() {})
+		defer w.cancel(e)
+	}
+	c := &condition{context.Background(), w, until, func() bool { return done() || g.wk.l.j.err != nil }}
+	if c.Err() == nil {
+		g.wk.w.Run(c)
+	}
+}
+
+// waitAlone does the same while no other goroutine uses the worker.
+func (g *goroutine) waitAlone(until time.Duration, done func() bool) {
 	wk := g.wk
 	w := wk.l.w
-	if p := wk.proc.plan; !p.Multi && !p.Sleep {
+	if !wk.proc.plan.Sleep {
 		wk.proc.poll(wk.w, until, func() bool { return done() || wk.l.j.err != nil || w.now >= until })
 		return
 	}
@@ -497,10 +521,6 @@ func (g *goroutine) wait(until time.Duration, done func() bool) {
 	}
 	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
 	for c.Err() == nil {
-		if wk.proc.plan.Multi {
-			wk.w.Run(c)
-			return
-		}
 		if wk.w.Progress() > 0 {
 			wk.proc.stirs++
 		} else if err := wk.w.Wait(c); err != nil && c.Err() == nil {
@@ -510,20 +530,22 @@ func (g *goroutine) wait(until time.Duration, done func() bool) {
 	}
 }
 
-// reap judges the operations that have ended.
-func (wk *worker) reap() {
+// reap judges the operations that have ended, and returns their number.
+func (wk *worker) reap() (n int) {
 	if wk.reaping {
-		return
+		return 0
 	}
 	wk.reaping = true
 	defer func() { wk.reaping = false }()
 	for _, o := range wk.ops {
 		if !o.over && !o.callback && o.r.Done() {
 			o.end(o.r.Err())
+			n++
 		}
 	}
 	wk.ops = slices.DeleteFunc(wk.ops, func(o *op) bool { return o.over })
 	wk.am.reap(wk)
+	return n
 }
 
 // logHandler makes messages of the library part of the trace. In a run without faults there must be

@@ -26,6 +26,9 @@ func (g *goroutine) drain() {
 		return l.j.quiet()
 	})
 	l.tracef("worker %d: quiet", wk.number)
+	if late := l.w.now - l.idleAt; l.j.err == nil && l.faultless() && l.p.Slow == 0 && late > quietBound {
+		l.j.fail("the last message or operation ends only %v after the last step", late)
+	}
 	g.step = g.step[:0]
 	for _, o := range slices.Clone(wk.ops) {
 		if !o.over && o.r != nil && !o.r.Done() {
@@ -66,8 +69,9 @@ func (g *goroutine) serve(until time.Duration, done func() bool) {
 	for pause := time.Millisecond; ; {
 		stirs := wk.proc.stirs
 		n := wk.w.Progress()
-		wk.reap()
+		n += wk.reap()
 		n += g.take()
+		n += wk.reap() // a call carries out what another goroutine has delegated
 		if done() || l.j.err != nil || l.w.now >= until {
 			return
 		}
@@ -76,14 +80,14 @@ func (g *goroutine) serve(until time.Duration, done func() bool) {
 			l.w.Yield()
 			continue
 		}
-		// In thread mode multi another goroutine may receive something. A run without an end must not
-		// go unnoticed, either.
-		next := l.w.now + 10*time.Second
-		if wk.proc.plan.Multi {
-			next = l.w.now + pause
+		changed := func() bool { return wk.proc.stirs != stirs }
+		if wk.proc.plan.Multi && wk.running > 0 { // another goroutine may receive something
+			g.wait(min(l.w.now+pause, until), changed)
 			pause = min(2*pause, time.Second)
+			continue
 		}
-		g.wait(min(next, until), func() bool { return wk.proc.stirs != stirs })
+		// A run without an end must not go unnoticed.
+		g.waitAlone(min(l.w.now+2*quietBound, until), changed)
 	}
 }
 
