@@ -3,6 +3,7 @@ package ucp
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -106,7 +107,11 @@ func (es *eagerState) newAssembly(from *source, key assemblyKey, total int) (*as
 func (es *eagerState) keepWith(a *assembly, from *source) {
 	a.leaveList()
 	from.fragments.Push(&a.node)
-	if from == &es.w.accounts.unnamed {
+	if from.uct != nil && !from.checked {
+		from.checked = true
+		es.checked = append(es.checked, from)
+	}
+	if !es.watching {
 		es.watchSenders()
 	}
 }
@@ -299,12 +304,14 @@ func (es *eagerState) cancelAssemblies() {
 // the transports are asked whether a sender may be left, every UCX_KEEPALIVE_INTERVAL and as soon
 // as one of them learns that a process has exited. When no sender is left, the messages end like
 // those of a connection that has ended. Until then Worker.Cancel ends their receives.
+//
+// A connection of datagrams ends only when the peer does not answer. If this side sends nothing, the
+// transport is asked at the same interval to check the connections of incomplete messages.
 
-// watchSenders starts the timer of lookForSenders, if there is an incomplete message of an
-// unknown sender.
+// watchSenders starts the timer of lookForSenders, if there is an incomplete message.
 func (es *eagerState) watchSenders() {
 	w := es.w
-	if es.watching || w.accounts.unnamed.fragments.Empty() || w.closed {
+	if es.watching || w.accounts.unnamed.fragments.Empty() && len(es.checked) == 0 || w.closed {
 		return
 	}
 	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
@@ -318,14 +325,24 @@ func (es *eagerState) watchSenders() {
 		err = es.senders.Reset(interval)
 	}
 	if es.watching = err == nil; err != nil { // the next fragment tries again
-		w.ctx.log.Debug("cannot set the timer for incomplete messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.Debug("cannot set the timer for the senders of incomplete messages", zap.String("worker", w.name), zap.Error(err))
 	}
 }
 
-// lookForSenders gives up the incomplete messages of unknown senders if no sender is left.
+// lookForSenders gives up the incomplete messages of unknown senders if no sender is left, and checks
+// the connections of the others.
 func (es *eagerState) lookForSenders() {
 	w := es.w
 	es.watching = false
+	for _, s := range es.checked {
+		s.checked = s.uct != nil && !s.fragments.Empty()
+	}
+	es.checked = slices.DeleteFunc(es.checked, func(s *source) bool { return !s.checked })
+	for _, s := range es.checked {
+		if s.uct != nil {
+			s.uct.Check()
+		}
+	}
 	if !w.accounts.unnamed.fragments.Empty() && !es.hasSenders() {
 		es.orphanMessages(&w.accounts.unnamed.fragments)
 	}

@@ -39,7 +39,8 @@ type eagerState struct {
 	orphans    list.List[assembly] // incomplete messages of connections that have ended
 	timer      *event.Timer        // fires when the time of the oldest orphan is over
 	untimed    bool                // the field timer could not be set: progress checks the orphans
-	senders    *event.Timer        // timer for incomplete messages of unknown senders (assembly.go)
+	senders    *event.Timer        // timer for the senders of incomplete messages (assembly.go)
+	checked    []*source           // sources that have had an incomplete message since the timer has expired
 	watching   bool                // the timer senders is running
 	w          *Worker
 }

@@ -29,6 +29,7 @@ type source struct {
 	cause           error            // error that the connection ended with, if it failed and the transport knows the error
 	rateLimited     bool             // the peer sends requests too often; reading pauses for a while
 	certificateRead bool             // whether peerCertificate was determined
+	checked         bool             // the source is in eagerState.checked
 	stoppedStreams  int32            // streams that the application does not read; the connection is not read while there are any
 	deferred        *deferredRequest // a deferred request; the connection is not read until the request is handled
 

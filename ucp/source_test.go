@@ -18,6 +18,7 @@ type conn struct {
 	uct.Source
 	dropped error
 	ended   bool
+	checks  int   // calls of CheckSource
 	shared  bool  // one of the worker's endpoints sends on it
 	why     error // the reason for its end
 }
@@ -34,6 +35,8 @@ func (c *conn) DropSource(err error) {
 }
 
 func (c *conn) EndSource() { c.ended = true }
+
+func (c *conn) CheckSource() { c.checks++ }
 
 func (c *conn) SourceShared() bool { return c.shared }
 

@@ -92,6 +92,7 @@ type BasicSource struct{}
 func (BasicSource) SourceShared() bool { return false }
 func (BasicSource) EndSource()         {}
 func (BasicSource) SourceError() error { return nil }
+func (BasicSource) CheckSource()       {}
 
 // BasicConnection implements Connection, except SourceInfo, PauseSource and ResumeSource, for a
 // connection without TLS and without ports, whose holder the kernel does not know.

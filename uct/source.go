@@ -34,6 +34,11 @@ type SourceOwner interface {
 	// SourceError returns the error that the connection has failed with, or nil if the
 	// connection has not failed or the error is not known.
 	SourceError() error
+
+	// CheckSource makes sure that the end of the peer is noticed although nothing is sent to it: a
+	// transport that notices the end of a peer only by missing answers asks the peer for one. If
+	// the peer is gone, the connection ends later. It does not wait.
+	CheckSource()
 }
 
 // SourceInfo identifies the other end of a connection by information from the kernel or from
@@ -59,6 +64,9 @@ type SourceUser interface {
 	// send nor call application callbacks. It may call Err of the Source.
 	SourceGone()
 }
+
+// Check asks for a sign of the peer, if the transport needs one to notice that the peer is gone.
+func (s *Source) Check() { s.Owner.CheckSource() }
 
 // Drop drops the connection. The user is notified before it returns; data of a message that
 // is being handled stays valid until its handler returns.

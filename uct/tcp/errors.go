@@ -158,6 +158,9 @@ func (c *conn) SourceShared() bool { return c.ep != nil }
 // SourceError implements uct.SourceOwner. A connection does not keep the error that ended it.
 func (c *conn) SourceError() error { return nil }
 
+// CheckSource implements uct.SourceOwner. The keepalive of the socket does that.
+func (c *conn) CheckSource() {}
+
 // EndSource implements uct.SourceOwner. The peer receives the end of the stream after all that
 // was sent before. It does nothing to a connection that has an endpoint, is not connected or is
 // blocked.

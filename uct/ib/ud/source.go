@@ -38,6 +38,14 @@ func (c *conn) SourceError() error {
 	return c.ep.failed
 }
 
+// CheckSource implements uct.SourceOwner. A connection that the peer has made ends if the peer does
+// not acknowledge the keepalive.
+func (c *conn) CheckSource() {
+	c.iface.enter()
+	defer c.iface.leave()
+	c.flow.Check()
+}
+
 // SourceInfo implements uct.Connection. The source addresses of the packets have been checked
 // against this address, unless that check is turned off.
 func (c *conn) SourceInfo() uct.SourceInfo { return c.iface.SourceInfo(&c.device) }

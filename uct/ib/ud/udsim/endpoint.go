@@ -109,6 +109,12 @@ func (c *conn) SourceError() error {
 	return c.ep.failed
 }
 
+// CheckSource implements uct.SourceOwner.
+func (c *conn) CheckSource() {
+	c.flow.Check()
+	c.i.watch()
+}
+
 // SourceInfo implements uct.Connection.
 func (c *conn) SourceInfo() uct.SourceInfo {
 	info := uct.SourceInfo{User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
