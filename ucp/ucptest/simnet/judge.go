@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -109,13 +110,40 @@ func (j *judge) inFlow(m *message, g *goroutine, ep *ucp.Endpoint) {
 	j.flows[f] = append(j.flows[f], m)
 }
 
-// inOrder is inFlow for active messages. Those whose first packet is the only one arrive in order.
+// inOrder is inFlow for active messages. Those whose first packet is the only one arrive in order, and so do
+// those of several packets.
 func (j *judge) inOrder(m *message, g *goroutine, ep *ucp.Endpoint) {
-	if max(8, m.s.Head)+m.size > 200 || m.s.Class > amPersistent && j.l.workers[m.to].proc.plan.Multi {
+	f := flow{g, ep, m.s.Class}
+	switch {
+	case m.s.Class > amPersistent && j.l.workers[m.to].proc.plan.Multi:
+		return
+	case max(8, m.s.Head)+m.size <= 200:
+	case m.size > maxPacket && m.s.Flags&(flagEager|flagRndv) == flagEager:
+		f.class += amClasses
+	default:
 		return
 	}
-	f := flow{g, ep, m.s.Class}
 	j.ams[f] = append(j.ams[f], m)
+}
+
+// maxPacket is the size of the largest packet of any transport.
+const maxPacket = 64 << 10
+
+// waitedInVain checks a wait for an active message of a class, from a time until now, that has ended without
+// one: no message whose send had succeeded may have been there.
+func (j *judge) waitedInVain(wk *worker, class int, from time.Duration) {
+	if !j.l.faultless() || j.l.p.Slow != 0 {
+		return
+	}
+	for k := range j.msgs {
+		m := &j.msgs[k]
+		if m.to != wk.number || m.s == nil || m.s.Kind != "am" || m.s.Class != class || m.isReply || m.got > 0 || m.settled {
+			continue
+		}
+		if o := m.sender; o.over && o.err == nil && j.l.w.now-max(o.at, from) > lateness {
+			j.fail("worker %d has waited from %v to %v for active message %d (%s), which was sent at %v", wk.number, from, j.l.w.now, m.id, m.s, o.at)
+		}
+	}
 }
 
 // notSent records that a call has said that its message was not sent.

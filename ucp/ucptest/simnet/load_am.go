@@ -334,8 +334,10 @@ func (g *goroutine) next(s *Step) {
 	defer cancel()
 	for range s.N {
 		k := s.Class % 2
+		from := g.wk.l.w.now
 		am, err := a.queues[k].Next(ctx)
 		if err != nil {
+			g.wk.l.j.waitedInVain(g.wk, amQueue+k, from)
 			if !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, context.DeadlineExceeded) {
 				g.wk.l.j.fail("AMQueue.Next: %v", err)
 			}

@@ -81,7 +81,7 @@ func (g *goroutine) serve(until time.Duration, done func() bool) {
 			continue
 		}
 		changed := func() bool { return wk.proc.stirs != stirs }
-		if wk.proc.plan.Multi && wk.running > 0 { // another goroutine may receive something
+		if p := wk.proc.plan; p.Background || p.Multi && wk.running > 0 { // another goroutine may receive something
 			g.wait(min(l.w.now+pause, until), changed)
 			pause = min(2*pause, time.Second)
 			continue

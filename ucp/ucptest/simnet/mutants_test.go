@@ -141,7 +141,13 @@ func TestMutants(t *testing.T) {
 		total++
 		f := search(t, program, base)
 		if fmt.Printf("%s: %s\n", m.name, m.what); f.text == "" {
-			fmt.Printf("\tNOT NOTICED by %d programs, %.1f s\n", f.programs, f.cpu.Seconds())
+			name, text := searchKept(program)
+			if name == "" {
+				fmt.Printf("\tNOT NOTICED by %d programs, %.1f s\n", f.programs, f.cpu.Seconds())
+				continue
+			}
+			noticed++
+			fmt.Printf("\tnoticed by the kept program %s, not by %d programs, %.1f s: %.80s\n", name, f.programs, f.cpu.Seconds(), text)
 			continue
 		}
 		noticed++
@@ -195,6 +201,7 @@ type findings struct {
 var (
 	begunSeed  = regexp.MustCompile(`(?m)^seed \d+$`)
 	failedSeed = regexp.MustCompile(`(?m)^ +programs_test\.go:\d+: (?:seed \d+: (.*)|(two runs of seed \d+ differ))`)
+	failedKept = regexp.MustCompile(`(?m)^    --- FAIL: TestKept/(\S+) .*\n +programs_test\.go:\d+: (.*)`)
 	brokenRun  = regexp.MustCompile(`(?m)^(?:panic|fatal error): .*`)
 )
 
@@ -211,6 +218,18 @@ func search(t *testing.T, program, base string) (sum findings) {
 		sum.text = ""
 	}
 	return sum
+}
+
+// searchKept runs the kept programs. It returns the name of the first one that fails, and the failure.
+func searchKept(program string) (name, text string) {
+	out, err := exec.Command(program, "-test.run=^TestKept$", "-test.timeout=0").CombinedOutput()
+	if err == nil {
+		return "", ""
+	}
+	if m := failedKept.FindSubmatch(out); m != nil {
+		return string(m[1]), string(m[2])
+	}
+	return "?", fmt.Sprintf("%.80s", brokenRun.Find(out))
 }
 
 // runPrograms runs TestPrograms of a test binary, from a seed up to a limit or the first failure.

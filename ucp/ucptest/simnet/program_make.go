@@ -293,14 +293,35 @@ func (m *maker) steps() {
 			if m.chance(8) {
 				s.Delay = m.wait()
 			}
-			s.ID = m.nextID
-			m.nextID += s.N * s.messages()
-			*list = append(*list, s)
+			m.add(list, s)
 			if s.Kind == "quit" {
 				break
 			}
+			if s.Kind == "put" && s.Size > 8000 && s.Flags&flagBlock == 0 && m.chance(3) {
+				m.follow(list, s)
+			}
 		}
 	}
+}
+
+// add adds a step to a list.
+func (m *maker) add(list *[]Step, s Step) {
+	s.ID = m.nextID
+	m.nextID += s.N * s.messages()
+	*list = append(*list, s)
+}
+
+// follow adds to a long put, which no longer waits, what must come after it: a flush, or a put behind a fence
+// to where the last bytes of the put go.
+func (m *maker) follow(list *[]Step, put Step) {
+	(*list)[len(*list)-1].Wait = 0
+	if m.chance(2) {
+		m.add(list, Step{Kind: "flush", N: 1, Peer: put.Peer, Wait: m.wait()})
+		return
+	}
+	m.add(list, Step{Kind: "fence"})
+	n := one(m.Rand, 1, 8, 200, 5000)
+	m.add(list, Step{Kind: "put", N: 1, Peer: put.Peer, Size: n, Off: put.Off + put.Size - n, Wait: m.wait()})
 }
 
 // alone reports whether a list is the only one of its worker.
