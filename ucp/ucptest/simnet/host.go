@@ -176,6 +176,25 @@ func (p *Process) poll(w *ucp.Worker, at time.Duration, done func() bool) {
 	}
 }
 
+// readable waits until the event descriptor of a worker would be readable, or until c ends.
+func (p *Process) readable(w *ucp.Worker, c *condition) {
+	set := platform.Attached(w).(interface{ Next() (time.Duration, bool) })
+	for {
+		rest, ok := set.Next()
+		if ok && rest == 0 || c.Err() != nil {
+			return
+		}
+		until := platform.Never
+		if ok {
+			until = p.w.now + rest
+		}
+		p.w.Park(func() bool {
+			rest, ok := set.Next()
+			return ok && p.w.now+rest < until || c.Err() != nil
+		}, until)
+	}
+}
+
 // Until waits until done returns true, because of what happens in the process. The caller is a goroutine
 // of the process.
 func (p *Process) Until(done func() bool) { p.w.Park(done, platform.Never) }

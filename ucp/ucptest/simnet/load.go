@@ -278,7 +278,7 @@ func (l *load) start() {
 		}
 	}
 	for _, wk := range l.workers {
-		if slices.ContainsFunc(wk.proc.plan.Settings, func(s string) bool { return strings.HasPrefix(s, "MAX_UNEXP_") }) {
+		if wk.proc.plan.has("MAX_UNEXP_") {
 			wk.disturbAll() // at the limit of a budget peers lose their connections
 			l.lossy = true
 		}
@@ -511,7 +511,7 @@ func (g *goroutine) wait(until time.Duration, done func() bool) {
 func (g *goroutine) waitAlone(until time.Duration, done func() bool) {
 	wk := g.wk
 	w := wk.l.w
-	if !wk.proc.plan.Sleep {
+	if p := wk.proc.plan; !p.Sleep && !p.Arm {
 		wk.proc.poll(wk.w, until, func() bool { return done() || wk.l.j.err != nil || w.now >= until })
 		return
 	}
@@ -523,10 +523,23 @@ func (g *goroutine) waitAlone(until time.Duration, done func() bool) {
 	for c.Err() == nil {
 		if wk.w.Progress() > 0 {
 			wk.proc.stirs++
+		} else if wk.proc.plan.Arm {
+			wk.arm(c)
 		} else if err := wk.w.Wait(c); err != nil && c.Err() == nil {
 			wk.l.j.fail("Worker.Wait: %v", err)
 		}
 		w.Yield() // a call takes time, even if there is always something to do
+	}
+}
+
+// arm arms the worker, and sleeps until its event descriptor would be readable or c ends.
+func (wk *worker) arm(c *condition) {
+	switch err := wk.w.Arm(); {
+	case errors.Is(err, ucs.ErrBusy):
+	case err != nil:
+		wk.l.j.fail("Worker.Arm: %v", err)
+	default:
+		wk.proc.readable(wk.w, c)
 	}
 }
 

@@ -31,9 +31,15 @@ type ProcessPlan struct {
 	Settings []string // NAME=value, without the prefix
 	Multi    bool     // thread mode multi
 	Sleep    bool     // goroutines wait by Worker.Wait, not by polling
+	Arm      bool     // goroutines wait by Worker.Arm and for the event descriptor
 
 	Background bool // a goroutine of the library progresses each worker
 	Workers    []WorkerPlan
+}
+
+// has reports whether a setting begins with a name.
+func (pr *ProcessPlan) has(name string) bool {
+	return slices.ContainsFunc(pr.Settings, func(s string) bool { return strings.HasPrefix(s, name) })
 }
 
 // WorkerPlan describes a worker. Workers are numbered through all processes.
@@ -203,6 +209,9 @@ func (p *Program) String() string {
 		if pr.Sleep {
 			b.WriteString(" sleep")
 		}
+		if pr.Arm {
+			b.WriteString(" arm")
+		}
 		if pr.Background {
 			b.WriteString(" background")
 		}
@@ -277,6 +286,8 @@ func (p *Program) readLine(words []string) (err error) {
 				process().Multi = true
 			case name == "sleep":
 				process().Sleep = true
+			case name == "arm":
+				process().Arm = true
 			case name == "background":
 				process().Background = true
 			default:

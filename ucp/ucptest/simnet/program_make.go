@@ -149,7 +149,12 @@ func (m *maker) processes() {
 	}
 	for range 2 + m.IntN(4) {
 		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
-		pr.Sleep = m.chance(3)
+		switch m.IntN(6) {
+		case 0:
+			pr.Sleep = true
+		case 1:
+			pr.Arm = true
+		}
 		pr.Background = pr.Multi && m.chance(4)
 		if m.lossy && m.chance(8) {
 			pr.Settings = append(pr.Settings, one(m.Rand, "MAX_UNEXP_BYTES=64k", "MAX_UNEXP_BYTES=1m", "MAX_UNEXP_EPS=1", "MAX_UNEXP_EPS=3"))

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -29,12 +30,21 @@ func (c *component) Transports() []string { return []string{c.o.Name} }
 
 // MemoryDomains implements uct.Component.
 func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
-	return []uct.MDResource{{Name: c.o.Name}}, nil
+	if !c.o.OwnDomains {
+		return []uct.MDResource{{Name: c.o.Name}}, nil
+	}
+	list := make([]uct.MDResource, c.o.Devices)
+	for i := range list {
+		list[i].Name = c.o.deviceName(i)
+	}
+	return list, nil
 }
 
 // OpenMD implements uct.Component.
 func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error) {
-	if name != c.o.Name {
+	list, _ := c.MemoryDomains(nil)
+	only := slices.Index(list, uct.MDResource{Name: name})
+	if only < 0 {
 		return nil, fmt.Errorf("sim: no memory domain %q: %w", name, ucs.ErrNoDevice)
 	}
 	o := c.o
@@ -45,6 +55,9 @@ func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error)
 		return nil, err
 	}
 	d := newDomain(&o)
+	if o.OwnDomains {
+		d.only, d.attr.Name = d.o.deviceName(only), name
+	}
 	if o.ValueKeys {
 		return valued{domain: d}, nil
 	}

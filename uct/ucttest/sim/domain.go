@@ -20,6 +20,7 @@ const keyLen = 8
 type domain struct {
 	o      *Options
 	id     uint64 // unique on the network; also the value of the domain's keys
+	only   string // the only device of the domain, "" if it has all of the component
 	attr   uct.MDAttr
 	table  kit.Regions
 	memory memory // the domain itself, or the scoped domain that contains it
@@ -63,21 +64,26 @@ func newDomain(o *Options) *domain {
 func (d *domain) Attr() *uct.MDAttr { return &d.attr }
 
 // Resources implements uct.MemoryDomain.
-func (d *domain) Resources() ([]uct.Resource, error) {
-	var list []uct.Resource
-	for i := range d.o.Devices {
-		list = append(list, uct.Resource{
-			Transport: d.o.Name, Device: fmt.Sprintf("%s%d", d.o.Name, i),
-			Type: uct.DeviceNetwork, SysDevice: -1,
-		})
+func (d *domain) Resources() (list []uct.Resource, err error) {
+	for _, r := range d.devices {
+		list = append(list, r)
 	}
 	return list, nil
 }
 
+// devices iterates over the domain's devices and their numbers.
+func (d *domain) devices(yield func(int, uct.Resource) bool) {
+	for i := range d.o.Devices {
+		r := uct.Resource{Transport: d.o.Name, Device: d.o.deviceName(i), Type: uct.DeviceNetwork, SysDevice: -1}
+		if (d.only == "" || d.only == r.Device) && !yield(i, r) {
+			return
+		}
+	}
+}
+
 // OpenIface implements uct.MemoryDomain.
 func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, _ *config.Set) (uct.Iface, error) {
-	list, _ := d.Resources()
-	for dev, r := range list {
+	for dev, r := range d.devices {
 		if r.Transport == p.Transport && r.Device == p.Device {
 			if err := d.o.claim(Interfaces, 1); err != nil {
 				return nil, err

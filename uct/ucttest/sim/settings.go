@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/kit"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
@@ -12,6 +13,10 @@ type Options struct {
 	Name    string   // name of component, domain and transport; "" is "sim"
 	Network *Network // network of its ifaces; nil: a new one
 	Devices int      // number of devices, "sim0", "sim1", …; 0 is 1
+
+	// OwnDomains makes each device a memory domain of its own, with the name of the device and with
+	// its own keys, as RDMA devices are.
+	OwnDomains bool
 
 	// Latency is the delay of deliveries and remote accesses in rounds, beyond the next round.
 	Latency int
@@ -127,6 +132,9 @@ func (o *Options) claim(r Resource, n int) error {
 	}
 	return o.Claim(o.Place, r, n)
 }
+
+// deviceName returns the name of a device.
+func (o *Options) deviceName(i int) string { return fmt.Sprintf("%s%d", o.Name, i) }
 
 func (o Options) withDefaults() Options {
 	if o.Name == "" {
