@@ -107,7 +107,8 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 		return ws.onEpCheck(w.accounts.sourceOf(src), &m, data)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
-			if ep.peer != nil && m.Address.UUID != ep.peer.UUID() {
+			// The peer of an endpoint that a connection manager has connected may not be known yet.
+			if ep.peer != nil && ep.peer.UUID() != 0 && m.Address.UUID != ep.peer.UUID() {
 				w.refused(w.accounts.sourceOf(src), ledger.Claim)
 				return nil
 			}

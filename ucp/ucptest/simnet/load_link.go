@@ -230,7 +230,10 @@ func (g *goroutine) reject(s *Step) {
 func (g *goroutine) shut(s *Step) {
 	wk := g.wk
 	wk.disturbAll()
-	for range min(s.N, len(wk.accepted)) {
+	for range s.N {
+		if len(wk.accepted) == 0 { // another goroutine may close them, too
+			return
+		}
 		n := wk.accepted[0]
 		wk.accepted = wk.accepted[1:]
 		n.end.closed = true

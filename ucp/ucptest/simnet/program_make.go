@@ -147,8 +147,12 @@ func (m *maker) processes() {
 			set(s[0], s[1:]...)
 		}
 	}
+	differ := m.chance(4)
 	for range 2 + m.IntN(4) {
 		pr := ProcessPlan{Host: m.IntN(m.p.Hosts), Settings: slices.Clone(settings), Multi: m.chance(2)}
+		if differ {
+			pr.Settings = slices.DeleteFunc(pr.Settings, func(s string) bool { return m.mayDiffer(s) && m.chance(2) })
+		}
 		switch m.IntN(6) {
 		case 0:
 			pr.Sleep = true
@@ -177,6 +181,17 @@ func (m *maker) processes() {
 			worker++
 		}
 	}
+}
+
+// mayDiffer reports whether a process may have the default of a setting that others have set.
+func (m *maker) mayDiffer(setting string) bool {
+	// Pairwise lanes must be as many on both sides (docs/settings.md).
+	for _, name := range []string{"TLS=", "SOCKADDR_", "KEEPALIVE_", "TOKEN=", "CLOSED=", "MAX_RNDV_RAILS=", "MAX_RMA_RAILS="} {
+		if strings.HasPrefix(setting, name) {
+			return false
+		}
+	}
+	return setting != "RNDV_THRESH=inf" || !m.eager
 }
 
 // faultMix are the faults of programs in which something may be lost, by their share.
