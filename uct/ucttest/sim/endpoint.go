@@ -176,6 +176,9 @@ func (e *endpoint) ready() error {
 	if e.failed != nil {
 		return e.failed
 	}
+	if m := e.home.o.Medium; m != nil && e.lost != nil && e.timed.lostAt <= m.Now() { // progress will report it
+		return e.lost
+	}
 	if e.pending.Blocks() {
 		return ucs.ErrNoResource
 	}
