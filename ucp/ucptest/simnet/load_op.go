@@ -38,7 +38,8 @@ type op struct {
 	info      ucp.TagRecvInfo
 	truncated bool
 	canceled  bool // it may have had a message before
-	idle      bool // it was canceled without a message
+	idle      bool // it was canceled without a whole message
+	taken     bool // of a message that was taken out: it was not posted
 
 	at time.Duration // time of the end
 

@@ -315,7 +315,7 @@ func (g *goroutine) receive(m *ucp.TagMessage, s *Step, tag, mask ucp.Tag, begin
 		l.j.fail("TagTake gives a message with tag %#x and %d bytes", info.SenderTag, info.Length)
 		return
 	}
-	o := &op{g: g, s: s, buf: g.buffer(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask}
+	o := &op{g: g, s: s, buf: g.buffer(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask, taken: true}
 	l.j.recvs = append(l.j.recvs, o)
 	g.wk.taking--
 	if s.blocks() {

@@ -186,7 +186,7 @@ func (m *maker) processes() {
 // mayDiffer reports whether a process may have the default of a setting that others have set.
 func (m *maker) mayDiffer(setting string) bool {
 	// Pairwise lanes must be as many on both sides (docs/settings.md).
-	for _, name := range []string{"TLS=", "SOCKADDR_", "KEEPALIVE_", "TOKEN=", "CLOSED=", "MAX_RNDV_RAILS=", "MAX_RMA_RAILS="} {
+	for _, name := range []string{"TLS=", "SOCKADDR_", "KEEPALIVE_", "TOKEN=", "CLOSED=", "MAX_RNDV_RAILS=", "MAX_RMA_RAILS=", "RNDV_SCHEME="} {
 		if strings.HasPrefix(setting, name) {
 			return false
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -316,6 +317,51 @@ func TestPutIsLate(t *testing.T) {
 	}
 	if m.Bytes[0] != 7 || c.Fired != 1 || c.Err != nil {
 		t.Errorf("memory %v, flush told %d times, %v", m.Bytes, c.Fired, c.Err)
+	}
+}
+
+// clock is a medium whose time the test sets.
+type clock struct{ now uint64 }
+
+func (c *clock) Now() uint64                                { return c.now }
+func (c *clock) Carry(_, _ *Place, at uint64, _ int) uint64 { return at + 1 }
+func (c *clock) Down(_, _ *Place) (uint64, bool)            { return 0, false }
+func (c *clock) Wake(*Place, uint64)                        {}
+
+// TestPutFollowsMessages: where the peer carries out a put itself, it first handles the messages before the put,
+// even if the sender is progressed while it does so.
+func TestPutFollowsMessages(t *testing.T) {
+	ucttest.NoLeaks(t)
+	c := &clock{1}
+	o := Options{Network: NewNetwork(), Medium: c, Keyless: true}
+	open := func(process uct.Process) *ucttest.Host {
+		o.Place = &Place{IP: netip.MustParseAddr("192.0.2.1"), Process: process}
+		return (&ucttest.Fixture{Component: New(o)}).Open(t)
+	}
+	a, b := open(1), open(2)
+	ab := a.Connect(t, b)
+	m := b.Expose(t, make([]byte, 8), uct.AccessAll)
+	handled := 0
+	b.Handle(t, testID, func(*uct.Source, []byte, *uct.AMDesc) error {
+		ucttest.Progress(a)
+		if m.Bytes[0] != 0 {
+			t.Errorf("the put has passed message %d", handled)
+		}
+		handled++
+		return nil
+	})
+	for range 2 {
+		if err := ab.AMShort(testID, 1, nil, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ab.(uct.RMA).PutShort([]byte{7}, m.Addr, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.now = 10
+	ucttest.Progress(a, b)
+	if ucttest.Progress(a); m.Bytes[0] != 7 || handled != 2 {
+		t.Errorf("memory %v, %d messages handled", m.Bytes, handled)
 	}
 }
 

@@ -13,7 +13,7 @@ type op struct {
 	late   uint64  // injected delay
 	err    error   // injected error, nil for success
 	packet *packet // zero-copy message until it is read; guarded by net.mu
-	sent   uint64  // remote flush: number of messages that the peer must have received
+	sent   uint64  // remote flush, and access without a key: number of messages that the peer must have received
 	access access  // remote memory access
 	tap    tapID
 }
@@ -84,7 +84,9 @@ func (e *endpoint) pop() *uct.Completion {
 
 // waitsForPeer reports whether o cannot end before the peer does something. The
 // caller holds net.mu.
-func (e *endpoint) waitsForPeer(o *op) bool { return o.packet != nil || e.arrived < o.sent }
+func (e *endpoint) waitsForPeer(o *op) bool {
+	return o.packet != nil || e.arrived < o.sent || e.follows(o)
+}
 
 // runOps executes and ends the operations that are due and returns their number. A refused
 // remote memory access fails the endpoint.

@@ -22,11 +22,17 @@ func (i *iface) Progress() int {
 	}
 	for k, p := range i.batch {
 		i.batch[k] = nil
+		from, last := p.from, p.last
 		if i.closed { // by a handler
 			i.net.recycle(p)
-			continue
+		} else {
+			i.deliver(p)
 		}
-		i.deliver(p)
+		if !last {
+			i.net.mu.Lock()
+			from.handled()
+			i.net.mu.Unlock()
+		}
 	}
 	i.batch = i.batch[:0]
 	n += i.progressEndpoints()
@@ -93,6 +99,7 @@ func (i *iface) receive() {
 		}
 		p.gather()
 		p.from.acknowledge(p)
+		p.from.timed.inHand++
 		i.batch = append(i.batch, p)
 	}
 	if len(waiting) > 0 {

@@ -21,6 +21,8 @@ type timed struct {
 	acks    []ack  // acknowledgements on their way back
 	pushed  uint64 // accesses started
 	ended   uint64 // accesses ended
+	inHand  int    // messages that the peer has taken, and whose handlers have not returned
+	behind  bool   // an access waits for these handlers
 }
 
 // ack is an acknowledgement of a message.
@@ -70,6 +72,26 @@ func (e *endpoint) acknowledge(p *packet) {
 	}
 	if e.active || e.home.o.Credits > 0 && !e.home.waiting.Empty() {
 		e.home.wakeAt(due)
+	}
+}
+
+// follows reports whether an access cannot take effect yet, because the handlers of messages before it have
+// not returned. Between the arrival of a message and its handler other goroutines of the peer's process may
+// run, and one of them may progress e. Messages behind the access do not arrive before its end.
+func (e *endpoint) follows(o *op) bool {
+	if o.access.kind == 0 || o.sent == 0 || e.timed.inHand == 0 {
+		return false
+	}
+	e.timed.behind = true
+	return true
+}
+
+// handled is called when the handler of a message of e has returned, or will not be called.
+func (e *endpoint) handled() {
+	e.timed.inHand--
+	if e.timed.inHand == 0 && e.timed.behind {
+		e.timed.behind = false
+		e.home.wake()
 	}
 }
 
@@ -222,7 +244,7 @@ func (e *endpoint) schedule(o *op) {
 		e.starts()
 		e.timed.pushed++
 		if e.home.o.Keyless {
-			o.sent = e.sent // a peer that carries out the access itself receives the messages before it first
+			o.sent = e.sent // a peer that carries out the access itself handles the messages before it first
 		}
 		o.due = e.roundTrip(o, e.home.now()) + o.late
 		if e.unheard() {
