@@ -134,6 +134,7 @@ func (m *maker) processes() {
 	set("PEER_RELEASE", "1.13", "1.22", "auto")
 	set("MAX_RNDV_RAILS", "0", "1", "2", "3")
 	set("MAX_RMA_RAILS", "0", "1", "2")
+	set("MAX_EAGER_RAILS", "2", "3")
 	set("CM_USE_ALL_DEVICES", "n")
 	set("STREAM_MAX_UNREAD", "64k")
 	set("TOKEN", "y", "known", "n")
@@ -186,7 +187,7 @@ func (m *maker) processes() {
 // mayDiffer reports whether a process may have the default of a setting that others have set.
 func (m *maker) mayDiffer(setting string) bool {
 	// Pairwise lanes must be as many on both sides (docs/settings.md).
-	for _, name := range []string{"TLS=", "SOCKADDR_", "KEEPALIVE_", "TOKEN=", "CLOSED=", "MAX_RNDV_RAILS=", "MAX_RMA_RAILS=", "RNDV_SCHEME="} {
+	for _, name := range []string{"TLS=", "SOCKADDR_", "KEEPALIVE_", "TOKEN=", "CLOSED=", "MAX_RNDV_RAILS=", "MAX_RMA_RAILS=", "MAX_EAGER_RAILS=", "RNDV_SCHEME="} {
 		if strings.HasPrefix(setting, name) {
 			return false
 		}
