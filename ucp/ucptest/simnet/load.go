@@ -186,6 +186,13 @@ func (l *load) tap() {
 // faultless reports whether the run has no faults.
 func (l *load) faultless() bool { return !l.lossy && len(l.p.Faults) == 0 }
 
+// readsAll reports whether what has arrived at a process that makes progress is handled soon: there are no
+// faults and no slow ways, and no stream that is not read stops the rest of its connection.
+func (l *load) readsAll() bool {
+	stops := func(pr *process) bool { return pr.plan.has("STREAM_MAX_UNREAD") }
+	return l.faultless() && l.p.Slow == 0 && !slices.ContainsFunc(l.processes, stops)
+}
+
 // isBroken reports whether something may be lost between a worker and a peer.
 func (wk *worker) isBroken(peer int) bool { return wk.l.broken[[2]int{wk.number, peer}] }
 
@@ -448,7 +455,7 @@ func (g *goroutine) waitStep(s *Step) {
 func (g *goroutine) waitRequests(s *Step) {
 	l := g.wk.l
 	d, from := s.Wait, l.w.now
-	forever := remote[s.Kind] && s.ID%2 == 0 && l.faultless() && l.p.Slow == 0
+	forever := remote[s.Kind] && s.ID%2 == 0 && l.readsAll()
 	if forever {
 		d = time.Hour
 	}
