@@ -188,14 +188,28 @@ func packEager(r *Request, packet *packetForm, dst []byte) int {
 
 // The eager protocols of messages in fragments.
 
+// eagerMulti is the common part of these protocols.
+type eagerMulti struct{ eager }
+
+// release ends the counting of a message over several lanes.
+func (eagerMulti) release(r *Request) { r.w.rma.unsplit(r) }
+
+// split counts a message over several lanes, which a flush must not pass on one of them.
+func (eagerMulti) split(r *Request) {
+	if !r.form.oneLane {
+		r.w.rma.splitRails(r, len(r.ep.cfg.eager))
+	}
+}
+
 // eagerMultiBcopy sends the fragments of a message, copied into the transport's buffers.
-type eagerMultiBcopy struct{ eager }
+type eagerMultiBcopy struct{ eagerMulti }
 
 func (eagerMultiBcopy) about() protocolInfo {
 	return protocolInfo{name: "eager multi copy-in", kind: kindEager}
 }
 
-func (eagerMultiBcopy) progress(r *Request) error {
+func (p eagerMultiBcopy) progress(r *Request) error {
+	p.split(r)
 	for r.offset < r.data.Length {
 		e := r.w.eager.rail(r)
 		r.frag = 0
@@ -206,6 +220,7 @@ func (eagerMultiBcopy) progress(r *Request) error {
 		}
 		r.step++
 	}
+	r.w.rma.unsplit(r)
 	r.countSent(&r.w.stats.EagerMulti)
 	r.comp.Done(nil)
 	return nil
@@ -216,13 +231,14 @@ func (eagerMultiBcopy) pack(r *Request, dst []byte) int {
 }
 
 // eagerMultiZcopy sends the fragments of a message from the application's memory.
-type eagerMultiZcopy struct{ eager }
+type eagerMultiZcopy struct{ eagerMulti }
 
 func (eagerMultiZcopy) about() protocolInfo {
 	return protocolInfo{name: "eager multi zero-copy", kind: kindEager}
 }
 
-func (eagerMultiZcopy) progress(r *Request) error {
+func (p eagerMultiZcopy) progress(r *Request) error {
+	p.split(r)
 	for r.offset < r.data.Length {
 		e := r.w.eager.rail(r)
 		if e.zcopy == 0 {
@@ -245,6 +261,7 @@ func (eagerMultiZcopy) progress(r *Request) error {
 		}
 		r.step++
 	}
+	r.w.rma.unsplit(r)
 	r.countSent(&r.w.stats.EagerMulti)
 	r.comp.Done(nil)
 	return nil

@@ -27,7 +27,7 @@ var (
 // flushState is the state of a flush.
 type flushState struct {
 	posted, asked uint32 // counts that rmaFlow.completed and rmaFlow.answered must reach
-	epoch         uint32 // operations in several pieces of earlier epochs are waited for (copyFlow)
+	epoch         uint32 // operations in pieces of earlier epochs are waited for (copyFlow); of such an operation its epoch
 }
 
 // flushing is the protocol of a flush of all lanes of an endpoint. The types flush, flushPart and

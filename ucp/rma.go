@@ -78,7 +78,6 @@ type accessState struct {
 	shares *proto.LaneShares // zero-copy: the share of each of these lanes in the data
 
 	addr    uint64       // address in the peer's memory
-	epoch   uint32       // epoch in which an operation in pieces was started (copyFlow)
 	arrived int          // bytes of a get that have arrived
 	ranges  rangeset.Set // ranges of a get that have arrived in messages
 	atomic  atomicOp

@@ -76,6 +76,7 @@ func (putZcopy) about() protocolInfo {
 
 func (putZcopy) progress(r *Request) error {
 	a := r.access
+	r.w.rma.splitRails(r, a.shares.Lanes())
 	for ; int(r.step) < a.shares.Lanes(); r.step++ {
 		end := r.w.rma.takeRail(r)
 		ue, l := r.ep.remote(r.lane), &a.route.attr.Put
@@ -88,6 +89,7 @@ func (putZcopy) progress(r *Request) error {
 			}
 		}
 	}
+	r.w.rma.unsplit(r)
 	r.comp.Done(nil)
 	return nil
 }
@@ -171,6 +173,7 @@ func (getZcopy) about() protocolInfo {
 
 func (getZcopy) progress(r *Request) error {
 	a := r.access
+	r.w.rma.splitRails(r, a.shares.Lanes())
 	for ; int(r.step) < a.shares.Lanes(); r.step++ {
 		end := r.w.rma.takeRail(r)
 		ue, l := r.ep.remote(r.lane), &a.route.attr.Get
@@ -183,6 +186,7 @@ func (getZcopy) progress(r *Request) error {
 			}
 		}
 	}
+	r.w.rma.unsplit(r)
 	r.comp.Done(nil)
 	return nil
 }
@@ -195,7 +199,9 @@ func (getZcopy) progress(r *Request) error {
 // copyFlow is an endpoint's state of operations in pieces, allocated for the first such operation.
 // A transport's flush does not cover pieces that are still to come, so a flush waits for the
 // operations that were started before it. These are counted by epoch, and a flush begins a new
-// epoch.
+// epoch. Messages and zero-copy operations over several lanes are counted too, until the lanes have
+// taken all of their data: while such an operation waits for room on one lane, a flush could pass it on
+// another.
 type copyFlow struct {
 	first          uint32             // epoch of counts[0]
 	counts         []int              // operations in flight, by epoch
@@ -208,19 +214,30 @@ func (rm *rmaState) split(r *Request) {
 	if r.data.Length <= datatype.Piece {
 		return
 	}
+	rm.countSplit(r)
+}
+
+// splitRails counts an operation over several lanes, when its progress is called for the first time.
+func (rm *rmaState) splitRails(r *Request, lanes int) {
+	if lanes > 1 && r.offset == 0 && r.state&stateSplit == 0 {
+		rm.countSplit(r)
+	}
+}
+
+func (rm *rmaState) countSplit(r *Request) {
 	f := r.ep.flow()
 	if f.copies == nil {
 		f.copies = new(copyFlow)
 	}
 	r.state |= stateSplit
-	r.access.epoch = f.copies.enter()
+	r.flush.epoch = f.copies.enter()
 }
 
 // unsplit ends the counting of an operation in pieces, and resumes the flushes that waited for it.
 func (rm *rmaState) unsplit(r *Request) {
 	if r.state&stateSplit != 0 {
 		r.state &^= stateSplit
-		r.ep.rma.copies.leave(r.access.epoch)
+		r.ep.rma.copies.leave(r.flush.epoch)
 	}
 }
 

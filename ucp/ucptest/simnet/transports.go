@@ -46,7 +46,7 @@ var characters = []*character{
 	// Pairwise connections with credits, and a device for wireup; memory must be registered. A peer
 	// that does not acknowledge is given up after 8 transmissions, one a second.
 	{"netrc", sim.Options{
-		ValueKeys: true, Devices: 3, Credits: 64, Death: sim.DeathTimeout, Timeout: uint64(8 * time.Second),
+		ValueKeys: true, Devices: 3, OwnDomains: true, Credits: 64, Death: sim.DeathTimeout, Timeout: uint64(8 * time.Second),
 		Attr: pairwise, DomainAttr: needMemh,
 	}, takes{
 		sim.Domains: {Descriptors: 1}, sim.Interfaces: {Descriptors: 2, LockedMemory: 1 << 20}, sim.Endpoints: {LockedMemory: 16 << 10},
