@@ -374,13 +374,15 @@ type notice struct {
 	id   proto.EndpointID // the peer's endpoint
 	mode ErrMode
 	wait time.Duration // until the next attempt
+	last time.Duration // the time on the worker's clock after which it is not sent again
 }
 
-// A notice is sent again after a second, then after twice the time each time. The number of notices is limited,
-// because peers decide how many there are.
+// A notice is sent again after a second, then after twice the time each time, for a minute. An attempt may take
+// as long as the transport waits for a peer. The number of notices is limited, because peers decide how many
+// there are.
 const (
 	firstNoticeWait = time.Second
-	lastNoticeWait  = 32 * time.Second
+	noticeTime      = 63 * time.Second
 	maxNotices      = 128
 )
 
@@ -393,7 +395,9 @@ func (ws *wireupState) sendRemovedTo(to *destination, id proto.EndpointID, mode 
 		return
 	}
 	ws.notices++
-	ws.attemptNotice(&notice{addr: to.address.WithoutEnds(), id: id, mode: mode, wait: firstNoticeWait})
+	ws.attemptNotice(&notice{
+		addr: to.address.WithoutEnds(), id: id, mode: mode, wait: firstNoticeWait, last: ws.w.uctw.Now() + noticeTime,
+	})
 }
 
 // attemptNotice sends a notice, over an endpoint of its own.
@@ -415,7 +419,7 @@ func (ws *wireupState) attemptNotice(n *notice) {
 func (ws *wireupState) repeatNotice(n *notice, err error) {
 	ws.w.ctx.log.Debug("cannot notify a peer that its endpoint is gone", zap.String("worker", ws.w.name), zap.Error(err))
 	gone := errors.Is(err, ucs.ErrConnectionReset)
-	if gone || n.wait > lastNoticeWait {
+	if gone || ws.w.uctw.Now() >= n.last {
 		ws.notices--
 		return
 	}
