@@ -82,6 +82,9 @@ func (g *goroutine) link(peer int) *link {
 		if l := wk.l.workers[peer].listener; l != nil && peer != wk.number {
 			p = ucp.EndpointParams{RemoteAddr: l.Addr()}
 		}
+		if peer == wk.number && wk.proc.plan.NoLoop {
+			p.Flags = ucp.EndpointNoLoopback
+		}
 		end := new(endState)
 		if wk.l.p.PeerMode {
 			p.ErrMode = ucp.ErrModePeer

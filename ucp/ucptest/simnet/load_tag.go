@@ -126,7 +126,7 @@ func (g *goroutine) tagSendWait(s *Step, n *link, o *op) {
 // sendEnded judges the end of a send that has waited, with a context.
 func (g *goroutine) sendEnded(o *op, err error) {
 	j := g.wk.l.j
-	o.over, o.err, o.ended, o.posted = true, err, j.tick(), j.tick()
+	o.over, o.err, o.at, o.ended, o.posted = true, err, j.l.w.now, j.tick(), j.tick()
 	if k := mismatch(o.buf, o.m.id); k >= 0 {
 		j.fail("the buffer of %s was changed at byte %d", o.s, k)
 	}

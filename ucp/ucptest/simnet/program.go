@@ -32,6 +32,7 @@ type ProcessPlan struct {
 	Multi    bool     // thread mode multi
 	Sleep    bool     // goroutines wait by Worker.Wait, not by polling
 	Arm      bool     // goroutines wait by Worker.Arm and for the event descriptor
+	NoLoop   bool     // a worker connects to itself as to others (EndpointNoLoopback)
 
 	Background bool // a goroutine of the library progresses each worker
 	Workers    []WorkerPlan
@@ -212,6 +213,9 @@ func (p *Program) String() string {
 		if pr.Arm {
 			b.WriteString(" arm")
 		}
+		if pr.NoLoop {
+			b.WriteString(" noloop")
+		}
 		if pr.Background {
 			b.WriteString(" background")
 		}
@@ -288,6 +292,8 @@ func (p *Program) readLine(words []string) (err error) {
 				process().Sleep = true
 			case name == "arm":
 				process().Arm = true
+			case name == "noloop":
+				process().NoLoop = true
 			case name == "background":
 				process().Background = true
 			default:
