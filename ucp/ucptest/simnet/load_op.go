@@ -37,8 +37,10 @@ type op struct {
 	tag, mask ucp.Tag
 	info      ucp.TagRecvInfo
 	truncated bool
-	canceled  bool // it may have had a message before
-	idle      bool // it was canceled without a message
+	canceled  bool     // it may have had a message before
+	idle      bool     // it was canceled without a message
+	lost      bool     // it has ended with an error after a message had matched
+	taken     *message // that TagTake has given
 
 	at time.Duration // time of the end
 
