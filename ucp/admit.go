@@ -604,11 +604,15 @@ func (ad *admission) unansweredEndpoint(said *proto.WorkerAddress, m *proto.Wire
 }
 
 // connectsFromListed reports whether the worker that published an address binds its connections
-// to the devices in the address. C UCX 1.22 and later does. So does this library, which announces
-// no release and, unlike old releases of C UCX, no capabilities of memory domains.
+// to the devices in the address. C UCX 1.22 and later does, and so does this library.
 func connectsFromListed(addr *proto.WorkerAddress) bool {
-	if addr.Release != 0 || addr.Version != proto.AddressV1 {
-		return addr.Release >= 22
-	}
-	return !slices.ContainsFunc(addr.Devices, func(d proto.AddressDevice) bool { return d.MDCaps != 0 })
+	return addr.Release >= 22 || ofThisLibrary(addr)
+}
+
+// ofThisLibrary reports whether the worker that published an address is known to be one of this
+// library, which announces no release and, unlike old releases of C UCX, no capabilities of memory
+// domains.
+func ofThisLibrary(addr *proto.WorkerAddress) bool {
+	return addr.Release == 0 && addr.Version == proto.AddressV1 &&
+		!slices.ContainsFunc(addr.Devices, func(d proto.AddressDevice) bool { return d.MDCaps != 0 })
 }

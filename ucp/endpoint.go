@@ -145,6 +145,7 @@ type endpointExtra struct {
 	ending        error               // cause of a failure that is reported once earlier messages are received
 	notice        *notice             // what the endpoint was made for, if it is sent again
 	timer         *event.Timer        // timer of awaitPeer, nil if it is not running
+	answeredAgain uint8               // number of repeated requests of the peer that were answered
 }
 
 // ensureExtra returns the endpoint's extra state, which it creates if there is none.
@@ -290,6 +291,7 @@ const (
 	epUnmapped                                // the peer has asked for data that it could have copied out of mapped memory
 	epNotice                                  // made for one notice (sendNotice)
 	epNoRemoteWrite                           // the connection of the peer's offers may not write to memory
+	epReplied                                 // a reply that agrees on no lanes was sent
 )
 
 // UserData returns the value of EndpointParams.UserData, or of the last SetUserData.

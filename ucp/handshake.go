@@ -233,7 +233,9 @@ func (replyMessage) release(r *Request) {
 	if r.err != nil {
 		m, _ := proto.ParseWireup(r.data.Buf) // this worker has packed it
 		r.w.wireups.sendRemovedTo(r.ep.dest, m.DstEp, r.ep.errMode)
+		return
 	}
+	r.ep.state |= epReplied
 }
 
 // abandon ends the handshake of an endpoint that has failed or is closed by force.
@@ -250,6 +252,22 @@ func (hs *handshakes) request(ep *Endpoint) error {
 // yet, the first one will be sent twice.
 func (hs *handshakes) repeatRequest(ep *Endpoint) {
 	_ = hs.carryOutMessages(ep, hs.advance(ep, connect.Repeat), nil) // the first request was sent and is still unanswered
+}
+
+// mayHaveLostReply reports whether the endpoint waits for a reply that may have been lost unnoticed:
+// one that agrees on no lanes, which is not acknowledged. The peer does not know whether its reply,
+// which its transport has taken, arrived before the connection failed. It answers a repeated request
+// once more, by EP_REMOVED if its endpoint has failed. C UCX would open a second endpoint for the
+// request.
+//
+// In stage Crossed the request of one side counts, and that of the other is not answered. If the one
+// that counts was answered by an endpoint that the peer had before, the peer's endpoint waits, too.
+func (hs *handshakes) mayHaveLostReply(ep *Endpoint) bool {
+	h := &ep.handshake
+	if h.Role != connect.Peer || ep.pair != nil || ep.peer == nil || ep.peer.UUID() == hs.w.uuid || !ofThisLibrary(ep.dest.address) {
+		return false
+	}
+	return h.Stage == connect.Requested && ep.remoteID == 0 || h.Stage == connect.Crossed && ep.peer.UUID() > hs.w.uuid
 }
 
 // connectSelf connects the lanes of an endpoint that leads to itself.

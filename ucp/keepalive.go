@@ -18,6 +18,10 @@ import (
 // Endpoints that are being closed are checked like others, because what they wait for may never
 // come.
 //
+// An endpoint that does not know the id of the peer's endpoint yet cannot ask for it. The reply that
+// names the id may have been lost with a connection on which nothing of this endpoint was sent, so
+// that no lane fails. After a whole interval without a reply the request is therefore repeated.
+//
 // In ErrModeNone C UCX does not ask the peer's worker. This library does, once an operation has
 // waited for a message of the peer for a whole interval. If the peer has closed its endpoint, such
 // a message is never sent, and shared memory has no connection that could break. The id in the
@@ -75,7 +79,8 @@ func (ep *Endpoint) keepalive() {
 	if ep.gone() != nil {
 		return
 	}
-	waits := ep.w.ends.unanswered(ep) // read first, because the checks below may end operations
+	asks := ep.w.handshakes.mayHaveLostReply(ep)
+	waits := asks || ep.w.ends.unanswered(ep) // read first, because the checks below may end operations
 	long := waits && ep.state&epWaiting != 0
 	ep.state &^= epWaiting
 	if waits {
@@ -92,6 +97,9 @@ func (ep *Endpoint) keepalive() {
 		_ = ep.lane(k).Check(nil) // an error returned here is reported as a failure, too
 	}
 	ep.w.handshakes.checkAux(ep)
+	if long && asks && ep.gone() == nil {
+		ep.w.handshakes.repeatRequest(ep)
+	}
 	loopback := ep.peer == nil || ep.peer.UUID() == ep.w.uuid
 	ask := ep.cfg.lanes.Keepalive != proto.NullLane || long && ep.remoteID&1 != 0
 	if ep.gone() != nil || !ask || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {

@@ -153,14 +153,14 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 		}
 	}
 	verdict, e := p.Match(sn, m.SrcEp)
+	ep := (*Endpoint)(e)
 	switch verdict {
 	case identity.Connected, identity.Repeated:
-		w.stats.Dropped++
+		ws.answerAgain(from, ep, m, q)
 		return nil
 	case identity.Open, identity.Contested:
 		return ws.acceptEndpoint(from, m, q.claimed)
 	}
-	ep := (*Endpoint)(e)
 	if q.migrated { // the connection is not verified as the peer's: the endpoint still waits for the peer
 		w.handshakes.matched(from, ep, m, q.claimed)
 		ep.state |= epUnconfirmed
@@ -180,6 +180,24 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	}
 	w.handshakes.matched(from, ep, m, q.claimed)
 	return nil
+}
+
+// maxAnsweredAgain is how many repeated requests for an endpoint are answered: as many as the peer
+// sends (package connect), so that the answers to a peer that does not read do not pile up.
+const maxAnsweredAgain = 2
+
+// answerAgain answers a request that was answered before, if the answer may have been lost unnoticed
+// (handshakes.mayHaveLostReply). A request is not answered that the reply of the peer has overtaken:
+// the peer knows the id of the endpoint already.
+func (ws *wireupState) answerAgain(from *source, ep *Endpoint, m *proto.Wireup, q *requester) {
+	w := ws.w
+	lost := ep.gone() != nil || ep.state&epReplied != 0
+	if !lost || q.migrated || m.Address.UUID == w.uuid || ep.ensureExtra().answeredAgain == maxAnsweredAgain {
+		w.stats.Dropped++
+		return
+	}
+	ep.extra.answeredAgain++
+	w.handshakes.matched(from, ep, m, q.claimed)
 }
 
 // errModeMismatch returns the error for an endpoint whose error mode differs from that of the peer's

@@ -67,7 +67,7 @@
 //	peer    all                 REQUEST          dead              same       EP_REMOVED
 //	peer    requested, crossed  REQUEST          larger uuid       crossed
 //	peer    requested           REQUEST          lanes, same uuid  both       connect, REPLY
-//	peer    requested           REQUEST          not lanes         crossed    REPLY
+//	peer    requested, crossed  REQUEST          not lanes         crossed    REPLY
 //	peer    all but failed      REQUEST          lanes             replied    replace, connect, REPLY
 //	peer    all but failed      REQUEST                            open       REPLY
 //	peer    requested, crossed  REPLY, RECONFIG  lanes             open       connect, ACK, start

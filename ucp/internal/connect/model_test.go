@@ -9,7 +9,8 @@ import (
 // The model: two sides, each with at most one endpoint at a time, and what is on the way between
 // them. An endpoint follows the table; the rest of a side does what package ucp, the transports and
 // the application would do. Messages arrive in any order. They are lost only with the lane that
-// carries them, and the sender is told of that loss, or with a connection manager both sides are.
+// carries them, and the sender is told of that loss, or with a connection manager both sides are. Of a
+// reply that agrees on no lanes it is not known whether it was lost, so its request is repeated.
 
 // word is what is on the way from one side to the other.
 type word uint8
@@ -188,6 +189,10 @@ func (m *model) steps() (list []step) {
 			add(true, func(m *model) { m.left.repeats--; m.event(k, Repeat, nil, false) }, "%c repeats", name)
 		}
 		m.losses(k, add)
+		if awaits := e.end.Stage == Requested && e.named == 0 || e.end.Stage == Crossed && m.facts(k)&LargerUUID != 0; awaits &&
+			!e.lanes && m.s.order != 0 && m.net[0].word == 0 {
+			add(false, func(m *model) { m.event(k, Repeat, nil, false) }, "%c has waited long, and repeats", name)
+		}
 		if _, do := m.table.next(e.end, Tick, m.facts(k)); do.Err() == nil || m.quiet() {
 			add(false, func(m *model) { m.event(k, Tick, nil, false) }, "%c's keepalive", name)
 		}
@@ -231,6 +236,14 @@ func (m *model) losses(k int, add func(bool, func(*model), string, ...any)) {
 			}, "the first lanes break")
 		}
 		return
+	}
+	if replied := func(p *packet) bool { return int(p.from) == k && (p.word == wordReply || p.word == wordReconfig) }; m.s.lanes == [2]bool{} &&
+		slices.ContainsFunc(m.net[:], func(p packet) bool { return replied(&p) }) {
+		add(true, func(m *model) {
+			m.left.losses--
+			m.lose(replied)
+			m.fail(k, false)
+		}, "%c's lane breaks, and its reply is lost unnoticed", name)
 	}
 	for _, lost := range []bool{true, false} {
 		mine := func(p *packet) bool {
@@ -436,8 +449,11 @@ func (m *model) deliver(p packet, faulty bool) {
 			e.aux, e.toward = e.lanes, p.ends
 		case e.unsure:
 			ev = Request
-		case e.named == p.ends.id:
-			return // package identity finds that it is repeated
+		case e.named == p.ends.id: // package identity finds that it is repeated
+			if e.lanes && !e.failed || m.s.order == 0 {
+				return
+			}
+			ev = Request
 		case e.named != 0:
 			m.close(int(p.from)) // which another endpoint of this side answers
 			return

@@ -70,7 +70,7 @@ var table = rules{
 	{peer, anyStage, on(Request), Dead, 0, same, SendRemoved, 0},
 	{peer, in(Requested, Crossed), on(Request), LargerUUID, 0, Crossed, 0, 0},
 	{peer, in(Requested), on(Request), HasLanes | SameUUID, 0, Both, ConnectLanes | SendReply, 0},
-	{peer, in(Requested), on(Request), 0, HasLanes, Crossed, SendReply, 0},
+	{peer, in(Requested, Crossed), on(Request), 0, HasLanes, Crossed, SendReply, 0},
 	{peer, notFailed, on(Request), HasLanes, 0, Replied, ReplaceLanes | ConnectLanes | SendReply, clearRounds},
 	{peer, notFailed, on(Request), 0, 0, Open, SendReply, 0},
 

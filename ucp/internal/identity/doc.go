@@ -43,6 +43,9 @@
 //	one whose counterpart is confirmed      that counterpart                       Repeated
 //	one whose counterpart is confirmed      another                                Contested
 //
+// A request of a requester that is connected already, or was until the endpoint here failed, is a
+// repeated one: its reply has been lost, and the requester waits for another.
+//
 // Contested means that two requesters claim one number. Which of them is the peer cannot be told:
 // both are answered, as C UCX does, and the application is given neither endpoint.
 //

@@ -21,14 +21,12 @@ type end struct {
 	remote      proto.EndpointID
 	unconfirmed bool
 	claimed     bool
-	failed      bool
 	peer        *Peer[*end]
 }
 
 func (e *end) Number() uint16                        { return e.number }
 func (e *end) Counterpart() (proto.EndpointID, bool) { return e.remote, !e.unconfirmed }
 func (e *end) Claimed() bool                         { return e.claimed }
-func (e *end) Failed() bool                          { return e.failed }
 
 // link is a connection of the model.
 type link struct {
@@ -95,10 +93,7 @@ func (w *worker) step(t *rapid.T) {
 		if e != nil {
 			w.close(e)
 		}
-	case 6: // a peer sends its endpoint's id, or the endpoint fails
-		if e != nil {
-			e.failed = e.failed || rapid.IntRange(0, 3).Draw(t, "fails") == 0
-		}
+	case 6: // a peer sends its endpoint's id
 		if e != nil && (e.remote == 0 || e.unconfirmed) {
 			e.remote, e.unconfirmed = id, rapid.Bool().Draw(t, "guessed")
 			if !e.unconfirmed {
@@ -208,7 +203,15 @@ func (w *worker) request(t *rapid.T, from *link, addr *proto.WorkerAddress, n ui
 	}
 	v, e := p.Match(n, id)
 	w.count[fmt.Sprint("verdict ", v)]++
-	if want := w.want(p, waits, id); v != want || (e != nil) != (v == Pair || v == Repeated) || e != nil && e != waits {
+	want := w.want(p, waits, id)
+	right := e == nil
+	switch want {
+	case Connected:
+		right = e != nil && e.connectedWith(p, id)
+	case Pair, Repeated:
+		right = e == waits
+	}
+	if v != want || !right {
 		t.Fatalf("verdict %d, %+v, want %d, %+v", v, e, want, waits)
 	}
 	if v == Contested && !p.Contested() {
@@ -240,16 +243,19 @@ func (w *worker) request(t *rapid.T, from *link, addr *proto.WorkerAddress, n ui
 	}
 }
 
+// connectedWith reports whether an endpoint of the application is connected with an end of a peer.
+func (e *end) connectedWith(p *Peer[*end], id proto.EndpointID) bool {
+	return e.peer.Canonical() == p && e.remote == id && !e.unconfirmed && e.claimed
+}
+
 // want returns the verdict that the table of the package comment gives.
 func (w *worker) want(p *Peer[*end], waits *end, id proto.EndpointID) Verdict {
 	switch {
 	case p == nil:
 		return Open
 	case waits == nil:
-		for _, e := range w.ends {
-			if e.peer.Canonical() == p && e.remote == id && !e.unconfirmed && e.claimed && !e.failed {
-				return Connected
-			}
+		if slices.ContainsFunc(w.ends, func(e *end) bool { return e.connectedWith(p, id) }) {
+			return Connected
 		}
 		return Open
 	case waits.remote == 0, waits.unconfirmed:

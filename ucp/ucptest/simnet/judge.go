@@ -242,11 +242,23 @@ func (j *judge) delivered(o *op) {
 		return
 	}
 	for _, r := range j.recvs {
-		if r.g.wk.number == m.to && (m.tag^r.tag)&r.mask == 0 && (!r.over || r.truncated || r.canceled) {
+		if r.mayHaveMatched(m) {
 			return
 		}
 	}
 	j.fail("the synchronous send of message %d (%s) has ended before a receive has matched the message", m.id, m.s)
+}
+
+// mayHaveMatched reports whether a tag receive may have matched a message that it has not received: it may have lost
+// the data with the connection to the sender, or by the close of its own endpoint.
+func (o *op) mayHaveMatched(m *message) bool {
+	switch {
+	case o.g.wk.number != m.to || o.over && !o.truncated && !o.canceled && !o.lost:
+		return false
+	case o.taken != nil:
+		return o.taken == m
+	}
+	return (m.tag^o.tag)&o.mask == 0
 }
 
 // truncated settles a message that was longer than the buffer of its receive. Such a receive does not
@@ -353,7 +365,7 @@ func (j *judge) returned(m *message) bool {
 // no message itself.
 func (j *judge) posted() {
 	for _, a := range j.recvs {
-		if !a.idle || a.taken || a.g.wk.proc.plan.Multi {
+		if !a.idle || a.taken != nil || a.g.wk.proc.plan.Multi {
 			continue
 		}
 		for _, b := range j.recvs {

@@ -37,9 +37,10 @@ type op struct {
 	tag, mask ucp.Tag
 	info      ucp.TagRecvInfo
 	truncated bool
-	canceled  bool // it may have had a message before
-	idle      bool // it was canceled without a whole message
-	taken     bool // of a message that was taken out: it was not posted
+	canceled  bool     // it may have had a message before
+	idle      bool     // it was canceled without a whole message
+	lost      bool     // it has ended with an error after a message had matched
+	taken     *message // that TagTake has given: the receive was not posted
 
 	at time.Duration // time of the end
 

@@ -253,6 +253,7 @@ func recvResult(o *op, err error) {
 	case errors.Is(err, ucs.ErrNoResource) && o.s.Flags&flagForce != 0:
 		o.canceled = true
 	case err != nil:
+		o.lost = true
 		j.expect(o, err, "a receive")
 	default:
 		if o.r != nil && !o.callback {
@@ -315,7 +316,7 @@ func (g *goroutine) receive(m *ucp.TagMessage, s *Step, tag, mask ucp.Tag, begin
 		l.j.fail("TagTake gives a message with tag %#x and %d bytes", info.SenderTag, info.Length)
 		return
 	}
-	o := &op{g: g, s: s, buf: g.buffer(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask, taken: true}
+	o := &op{g: g, s: s, buf: g.buffer(info.Length), done: recvResult, begin: begin, tag: tag, mask: mask, taken: &l.j.msgs[id]}
 	l.j.recvs = append(l.j.recvs, o)
 	g.wk.taking--
 	if s.blocks() {
