@@ -1,3 +1,5 @@
+//go:build !simulate
+
 package wakeset
 
 import (
