@@ -43,6 +43,13 @@ func (pr *ProcessPlan) has(name string) bool {
 	return slices.ContainsFunc(pr.Settings, func(s string) bool { return strings.HasPrefix(s, name) })
 }
 
+// uses reports whether the process may use a transport.
+func (pr *ProcessPlan) uses(transport string) bool {
+	return slices.ContainsFunc(pr.Settings, func(s string) bool {
+		return strings.HasPrefix(s, "TLS=") && strings.Contains(s, transport)
+	})
+}
+
 // WorkerPlan describes a worker. Workers are numbered through all processes.
 type WorkerPlan struct {
 	Goroutines [][]Step
