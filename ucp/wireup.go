@@ -215,7 +215,9 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 		w.stats.Dropped++
 		return nil
 	}
+	mode := min(ErrMode(m.ErrMode), ErrModePeer)
 	if err := from.MayOpen(); err != nil {
+		ws.announceRefusal(from, m, said, mode)
 		return err
 	}
 	p, _ := w.admission.claimedPeer(from, &m.Address) // released if an eviction has ended its connection
@@ -232,7 +234,6 @@ func (ws *wireupState) acceptEndpoint(from *source, m *proto.Wireup, said *proto
 	} else {
 		addr = p.KeepAddress(addr)
 	}
-	mode := min(ErrMode(m.ErrMode), ErrModePeer)
 	ep, err := w.admission.requesterEndpoint(from, addr, said, mode, rules)
 	if err != nil {
 		_ = ws.sendRemoved(from, m, said, mode) // a notice needs less than an endpoint
@@ -375,15 +376,38 @@ func (ws *wireupState) requestWireup(ep *Endpoint) error {
 // notice goes over an endpoint of its own, which stays until the notice was sent. mode is the error
 // mode that the notice states for the missing counterpart.
 func (ws *wireupState) sendRemoved(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
+	return ws.sendRemovedBy(wireupMessage{}, from, m, said, mode)
+}
+
+// sendRemovedBy does the same as sendRemoved, with the protocol of the message.
+func (ws *wireupState) sendRemovedBy(p protocol, from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) error {
 	w := ws.w
 	ep, err := w.admission.requesterEndpoint(from, m.Address.WithoutEnds(), said, ErrModeNone, laneRules{answer: true})
 	if err != nil {
 		return err
 	}
 	ep.w.accounts.chargeTo(ep, from)
-	ws.sendNotice(ep, wireupMessage{}, m.SrcEp, mode)
+	ws.sendNotice(ep, p, m.SrcEp, mode)
 	return nil
 }
+
+// announceRefusal tells a peer that its request is refused because of a limit. A connection that has
+// brought the request is dropped instead, which the peer notices.
+func (ws *wireupState) announceRefusal(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) {
+	if from.uct != nil || ws.notices >= maxNotices {
+		return
+	}
+	ws.notices++
+	if err := ws.sendRemovedBy(refusalMessage{}, from, m, said, mode); err != nil {
+		ws.notices--
+		ws.w.ctx.log.Debug("cannot notify a peer that its request is refused", zap.String("worker", ws.w.name), zap.Error(err))
+	}
+}
+
+// refusalMessage is the protocol of the message that a request is refused.
+type refusalMessage struct{ wireupMessage }
+
+func (refusalMessage) release(r *Request) { r.w.wireups.notices-- }
 
 // notice is a notice that is sent again if it was not sent, because the peer's endpoint would otherwise
 // wait as long as its worker lives: nothing it can check is gone.

@@ -35,7 +35,7 @@ var characters = []*character{
 	// Rings within a host: the end of a process is noticed only by those that check, and a process
 	// that ends in the middle of a message holds up the messages of others.
 	{"netshm", sim.Options{
-		Death: sim.DeathSilent, KeepData: true, Rings: true, HoleDelay: uint64(time.Millisecond), Attr: rings,
+		Death: sim.DeathSilent, KeepData: true, Rings: true, NoSources: true, HoleDelay: uint64(time.Millisecond), Attr: rings,
 		Processes: true, DomainAttr: onlyAllocated,
 	}, takes{sim.Interfaces: {Descriptors: 1, SharedMemory: 1 << 20}, sim.Endpoints: {Memory: 1 << 20}, sim.Allocated: {SharedMemory: 1}}, 0},
 

@@ -73,8 +73,12 @@ func (d *domain) Resources() (list []uct.Resource, err error) {
 
 // devices iterates over the domain's devices and their numbers.
 func (d *domain) devices(yield func(int, uct.Resource) bool) {
+	kind := uct.DeviceNetwork
+	if d.o.NoSources {
+		kind = uct.DeviceShared
+	}
 	for i := range d.o.Devices {
-		r := uct.Resource{Transport: d.o.Name, Device: d.o.deviceName(i), Type: uct.DeviceNetwork, SysDevice: -1}
+		r := uct.Resource{Transport: d.o.Name, Device: d.o.deviceName(i), Type: kind, SysDevice: -1}
 		if (d.only == "" || d.only == r.Device) && !yield(i, r) {
 			return
 		}

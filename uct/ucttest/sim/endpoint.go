@@ -40,6 +40,7 @@ type endpoint struct {
 	watching bool   // wake the iface when a message arrives at the peer
 	lost     error  // cause of a broken connection, for progress to report
 	active   bool   // in the list of endpoints that have work
+	died     bool   // its process was killed
 	timed    timed
 }
 

@@ -49,6 +49,7 @@ type iface struct {
 	// may read round without the lock.
 	round        uint64
 	inbox        []*packet // messages in the order of arrival
+	exited       func()    // of IfaceParams.SenderExited
 	incoming     map[*endpoint]struct{}
 	actives      []*endpoint // endpoints that have work
 	armed        bool
@@ -76,6 +77,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		dev:         binary.LittleEndian.AppendUint64(nil, net.id),
 		peerRelease: p.PeerRelease,
 		reclaim:     p.Reclaim,
+		exited:      p.SenderExited,
 		incoming:    make(map[*endpoint]struct{}),
 		sources:     make(map[*endpoint]*source),
 		paused:      make(map[*endpoint]bool),

@@ -164,6 +164,7 @@ func (n *Network) Kill(at *Place, midWrite bool) {
 				midWrite = false
 				e.leaveHole()
 			}
+			e.died = true
 			e.queueEnd()
 		}
 		i.unread()

@@ -68,6 +68,13 @@ func (i placed) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 	return at.Process, nil
 }
 
+// FindSenders implements uct.ProcessIface.
+func (i placed) FindSenders() (bool, error) {
+	i.net.mu.Lock()
+	defer i.net.mu.Unlock()
+	return len(i.incoming) > 0 || len(i.inbox) > 0, nil
+}
+
 // located is a source that can identify its peer.
 type located struct {
 	uct.BasicConnection

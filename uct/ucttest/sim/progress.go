@@ -129,25 +129,34 @@ func (i *iface) reorder() {
 func (i *iface) deliver(p *packet) {
 	if p.last {
 		i.forgetSource(p.from)
+		if i.o.NoSources && p.from.died && i.exited != nil {
+			i.exited()
+		}
 		i.net.recycle(p)
 		return
 	}
 	src := i.source(p.from)
+	var shown *uct.Source
+	if !i.o.NoSources {
+		shown = &src.Source
+	}
 	data := p.buf
 	i.tapArrived(p, Arrived, nil)
 	var err error
 	if i.o.KeepData {
 		p.desc = uct.AMDesc{Owner: i, Index: i.keep(p)}
-		if err = i.handlers.Deliver(&src.Source, p.id, data, &p.desc); err == ucs.InProgress {
+		if err = i.handlers.Deliver(shown, p.id, data, &p.desc); err == ucs.InProgress {
 			return
 		}
 		i.kept[p.desc.Index] = nil
 	} else {
-		err = i.handlers.Deliver(&src.Source, p.id, data, nil)
+		err = i.handlers.Deliver(shown, p.id, data, nil)
 	}
 	if err != nil {
 		i.tapArrived(p, Dropped, err)
-		src.DropSource(err)
+		if shown != nil {
+			shown.Drop(err)
+		}
 	}
 	i.net.recycle(p)
 }

@@ -80,6 +80,10 @@ type Options struct {
 	Rings     bool
 	HoleDelay uint64
 
+	// NoSources makes the transport unable to tell its senders apart (uct.IfaceAttr.NoSources), as with
+	// memory that they share, and its devices ones within a machine (uct.DeviceShared). It needs a Place.
+	NoSources bool
+
 	// Copies makes remote accesses copies by the CPU, which move a part of the bytes if a process
 	// ends in the middle.
 	Copies bool
@@ -156,7 +160,8 @@ func (o Options) withDefaults() Options {
 func (o *Options) attributes(r uct.Resource, dev int) uct.IfaceAttr {
 	ops := uct.AtomicOps{Post: kit.AtomicPostOps, Fetch: kit.AtomicFetchOps}
 	a := uct.IfaceAttr{
-		Resource: r,
+		Resource:  r,
+		NoSources: o.NoSources,
 		Flags: uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy | uct.IfacePending |
 			uct.IfacePutShort | uct.IfacePutBcopy | uct.IfacePutZcopy |
 			uct.IfaceGetBcopy | uct.IfaceGetZcopy | uct.IfaceAtomicDevice |
