@@ -25,6 +25,7 @@ func (g *goroutine) drain() {
 		}
 		return l.j.quiet()
 	})
+	wk.leaving = true // the handler of a message that is lost, and comes after all, sends none
 	l.tracef("worker %d: quiet", wk.number)
 	if late := l.w.now - l.idleAt; l.j.err == nil && l.faultless() && l.p.Slow == 0 && late > quietBound {
 		l.j.fail("the last message or operation ends only %v after the last step", late)
