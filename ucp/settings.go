@@ -46,7 +46,7 @@ type settings struct {
 	BcopyBw     config.Bytes  `ucx:"BCOPY_BW" default:"auto" doc:"Bandwidth of copying memory, in bytes per second, for the cost model."`
 
 	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Largest amount of memory, in the whole process, for messages without a posted receive; messages that the program has taken are not counted. auto is a quarter of the memory of the machine or container, 4g at most. At the limit the largest holder loses its messages and connections; holders are compared by address or local user, and peers that the program has no endpoint to go first. Over shared memory, which does not identify senders, the message is dropped."`
-	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Largest number of endpoints, in the whole process, that peers may open before the program opens its own to them. At the limit the largest holder loses its endpoints, as with UCX_MAX_UNEXP_BYTES."`
+	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Largest number of endpoints, in the whole process, that peers may open before the program opens its own to them. At the limit the largest holder loses its endpoints, as with UCX_MAX_UNEXP_BYTES; over shared memory the request is refused, and the endpoint of the requester fails."`
 
 	StreamUnread config.Bytes `ucx:"STREAM_MAX_UNREAD" default:"1m" doc:"Memory for the unread bytes of a stream at which its connection is no longer read, until half of it is free; at least 64k, and 64k while the process holds more than half of MAX_UNEXP_BYTES. Other messages on the connection wait as well. Over shared memory, which does not identify senders, the limit is MAX_UNEXP_BYTES, and a stream that exceeds it fails."`
 

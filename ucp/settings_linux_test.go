@@ -2,11 +2,13 @@ package ucp
 
 import (
 	"bytes"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -157,5 +159,31 @@ func TestBacklogOfListener(t *testing.T) {
 	defer l.Close()
 	if b.got != 3 {
 		t.Errorf("a backlog of %d", b.got)
+	}
+}
+
+// TestRefusedOverSharedMemory: a limit refuses the request of a peer over shared memory. There is no connection
+// whose end would tell the peer, so it is notified, and its endpoint fails.
+func TestRefusedOverSharedMemory(t *testing.T) {
+	server := newTarget(t, "TLS", "posix", "MAX_UNEXP_EPS", "1")
+	server.log.Allow("refusing a peer's request")
+	var eps []*Endpoint
+	for range 2 {
+		w := neighbor(t, "TLS", "posix", "RESOLVE_REMOTE_EP_ID", "y")
+		ep, err := w.NewEndpoint(EndpointParams{Address: server.own.address, ErrMode: ErrModePeer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eps = append(eps, ep)
+		until(t, "answer", func() bool { w.Progress(); return ep.remoteID != 0 || ep.Err() != nil }, server)
+	}
+	if eps[0].Err() != nil {
+		t.Errorf("the first endpoint: %v", eps[0].Err())
+	}
+	if err := eps[1].Err(); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Errorf("the second endpoint: %v", err)
+	}
+	if n := server.wireups.notices; n != 0 {
+		t.Errorf("%d notices are on their way", n)
 	}
 }
