@@ -20,10 +20,11 @@
 //
 //	nettcp  a stream: resets at the end of a process, a send buffer, a handshake; probes find hosts
 //	        that are gone
-//	netshm  rings within a host: only those that check notice the end of a process, and one that ends
-//	        in the middle of a message holds up the others for a moment
+//	netshm  rings within a host: nobody knows who has sent a message, only those that check notice the
+//	        end of a process, and one that ends in the middle of a message holds up the others for a moment
 //	netcma  copies within a host, of which a part has happened when a process ends in the middle
-//	netrc   pairwise connections with credits and registered memory: a peer that does not
+//	netrc   two devices with pairwise connections, credits, and memory registered for each of them,
+//	        and one for messages to anybody: a peer that does not
 //	        acknowledge is given up after a number of retransmissions, and all operations end with
 //	        an error
 //	netud   datagrams that are lost, doubled and reordered, under the real state machine
