@@ -19,6 +19,10 @@
 //	(req, nil)  in flight; the callback, if given, runs once, from progress
 //	(nil, err)  failed, nothing was started
 //
+// Two operations can also fail in their call after they have begun: a receive whose message has
+// already arrived and does not fit (ucs.ErrMessageTruncated), and a message of a worker to itself
+// whose handler refuses the data (the error of the handler).
+//
 // All methods of Request accept nil, which means "done", so results need no check before they
 // are passed on. The results of a request can be read until Free, which is optional: it lets the
 // library reuse the object for another operation. Operations advance only while a goroutine

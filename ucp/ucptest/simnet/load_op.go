@@ -304,6 +304,10 @@ func sentResult(o *op, err error) {
 		if !errors.Is(err, ucs.ErrNoResource) || o.s.Flags&flagForce == 0 {
 			j.expect(o, err, "a send")
 		}
+		if o.m.refused && o.allowed(err) { // by a handler of this worker
+			j.settle(o.m)
+			return
+		}
 		j.notSent(o.m)
 		return
 	}

@@ -95,6 +95,9 @@ func (m *maker) processes() {
 	if m.p.Hosts == 1 && m.chance(3) {
 		tls = one(m.Rand, "netshm", "netshm,netcma")
 	}
+	if m.chance(2) {
+		tls += ",self"
+	}
 	m.rings, m.polls = strings.Contains(tls, "netshm"), strings.Contains(tls, "netcma")
 	settings := []string{"TLS=" + tls}
 	switch {
@@ -161,7 +164,7 @@ func (m *maker) processes() {
 		case 1:
 			pr.Arm = true
 		}
-		pr.NoLoop = m.chance(5)
+		pr.NoLoop = m.chance(5) && !strings.Contains(tls, "self") // the real transport does not know simulated processes
 		pr.Background = pr.Multi && m.chance(4)
 		if m.lossy && m.chance(8) {
 			pr.Settings = append(pr.Settings, one(m.Rand, "MAX_UNEXP_BYTES=64k", "MAX_UNEXP_BYTES=1m", "MAX_UNEXP_EPS=1", "MAX_UNEXP_EPS=3"))
