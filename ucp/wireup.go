@@ -279,6 +279,7 @@ func (ws *wireupState) onEpCheck(from *source, m *proto.Wireup, message []byte) 
 		}
 	}
 	if err := from.MayOpen(); err != nil {
+		ws.announceRefusal(from, m, q.claimed, ErrModeNone)
 		return err
 	}
 	if err := ws.sendRemoved(from, m, q.claimed, ErrModeNone); err != nil {
@@ -391,8 +392,9 @@ func (ws *wireupState) sendRemovedBy(p protocol, from *source, m *proto.Wireup, 
 	return nil
 }
 
-// announceRefusal tells a peer that its request is refused because of a limit. A connection that has
-// brought the request is dropped instead, which the peer notices.
+// announceRefusal tells a peer that its endpoint has no counterpart here, when a limit refuses its request
+// or the endpoint for the answer to its check. A connection that has brought the message is dropped instead,
+// which the peer notices.
 func (ws *wireupState) announceRefusal(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) {
 	if from.uct != nil || ws.notices >= maxNotices {
 		return
