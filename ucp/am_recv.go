@@ -138,7 +138,19 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 	if ep == nil {
 		return nil
 	}
-	from := w.accounts.sourceOf(src)
+	key := assemblyKey{ep.localID, f.MsgID}
+	if w.eager.isRefused(key, f.TotalLen, len(payload)) {
+		return nil
+	}
+	if err = as.firstFragment(w.accounts.sourceOf(src), ep, h, &f, payload, header, desc); err != nil {
+		w.eager.refuse(src, key, f.TotalLen, len(payload), err)
+	}
+	return err
+}
+
+// firstFragment begins a message in fragments, or delivers one that has no other.
+func (as *amState) firstFragment(from *source, ep *Endpoint, h proto.AMHeader, f *proto.AMFirstFooter, payload, header []byte, desc *uct.AMDesc) error {
+	w := as.w
 	a := w.eager.assemblies[assemblyKey{ep.localID, f.MsgID}]
 	if a == nil && len(payload) == f.TotalLen {
 		return as.arrived(from, ep, h, payload, header, desc)
@@ -150,6 +162,7 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 		return err
 	}
 	if a == nil || a.owner == nil { // new, or discarded by charge to make room
+		var err error
 		if a, err = as.newParts(ep, from, f.MsgID, f.TotalLen); err != nil {
 			return err
 		}
@@ -181,11 +194,22 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 	if ep == nil {
 		return nil
 	}
-	from := w.accounts.sourceOf(src)
-	a := w.eager.assemblies[assemblyKey{ep.localID, h.MsgID}]
+	key := assemblyKey{ep.localID, h.MsgID}
+	if w.eager.isRefused(key, -1, len(payload)) {
+		return nil
+	}
+	if err = as.laterFragment(w.accounts.sourceOf(src), ep, key, h.Offset, payload); err != nil {
+		w.eager.refuse(src, key, -1, len(payload), err)
+	}
+	return err
+}
+
+// laterFragment adds a fragment to its message.
+func (as *amState) laterFragment(from *source, ep *Endpoint, key assemblyKey, offset int, payload []byte) (err error) {
+	a := as.w.eager.assemblies[key]
 	created := a == nil
 	if created {
-		if a, err = as.newParts(ep, from, h.MsgID, -1); err != nil {
+		if a, err = as.newParts(ep, from, key.id, -1); err != nil {
 			return err
 		}
 	}
@@ -194,7 +218,7 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 			return err
 		}
 	}
-	err = a.add(from, h.Offset, payload)
+	err = a.add(from, offset, payload)
 	if err != nil && created && a.owner != nil {
 		a.owner.lose(err)
 	}

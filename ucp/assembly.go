@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -284,6 +285,70 @@ func (es *eagerState) discard(a *assembly) {
 	es.forget(a)
 	a.dropPieces()
 	a.owner, a.wholeBuf, a.discard = nil, nil, true
+}
+
+// Over shared memory there is no connection to drop when a limit refuses a fragment. The whole message
+// is dropped then: what has arrived of it, and what is still to come. A message of which only the refused
+// fragment is missing would never be complete.
+
+// refusedMessage counts the fragments of a message that is dropped.
+type refusedMessage struct {
+	got, total int // bytes; total is -1 until the first fragment has arrived
+}
+
+// maxRefused is the number of messages, of which fragments are still to come, that are remembered as
+// refused.
+const maxRefused = 1024
+
+// refuse drops a message of which a limit has refused a fragment of n bytes. total is the length of the
+// message, -1 if the fragment does not say it. refuse does nothing if err is no such refusal, or if the
+// transport, which is then given err, drops the connection (src).
+func (es *eagerState) refuse(src *uct.Source, key assemblyKey, total, n int, err error) {
+	if src != nil || !errors.Is(err, ucs.ErrExceedsLimit) {
+		return
+	}
+	m := refusedMessage{n, total}
+	if a := es.assemblies[key]; a != nil && a.req == nil {
+		m.got += a.got
+		m.total = max(m.total, a.total)
+		if d, ok := a.owner.(*TagMessage); ok && d.sync {
+			es.w.tag.refuseSync(nil, d.epID, d.reqID, err)
+		}
+		es.w.stats.Abandoned++
+		es.giveUp(a, err)
+	}
+	if m.got == m.total {
+		return
+	}
+	if len(es.refusedKeys) == maxRefused {
+		delete(es.refused, es.refusedKeys[0])
+		es.refusedKeys = slices.Delete(es.refusedKeys, 0, 1)
+	}
+	if es.refused == nil {
+		es.refused = make(map[assemblyKey]refusedMessage)
+	}
+	es.refused[key] = m
+	es.refusedKeys = append(es.refusedKeys, key)
+}
+
+// isRefused reports whether a fragment of n bytes belongs to a message that is dropped. total is as for
+// refuse.
+func (es *eagerState) isRefused(key assemblyKey, total, n int) bool {
+	if len(es.refused) == 0 {
+		return false
+	}
+	m, ok := es.refused[key]
+	if !ok {
+		return false
+	}
+	m.got += n
+	if m.total = max(m.total, total); m.got != m.total {
+		es.refused[key] = m
+		return true
+	}
+	delete(es.refused, key)
+	es.refusedKeys = slices.DeleteFunc(es.refusedKeys, func(k assemblyKey) bool { return k == key })
+	return true
 }
 
 // cancelAssemblies gives up all incomplete messages and cancels their receives.

@@ -43,6 +43,9 @@ type eagerState struct {
 	checked    []*source           // sources that have had an incomplete message since the timer has expired
 	watching   bool                // the timer senders is running
 	w          *Worker
+
+	refused     map[assemblyKey]refusedMessage // messages that are dropped, of which fragments are still to come
+	refusedKeys []assemblyKey                  // their keys, in the order in which they were refused
 }
 
 func (eagerFamily) start(w *Worker) {

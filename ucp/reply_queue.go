@@ -117,7 +117,7 @@ func (a *answerRecord) send(r *Request) error {
 func (sendAnswers) pack(r *Request, dst []byte) int {
 	req := proto.RequestID(r.peerID)
 	if answerKind(r.step) == answerSync {
-		return proto.EagerSyncAck{ReqID: req}.Put(dst)
+		return proto.EagerSyncAck{ReqID: req, Status: r.ackStatus}.Put(dst)
 	}
 	return proto.RndvAck{ReqID: req, Status: r.ackStatus, Size: r.ackSize, HasSize: true}.Put(dst)
 }

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -64,7 +65,11 @@ func (rv *rndvState) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	return take(src, h, key, rest)
+	err = take(src, h, key, rest)
+	if err != nil && src == nil && errors.Is(err, ucs.ErrExceedsLimit) && ep.err == nil {
+		rv.sendATS(ep, h.ReqID, h.Size, ucs.StatusOf(err)) // there is no connection whose end would tell the sender
+	}
+	return err
 }
 
 // refuseOffer answers an offer of a kind that this context does not receive, because its sender

@@ -361,3 +361,47 @@ func TestEndpointsOfOffender(t *testing.T) {
 		t.Errorf("%q does not name the setting", hog.dropped)
 	}
 }
+
+// TestRefusedWithoutSource: a limit refuses a fragment that came over shared memory. The rest of the message is
+// dropped too, whichever fragment was refused, and nothing of it stays. A message that fits is kept.
+func TestRefusedWithoutSource(t *testing.T) {
+	v := newTarget(t, "MAX_UNEXP_BYTES", "6k")
+	v.log.Allow("refusing a peer's request")
+	big, small := make([]byte, 4096), make([]byte, 512)
+	refused := func(err error) {
+		t.Helper()
+		if !errors.Is(err, ucs.ErrExceedsLimit) {
+			t.Fatalf("a fragment beyond the limit: %v", err)
+		}
+	}
+	taken := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken(v.tag.onEagerFirst(nil, first(1, 1, len(big)+8192, big), nil)) // stays until its second fragment is refused
+	held := v.Stats().UnexpectedBytes
+	refused(v.tag.onEagerFirst(nil, first(1, 2, 2*len(big), big), nil))
+	taken(v.tag.onEagerMiddle(nil, middle(2, len(big), big), nil)) // dropped
+	if n := v.Stats().UnexpectedBytes; n != held {
+		t.Errorf("%d bytes are held after a refused message, %d before", n, held)
+	}
+	refused(v.tag.onEagerMiddle(nil, middle(1, len(big), make([]byte, 8192)), nil))
+	if n := v.Stats().UnexpectedBytes; n != 0 || len(v.eager.assemblies) != 0 {
+		t.Errorf("%d bytes of a message are held of which a fragment was refused", n)
+	}
+	refused(v.tag.onEagerMiddle(nil, middle(3, len(small), make([]byte, 8192)), nil)) // before the first fragment
+	if n := len(v.eager.refused); n != 1 || len(v.eager.refusedKeys) != n {
+		t.Errorf("%d messages are remembered as refused", n)
+	}
+	taken(v.tag.onEagerFirst(nil, first(1, 3, 8192+len(small), small), nil))
+	if n := len(v.eager.refused); n != 0 || len(v.eager.refusedKeys) != n {
+		t.Errorf("%d messages are remembered as refused of which all fragments have come", n)
+	}
+	r := v.post(1, len(small))
+	taken(v.tag.onEagerFirst(nil, first(1, 4, len(small), small), nil))
+	if !r.Done() || r.Err() != nil {
+		t.Errorf("a message after that: %v", r.Err())
+	}
+}

@@ -344,7 +344,7 @@ func (ts *tagState) discardTaken(d *TagMessage) {
 		ts.putMessage(d)
 	}
 	if sync {
-		ts.sendSyncAck(from, epID, reqID)
+		ts.sendSyncAck(from, epID, reqID, ucs.OK)
 	}
 }
 

@@ -86,7 +86,7 @@ func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error
 		}
 	}
 	if d.sync {
-		ts.sendSyncAck(d.from, d.epID, d.reqID)
+		ts.sendSyncAck(d.from, d.epID, d.reqID, ucs.OK)
 	}
 	ts.putMessage(d)
 	return err
@@ -239,7 +239,7 @@ func (ts *tagState) receive(r *Request, d *TagMessage) {
 		return
 	}
 	if sync {
-		ts.sendSyncAck(from, epID, reqID)
+		ts.sendSyncAck(from, epID, reqID, ucs.OK)
 	}
 }
 
@@ -310,12 +310,14 @@ func (ts *tagState) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDe
 	from := w.accounts.sourceOf(src)
 	if r := ts.matchExpected(Tag(h.Tag)); r != nil {
 		ts.deliver(r, Tag(h.Tag), payload) // the callback may end the connection
-		ts.sendSyncAck(from, h.EpID, h.ReqID)
+		ts.sendSyncAck(from, h.EpID, h.ReqID, ucs.OK)
 		return nil
 	}
 	d, err := ts.keepMessage(from, Tag(h.Tag), payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
+	} else {
+		ts.refuseSync(src, h.EpID, h.ReqID, err)
 	}
 	return err
 }
@@ -358,7 +360,14 @@ func (ts *tagState) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc)
 	if err != nil {
 		return w.logMalformed(err)
 	}
+	key := taggedKey(h.MsgID)
+	if w.eager.isRefused(key, h.TotalLen, len(payload)) {
+		return nil
+	}
 	_, err = ts.firstFragment(w.accounts.sourceOf(src), &h, payload, desc)
+	if err != nil {
+		w.eager.refuse(src, key, h.TotalLen, len(payload), err)
+	}
 	return err
 }
 
@@ -369,11 +378,22 @@ func (ts *tagState) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMD
 	if err != nil {
 		return w.logMalformed(err)
 	}
+	key := taggedKey(h.MsgID)
+	if w.eager.isRefused(key, h.TotalLen, len(payload)) {
+		ts.refuseSync(src, h.EpID, h.ReqID, ucs.ErrExceedsLimit)
+		return nil
+	}
 	d, err := ts.firstFragment(w.accounts.sourceOf(src), &h.EagerFirst, payload, desc)
-	if d != nil {
+	switch {
+	case d != nil:
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
-	} else if err == nil {
-		ts.sendSyncAck(w.accounts.sourceOf(src), h.EpID, h.ReqID)
+	case err == nil:
+		ts.sendSyncAck(w.accounts.sourceOf(src), h.EpID, h.ReqID, ucs.OK)
+	default:
+		ts.refuseSync(src, h.EpID, h.ReqID, err)
+	}
+	if err != nil {
+		w.eager.refuse(src, key, h.TotalLen, len(payload), err)
 	}
 	return err
 }
@@ -429,15 +449,27 @@ func (ts *tagState) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) e
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	from := w.accounts.sourceOf(src)
-	a := w.eager.assemblies[taggedKey(h.MsgID)]
+	key := taggedKey(h.MsgID)
+	if w.eager.isRefused(key, -1, len(payload)) {
+		return nil
+	}
+	if err = ts.laterFragment(w.accounts.sourceOf(src), key, h.Offset, payload); err != nil {
+		w.eager.refuse(src, key, -1, len(payload), err)
+	}
+	return err
+}
+
+// laterFragment adds a fragment to its message.
+func (ts *tagState) laterFragment(from *source, key assemblyKey, offset int, payload []byte) (err error) {
+	w := ts.w
+	a := w.eager.assemblies[key]
 	created := a == nil
 	if created {
-		if a, err = w.eager.newAssembly(from, taggedKey(h.MsgID), -1); err != nil {
+		if a, err = w.eager.newAssembly(from, key, -1); err != nil {
 			return err
 		}
 	}
-	err = a.add(from, h.Offset, payload)
+	err = a.add(from, offset, payload)
 	if err != nil && created {
 		w.eager.forget(a)
 	}

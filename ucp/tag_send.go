@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -254,13 +255,13 @@ func (syncAck) about() protocolInfo { return protocolInfo{name: "sync ack"} }
 func (syncAck) progress(r *Request) error { return r.sendControl(proto.IDEagerSyncAck, 0) }
 
 func (syncAck) pack(r *Request, dst []byte) int {
-	return proto.EagerSyncAck{ReqID: proto.RequestID(r.peerID)}.Put(dst)
+	return proto.EagerSyncAck{ReqID: proto.RequestID(r.peerID), Status: r.ackStatus}.Put(dst)
 }
 
 // sendSyncAck acknowledges a synchronous message over the endpoint that the sender named. An
 // acknowledgement that has to wait is charged to from. If the endpoint is gone, the
 // acknowledgement is dropped, because nothing waits for it.
-func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.RequestID) {
+func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.RequestID, status ucs.Status) {
 	w := ts.w
 	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
@@ -269,8 +270,19 @@ func (ts *tagState) sendSyncAck(from *source, id proto.EndpointID, req proto.Req
 	}
 	w.stats.SyncAcks++
 	r := ep.control(syncAck{})
-	r.peerID = uint64(req)
+	r.peerID, r.ackStatus = uint64(req), status
 	ep.w.replies.answer(ep, r, answerSync, from)
+}
+
+// refuseSync tells the sender of a synchronous message that came over shared memory (src is nil) that a
+// limit refuses the message. C UCX takes every acknowledgement for a match, so it is not told.
+func (ts *tagState) refuseSync(src *uct.Source, id proto.EndpointID, req proto.RequestID, err error) {
+	if src != nil || !errors.Is(err, ucs.ErrExceedsLimit) {
+		return
+	}
+	if ep := ts.w.endpoints.Get(uint64(id)); ep != nil && ep.remoteID.Marked() {
+		ts.sendSyncAck(&ts.w.accounts.unnamed, id, req, ucs.StatusOf(err))
+	}
 }
 
 // onEagerSyncAck receives the acknowledgement that a synchronous message was matched.

@@ -74,6 +74,7 @@ type worker struct {
 	held        []*op // sends that use their buffers until their endpoint is closed
 	heldStreams []*op // the same of stream sends
 	leaving     bool  // it is being closed
+	late        bool  // receives may end when all possible senders are gone, whose senders have died over netshm
 	taking      int   // calls of TagTake
 	truncated   int   // receives that have ended with a message that was too long
 	running     int   // goroutines

@@ -31,6 +31,7 @@ func (g *goroutine) drain() {
 		l.j.fail("the last message or operation ends only %v after the last step", late)
 	}
 	g.step = g.step[:0]
+	wk.late = l.lossy && wk.proc.plan.uses("netshm")
 	for _, o := range slices.Clone(wk.ops) {
 		if !o.over && o.r != nil && !o.r.Done() {
 			o.cancel()
@@ -58,6 +59,8 @@ func (g *goroutine) drain() {
 	if l.j.err != nil {
 		return
 	}
+	wk.late = false
+	g.finish("late receives")
 	g.checkStats(failures)
 	l.must(wk.w.Close(), "Worker.Close")
 	wk.proc.over++
@@ -118,7 +121,7 @@ func (l *load) idle() bool {
 func (g *goroutine) finish(what string) {
 	wk := g.wk
 	done := func() bool {
-		return !slices.ContainsFunc(wk.ops, func(o *op) bool { return !o.isDone() })
+		return !slices.ContainsFunc(wk.ops, func(o *op) bool { return !o.isDone() && !(wk.late && o.mayCancel) })
 	}
 	g.wait(wk.l.w.now+timeBound, done)
 	if wk.l.j.err == nil && !done() {
