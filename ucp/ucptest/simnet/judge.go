@@ -120,6 +120,8 @@ func (j *judge) inOrder(m *message, g *goroutine, ep *ucp.Endpoint) {
 	switch {
 	case m.s.Class > amPersistent && j.l.workers[m.to].proc.plan.Multi:
 		return
+	case m.s.Class == amQueue && j.l.workers[m.to].proc.plan.uses("netshm"): // a queue of whole messages may fetch the data of one first
+		return
 	case max(8, m.s.Head)+m.size <= onePacket:
 	case m.size > maxPacket && m.s.Flags&(flagEager|flagRndv) == flagEager:
 		f.class += amClasses

@@ -125,7 +125,7 @@ func (m *maker) processes() {
 	set("ZCOPY_THRESH", fmt.Sprint(threshold), "0", "inf", "auto")
 	set("BCOPY_THRESH", "0", "auto")
 	keepalive := []string{"1s"}
-	if !m.lossy { // at 10 ms an outage could be too long, and a timeout takes thousands of rounds
+	if !m.outage && !m.lossy { // at 10 ms an outage could be too long, and a timeout takes thousands of rounds
 		keepalive = append(keepalive, "10ms")
 	}
 	if !m.p.PeerMode { // nobody would notice that the peer's endpoint was closed by force, or that its process is gone
