@@ -180,7 +180,7 @@ type Stats struct {
 	Paused      uint64 // connections not read for a while, because the peer did not read its replies
 	HeldBack    uint64 // peers whose requests waited in queues for a while, because the peer did not read its replies
 	Stopped     uint64 // connections not read for a while, because the application did not read a stream
-	Abandoned   uint64 // messages whose connection broke before they were complete
+	Abandoned   uint64 // messages in packets that were lost before they were complete: with their connection, or by a limit
 	Dropped     uint64 // messages for endpoints or requests that no longer exist
 	Failed      uint64 // requests that ended with an error
 	Failures    uint64 // endpoints that failed
