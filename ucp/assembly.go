@@ -108,9 +108,11 @@ func (es *eagerState) newAssembly(from *source, key assemblyKey, total int) (*as
 func (es *eagerState) keepWith(a *assembly, from *source) {
 	a.leaveList()
 	from.fragments.Push(&a.node)
-	if from.uct != nil && !from.checked {
-		from.checked = true
-		es.checked = append(es.checked, from)
+	if from.uct != nil {
+		if from.checked.Linked() {
+			return
+		}
+		es.checked.Push(&from.checked)
 	}
 	if !es.watching {
 		es.watchSenders()
@@ -376,7 +378,7 @@ func (es *eagerState) cancelAssemblies() {
 // watchSenders starts the timer of lookForSenders, if there is an incomplete message.
 func (es *eagerState) watchSenders() {
 	w := es.w
-	if es.watching || w.accounts.unnamed.fragments.Empty() && len(es.checked) == 0 || w.closed {
+	if es.watching || w.accounts.unnamed.fragments.Empty() && es.checked.Empty() || w.closed {
 		return
 	}
 	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
@@ -399,14 +401,14 @@ func (es *eagerState) watchSenders() {
 func (es *eagerState) lookForSenders() {
 	w := es.w
 	es.watching = false
-	for _, s := range es.checked {
-		s.checked = s.uct != nil && !s.fragments.Empty()
-	}
-	es.checked = slices.DeleteFunc(es.checked, func(s *source) bool { return !s.checked })
-	for _, s := range es.checked {
-		if s.uct != nil {
+	for n := es.checked.Front(); n != nil; {
+		s, next := n.Value, n.Next()
+		if s.fragments.Empty() {
+			n.Remove()
+		} else {
 			s.uct.Check()
 		}
+		n = next
 	}
 	if !w.accounts.unnamed.fragments.Empty() && !es.hasSenders() {
 		es.orphanMessages(&w.accounts.unnamed.fragments)

@@ -40,7 +40,7 @@ type eagerState struct {
 	timer      *event.Timer        // fires when the time of the oldest orphan is over
 	untimed    bool                // the field timer could not be set: progress checks the orphans
 	senders    *event.Timer        // timer for the senders of incomplete messages (assembly.go)
-	checked    []*source           // sources that have had an incomplete message since the timer has expired
+	checked    list.List[source]   // sources that have had an incomplete message since the timer last expired
 	watching   bool                // the timer senders is running
 	w          *Worker
 
@@ -62,7 +62,12 @@ func (eagerFamily) stop(w *Worker) error {
 
 // sourceGone is called when a connection has ended. Its incomplete messages become orphans, because
 // their missing fragments may arrive over another connection.
-func (eagerFamily) sourceGone(s *source) { s.w.eager.orphanMessages(&s.fragments) }
+func (eagerFamily) sourceGone(s *source) {
+	if s.checked.Linked() {
+		s.checked.Remove()
+	}
+	s.w.eager.orphanMessages(&s.fragments)
+}
 
 // evict gives up the incomplete messages without a receive whose last fragment came over the
 // connection s, or for which s is charged with a fragment.
@@ -195,12 +200,12 @@ func packEager(r *Request, packet *packetForm, dst []byte) int {
 type eagerMulti struct{ eager }
 
 // release ends the counting of a message over several lanes.
-func (eagerMulti) release(r *Request) { r.w.rma.unsplit(r) }
+func (eagerMulti) release(r *Request) { r.unsplit() }
 
 // split counts a message over several lanes, which a flush must not pass on one of them.
 func (eagerMulti) split(r *Request) {
 	if !r.form.oneLane {
-		r.w.rma.splitRails(r, len(r.ep.cfg.eager))
+		r.splitRails(len(r.ep.cfg.eager))
 	}
 }
 
@@ -223,7 +228,7 @@ func (p eagerMultiBcopy) progress(r *Request) error {
 		}
 		r.step++
 	}
-	r.w.rma.unsplit(r)
+	r.unsplit()
 	r.countSent(&r.w.stats.EagerMulti)
 	r.comp.Done(nil)
 	return nil
@@ -264,7 +269,7 @@ func (p eagerMultiZcopy) progress(r *Request) error {
 		}
 		r.step++
 	}
-	r.w.rma.unsplit(r)
+	r.unsplit()
 	r.countSent(&r.w.stats.EagerMulti)
 	r.comp.Done(nil)
 	return nil

@@ -146,6 +146,7 @@ type endpointExtra struct {
 	notice        *notice             // what the endpoint was made for, if it is sent again
 	timer         *event.Timer        // timer of awaitPeer, nil if it is not running
 	answeredAgain uint8               // number of repeated requests of the peer that were answered
+	pieces        *pieceFlow          // nil before the first operation in pieces
 }
 
 // ensureExtra returns the endpoint's extra state, which it creates if there is none.

@@ -362,7 +362,7 @@ func (ws *wireupState) reselectLanes(ep *Endpoint, addr *proto.WorkerAddress) {
 // idle reports whether the endpoint has nothing queued or in flight.
 func (ep *Endpoint) idle() bool {
 	const busy = epDraining | epChecking
-	if ep.usable() != nil || ep.state&busy != 0 || ep.handshake.Unanswered() || !ep.waiting.Empty() || !ep.outstanding.Empty() || ep.rma != nil ||
+	if ep.usable() != nil || ep.state&busy != 0 || ep.handshake.Unanswered() || !ep.waiting.Empty() || !ep.outstanding.Empty() || ep.rma != nil || ep.pieces().busy() ||
 		!ep.w.copying.Empty() || !ep.w.dispatched.Empty() || ep.w.dispatching != nil {
 		return false
 	}

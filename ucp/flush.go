@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/ucs"
@@ -18,32 +19,39 @@ type flushFamily struct{ noFamily }
 
 func (flushFamily) about() familyInfo { return familyInfo{name: "flush"} }
 
+// purge ends the flushes of the endpoint that wait for operations in pieces.
+func (flushFamily) purge(ep *Endpoint, err error) {
+	if p := ep.pieces(); p != nil {
+		abortAll(&p.waitingFlushes, err)
+	}
+}
+
 // The flags and parameters that Flush and CloseAsync accept.
 var (
 	callFlush = callRule{"a flush", OpNoImmediate | OpForceImmediate, paramOnSend}
 	callClose = callRule{"a close", OpNoImmediate | OpForceImmediate, paramOnSend | paramCloseFlags}
 )
 
-// flushState is the state of a flush.
+// flushState is the state of a flush, or of an operation that flushes wait for.
 type flushState struct {
 	posted, asked uint32 // counts that rmaFlow.completed and rmaFlow.answered must reach
-	epoch         uint32 // operations in pieces of earlier epochs are waited for (copyFlow); of such an operation its epoch
+	epoch         uint32 // of a flush: it waits for the operations of earlier epochs (pieceFlow); of an operation in pieces: its epoch
 }
 
 // flushing is the protocol of a flush of all lanes of an endpoint. The types flush, flushPart and
 // lastFlush embed it.
 type flushing struct{ basics }
 
-// progress first waits until operations in several pieces are sent completely. Then it asks the
+// progress first waits until operations in pieces are sent (pieceFlow). Then it asks the
 // transports to flush everything sent before, one lane after the other. After that the flush waits
 // for operations by messages (lanesFlushed).
 func (flushing) progress(r *Request) error {
 	if len(r.ep.lanes) == 0 {
 		return ucs.ErrNotConnected
 	}
-	if f := r.ep.rma; f != nil && r.state&stateBehind == 0 {
+	if p := r.ep.pieces(); p != nil && r.state&stateBehind == 0 {
 		r.state |= stateBehind
-		if f.copies.waitForOperations(r) {
+		if p.waitForOperations(r) {
 			return nil
 		}
 	}
@@ -321,7 +329,7 @@ func (ee *endpointEnds) flushNow(ep *Endpoint) error {
 	if len(ep.lanes) == 0 || !ep.waiting.Empty() {
 		return ucs.ErrNoResource
 	}
-	if f := ep.rma; f != nil && (f.copies.busy() || !f.idle()) {
+	if f := ep.rma; ep.pieces().busy() || f != nil && !f.idle() {
 		return ucs.ErrNoResource
 	}
 	for i := range ep.lanes {
@@ -376,8 +384,6 @@ type rmaFlow struct {
 
 	flushing list.List[Request] // flushes that wait for answers, in order
 	fencing  *Request           // a fence that holds back the operations started after it
-
-	copies *copyFlow // nil before the first operation in pieces
 
 	completionsOwed int   // CMPLs to send to the peer
 	reading         int32 // gets by messages that are not answered
@@ -508,6 +514,102 @@ func (rm *rmaState) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) er
 
 var errCompletion = &proto.FormatError{What: "completion", Reason: "nothing is outstanding", Status: ucs.ErrIO}
 
+// pieceFlow is an endpoint's state of operations in pieces, allocated for the first such operation. An
+// operation is in pieces if a part of it may be sent after a later flush has reached the lane of that
+// part: the CPU copies it in several rounds of progress; or it goes over several lanes, of which one may
+// have no room while a flush passes it on another. A transport's flush does not cover what is still to come,
+// so a flush waits for the operations in pieces that were started before it. These are counted by epoch, and
+// a flush begins a new epoch. An operation over several lanes is counted until they have taken all of it,
+// one that is copied until its end.
+type pieceFlow struct {
+	first          uint32             // epoch of counts[0]
+	counts         []int              // operations in flight, by epoch
+	waitingFlushes list.List[Request] // flushes that wait for operations
+}
+
+// pieces returns the endpoint's state of operations in pieces, nil if it has had none.
+func (ep *Endpoint) pieces() *pieceFlow {
+	if ep.extra == nil {
+		return nil
+	}
+	return ep.extra.pieces
+}
+
+// splitLong counts an operation that the CPU copies, if it is longer than one piece. It is called before the
+// operation starts, because fences and flushes must know of it.
+func (r *Request) splitLong() {
+	if r.data.Length > datatype.Piece {
+		r.split()
+	}
+}
+
+// splitRails counts an operation over several lanes, when its progress is called for the first time.
+func (r *Request) splitRails(lanes int) {
+	if lanes > 1 && r.offset == 0 && r.state&stateSplit == 0 {
+		r.split()
+	}
+}
+
+func (r *Request) split() {
+	x := r.ep.ensureExtra()
+	if x.pieces == nil {
+		x.pieces = new(pieceFlow)
+	}
+	r.state |= stateSplit
+	r.flush.epoch = x.pieces.enter()
+}
+
+// unsplit ends the counting of an operation in pieces, and resumes the flushes that waited for it.
+func (r *Request) unsplit() {
+	if r.state&stateSplit != 0 {
+		r.state &^= stateSplit
+		r.ep.extra.pieces.leave(r.flush.epoch)
+	}
+}
+
+// enter counts an operation and returns its epoch.
+func (c *pieceFlow) enter() uint32 {
+	if len(c.counts) == 0 {
+		c.counts = append(c.counts, 0)
+	}
+	last := len(c.counts) - 1
+	c.counts[last]++
+	return c.first + uint32(last)
+}
+
+// leave is called at the end of an operation. Flushes that need not wait any longer are resumed at
+// the end of the round of progress, because the operation must be reported first.
+func (c *pieceFlow) leave(epoch uint32) {
+	c.counts[epoch-c.first]--
+	over := 0
+	for over < len(c.counts) && c.counts[over] == 0 {
+		over++
+	}
+	c.first += uint32(over)
+	c.counts = c.counts[:copy(c.counts, c.counts[over:])]
+	for !c.waitingFlushes.Empty() && reached(c.first, c.waitingFlushes.Front().Value.flush.epoch) {
+		p := c.waitingFlushes.Pop()
+		p.state |= stateMoves
+		p.w.dispatched.Push(&p.node)
+	}
+}
+
+// busy reports whether operations in pieces are in flight.
+func (c *pieceFlow) busy() bool { return c != nil && len(c.counts) > 0 }
+
+// waitForOperations makes a flush wait for the operations in flight. It returns false if there are none.
+func (c *pieceFlow) waitForOperations(r *Request) bool {
+	if !c.busy() {
+		return false
+	}
+	if c.counts[len(c.counts)-1] > 0 {
+		c.counts = append(c.counts, 0)
+	}
+	r.flush.epoch = c.first + uint32(len(c.counts)) - 1
+	c.waitingFlushes.Push(&r.node)
+	return true
+}
+
 // fence holds back the one-sided operations after it until those before it have taken effect: it is
 // a flush, whose end the later operations need (needFence).
 type fence struct{ flushing }
@@ -608,7 +710,7 @@ func (rm *rmaState) fenceNeedsFlush(ep *Endpoint) bool {
 	if !f.direct && !f.messages {
 		return false
 	}
-	if len(ep.lanes) > 1 || f.messages && f.bypassed || f.copies.busy() || f.reading > 0 || ep.w.ctx.settings.FenceMode == fenceStrong {
+	if len(ep.lanes) > 1 || f.messages && f.bypassed || ep.pieces().busy() || f.reading > 0 || ep.w.ctx.settings.FenceMode == fenceStrong {
 		return true
 	}
 	for i := range ep.lanes {

@@ -80,6 +80,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 			if r.state&(stateInCall|statePromised) == stateInCall {
 				r.state &^= stateNoImm // the call returns the error: nothing was started
 			}
+			r.unsplit() // there is no protocol whose release would do it
 			r.finish(err)
 			return true
 		}

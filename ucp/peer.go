@@ -40,6 +40,9 @@ func (e *peerEnd) Counterpart() (id proto.EndpointID, confirmed bool) {
 // Claimed implements identity.Endpoint.
 func (e *peerEnd) Claimed() bool { return e.life.EverHeld() }
 
+// Failed implements identity.Endpoint.
+func (e *peerEnd) Failed() bool { return e.err != nil }
+
 // start makes the table.
 func (pt *peerTable) start() { pt.Init(func(e *peerEnd, p *peer) { e.peer = p }) }
 

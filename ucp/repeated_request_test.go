@@ -73,3 +73,26 @@ func TestRequestAnsweredAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestRequestOfUsedID: C UCX uses the id of a closed endpoint again. The request of another endpoint with the
+// id of one whose counterpart here has failed is no repeated request: an endpoint is opened for it.
+func TestRequestOfUsedID(t *testing.T) {
+	v, peer, _ := strangers(t)
+	if _, err := v.NewEndpoint(EndpointParams{Address: peer.own.address}); err != nil {
+		t.Fatal(err)
+	}
+	const id = 0x1000
+	ask := func(sn uint16) *Endpoint { return v.asks(newLocated(loop, true), peer.uuid, sn, id, &peer.own.described) }
+	ep := ask(0)
+	until(t, "reply", func() bool { return ep.state&epReplied != 0 }, v, peer)
+	ep.fail(ucs.ErrConnectionReset)
+	sent := v.stats.WireupSent
+	other := ask(1)
+	if other == ep || other == nil || other.err != nil || other.remoteID != id {
+		t.Fatalf("no endpoint for the other request: %v", other)
+	}
+	until(t, "reply", func() bool { return other.state&epReplied != 0 }, v, peer)
+	if n := v.stats.WireupSent - sent; n != 1 {
+		t.Errorf("%d wireup messages, want the reply alone", n)
+	}
+}

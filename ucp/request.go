@@ -105,7 +105,7 @@ const (
 	stateAgain                                   // has another stage to run in its dispatch
 	stateMoves                                   // continues on another lane after its dispatch
 	stateServes                                  // a reply to a peer, counted in rmaState.serving
-	stateSplit                                   // an operation in pieces, counted in copyFlow
+	stateSplit                                   // an operation in pieces, counted in pieceFlow
 	stateBehind                                  // a flush that has waited for operations in pieces
 	stateWhole                                   // a receive that got one whole message; holds nothing else
 	stateWatched                                 // calls wait for the end and must be notified

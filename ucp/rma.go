@@ -52,12 +52,9 @@ type rmaState struct {
 
 func (rmaFamily) stop(w *Worker) error { return w.closeKeys() }
 
-// purge ends the flushes of the endpoint that wait for operations in pieces or by messages.
+// purge ends the flushes of the endpoint that wait for operations by messages.
 func (rmaFamily) purge(ep *Endpoint, err error) {
 	if f := ep.rma; f != nil {
-		if f.copies != nil {
-			abortAll(&f.copies.waitingFlushes, err)
-		}
 		abortAll(&f.flushing, err)
 	}
 }
@@ -162,15 +159,15 @@ func (putOperation) choose(r *Request) (protocol, error) {
 	r.w.selection.countAccess(r, k.tables, k.tables.Put(class), class)
 	switch way {
 	case proto.ProtoPutShort:
-		r.w.rma.split(r)
+		r.splitLong()
 		return putShort{}, r.w.rma.setLane(r, k.putShort)
 	case proto.ProtoPutBcopy:
-		r.w.rma.split(r)
+		r.splitLong()
 		return putCopy{}, r.w.rma.setLane(r, k.putBcopy)
 	case proto.ProtoPutZcopy:
 		return putZcopy{}, r.w.rma.setLane(r, k.putZcopy)
 	}
-	r.w.rma.split(r)
+	r.splitLong()
 	r.ep.w.rma.markMessages(r.ep)
 	return putMessages{}, nil
 }
@@ -238,7 +235,7 @@ func (getOperation) choose(r *Request) (protocol, error) {
 	r.w.selection.countAccess(r, k.tables, k.tables.Get(class), class)
 	switch way {
 	case proto.ProtoGetBcopy:
-		r.w.rma.split(r)
+		r.splitLong()
 		return getCopy{}, r.w.rma.setLane(r, k.getBcopy)
 	case proto.ProtoGetZcopy:
 		return getZcopy{}, r.w.rma.setLane(r, k.getZcopy)

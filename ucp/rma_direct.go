@@ -3,7 +3,6 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/datatype"
-	"github.com/ucx-go/ucx/ucp/internal/list"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -13,8 +12,8 @@ import (
 // direct is embedded in the protocols that access the peer's memory directly.
 type direct struct{ basics }
 
-// release ends the counting of an operation in pieces.
-func (direct) release(r *Request) { r.w.rma.unsplit(r) }
+// release ends the counting of an operation in pieces (pieceFlow).
+func (direct) release(r *Request) { r.unsplit() }
 
 // putShort writes one piece after the other, each in one short call of the transport.
 type putShort struct{ direct }
@@ -76,7 +75,7 @@ func (putZcopy) about() protocolInfo {
 
 func (putZcopy) progress(r *Request) error {
 	a := r.access
-	r.w.rma.splitRails(r, a.shares.Lanes())
+	r.splitRails(a.shares.Lanes())
 	for ; int(r.step) < a.shares.Lanes(); r.step++ {
 		end := r.w.rma.takeRail(r)
 		ue, l := r.ep.remote(r.lane), &a.route.attr.Put
@@ -89,7 +88,7 @@ func (putZcopy) progress(r *Request) error {
 			}
 		}
 	}
-	r.w.rma.unsplit(r)
+	r.unsplit()
 	r.comp.Done(nil)
 	return nil
 }
@@ -173,7 +172,7 @@ func (getZcopy) about() protocolInfo {
 
 func (getZcopy) progress(r *Request) error {
 	a := r.access
-	r.w.rma.splitRails(r, a.shares.Lanes())
+	r.splitRails(a.shares.Lanes())
 	for ; int(r.step) < a.shares.Lanes(); r.step++ {
 		end := r.w.rma.takeRail(r)
 		ue, l := r.ep.remote(r.lane), &a.route.attr.Get
@@ -186,7 +185,7 @@ func (getZcopy) progress(r *Request) error {
 			}
 		}
 	}
-	r.w.rma.unsplit(r)
+	r.unsplit()
 	r.comp.Done(nil)
 	return nil
 }
@@ -195,51 +194,6 @@ func (getZcopy) progress(r *Request) error {
 // occupy the CPU for the time of the copy. Long operations are divided into pieces of
 // datatype.Piece bytes, one in each round of progress, so that other operations go on meanwhile.
 // Several such operations are served in rotation.
-
-// copyFlow is an endpoint's state of operations in pieces, allocated for the first such operation.
-// A transport's flush does not cover pieces that are still to come, so a flush waits for the
-// operations that were started before it. These are counted by epoch, and a flush begins a new
-// epoch. Messages and zero-copy operations over several lanes are counted too, until the lanes have
-// taken all of their data: while such an operation waits for room on one lane, a flush could pass it on
-// another.
-type copyFlow struct {
-	first          uint32             // epoch of counts[0]
-	counts         []int              // operations in flight, by epoch
-	waitingFlushes list.List[Request] // flushes that wait for operations
-}
-
-// split counts an operation that goes on in pieces, if it is longer than one piece. It is called
-// before the operation starts, because fences and flushes must know of it.
-func (rm *rmaState) split(r *Request) {
-	if r.data.Length <= datatype.Piece {
-		return
-	}
-	rm.countSplit(r)
-}
-
-// splitRails counts an operation over several lanes, when its progress is called for the first time.
-func (rm *rmaState) splitRails(r *Request, lanes int) {
-	if lanes > 1 && r.offset == 0 && r.state&stateSplit == 0 {
-		rm.countSplit(r)
-	}
-}
-
-func (rm *rmaState) countSplit(r *Request) {
-	f := r.ep.flow()
-	if f.copies == nil {
-		f.copies = new(copyFlow)
-	}
-	r.state |= stateSplit
-	r.flush.epoch = f.copies.enter()
-}
-
-// unsplit ends the counting of an operation in pieces, and resumes the flushes that waited for it.
-func (rm *rmaState) unsplit(r *Request) {
-	if r.state&stateSplit != 0 {
-		r.state &^= stateSplit
-		r.ep.rma.copies.leave(r.flush.epoch)
-	}
-}
 
 // inPieces calls copyUpTo for the bytes that one round of progress may copy, until none is left; a
 // call copies at most n bytes. Then it requeues the request, or ends it after the last byte.
@@ -255,47 +209,4 @@ func (rm *rmaState) inPieces(r *Request, copyUpTo func(n int) error) error {
 	}
 	r.finish(nil)
 	return nil
-}
-
-// enter counts an operation and returns its epoch.
-func (c *copyFlow) enter() uint32 {
-	if len(c.counts) == 0 {
-		c.counts = append(c.counts, 0)
-	}
-	last := len(c.counts) - 1
-	c.counts[last]++
-	return c.first + uint32(last)
-}
-
-// leave is called at the end of an operation. Flushes that need not wait any longer are resumed at
-// the end of the round of progress, because the operation must be reported first.
-func (c *copyFlow) leave(epoch uint32) {
-	c.counts[epoch-c.first]--
-	over := 0
-	for over < len(c.counts) && c.counts[over] == 0 {
-		over++
-	}
-	c.first += uint32(over)
-	c.counts = c.counts[:copy(c.counts, c.counts[over:])]
-	for !c.waitingFlushes.Empty() && reached(c.first, c.waitingFlushes.Front().Value.flush.epoch) {
-		p := c.waitingFlushes.Pop()
-		p.state |= stateMoves
-		p.w.dispatched.Push(&p.node)
-	}
-}
-
-// busy reports whether operations in pieces are in flight.
-func (c *copyFlow) busy() bool { return c != nil && len(c.counts) > 0 }
-
-// waitForOperations makes a flush wait for the operations in flight. It returns false if there are none.
-func (c *copyFlow) waitForOperations(r *Request) bool {
-	if !c.busy() {
-		return false
-	}
-	if c.counts[len(c.counts)-1] > 0 {
-		c.counts = append(c.counts, 0)
-	}
-	r.flush.epoch = c.first + uint32(len(c.counts)) - 1
-	c.waitingFlushes.Push(&r.node)
-	return true
 }

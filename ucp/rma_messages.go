@@ -30,7 +30,7 @@ func (putMessages) progress(r *Request) error {
 }
 
 // release ends the counting of an operation in pieces.
-func (putMessages) release(r *Request) { r.w.rma.unsplit(r) }
+func (putMessages) release(r *Request) { r.unsplit() }
 
 // sendPut sends the piece at the request's offset. The message is a copy, so the piece counts as
 // sent once the transport has buffered it.

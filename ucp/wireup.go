@@ -155,7 +155,10 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	verdict, e := p.Match(sn, m.SrcEp)
 	ep := (*Endpoint)(e)
 	switch verdict {
-	case identity.Connected, identity.Repeated:
+	case identity.Connected:
+		w.stats.Dropped++
+		return nil
+	case identity.Repeated:
 		ws.answerAgain(from, ep, m, q)
 		return nil
 	case identity.Open, identity.Contested:
@@ -182,17 +185,17 @@ func (ws *wireupState) onWireupRequest(from *source, m *proto.Wireup, message []
 	return nil
 }
 
-// maxAnsweredAgain is how many repeated requests for an endpoint are answered: as many as the peer
-// sends (package connect), so that the answers to a peer that does not read do not pile up.
+// maxAnsweredAgain is how many repeated requests for an endpoint, failed or not, are answered: as many as
+// the peer sends (package connect). Answers to a peer that sends more, and does not read, do not pile up.
 const maxAnsweredAgain = 2
 
 // answerAgain answers a request that was answered before, if the answer may have been lost unnoticed
 // (handshakes.mayHaveLostReply). A request is not answered that the reply of the peer has overtaken:
-// the peer knows the id of the endpoint already.
+// the peer knows the id of the endpoint already. C UCX repeats no request.
 func (ws *wireupState) answerAgain(from *source, ep *Endpoint, m *proto.Wireup, q *requester) {
 	w := ws.w
 	lost := ep.gone() != nil || ep.state&epReplied != 0
-	if !lost || q.migrated || m.Address.UUID == w.uuid || ep.ensureExtra().answeredAgain == maxAnsweredAgain {
+	if !lost || q.migrated || !ofThisLibrary(&m.Address) || m.Address.UUID == w.uuid || ep.ensureExtra().answeredAgain == maxAnsweredAgain {
 		w.stats.Dropped++
 		return
 	}
@@ -388,17 +391,17 @@ func (ws *wireupState) sendRemovedBy(p protocol, from *source, m *proto.Wireup, 
 		return err
 	}
 	ep.w.accounts.chargeTo(ep, from)
-	ws.sendNotice(ep, p, m.SrcEp, mode)
-	return nil
+	return ws.sendNotice(ep, p, m.SrcEp, mode)
 }
 
 // announceRefusal tells a peer that its endpoint has no counterpart here, when a limit refuses its request
 // or the endpoint for the answer to its check. A connection that has brought the message is dropped instead,
 // which the peer notices.
 func (ws *wireupState) announceRefusal(from *source, m *proto.Wireup, said *proto.WorkerAddress, mode ErrMode) {
-	if from.uct != nil || ws.notices >= maxNotices {
+	if from.uct != nil || ws.notices >= maxNotices/2 { // the others are for peers whose endpoints had one here
 		return
 	}
+	ws.w.admission.keepLocalEntries(&m.Address) // the request came from within this machine
 	ws.notices++
 	if err := ws.sendRemovedBy(refusalMessage{}, from, m, said, mode); err != nil {
 		ws.notices--
@@ -456,7 +459,9 @@ func (ws *wireupState) attemptNotice(n *notice) {
 		return
 	}
 	ep.ensureExtra().notice = n
-	ws.sendNotice(ep, noticeMessage{}, n.id, n.mode)
+	if err := ws.sendNotice(ep, noticeMessage{}, n.id, n.mode); err != nil {
+		ws.repeatNotice(n, err)
+	}
 }
 
 // repeatNotice sends a notice again after a time. err is the reason why it was not sent.
@@ -501,16 +506,21 @@ func (noticeMessage) release(r *Request) {
 	}
 }
 
-// sendNotice sends the notice over an endpoint that was made for it.
-func (ws *wireupState) sendNotice(ep *Endpoint, p protocol, id proto.EndpointID, mode ErrMode) {
+// sendNotice sends the notice over an endpoint that was made for it. If it returns an error, no request with
+// protocol p was made, and the endpoint is gone.
+func (ws *wireupState) sendNotice(ep *Endpoint, p protocol, id proto.EndpointID, mode ErrMode) error {
 	ep.connSN, ep.errMode = proto.ConnSNNone, mode
 	ep.state |= epNotice
-	ws.sendWireupBy(ep, p, proto.WireupEpRemoved, id, ep.w.own.emptyAddress())
+	if err := ws.sendWireupBy(ep, p, proto.WireupEpRemoved, id, ep.w.own.emptyAddress()); err != nil {
+		ep.w.ends.destroy(ep, ucs.ErrCanceled)
+		return err
+	}
 	if r, err := ep.w.ends.closeAsync(ep, nil); err != nil {
 		ep.w.ends.destroy(ep, ucs.ErrCanceled)
 	} else {
 		r.free()
 	}
+	return nil
 }
 
 // refusePairs fails the endpoint because the lanes that a peer asks for cannot be made. It notifies

@@ -36,15 +36,18 @@
 // request of the peer names the number (Peer.Match):
 //
 //	endpoint that waits under the number    requester's end                        verdict
-//	none                                    not connected with an endpoint here    Open
-//	none                                    connected with an endpoint here        Connected
+//	none                                    connected with the endpoint of the     Repeated
+//	                                        number, which may have failed
+//	none                                    connected with another endpoint here   Connected
+//	none                                    any other                              Open
 //	one whose counterpart is not known      any                                    Pair
 //	one whose counterpart is unconfirmed    any                                    Pair
 //	one whose counterpart is confirmed      that counterpart                       Repeated
 //	one whose counterpart is confirmed      another                                Contested
 //
-// A request of a requester that is connected already, or was until the endpoint here failed, is a
-// repeated one: its reply has been lost, and the requester waits for another.
+// A repeated request may mean that its reply has been lost, and the requester waits for another. It has
+// the number of the first one. An id under another number may be one that is used again: C UCX uses the
+// ids of closed endpoints again.
 //
 // Contested means that two requesters claim one number. Which of them is the peer cannot be told:
 // both are answered, as C UCX does, and the application is given neither endpoint.

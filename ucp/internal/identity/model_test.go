@@ -21,12 +21,14 @@ type end struct {
 	remote      proto.EndpointID
 	unconfirmed bool
 	claimed     bool
+	failed      bool
 	peer        *Peer[*end]
 }
 
 func (e *end) Number() uint16                        { return e.number }
 func (e *end) Counterpart() (proto.EndpointID, bool) { return e.remote, !e.unconfirmed }
 func (e *end) Claimed() bool                         { return e.claimed }
+func (e *end) Failed() bool                          { return e.failed }
 
 // link is a connection of the model.
 type link struct {
@@ -93,7 +95,10 @@ func (w *worker) step(t *rapid.T) {
 		if e != nil {
 			w.close(e)
 		}
-	case 6: // a peer sends its endpoint's id
+	case 6: // a peer sends its endpoint's id, or the endpoint fails
+		if e != nil {
+			e.failed = e.failed || rapid.IntRange(0, 3).Draw(t, "fails") == 0
+		}
 		if e != nil && (e.remote == 0 || e.unconfirmed) {
 			e.remote, e.unconfirmed = id, rapid.Bool().Draw(t, "guessed")
 			if !e.unconfirmed {
@@ -203,12 +208,12 @@ func (w *worker) request(t *rapid.T, from *link, addr *proto.WorkerAddress, n ui
 	}
 	v, e := p.Match(n, id)
 	w.count[fmt.Sprint("verdict ", v)]++
-	want := w.want(p, waits, id)
+	want := w.want(p, waits, n, id)
 	right := e == nil
-	switch want {
-	case Connected:
-		right = e != nil && e.connectedWith(p, id)
-	case Pair, Repeated:
+	switch {
+	case want == Repeated && waits == nil:
+		right = e != nil && e.connectedWith(p, id) && e.number == n
+	case want == Pair, want == Repeated:
 		right = e == waits
 	}
 	if v != want || !right {
@@ -249,12 +254,18 @@ func (e *end) connectedWith(p *Peer[*end], id proto.EndpointID) bool {
 }
 
 // want returns the verdict that the table of the package comment gives.
-func (w *worker) want(p *Peer[*end], waits *end, id proto.EndpointID) Verdict {
+func (w *worker) want(p *Peer[*end], waits *end, n uint16, id proto.EndpointID) Verdict {
 	switch {
 	case p == nil:
 		return Open
 	case waits == nil:
-		if slices.ContainsFunc(w.ends, func(e *end) bool { return e.connectedWith(p, id) }) {
+		with := func(more func(*end) bool) bool {
+			return slices.ContainsFunc(w.ends, func(e *end) bool { return e.connectedWith(p, id) && more(e) })
+		}
+		switch {
+		case n != proto.ConnSNNone && with(func(e *end) bool { return e.number == n }):
+			return Repeated
+		case with(func(e *end) bool { return !e.failed }):
 			return Connected
 		}
 		return Open

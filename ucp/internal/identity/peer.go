@@ -188,16 +188,16 @@ type Verdict uint8
 // Verdicts on a wireup request.
 const (
 	Open      Verdict = iota // open an endpoint for the requester
-	Connected                // answer again: an endpoint is connected with the requester's end, or was until it failed
+	Connected                // ignore the request: another endpoint is connected with the requester's end
 	Pair                     // connect the endpoint that waits with the requester's end
-	Repeated                 // answer again: the request was answered before
+	Repeated                 // answer again, or ignore the request: it was answered before
 	Contested                // open an endpoint for the requester, which competes with another requester
 )
 
 // Match judges a wireup request of the peer. n is the number in the request and id the id of the
-// requester's end. Match returns the endpoint that waits under the number for Pair and Repeated, the
-// one that is connected for Connected, and marks the peer as contested for Contested. p may be nil,
-// for a requester that is not known.
+// requester's end. Match returns the endpoint that waits under the number for Pair and Repeated, for
+// Repeated also one that waits no more, and marks the peer as contested for Contested. p may be nil, for a
+// requester that is not known.
 func (p *Peer[E]) Match(n uint16, id proto.EndpointID) (v Verdict, e E) {
 	var none E
 	if p == nil {
@@ -205,10 +205,18 @@ func (p *Peer[E]) Match(n uint16, id proto.EndpointID) (v Verdict, e E) {
 	}
 	e, waits := p.unmatched[n]
 	if n == proto.ConnSNNone || !waits {
+		connected := false
 		for _, e := range p.endpoints {
-			if its, confirmed := e.Counterpart(); its == id && confirmed && e.Claimed() {
-				return Connected, e
+			if its, confirmed := e.Counterpart(); its != id || !confirmed || !e.Claimed() {
+				continue
 			}
+			if e.Number() == n && n != proto.ConnSNNone {
+				return Repeated, e
+			}
+			connected = connected || !e.Failed()
+		}
+		if connected {
+			return Connected, none
 		}
 		return Open, none
 	}

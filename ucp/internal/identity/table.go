@@ -30,6 +30,9 @@ type Endpoint interface {
 	// Claimed reports whether the application has the endpoint. Otherwise only the peer has
 	// opened it.
 	Claimed() bool
+
+	// Failed reports whether the endpoint has ended with an error.
+	Failed() bool
 }
 
 // Table holds the peers of a worker. Call Init before using it.

@@ -61,7 +61,7 @@ func (it *Iface) nextTimer(now int64) (due int64, wanted bool) {
 func (it *Iface) Soonest() (due int64, ok bool) {
 	switch {
 	case it.fresh != nil:
-		return it.now + it.skipped + it.tick, true
+		due, ok = it.now+it.tick, true
 	case len(it.timers) != 0:
 		due, ok = it.timers[0].due, true
 	}
