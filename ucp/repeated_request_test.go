@@ -82,7 +82,9 @@ func TestRequestOfUsedID(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = 0x1000
-	ask := func(sn uint16) *Endpoint { return v.asks(newLocated(loop, true), peer.uuid, sn, id, &peer.own.described) }
+	ask := func(sn uint16) *Endpoint {
+		return v.asks(newLocated(loop, true), peer.uuid, sn, id, &peer.own.described)
+	}
 	ep := ask(0)
 	until(t, "reply", func() bool { return ep.state&epReplied != 0 }, v, peer)
 	ep.fail(ucs.ErrConnectionReset)

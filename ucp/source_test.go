@@ -405,3 +405,23 @@ func TestRefusedWithoutSource(t *testing.T) {
 		t.Errorf("a message after that: %v", r.Err())
 	}
 }
+
+// TestSendersChecked: the transport is asked to check the connections of incomplete messages. Those that have
+// ended are forgotten at once, whatever the interval of the keepalive.
+func TestSendersChecked(t *testing.T) {
+	for _, interval := range []string{"0", "inf", "20s"} {
+		v := newTarget(t, "KEEPALIVE_INTERVAL", interval)
+		c, gone := newConn(), newConn()
+		v.handle(v.tag.onEagerFirst, c, first(1, 1, 80, make([]byte, 40)))
+		v.handle(v.tag.onEagerFirst, gone, first(1, 2, 80, make([]byte, 40)))
+		gone.Gone()
+		for range 2 {
+			v.eager.lookForSenders()
+		}
+		v.handle(v.tag.onEagerMiddle, c, middle(1, 40, make([]byte, 40)))
+		v.eager.lookForSenders()
+		if c.checks != 2 || gone.checks != 0 || !v.eager.checked.Empty() {
+			t.Errorf("interval %s: %d checks, %d of an ended connection, none left %v", interval, c.checks, gone.checks, v.eager.checked.Empty())
+		}
+	}
+}

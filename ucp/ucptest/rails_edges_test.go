@@ -238,3 +238,42 @@ func TestCloseWhileAsking(t *testing.T) {
 		}
 	}
 }
+
+// TestFlushBehindRails: a forced close, or that of the worker, ends a flush that waits for a message over two
+// devices, whatever else the context does.
+func TestFlushBehindRails(t *testing.T) {
+	for _, features := range []ucp.Features{ucp.FeatureTag, ucp.FeatureTag | ucp.FeatureRMA} {
+		for _, tls := range []string{"ud_v", "rc_v"} {
+			for _, whole := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %v worker %v", tls, features, whole), func(t *testing.T) {
+					frailNet.renew(t, "frail0", "frail1")
+					tr := onFabric("frail", tls).vanishing().using("frail0:1,frail1:1").
+						with(setting{"RNDV_THRESH", "inf"}, setting{"MAX_EAGER_RAILS", "2"}, setting{"ZCOPY_THRESH", "0"}).with(least...)
+					tr.paired = tls != "ud_v"
+					r := newRig(t, tr)
+					p := ucp.ContextParams{Features: features}
+					a, b := r.openWith(p, ucp.WorkerParams{}), r.openWith(p, ucp.WorkerParams{})
+					there := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+					r.warm(there, b)
+					for range 3 {
+						if _, err := there.TagSend(7, make([]byte, 1<<20), nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					flush, err := there.Flush(nil)
+					if err != nil || flush.Done() {
+						t.Fatal("the flush does not wait:", err)
+					}
+					if whole {
+						err = a.Close()
+					} else {
+						_, err = there.CloseAsync(force)
+					}
+					if err != nil || !flush.Done() || !errors.Is(flush.Err(), ucs.ErrCanceled) {
+						t.Errorf("close: %v; the flush is done: %v, %v", err, flush.Done(), flush.Err())
+					}
+				})
+			}
+		}
+	}
+}
