@@ -49,9 +49,9 @@ func (flushing) progress(r *Request) error {
 	if len(r.ep.lanes) == 0 {
 		return ucs.ErrNotConnected
 	}
-	if p := r.ep.pieces(); p != nil && r.state&stateBehind == 0 {
+	if r.state&stateBehind == 0 { // operations that are counted later come after the flush, or wait for the fence
 		r.state |= stateBehind
-		if p.waitForOperations(r) {
+		if r.ep.pieces().waitForOperations(r) {
 			return nil
 		}
 	}

@@ -30,6 +30,9 @@ func streamAt(from, to *worker, k int) uint64 {
 // streamSend sends bytes.
 func (g *goroutine) streamSend(s *Step) {
 	l := g.wk.l
+	if s.Peer == g.wk.number && g.wk.proc.plan.NoLoop { // the stream is that of the endpoint's counterpart, which no application has
+		return
+	}
 	for range s.N {
 		n := g.link(s.Peer)
 		if n == nil {

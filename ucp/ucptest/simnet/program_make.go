@@ -19,19 +19,18 @@ type maker struct {
 	p       *Program
 	kinds   []string
 	nextID  int
-	limit   int    // largest size
-	outage  bool   // there are short outages
-	lossy   bool   // there are faults that may lose something
-	rings   bool   // with shared memory
-	polls   bool   // copies, whose end only polling finds, at each step of the world
-	eager   bool   // no message is sent by rendezvous
-	listens bool   // there is a connection manager
-	closes  bool   // there are steps that close endpoints
-	forces  bool   // some of them by force
-	burst   int    // largest number of operations of a step
-	sizes   []int  // thresholds
-	owners  []int  // worker of each list
-	noLoop  []bool // by list, like owners: its process connects to itself as to others
+	limit   int   // largest size
+	outage  bool  // there are short outages
+	lossy   bool  // there are faults that may lose something
+	rings   bool  // with shared memory
+	polls   bool  // copies, whose end only polling finds, at each step of the world
+	eager   bool  // no message is sent by rendezvous
+	listens bool  // there is a connection manager
+	closes  bool  // there are steps that close endpoints
+	forces  bool  // some of them by force
+	burst   int   // largest number of operations of a step
+	sizes   []int // thresholds
+	owners  []int // worker of each list
 }
 
 // Generate makes the program of a seed, from some kinds of steps.
@@ -183,7 +182,6 @@ func (m *maker) processes() {
 		for _, w := range pr.Workers {
 			for range w.Goroutines {
 				m.owners = append(m.owners, worker)
-				m.noLoop = append(m.noLoop, pr.NoLoop)
 			}
 			worker++
 		}
@@ -313,9 +311,6 @@ func (m *maker) steps() {
 			}
 			if s.Peer == m.owners[k] && !m.chance(8) {
 				s.Peer = (s.Peer + 1) % workers
-			}
-			if m.noLoop[k] && s.Peer == m.owners[k] && (s.Kind == "stream" || s.Kind == "srecv") {
-				continue // the stream is that of the endpoint's counterpart, which no application has
 			}
 			if !m.fill(&s, first[k]) || (s.Kind == "close" || s.Kind == "quit") && !m.alone(k) {
 				continue
