@@ -15,12 +15,13 @@ import (
 func (g *goroutine) drain() {
 	wk := g.wk
 	l := wk.l
-	bound, lost := l.w.now+timeBound, l.w.now+lossBound
+	start := l.w.now
 	g.serve(platform.Never, func() bool {
+		rest := l.w.now - max(start, l.idleAt)
 		switch {
-		case l.w.now <= lost || !l.idle() || l.j.quiet():
+		case !l.idle() || rest <= lossBound || l.j.quiet():
 		case l.lossy && l.giveUp():
-		case l.w.now > bound:
+		case rest > timeBound:
 			l.j.fail("not at an end %v after the last step: %s", timeBound, l.waits())
 		}
 		return l.j.quiet()
