@@ -137,7 +137,9 @@ func (m *maker) processes() {
 	set("PEER_RELEASE", "1.13", "1.22", "auto")
 	set("MAX_RNDV_RAILS", "0", "1", "2", "3")
 	set("MAX_RMA_RAILS", "0", "1", "2")
-	set("MAX_EAGER_RAILS", "2", "3")
+	if !m.rings || !m.lossy { // what a lost connection has carried of a message is not known if rings carry the rest
+		set("MAX_EAGER_RAILS", "2", "3")
+	}
 	set("CM_USE_ALL_DEVICES", "n")
 	set("STREAM_MAX_UNREAD", "64k")
 	set("TOKEN", "y", "known", "n")
