@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
@@ -100,9 +101,14 @@ func (ep *Endpoint) keepalive() {
 	if long && asks && ep.gone() == nil {
 		ep.w.handshakes.repeatRequest(ep)
 	}
-	loopback := ep.peer == nil || ep.peer.UUID() == ep.w.uuid
 	ask := ep.cfg.lanes.Keepalive != proto.NullLane || long && ep.remoteID&1 != 0
-	if ep.gone() != nil || !ask || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
+	if ep.gone() != nil || !ask || ep.remoteID == 0 || ep.peer == nil || ep.state&epChecking != 0 {
+		return
+	}
+	if ep.peer.UUID() == ep.w.uuid { // connected to this worker as to another (EndpointNoLoopback)
+		if other := ep.w.endpoints.Get(uint64(ep.remoteID)); other == nil || other.err != nil {
+			ep.report(life.Removed, errEndGone)
+		}
 		return
 	}
 	if early && ep.pair.Has(ep.w.handshakes.wireupLane(ep, proto.WireupEpCheck)) {
