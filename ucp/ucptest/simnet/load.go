@@ -187,6 +187,12 @@ func (l *load) tap() {
 // faultless reports whether the run has no faults.
 func (l *load) faultless() bool { return !l.lossy && len(l.p.Faults) == 0 }
 
+// background reports whether a goroutine of the library makes progress in a process: the program only looks
+// now and then whether it has.
+func (l *load) background() bool {
+	return slices.ContainsFunc(l.processes, func(pr *process) bool { return pr.plan.Background })
+}
+
 // readsAll reports whether what has arrived at a process that makes progress is handled soon: there are no
 // faults and no slow ways, and no stream that is not read stops the rest of its connection.
 func (l *load) readsAll() bool {
