@@ -109,14 +109,31 @@ func (es *eagerState) keepWith(a *assembly, from *source) {
 	a.leaveList()
 	from.fragments.Push(&a.node)
 	if from.uct != nil {
-		if from.checked.Linked() {
+		if from.checked {
 			return
 		}
-		es.checked.Push(&from.checked)
+		if len(es.checked) >= es.checkAt {
+			es.dropChecked()
+			es.checkAt = 2*len(es.checked) + minChecked
+		}
+		from.checked = true
+		es.checked = append(es.checked, from)
 	}
 	if !es.watching {
 		es.watchSenders()
 	}
+}
+
+// minChecked is the number of sources of incomplete messages from which ended ones are dropped, although the timer
+// has not expired: peers can connect and disconnect any number of times.
+const minChecked = 64
+
+// dropChecked drops the sources that have ended, or have no incomplete message any more, from checked.
+func (es *eagerState) dropChecked() {
+	es.checked = slices.DeleteFunc(es.checked, func(s *source) bool {
+		s.checked = s.uct != nil && !s.fragments.Empty()
+		return !s.checked
+	})
 }
 
 // shrinkFrom is the number of incomplete messages at a time from which the map of assemblies is
@@ -378,7 +395,7 @@ func (es *eagerState) cancelAssemblies() {
 // watchSenders starts the timer of lookForSenders, if there is an incomplete message.
 func (es *eagerState) watchSenders() {
 	w := es.w
-	if es.watching || w.accounts.unnamed.fragments.Empty() && es.checked.Empty() || w.closed {
+	if es.watching || w.accounts.unnamed.fragments.Empty() && len(es.checked) == 0 || w.closed {
 		return
 	}
 	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
@@ -401,14 +418,11 @@ func (es *eagerState) watchSenders() {
 func (es *eagerState) lookForSenders() {
 	w := es.w
 	es.watching = false
-	for n := es.checked.Front(); n != nil; {
-		s, next := n.Value, n.Next()
-		if s.fragments.Empty() {
-			n.Remove()
-		} else {
+	es.dropChecked()
+	for _, s := range es.checked {
+		if s.uct != nil {
 			s.uct.Check()
 		}
-		n = next
 	}
 	if !w.accounts.unnamed.fragments.Empty() && !es.hasSenders() {
 		es.orphanMessages(&w.accounts.unnamed.fragments)

@@ -40,7 +40,8 @@ type eagerState struct {
 	timer      *event.Timer        // fires when the time of the oldest orphan is over
 	untimed    bool                // the field timer could not be set: progress checks the orphans
 	senders    *event.Timer        // timer for the senders of incomplete messages (assembly.go)
-	checked    list.List[source]   // sources that have had an incomplete message since the timer last expired
+	checked    []*source           // sources that have had an incomplete message since the timer last expired
+	checkAt    int                 // length of checked at which ended sources are dropped from it
 	watching   bool                // the timer senders is running
 	w          *Worker
 
@@ -62,12 +63,7 @@ func (eagerFamily) stop(w *Worker) error {
 
 // sourceGone is called when a connection has ended. Its incomplete messages become orphans, because
 // their missing fragments may arrive over another connection.
-func (eagerFamily) sourceGone(s *source) {
-	if s.checked.Linked() {
-		s.checked.Remove()
-	}
-	s.w.eager.orphanMessages(&s.fragments)
-}
+func (eagerFamily) sourceGone(s *source) { s.w.eager.orphanMessages(&s.fragments) }
 
 // evict gives up the incomplete messages without a receive whose last fragment came over the
 // connection s, or for which s is charged with a fragment.

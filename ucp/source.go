@@ -29,13 +29,13 @@ type source struct {
 	cause           error            // error that the connection ended with, if it failed and the transport knows the error
 	rateLimited     bool             // the peer sends requests too often; reading pauses for a while
 	certificateRead bool             // whether peerCertificate was determined
+	checked         bool             // the source is in eagerState.checked
 	stoppedStreams  int32            // streams that the application does not read; the connection is not read while there are any
 	deferred        *deferredRequest // a deferred request; the connection is not read until the request is handled
 
 	messages        messageList
 	actives         list.Set[AMMessage] // active messages in queues
 	fragments       list.List[assembly]
-	checked         list.Node[source]        // in eagerState.checked while it may have fragments
 	streams         list.Set[stream]         // the streams with unread bytes that are charged to the source
 	openings        list.Set[endpointCharge] // the endpoints opened by the peer
 	owner           identity.Owner[*peerEnd] // the peer that the connection belongs to
@@ -62,7 +62,6 @@ func (at *accountTable) sourceOf(src *uct.Source) *source {
 
 func (at *accountTable) newSource(src *uct.Source) *source {
 	s := &source{w: at.w, uct: src}
-	s.checked.Value = s
 	src.User = s
 	at.Register(&s.Holder, s)
 	return s

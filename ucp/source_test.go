@@ -407,7 +407,7 @@ func TestRefusedWithoutSource(t *testing.T) {
 }
 
 // TestSendersChecked: the transport is asked to check the connections of incomplete messages. Those that have
-// ended are forgotten at once, whatever the interval of the keepalive.
+// ended are forgotten, whatever the interval of the keepalive.
 func TestSendersChecked(t *testing.T) {
 	for _, interval := range []string{"0", "inf", "20s"} {
 		v := newTarget(t, "KEEPALIVE_INTERVAL", interval)
@@ -420,8 +420,16 @@ func TestSendersChecked(t *testing.T) {
 		}
 		v.handle(v.tag.onEagerMiddle, c, middle(1, 40, make([]byte, 40)))
 		v.eager.lookForSenders()
-		if c.checks != 2 || gone.checks != 0 || !v.eager.checked.Empty() {
-			t.Errorf("interval %s: %d checks, %d of an ended connection, none left %v", interval, c.checks, gone.checks, v.eager.checked.Empty())
+		if c.checks != 2 || gone.checks != 0 || len(v.eager.checked) != 0 {
+			t.Errorf("interval %s: %d checks, %d of an ended connection, %d connections left", interval, c.checks, gone.checks, len(v.eager.checked))
+		}
+		for n := range 1000 {
+			c := newConn()
+			v.handle(v.tag.onEagerMiddle, c, middle(proto.MessageID(100+n), 40, make([]byte, 10)))
+			c.Gone()
+		}
+		if n := len(v.eager.checked); n > 2*minChecked {
+			t.Errorf("interval %s: %d connections are left of 1000 that have ended", interval, n)
 		}
 	}
 }
