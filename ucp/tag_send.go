@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"

@@ -20,8 +20,9 @@
 //
 //	nettcp  a stream: resets at the end of a process, a send buffer, a handshake; probes find hosts
 //	        that are gone
-//	netshm  rings within a host: nobody knows who has sent a message, only those that check notice the
-//	        end of a process, and one that ends in the middle of a message holds up the others for a moment
+//	netshm  rings within a host: a message does not name its sender, only processes that check notice
+//	        the end of another, and one that ends in the middle of a message holds up the others for a
+//	        moment
 //	netcma  copies within a host, of which a part has happened when a process ends in the middle
 //	netrc   two devices with pairwise connections, credits, and memory registered for each of them,
 //	        and one for messages to anybody: a peer that does not

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/kit"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
