@@ -139,12 +139,9 @@ func (as *amState) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) err
 		return nil
 	}
 	key := assemblyKey{ep.localID, f.MsgID}
-	if w.eager.isRefused(key, f.TotalLen, len(payload)) {
-		return nil
-	}
-	if err = as.firstFragment(w.accounts.sourceOf(src), ep, h, &f, payload, header, desc); err != nil {
-		w.eager.refuse(src, key, f.TotalLen, len(payload), err)
-	}
+	_, err = w.eager.receive(src, key, f.TotalLen, len(payload), func() error {
+		return as.firstFragment(w.accounts.sourceOf(src), ep, h, &f, payload, header, desc)
+	})
 	return err
 }
 
@@ -195,12 +192,9 @@ func (as *amState) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error
 		return nil
 	}
 	key := assemblyKey{ep.localID, h.MsgID}
-	if w.eager.isRefused(key, -1, len(payload)) {
-		return nil
-	}
-	if err = as.laterFragment(w.accounts.sourceOf(src), ep, key, h.Offset, payload); err != nil {
-		w.eager.refuse(src, key, -1, len(payload), err)
-	}
+	_, err = w.eager.receive(src, key, -1, len(payload), func() error {
+		return as.laterFragment(w.accounts.sourceOf(src), ep, key, h.Offset, payload)
+	})
 	return err
 }
 

@@ -350,6 +350,18 @@ func (es *eagerState) refuse(src *uct.Source, key assemblyKey, total, n int, err
 	es.refusedKeys = append(es.refusedKeys, key)
 }
 
+// receive receives a fragment of n bytes by one, unless it belongs to a message that is dropped, which
+// it reports. If a limit refuses the fragment, its message is dropped. total is as for refuse.
+func (es *eagerState) receive(src *uct.Source, key assemblyKey, total, n int, one func() error) (dropped bool, err error) {
+	if es.isRefused(key, total, n) {
+		return true, nil
+	}
+	if err = one(); err != nil {
+		es.refuse(src, key, total, n, err)
+	}
+	return false, err
+}
+
 // isRefused reports whether a fragment of n bytes belongs to a message that is dropped. total is as for
 // refuse.
 func (es *eagerState) isRefused(key assemblyKey, total, n int) bool {

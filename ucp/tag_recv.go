@@ -360,14 +360,10 @@ func (ts *tagState) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc)
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	key := taggedKey(h.MsgID)
-	if w.eager.isRefused(key, h.TotalLen, len(payload)) {
-		return nil
-	}
-	_, err = ts.firstFragment(w.accounts.sourceOf(src), &h, payload, desc)
-	if err != nil {
-		w.eager.refuse(src, key, h.TotalLen, len(payload), err)
-	}
+	_, err = w.eager.receive(src, taggedKey(h.MsgID), h.TotalLen, len(payload), func() error {
+		_, err := ts.firstFragment(w.accounts.sourceOf(src), &h, payload, desc)
+		return err
+	})
 	return err
 }
 
@@ -378,22 +374,21 @@ func (ts *tagState) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMD
 	if err != nil {
 		return w.logMalformed(err)
 	}
-	key := taggedKey(h.MsgID)
-	if w.eager.isRefused(key, h.TotalLen, len(payload)) {
+	dropped, err := w.eager.receive(src, taggedKey(h.MsgID), h.TotalLen, len(payload), func() error {
+		from := w.accounts.sourceOf(src)
+		d, err := ts.firstFragment(from, &h.EagerFirst, payload, desc)
+		switch {
+		case d != nil:
+			d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
+		case err == nil:
+			ts.sendSyncAck(from, h.EpID, h.ReqID, ucs.OK)
+		default:
+			ts.refuseSync(src, h.EpID, h.ReqID, err)
+		}
+		return err
+	})
+	if dropped {
 		ts.refuseSync(src, h.EpID, h.ReqID, ucs.ErrExceedsLimit)
-		return nil
-	}
-	d, err := ts.firstFragment(w.accounts.sourceOf(src), &h.EagerFirst, payload, desc)
-	switch {
-	case d != nil:
-		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
-	case err == nil:
-		ts.sendSyncAck(w.accounts.sourceOf(src), h.EpID, h.ReqID, ucs.OK)
-	default:
-		ts.refuseSync(src, h.EpID, h.ReqID, err)
-	}
-	if err != nil {
-		w.eager.refuse(src, key, h.TotalLen, len(payload), err)
 	}
 	return err
 }
@@ -450,12 +445,9 @@ func (ts *tagState) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) e
 		return w.logMalformed(err)
 	}
 	key := taggedKey(h.MsgID)
-	if w.eager.isRefused(key, -1, len(payload)) {
-		return nil
-	}
-	if err = ts.laterFragment(w.accounts.sourceOf(src), key, h.Offset, payload); err != nil {
-		w.eager.refuse(src, key, -1, len(payload), err)
-	}
+	_, err = w.eager.receive(src, key, -1, len(payload), func() error {
+		return ts.laterFragment(w.accounts.sourceOf(src), key, h.Offset, payload)
+	})
 	return err
 }
 

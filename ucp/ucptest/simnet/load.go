@@ -4,7 +4,6 @@ package simnet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -429,143 +427,6 @@ func (g *goroutine) run() {
 	l.tracef("worker %d.%d: all steps are done", wk.number, g.number)
 	if g == wk.all[0] {
 		g.drain()
-	}
-}
-
-// waitStep waits for the operations of a step, at most as long as the step says.
-func (g *goroutine) waitStep(s *Step) {
-	if s.Wait > 0 {
-		if s.Flags&(flagCallback|flagFree) != flagCallback|flagFree && s.Class%2 == 0 {
-			g.waitRequests(s)
-		} else {
-			g.wait(g.wk.l.w.now+s.Wait, func() bool {
-				for _, o := range g.step {
-					if !o.isDone() {
-						return false
-					}
-				}
-				return true
-			})
-		}
-	}
-	if s.Flags&flagCancel != 0 {
-		for _, o := range g.step {
-			if !o.over && o.r != nil {
-				o.cancel()
-			}
-		}
-	}
-	g.wk.reap()
-}
-
-// waitRequests waits for each request of the step by Request.Wait.
-func (g *goroutine) waitRequests(s *Step) {
-	l := g.wk.l
-	d, from := s.Wait, l.w.now
-	forever := remote[s.Kind] && s.ID%2 == 0 && l.readsAll()
-	if forever {
-		d = time.Hour
-	}
-	ctx, cancel := platform.WithTimeout(context.Background(), d)
-	defer cancel()
-	g.waits = true
-	defer func() {
-		g.waits = false
-		for _, o := range g.step {
-			if o.over && !o.callback {
-				o.free()
-			}
-		}
-	}()
-	for _, o := range g.step {
-		if o.over {
-			continue
-		}
-		o.waited = o.mayCancel
-		err := o.r.Wait(ctx)
-		if o.r.Done() {
-			o.inTime()
-			continue
-		}
-		o.waited = false
-		if !errors.Is(err, context.DeadlineExceeded) {
-			l.j.fail("Request.Wait of an operation in flight: %v (%s)", err, o.s)
-		}
-	}
-	if late := l.w.now - from; forever && late > time.Second {
-		l.j.fail("worker %d has waited %v for %s", g.wk.number, late, s)
-	}
-}
-
-// remote are the operations that need nothing of the peer's application but progress.
-var remote = map[string]bool{"put": true, "get": true, "add": true, "fadd": true, "atomic": true}
-
-// condition is a context that ends at a time, or when done returns true.
-type condition struct {
-	context.Context
-	w     *World
-	until time.Duration
-	done  func() bool
-}
-
-func (c *condition) Err() error {
-	if c.w.now >= c.until || c.done() {
-		return context.Canceled
-	}
-	return nil
-}
-
-// wait progresses the worker until done returns true, which must not call the library, or until a
-// time.
-func (g *goroutine) wait(until time.Duration, done func() bool) {
-	if !g.wk.proc.plan.Multi {
-		g.waitAlone(until, done)
-		return
-	}
-	w := g.wk.l.w
-	if until != platform.Never {
-		e := w.schedule(until, g.wk.proc.Process, func() {})
-		defer w.cancel(e)
-	}
-	c := &condition{context.Background(), w, until, func() bool { return done() || g.wk.l.j.err != nil }}
-	if c.Err() == nil {
-		g.wk.w.Run(c)
-	}
-}
-
-// waitAlone does the same while no other goroutine uses the worker.
-func (g *goroutine) waitAlone(until time.Duration, done func() bool) {
-	wk := g.wk
-	w := wk.l.w
-	if p := wk.proc.plan; !p.Sleep && !p.Arm {
-		wk.proc.poll(wk.w, until, func() bool { return done() || wk.l.j.err != nil || w.now >= until })
-		return
-	}
-	if until != platform.Never {
-		e := w.schedule(until, wk.proc.Process, func() {})
-		defer w.cancel(e)
-	}
-	c := &condition{context.Background(), w, until, func() bool { return done() || wk.l.j.err != nil }}
-	for c.Err() == nil {
-		if wk.w.Progress() > 0 {
-			wk.proc.stirs++
-		} else if wk.proc.plan.Arm {
-			wk.arm(c)
-		} else if err := wk.w.Wait(c); err != nil && c.Err() == nil {
-			wk.l.j.fail("Worker.Wait: %v", err)
-		}
-		w.Yield() // a call takes time, even if there is always something to do
-	}
-}
-
-// arm arms the worker, and sleeps until its event descriptor would be readable or c ends.
-func (wk *worker) arm(c *condition) {
-	switch err := wk.w.Arm(); {
-	case errors.Is(err, ucs.ErrBusy):
-	case err != nil:
-		wk.l.j.fail("Worker.Arm: %v", err)
-	default:
-		wk.proc.readable(wk.w, c)
 	}
 }
 
