@@ -80,28 +80,36 @@ func (ad *admission) admitRequest(from *source, m *proto.Wireup, message []byte)
 	q.claimed, q.migrated = d.Claimed, d.Migrated
 	switch d.Verdict {
 	case admit.Refuse:
-		ad.refuse(from, &d)
+		ad.refuse(from, &d, r.Opens)
 	case admit.Defer:
 		q.deferred, from.deferred.proved = true, d.Proved
 	}
 	return q, d.Err
 }
 
-// refuse counts a refused request, and logs one refusal a minute for each reason.
-func (ad *admission) refuse(from *source, d *admit.Decision) {
+// refuse counts a refused request, and logs one refusal a minute for each reason. A check by which an
+// endpoint of a connection manager asks for its counterpart, which has ended, is no reason for a warning:
+// such a peer need neither have the token nor be known.
+func (ad *admission) refuse(from *source, d *admit.Decision, opens bool) {
 	w := ad.w
+	var what string
 	switch d.Reason {
 	case ledger.Token:
-		if w.refused(from, d.Reason) {
-			w.ctx.log.Warn("request without the token refused", zap.String("worker", w.name), zap.Error(d.Err))
-		}
+		what = "request without the token refused"
 	case ledger.Policy:
-		if w.refused(from, d.Reason) {
-			w.ctx.log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(d.Err))
-		}
+		what = "request of an unknown peer refused"
 	default:
 		w.accounts.LogRefusal(from.Account().Ledger(), d.Reason, d.Err)
+		return
 	}
+	if !w.refused(from, d.Reason) {
+		return
+	}
+	log := w.ctx.log.Warn
+	if !opens {
+		log = w.ctx.log.Diag
+	}
+	log(what, zap.String("worker", w.name), zap.Bool("check", !opens), zap.Error(d.Err))
 }
 
 // countContradiction counts, and may log, an address with claims that the address of an honest peer

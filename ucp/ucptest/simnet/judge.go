@@ -136,7 +136,8 @@ const maxPacket = 64 << 10
 
 // waitedInVain checks a wait for an active message of a class, from a time until now, that has ended without
 // one: no message whose send had succeeded may have been there. Over netrc it may wait for an access before it,
-// which the simulation carries out only when the sender makes progress.
+// which the simulation carries out only when the sender makes progress, and over netud for room in the send
+// queue, which only the sender's progress uses.
 func (j *judge) waitedInVain(wk *worker, class int, from time.Duration) {
 	if !j.l.readsAll() || wk.proc.plan.uses("netrc") {
 		return
@@ -146,7 +147,11 @@ func (j *judge) waitedInVain(wk *worker, class int, from time.Duration) {
 		if m.to != wk.number || m.s == nil || m.s.Kind != "am" || m.s.Class != class || m.isReply || m.got > 0 || m.settled {
 			continue
 		}
-		if o := m.sender; o.over && o.err == nil && j.l.w.now-max(o.at, from) > lateness {
+		o := m.sender
+		if p := o.g.wk.proc.plan; p.uses("netud") && !p.Background {
+			continue
+		}
+		if o.over && o.err == nil && j.l.w.now-max(o.at, from) > lateness {
 			j.fail("worker %d has waited from %v to %v for active message %d (%s), which was sent at %v", wk.number, from, j.l.w.now, m.id, m.s, o.at)
 		}
 	}
