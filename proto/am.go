@@ -64,15 +64,9 @@ func ParseAMSingle(b []byte) (h AMHeader, data, userHeader []byte, err error) {
 	return h, data, userHeader, nil
 }
 
-// ParseAMSinglePlain is ParseAMSingle for a message without a user header, and short enough to be
-// inlined. ok is false for other messages, and for malformed ones.
-func ParseAMSinglePlain(b []byte) (h AMHeader, data []byte, ok bool) {
-	if len(b) < AMHeaderSize {
-		return h, nil, false
-	}
-	h = AMHeaderFromWord(le.Uint64(b))
-	return h, b[AMHeaderSize:], h.HeaderLen == 0
-}
+// IsPlainAM reports whether the message that begins with the given word (AMHeader.Word) has an id below
+// 256 and no user header: all that follows the word is data.
+func IsPlainAM(word uint64) bool { return word&0xFFFFFFFF_0000FF00 == 0 }
 
 // AMReplyFooter ends a message that the receiver may reply to: ucp_am_reply_ftr_t.
 type AMReplyFooter struct {

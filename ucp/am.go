@@ -35,7 +35,8 @@ func (amFamily) handlers(w *Worker) []handler {
 }
 
 func (amFamily) start(w *Worker) { w.am.on = true }
-func (amFamily) halt(w *Worker)  { w.am.on = false }
+
+func (amFamily) halt(w *Worker) { w.am.on = false }
 
 // stop drops the messages in queues, and the kept messages whose data is in memory of a transport,
 // because the transport frees that memory.
@@ -223,17 +224,25 @@ type amState struct {
 
 	free     list.Stack[AMMessage] // idle message objects
 	idle     int
-	rested   uint8
-	resting  [quarantine]*AMMessage // released most recently, not reused yet
+	rested   uint                   // the place in resting, modulo its length, of the one that has rested longest
+	resting  [restingAMs]*AMMessage // released most recently, not reused yet
 	borrowed list.List[AMMessage]   // kept messages whose data is in memory of a transport
 	queues   []*AMQueue
 
-	keptOverLimit bool          // kept messages that came through shared memory exceed the limit
+	keptOverLimit bool          // kept messages that came through shared memory exceed the limit (setKeptOverLimit)
 	warned        bool          // a message without handler was logged
 	warnAt        time.Duration // earliest time at which it is logged again
 
 	table [256]*[256]amEntry // indexed by the high byte of the id, then by the low byte
+
+	// plain are the handlers of small ids, but for queues and handlers with AMPersistentData, and direct
+	// those of them to which a message can be passed at once: all, or none while keptOverLimit is set.
+	plain  [directIDs]AMHandler
+	direct [directIDs]AMHandler
 }
+
+// directIDs is the number of ids that amState.direct has: those of proto.IsPlainAM.
+const directIDs = 256
 
 // set sets the handler or queue for an id.
 func (s *amState) set(id uint16, e amEntry) {
@@ -243,6 +252,25 @@ func (s *amState) set(id uint16, e amEntry) {
 		s.table[id>>8] = t
 	}
 	t[id&0xFF] = e
+	if id >= directIDs {
+		return
+	}
+	if e.queue != nil || e.flags&AMPersistentData != 0 {
+		e.fn = nil
+	}
+	s.plain[id] = e.fn
+	if !s.keptOverLimit {
+		s.direct[id] = e.fn
+	}
+}
+
+func (s *amState) setKeptOverLimit(over bool) {
+	s.keptOverLimit = over
+	if over {
+		s.direct = [directIDs]AMHandler{}
+	} else {
+		s.direct = s.plain
+	}
 }
 
 // find returns the handler or queue for an id, nil if there is neither.
@@ -304,6 +332,28 @@ var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOn
 // goroutine. The same holds among messages of several packets. A message of one packet that was
 // sent after a message of several packets may be handled before the latter, as in C 1.22.
 func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	if ep == nil || p != nil || len(header) > 0 || len(buf) >= int(ep.shortAMBelow) || !ep.w.owner.available() {
+		return ep.sendAM(id, header, buf, p)
+	}
+	w := ep.w
+	w.owner.gate |= gateInside
+	r := w.pool.spare // used only if the send is still in flight after the call
+	err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
+	if err != nil {
+		r, err = ep.amSentShort(err, id, buf, nil)
+		w.owner.release()
+		return r, err
+	}
+	w.stats.EagerShort++
+	w.stats.AMSends++
+	w.owner.release()
+	return nil, nil
+}
+
+// sendAM is AMSend for all but the shortest way.
+//
+//go:noinline
+func (ep *Endpoint) sendAM(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.AMSend", ep == nil)
 	}
@@ -311,12 +361,12 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 	if !w.owner.tryAcquire() {
 		return w.am.delegateSend(ep, id, header, buf, p)
 	}
-	if len(header) > 0 || len(buf) > int(ep.shortAM) || p != nil && !p.plainSend() {
+	if len(header) > 0 || len(buf) >= int(ep.shortAMBelow) || p != nil && !p.plainSend() {
 		r, err := ep.w.am.describeAMSend(ep, id, header, buf, p)
 		w.owner.release()
 		return r, err
 	}
-	r := w.pool.spare // used only if the send is still in flight after the call
+	r := w.pool.spare // as in AMSend
 	err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
@@ -369,7 +419,7 @@ func (as *amState) delegateSend(ep *Endpoint, id uint16, header, buf []byte, p *
 // startAMSend starts a send of any kind.
 func startAMSend(c *call) (*Request, error) {
 	ep := c.ep
-	if len(c.header) > 0 || len(c.buf) > int(ep.shortAM) || c.p != nil && !c.p.plainSend() {
+	if len(c.header) > 0 || len(c.buf) >= int(ep.shortAMBelow) || c.p != nil && !c.p.plainSend() {
 		return ep.w.am.describeAMSend(ep, c.amID, c.header, c.buf, c.p)
 	}
 	w := ep.w

@@ -23,7 +23,7 @@ import (
 // message is charged to the peer (UCX_MAX_UNEXP_BYTES), so release kept messages in time.
 // Afterwards the message must not be used, because its object is reused for other messages. A use
 // after release panics where it is detected, as with Request.Free; detection is certain until 16
-// more messages have been released.
+// more messages have come.
 type AMMessage struct {
 	_ noCopy
 
@@ -31,7 +31,9 @@ type AMMessage struct {
 
 	state   amMessageState // written by the goroutine that holds the message, and by the worker
 	handled bool           // its handler is running; unlike state, accessed by the worker only
+	place   uint8          // its index in amState.resting, where it was put last
 	id      uint16
+	was     gate // the worker's gate before the handler, in onAMSingle
 	header  []byte
 	data    []byte
 	length  int // length of the data in bytes, also while the data is at the sender
@@ -86,20 +88,24 @@ func (as *amState) makeAM() *AMMessage {
 	return m
 }
 
+// restingAMs is the number of message objects that rest before they are reused, a power of two.
+const restingAMs = 16
+
 // maxIdleAMs bounds the idle message objects of a worker.
 const maxIdleAMs = 4096
 
-// restAM takes back a message object that refers to nothing. The object is not reused until 16
-// more have come back, so that a use after release is detected.
+// restAM takes back a message object that refers to nothing. The object is not reused for a while
+// (restingAMs), so that a use after release is detected.
 func (as *amState) restAM(m *AMMessage) {
 	if !recycleRequests {
 		return
 	}
-	at := &as.resting[as.rested%quarantine]
+	m.place = uint8(as.rested % restingAMs)
+	at := &as.resting[as.rested%restingAMs]
 	as.rested++
 	old := *at
 	*at = m
-	if old != nil && as.idle < maxIdleAMs {
+	if old != nil && old.state == 0 && as.idle < maxIdleAMs { // else onAMSingle uses it
 		as.idle++
 		as.free.Push(&old.node)
 	}
@@ -348,7 +354,7 @@ func (m *AMMessage) chargeKept() {
 	case m.from.uct != nil:
 		m.from.uct.Drop(err)
 	default:
-		w.am.keptOverLimit = true
+		w.am.setKeptOverLimit(true)
 	}
 }
 
@@ -360,7 +366,7 @@ func (m *AMMessage) dropsKept() bool {
 		return false
 	}
 	if w.accounts.unnamed.TryCharge(0) {
-		w.am.keptOverLimit = false
+		w.am.setKeptOverLimit(false)
 		return false
 	}
 	if w.refused(m.from, ledger.Memory) {

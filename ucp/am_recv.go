@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -14,38 +15,89 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// onAMSingle returns the transport handler of active messages in one packet. The handler is a
-// function literal, because a call of a method value costs a second call (see onEagerOnly).
+// onAMSingle returns the transport handler of active messages in one packet. The commonest of them, those
+// without a header for a handler of amState.direct, it handles itself, with the message object that has
+// rested longest, which stays in its place among the resting ones. All others are for onAMSingleRest. The
+// handler is a function literal, because a call of a method value costs a second call (see onEagerOnly).
 //
 //go:noinline
 func (as *amState) onAMSingle() uct.AMHandler {
 	w := as.w
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
-		h, payload, plain := proto.ParseAMSinglePlain(data)
-		var header []byte
-		if !plain {
-			var err error
-			if h, payload, header, err = proto.ParseAMSingle(data); err != nil {
-				return w.logMalformed(err)
-			}
+		if len(data) < proto.AMHeaderSize {
+			return w.am.onAMSingleRest(src, data, desc)
 		}
-		e := w.am.find(h.ID)
-		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.keptOverLimit {
-			return w.am.arrived(w.accounts.sourceOf(src), nil, h, payload, header, desc)
+		word := binary.LittleEndian.Uint64(data)
+		if !proto.IsPlainAM(word) {
+			return w.am.onAMSingleRest(src, data, desc)
 		}
-		from := w.accounts.sourceOf(src) // now: src may be gone when the handler returns
-		m := w.am.newAM()
-		m.id, m.header, m.data, m.length = h.ID, header, payload, len(payload)
-		m.state, m.handled = amLive, true
+		fn := w.am.direct[uint8(word)]
+		m := w.am.resting[w.am.rested%restingAMs]
+		if fn == nil || m == nil || m.state != 0 {
+			return w.am.onAMSingleRest(src, data, desc)
+		}
+		if src != nil {
+			m.from = w.accounts.sourceOf(src) // now: src may be gone when the handler returns
+		}
+		w.am.rested++
 		w.stats.AMRecvs++
-		if err := w.callAM(e.fn, m); m.state != amLive {
-			m.from = from
-			return w.am.handled(m, err)
+		m.id, m.data, m.length = uint16(word), data[proto.AMHeaderSize:], len(data)-proto.AMHeaderSize
+		m.state, m.handled = amLive, true
+		m.was = w.owner.enterCallback() // the same as callAM, to save a call
+		defer func() {
+			if m.handled {
+				m.handlerPanicked(recover())
+			}
+		}()
+		err := fn(m)
+		w.owner.leaveCallback(m.was)
+		m.handled = false
+		if m.state == amLive && m.from == nil { // neither kept nor received
+			m.data, m.state = nil, 0
+			return nil
 		}
-		m.header, m.data, m.state, m.handled = nil, nil, 0, false // m was neither kept nor received
-		w.am.restAM(m)
+		m.handledDirectly(err)
 		return nil
 	}
+}
+
+// handledDirectly ends the handling of a message by onAMSingle.
+//
+//go:noinline
+func (m *AMMessage) handledDirectly(err error) {
+	as := &m.w.am
+	if m.state == amLive { // neither kept nor received
+		m.data, m.state, m.from, m.handled = nil, 0, nil, false
+		return
+	}
+	if as.resting[m.place] == m {
+		as.resting[m.place] = nil
+	}
+	if m.from == nil {
+		m.from = m.w.accounts.sourceOf(nil)
+	}
+	as.handled(m, err) // nil: no memory of the transport was kept
+}
+
+// handlerPanicked does so for a message whose handler did not return.
+//
+//go:noinline
+func (m *AMMessage) handlerPanicked(recovered any) {
+	m.w.callbackPanicked(m.was, recovered)
+	if recovered != nil { // else the goroutine ends, and perhaps another one owns the worker
+		m.handledDirectly(ucs.ErrCanceled)
+	}
+}
+
+// onAMSingleRest receives the messages in one packet that onAMSingle does not handle itself.
+//
+//go:noinline
+func (as *amState) onAMSingleRest(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	h, payload, header, err := proto.ParseAMSingle(data)
+	if err != nil {
+		return as.w.logMalformed(err)
+	}
+	return as.arrived(as.w.accounts.sourceOf(src), nil, h, payload, header, desc)
 }
 
 // onAMSingleReply receives a message in one packet that names an endpoint to reply on.
@@ -289,7 +341,7 @@ func (as *amState) handleLater(ep *Endpoint) {
 		return
 	}
 	ep.am.later = true
-	ep.w.copying.Push(&ep.control(handleLater{}).node)
+	ep.control(handleLater{}).requeue()
 }
 
 // handleLater is a control operation that sends nothing: its progress calls handleParts.

@@ -534,7 +534,9 @@ func (es *eagerState) watchOrphans() {
 	if err != nil && !es.untimed {
 		w.ctx.log.WarnOnce("", "cannot set the timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
 	}
-	es.untimed = err != nil
+	if es.untimed = err != nil; es.untimed {
+		w.due = true
+	}
 }
 
 // expireOrphans ends the orphans whose time is over, and returns their number.

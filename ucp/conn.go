@@ -107,6 +107,7 @@ func (cs *connState) reportDelayed(ep *Endpoint, ev life.Event, err error) {
 		n.ending = err
 	}
 	ep.w.conns.departed = append(ep.w.conns.departed, departed{ep, ev, err, maxRounds})
+	ep.w.due = true
 }
 
 // connFamily is the family of connections by socket address.
@@ -186,7 +187,7 @@ func errNoManager(list []manager) error {
 func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection, role connect.Role) (*Endpoint, error) {
 	w := cs.w
 	ep := &Endpoint{
-		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, needs: needID | needLanes,
+		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, needs: needID | needLanes,
 		ue: refuse{}, cfg: &noLanes, dest: noDestination, connSN: proto.ConnSNNone,
 		pair: &pairing{conn: c}, handshake: connect.End{Role: role, Stage: connect.Starting}, onError: p.OnError, userData: p.UserData,
 	}
@@ -209,7 +210,7 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection, role conn
 var (
 	noLanes = epConfig{
 		lanes: proto.LaneMap{AM: proto.NullLane, Wireup: proto.NullLane, Keepalive: proto.NullLane},
-		short: -1, shortAM: -1, mapFrom: never,
+		mapFrom: never,
 	}
 	noDestination = &destination{address: new(proto.WorkerAddress)}
 )

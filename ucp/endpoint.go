@@ -98,11 +98,12 @@ type Endpoint struct {
 	w  *Worker
 	ue uct.Endpoint // transport endpoint of the lane for active messages
 
-	// short is the largest payload of a tagged message that is sent inline, shortAM that of an
-	// active message. Both are -1 while nothing may be sent at once: the endpoint waits for the
-	// peer's id, has failed or is closed.
-	short     int32
-	shortAM   int32
+	// Payloads of fewer than shortBelow bytes are sent inline in a tagged message, and of fewer than
+	// shortAMBelow in an active message. Both are 0 while nothing may be sent at once: the endpoint waits
+	// for the peer's id, has failed or is closed.
+	shortBelow   int32
+	shortAMBelow int32
+
 	held      int32       // active messages held by the application that it may reply to over this endpoint
 	inFlight  int32       // requests of the endpoint in flight
 	life      life.End    // life cycle of this endpoint (endpoint_end.go)

@@ -120,7 +120,7 @@ func (ep *Endpoint) unbind() {
 
 // refuseOperations makes the endpoint refuse new operations from now on.
 func (ee *endpointEnds) refuseOperations(ep *Endpoint) {
-	ep.short, ep.shortAM = -1, -1
+	ep.shortBelow, ep.shortAMBelow = 0, 0
 	for _, f := range ep.w.families {
 		f.closing(ep)
 	}
@@ -140,7 +140,7 @@ func (ee *endpointEnds) endFailed(ep *Endpoint, err error) {
 		return
 	}
 	ep.err = ee.endError(ep, err)
-	ep.short, ep.shortAM = -1, -1
+	ep.shortBelow, ep.shortAMBelow = 0, 0
 	ee.markEnded(ep)
 	if ep.state&epNotice == 0 {
 		ep.w.stats.Failures++
@@ -227,7 +227,7 @@ func (ee *endpointEnds) cancelLanes(ep *Endpoint) {
 // if closed is set, otherwise with the endpoint's error or ucs.ErrCanceled.
 func (ee *endpointEnds) release(ep *Endpoint, closed bool) {
 	w := ep.w
-	ep.short, ep.shortAM = -1, -1
+	ep.shortBelow, ep.shortAMBelow = 0, 0
 	drain := closed && ep.errMode == ErrModeNone && ep.conn() == nil
 	if ep.err == nil {
 		ee.purge(ep, ucs.ErrCanceled) // operations that were started during the close, and flushes

@@ -138,7 +138,7 @@ func (ws *wireupState) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stag
 // newEndpointBy does the same as newEndpoint, with rules for the choice of lanes.
 func (ws *wireupState) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
 	w := ws.w
-	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, needs: needID}
+	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, needs: needID}
 	ws.opening = addr.UUID
 	err := ws.connectBy(ep, addr, rules)
 	ws.opening = 0

@@ -207,7 +207,7 @@ func TestNeeds(t *testing.T) {
 	var reqs []*Request
 	for tag := range Tag(3) {
 		req, err := ep.TagSend(tag, src[tag:], &RequestParams{Flags: OpMultiSend})
-		if err != nil || req.Done() || req.proto != nil || ep.short != -1 {
+		if err != nil || req.Done() || req.proto != nil || ep.shortBelow != 0 {
 			t.Fatalf("a send without lanes: %v, %v", req, err)
 		}
 		reqs = append(reqs, req)
@@ -231,7 +231,7 @@ func TestNeeds(t *testing.T) {
 		}
 		req.Free()
 	}
-	if ep.short < 0 {
+	if ep.shortBelow == 0 {
 		t.Error("short sends do not go inline again")
 	}
 }

@@ -590,7 +590,7 @@ func (c *pieceFlow) leave(epoch uint32) {
 	for !c.waitingFlushes.Empty() && reached(c.first, c.waitingFlushes.Front().Value.flush.epoch) {
 		p := c.waitingFlushes.Pop()
 		p.state |= stateMoves
-		p.w.dispatched.Push(&p.node)
+		p.dispatchLater()
 	}
 }
 
@@ -617,7 +617,8 @@ type fence struct{ flushing }
 func (fence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
 
 func (p fence) progress(r *Request) error {
-	if f := r.ep.flow(); f.fencing != r { // progress may run several times
+	if r.state&stateBehind == 0 { // progress may run several times, and meanwhile another fence may have begun
+		f := r.ep.flow()
 		f.direct, f.messages = false, false
 		f.fencing = r
 		r.ep.needs |= needFence

@@ -395,7 +395,7 @@ func (hs *handshakes) closeAux(ep *Endpoint) {
 			r := (*Request)(h)
 			r.lane = ep.amLane()
 			r.state |= stateMoves
-			ep.w.dispatched.Push(&r.node)
+			r.dispatchLater()
 		}
 	})
 	hs.dropAux(ep)

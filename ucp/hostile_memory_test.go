@@ -152,7 +152,7 @@ func TestWireupTooLong(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !ep.waiting.Empty() || ep.short < 0 {
+	if !ep.waiting.Empty() || ep.shortBelow == 0 {
 		t.Error("the endpoint still waits")
 	}
 }

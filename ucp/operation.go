@@ -48,7 +48,7 @@ func (ep *Endpoint) submit(r *Request) {
 		return
 	}
 	ep.waiting.Push(&r.node)
-	ep.short, ep.shortAM = -1, -1
+	ep.shortBelow, ep.shortAMBelow = 0, 0
 	for _, f := range ep.w.families {
 		if err := f.provide(ep); err != nil {
 			r.abort(err)
@@ -131,10 +131,10 @@ func (ep *Endpoint) drain() {
 // allowShort allows short sends, in one transport call, if the endpoint is ready for them, and otherwise
 // forbids them.
 func (ep *Endpoint) allowShort() {
-	ep.short, ep.shortAM = -1, -1
+	ep.shortBelow, ep.shortAMBelow = 0, 0
 	if ep.life.Usable() && ep.state&epDraining == 0 && ep.waiting.Empty() &&
 		ep.needs&needLanes == 0 {
-		ep.short, ep.shortAM = int32(ep.cfg.short), int32(ep.cfg.shortAM)
+		ep.shortBelow, ep.shortAMBelow = int32(ep.cfg.short)+1, int32(ep.cfg.shortAM)+1
 	}
 }
 
@@ -197,7 +197,17 @@ func (r *Request) await() {
 
 // requeue puts the request at the end of the worker's copying queue, from which the next rounds of
 // progress run it. Requests that copy with the CPU are served there in rotation.
-func (r *Request) requeue() { r.w.copying.Push(&r.node) }
+func (r *Request) requeue() {
+	r.w.copying.Push(&r.node)
+	r.w.due = true
+}
+
+// dispatchLater leaves the rest of the dispatch of the request to the end of the round of progress: its
+// end, or with stateMoves to run it on.
+func (r *Request) dispatchLater() {
+	r.w.dispatched.Push(&r.node)
+	r.w.due = true
+}
 
 // finishDispatched ends the requests whose end was deferred, resumes those that continue on another
 // lane (stateMoves), and returns their number.

@@ -324,7 +324,7 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 		err = nil
 	case r.lane != lane: // r must leave this lane's queue before it enters that of another lane
 		r.state |= stateMoves
-		w.dispatched.Push(&r.node)
+		r.dispatchLater()
 		err = nil
 	}
 	w.dispatching = nil
@@ -334,7 +334,7 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 			return ucs.InProgress
 		}
 		r.state |= stateMoves
-		w.dispatched.Push(&r.node)
+		r.dispatchLater()
 	}
 	return err
 }

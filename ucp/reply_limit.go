@@ -305,7 +305,7 @@ func (d *replyCharge) dropLater(owed int) {
 		return
 	}
 	d.err = fmt.Errorf("ucp: a peer does not read sent data, of which %d bytes are queued: %w", owed, ucs.ErrExceedsLimit)
-	d.ep.w.copying.Push(&d.ep.control(dropSlowPeer{}).node)
+	d.ep.control(dropSlowPeer{}).requeue()
 }
 
 // dropSlowPeer is a protocol that drops the peer of its endpoint and sends nothing.

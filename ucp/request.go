@@ -211,7 +211,12 @@ func (r *Request) Free() {
 			r.onTagRecv, r.userData = nil, nil
 		}
 		r.setIdle() // the request holds nothing else
-		w.pool.quarantineRequest(r)
+		if rp := &w.pool; recycleRequests && rp.restEnd-rp.restFirst < restingRequests {
+			rp.resting[rp.restEnd%restingRequests] = r // as rest, without a call
+			rp.restEnd++
+			return
+		}
+		w.pool.rest(r)
 		return
 	}
 	if w.owner.multi {
@@ -264,7 +269,7 @@ func (r *Request) freeShared() {
 			r.onTagRecv, r.userData = nil, nil
 		}
 		r.setIdle()
-		w.pool.quarantineRequest(r)
+		w.pool.rest(r)
 		w.owner.releaseSlow()
 		return
 	}
@@ -363,7 +368,7 @@ func (r *Request) finish(err error) {
 	}
 	if r == r.w.dispatching || r.w.accounts.evicting {
 		r.err = err
-		r.w.dispatched.Push(&r.node)
+		r.dispatchLater()
 		return
 	}
 	r.err = err

@@ -15,13 +15,17 @@ import (
 // requestPool holds the requests of a worker that are in no operation. Its first fields are those
 // that every message touches.
 type requestPool struct {
-	quarantineIndex uint8 // index, modulo quarantine, of the request in resting that is reused next
-	idleRequests    int   // number of requests in freeRequests
-	freeRequests    list.Stack[Request]
-	spare           *Request             // used if an operation of one transport call stays in flight
-	quarantined     [quarantine]*Request // requests freed by the application and not reused yet
-	promised        *Request             // request of the delegated call that is being carried out
-	spares          sync.Pool            // *Request, for delegated calls, in thread mode multi
+	// resting is a ring of the requests that the application has freed last, in the order in which it has
+	// freed them. It begins at index restFirst, and ends before restEnd, modulo its length. They are reused
+	// in this order, as long as more than quarantine are left.
+	restFirst, restEnd uint
+	resting            [restingRequests]*Request
+
+	spare        *Request // used if an operation of one transport call stays in flight
+	idleRequests int      // number of requests in freeRequests
+	freeRequests list.Stack[Request]
+	promised     *Request  // request of the delegated call that is being carried out
+	spares       sync.Pool // *Request, for delegated calls, in thread mode multi
 
 	madeRequests []*Request // all requests, only with a RequestCleanup hook
 	requestIDs   idtable.Table[Request]
@@ -32,17 +36,41 @@ type requestPool struct {
 // request counts one operation and holds no error, and the request refers to nothing of the
 // application.
 func (rp *requestPool) getRequest() *Request {
-	if rp.freeRequests.Empty() {
+	r := rp.takeIdle()
+	if r == nil {
 		return rp.nextRequest()
 	}
-	r := rp.freeRequests.Pop()
-	rp.idleRequests--
 	r.state = 0
 	r.setLife(lifeInFlight)
 	return r
 }
 
-// nextRequest is getRequest for an empty free list.
+// takeIdle takes an idle request, nil if there is none.
+func (rp *requestPool) takeIdle() *Request {
+	switch {
+	case !rp.freeRequests.Empty():
+		rp.idleRequests--
+		return rp.freeRequests.Pop()
+	case rp.hasRested():
+		return rp.takeRested()
+	}
+	return nil
+}
+
+// empty reports whether takeIdle has no request.
+func (rp *requestPool) empty() bool { return rp.freeRequests.Empty() && !rp.hasRested() }
+
+// hasRested reports whether takeRested has a request.
+func (rp *requestPool) hasRested() bool { return rp.restEnd-rp.restFirst > quarantine }
+
+// takeRested takes the request that has rested longest.
+func (rp *requestPool) takeRested() *Request {
+	r := rp.resting[rp.restFirst%restingRequests]
+	rp.restFirst++
+	return r
+}
+
+// nextRequest is getRequest if none is idle.
 func (rp *requestPool) nextRequest() *Request {
 	w := rp.w
 	if w.owner.multi {
@@ -98,11 +126,14 @@ const recycleRequests = !race.Enabled
 // cache misses: a request that a receive has used is three cache lines.
 const quarantine = 16
 
+// restingRequests is the number of freed requests that can rest. A power of two.
+const restingRequests = 64
+
 // putRequest takes back a finished request that the application has held.
 func (rp *requestPool) putRequest(r *Request) {
 	rp.clean(r)
 	r.setIdle()
-	rp.quarantineRequest(r)
+	rp.rest(r)
 }
 
 // setIdle ends the life of a request, until it serves another operation.
@@ -111,24 +142,16 @@ func (r *Request) setIdle() {
 	r.setLife(lifeIdle)
 }
 
-// quarantineRequest puts an idle request into quarantine, and the request that it displaces there into the free
-// list.
-func (rp *requestPool) quarantineRequest(r *Request) {
+// rest puts an idle request that the application has held at the end of resting.
+func (rp *requestPool) rest(r *Request) {
 	if !recycleRequests {
 		return
 	}
-	at := &rp.quarantined[rp.quarantineIndex%quarantine]
-	rp.quarantineIndex++
-	old := *at
-	*at = r
-	switch {
-	case old == nil:
-	case rp.idleRequests < maxOwnRequests: // as the method idle, inline
-		rp.idleRequests++
-		rp.freeRequests.Push(&old.node)
-	default:
-		rp.idle(old)
+	if rp.restEnd-rp.restFirst == restingRequests {
+		rp.idle(rp.takeRested())
 	}
+	rp.resting[rp.restEnd%restingRequests] = r
+	rp.restEnd++
 }
 
 // clean drops the references of a request, so that an idle request keeps nothing of the application

@@ -318,7 +318,7 @@ func (rndvPtr) progress(r *Request) error {
 	w, f := r.w, r.fetch
 	if r.step != stepQueuedCopy && (!w.copying.Empty() || f.size > w.pieceSize) {
 		r.step = stepQueuedCopy
-		w.copying.Push(&r.node)
+		r.requeue()
 		return nil
 	}
 	n := min(w.pieceSize, f.size-r.offset)
@@ -335,6 +335,7 @@ func (rndvPtr) progress(r *Request) error {
 		r.finish(failed)
 	case err == nil && r.offset < f.size:
 		w.copying.PushFront(&r.node)
+		w.due = true
 	default:
 		r.w.rndv.releaseMappedKey(r)
 		r.w.rndv.fetched(r, err)

@@ -54,6 +54,8 @@ type settings struct {
 	Closed      bool           `ucx:"CLOSED" default:"n" doc:"Refuse requests of peers that the application has neither made an endpoint to nor allowed; nothing is connected for them."`
 	Token       tokenSetting   `ucx:"TOKEN" default:"n" doc:"Put a random token into worker addresses, and refuse requests without proof of it: y from all peers, including peers of C UCX, which have no tokens; known from peers that the application has neither made an endpoint to nor allowed."`
 
+	AdaptiveProgress bool `ucx:"ADAPTIVE_PROGRESS" default:"y" doc:"Look for messages less often on transports on which none have come for long, until one comes."`
+
 	Wait waitSetting `ucx:"WAIT" default:"adaptive" doc:"Behavior of blocking calls: adaptive spins as long as spinning has been successful recently, latency always spins, cpu sleeps immediately."`
 
 	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks that peers are alive; inf or 0 disables them."`

@@ -94,8 +94,8 @@ func TestProtocolList(t *testing.T) {
 		if short, multi := uses(v, "egr/short"), uses(v, "egr/multi"); short != want.short || multi != want.multi {
 			t.Errorf("UCX_PROTOS=%s: short %v, fragments %v, want %v and %v", list, short, multi, want.short, want.multi)
 		}
-		if v.ep.short >= 0 != want.short {
-			t.Errorf("UCX_PROTOS=%s: the short path takes %d bytes", list, v.ep.short)
+		if v.ep.shortBelow > 0 != want.short {
+			t.Errorf("UCX_PROTOS=%s: the short path takes %d bytes", list, v.ep.shortBelow-1)
 		}
 		v.exchange()
 	}

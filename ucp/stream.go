@@ -135,7 +135,7 @@ type streamState struct {
 // progress checks whether the peer's connection is one that is not read.
 func (t *streamState) expect() {
 	if len(t.stopped) > 0 {
-		t.look = true
+		t.look, t.w.due = true, true
 	}
 }
 

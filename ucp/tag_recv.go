@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"encoding/binary"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/datatype"
 	"github.com/ucx-go/ucx/ucs"
@@ -13,6 +15,23 @@ import (
 // success. A shorter message is a success. If the message has already arrived the receive
 // may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if w == nil || p != nil || mask != FullMask || !w.owner.available() || !w.tag.on || !w.tag.empty() || !w.pool.hasRested() {
+		return w.recvTag(tag, mask, buf, p)
+	}
+	// As postPlain, without a call. Nothing here calls back, so the worker is not marked.
+	r := w.pool.takeRested()
+	r.state = stateRecv | stateExpect
+	r.setLife(lifeInFlight)
+	r.data.Buf, r.data.Length = buf, len(buf)
+	r.tag, r.mask = tag, FullMask
+	w.tag.addExact(r)
+	return r, nil
+}
+
+// recvTag is TagRecv for all but the shortest way.
+//
+//go:noinline
+func (w *Worker) recvTag(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.TagRecv", w == nil)
 	}
@@ -20,39 +39,22 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if !free && !w.owner.tryAcquireSlow() {
 		return w.tag.delegateRecv(tag, mask, buf, p)
 	}
-	if w.pool.freeRequests.Empty() || !w.tag.on || p != nil && !p.plainRecv() {
+	if !free || !w.tag.on || p != nil && !p.plainRecv() || w.tag.empty() && w.pool.empty() {
 		return w.tag.tagRecv(free, tag, mask, buf, p)
 	}
-	if !w.tag.empty() {
-		if d := w.tag.onlyMessage; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
-			w.stats.TagRecvs++
-			w.tag.onlyMessage = nil
-			w.owner.gate |= gateInside // take may acknowledge the message to its sender, which may be this worker
-			err := w.tag.take(d, buf, p)
-			w.owner.release()
-			return nil, err
-		}
+	if w.tag.empty() {
+		return w.tag.postPlain(tag, mask, buf, p), nil
+	}
+	d := w.tag.onlyMessage
+	if d == nil || (d.tag^tag)&mask != 0 || d.kind != messageEager {
 		return w.tag.tagRecv(free, tag, mask, buf, p)
 	}
-	r := w.pool.freeRequests.Pop() // as postPlain, without another call
-	w.pool.idleRequests--
-	r.state = stateRecv | stateExpect
-	r.setLife(lifeInFlight)
-	if p != nil {
-		r.state = stateRecv | stateExpect | stateParams
-		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
-	}
-	r.data.Buf, r.data.Length = buf, len(buf)
-	r.tag, r.mask = tag, mask
-	if mask == FullMask {
-		w.tag.addExact(r)
-	} else {
-		w.tag.addExpected(r)
-	}
-	if !free {
-		w.owner.releaseSlow()
-	}
-	return r, nil
+	w.stats.TagRecvs++
+	w.tag.onlyMessage = nil
+	w.owner.gate |= gateInside // take may acknowledge the message to its sender, which may be this worker
+	err := w.tag.take(d, buf, p)
+	w.owner.release()
+	return nil, err
 }
 
 // tagRecv is TagRecv for all cases. free says that the worker is still to be marked.
@@ -95,8 +97,7 @@ func (ts *tagState) take(d *TagMessage, buf []byte, p *RequestParams) (err error
 // postPlain posts a receive without special parameters that no unexpected message matches.
 func (ts *tagState) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request {
 	w := ts.w
-	r := w.pool.freeRequests.Pop() // as getRequest, without what is set here
-	w.pool.idleRequests--
+	r := w.pool.takeIdle() // as getRequest, without what is set here
 	r.state = stateRecv | stateExpect
 	r.setLife(lifeInFlight)
 	if p != nil {
@@ -116,13 +117,13 @@ func (ts *tagState) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*
 	if !ts.on {
 		return nil, w.missingFeature("TagRecv", FeatureTag)
 	}
-	if w.pool.freeRequests.Empty() && w.pool.promised == nil {
+	if w.pool.empty() && w.pool.promised == nil {
 		w.pool.idle(w.pool.nextRequest()) // before matching: the RequestInit hook may receive, or send a message that matches
 	}
 	d := ts.findUnexpected(tag, mask)
 	switch plain := p == nil || p.plainRecv(); {
 	case !plain:
-	case d == nil && !w.pool.freeRequests.Empty() && w.pool.promised == nil:
+	case d == nil && !w.pool.empty() && w.pool.promised == nil:
 		return ts.postPlain(tag, mask, buf, p), nil
 	case d != nil && d.kind == messageEager:
 		w.stats.TagRecvs++
@@ -276,28 +277,51 @@ func (ts *tagState) delivered(r *Request) {
 	r.w.callRecv(fn, r, nil, r.info, r.userData)
 }
 
-// onEagerOnly returns the handler of messages in one packet. The handler is a function literal,
-// not a method, because a call of a method value costs a second call. onEagerOnly is not inlined,
-// because in an inlined copy of the literal the compiler would inline nothing.
+// onEagerOnly returns the handler of messages in one packet. The commonest of them, those that the first
+// receive in their bucket gets, and whose request waits for nothing else, it delivers itself, the others
+// are for onEagerOnlyRest. The handler is a function literal, not a method, because a call of a method
+// value costs a second call. onEagerOnly is not inlined, because in an inlined copy of the literal the
+// compiler would inline nothing.
 //
 //go:noinline
 func (ts *tagState) onEagerOnly() uct.AMHandler {
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
-		h, payload, err := proto.ParseEagerOnly(data)
-		if err != nil {
-			return ts.w.logMalformed(err)
+		if len(data) < proto.EagerOnlySize {
+			return ts.onEagerOnlyRest(src, data, desc)
 		}
-		r := ts.matchFirst(Tag(h.Tag)) // as matchExpected, without another call
+		tag := Tag(binary.LittleEndian.Uint64(data))
+		r := ts.matchFirst(tag)
 		if r == nil {
-			r = ts.searchExpected(Tag(h.Tag))
+			return ts.onEagerOnlyRest(src, data, desc)
 		}
-		if r != nil {
-			ts.deliver(r, Tag(h.Tag), payload)
+		payload := data[proto.EagerOnlySize:]
+		if len(payload) > r.data.Length || r.data.Class != datatype.Contig || r.onTagRecv != nil || r.state&(stateFreed|stateWatched|stateUser) != 0 {
+			ts.deliver(r, tag, payload)
 			return nil
 		}
-		_, err = ts.keepMessage(ts.w.accounts.sourceOf(src), Tag(h.Tag), payload, desc)
-		return err
+		r.info = TagRecvInfo{SenderTag: tag, Length: len(payload)} // as deliver, without a call
+		datatype.Copy(r.data.Buf, payload)
+		r.data.Buf = nil
+		r.state |= stateDone | stateWhole
+		r.setOver()
+		return nil
 	}
+}
+
+// onEagerOnlyRest receives the messages in one packet that onEagerOnly does not deliver.
+//
+//go:noinline
+func (ts *tagState) onEagerOnlyRest(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerOnly(data)
+	if err != nil {
+		return ts.w.logMalformed(err)
+	}
+	if r := ts.searchExpected(Tag(h.Tag)); r != nil {
+		ts.deliver(r, Tag(h.Tag), payload)
+		return nil
+	}
+	_, err = ts.keepMessage(ts.w.accounts.sourceOf(src), Tag(h.Tag), payload, desc)
+	return err
 }
 
 // onEagerSyncOnly receives a message in one packet whose sender waits for the match.

@@ -154,6 +154,27 @@ func (tagFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 // received in the order in which they were sent; in ThreadModeMulti this holds for the
 // messages of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if ep == nil || p != nil || len(buf) >= int(ep.shortBelow) || !ep.w.owner.available() {
+		return ep.sendTag(tag, buf, p)
+	}
+	w := ep.w
+	w.owner.gate |= gateInside
+	r := w.pool.spare // as sendShort, without another call
+	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
+	if err != nil {
+		r, err = ep.sentShort(err, tag, buf, nil)
+		w.owner.release()
+		return r, err
+	}
+	w.stats.EagerShort++
+	w.owner.release()
+	return nil, nil
+}
+
+// sendTag is TagSend for all but the shortest way.
+//
+//go:noinline
+func (ep *Endpoint) sendTag(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.TagSend", ep == nil)
 	}
@@ -161,7 +182,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	if !w.owner.tryAcquire() {
 		return w.tag.delegateSend(ep, tag, buf, p, &tagForm, 0)
 	}
-	if len(buf) > int(ep.short) || p != nil && !p.plainSend() {
+	if len(buf) >= int(ep.shortBelow) || p != nil && !p.plainSend() {
 		r, err := ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0)
 		w.owner.release()
 		return r, err
@@ -205,7 +226,7 @@ func (ts *tagState) delegateSend(ep *Endpoint, tag Tag, buf []byte, p *RequestPa
 // startTagSend starts a send of any kind.
 func startTagSend(c *call) (*Request, error) {
 	ep := c.ep
-	if c.form == &tagForm && len(c.buf) <= int(ep.short) && (c.p == nil || c.p.plainSend()) {
+	if c.form == &tagForm && len(c.buf) < int(ep.shortBelow) && (c.p == nil || c.p.plainSend()) {
 		return ep.sendShort(c.tag, c.buf, c.p)
 	}
 	return ep.w.tag.describeTagSend(ep, c.tag, c.buf, c.p, c.form, c.state)

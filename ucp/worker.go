@@ -119,6 +119,8 @@ type Worker struct {
 	// The fields that most calls read are next to each other: insert no other field between them.
 	owner         ownership
 	reclaimWanted atomic.Bool // another worker asks this one to free resources that peers occupy
+	due           bool        // a round of progress ends with finishRound, which may find nothing to do
+	uctw          *uct.Worker
 	pool          requestPool
 	copying       list.List[Request] // requests whose data the CPU copies, one piece in each round of progress
 	dispatched    list.List[Request] // requests that finished during their dispatch and are still to be completed
@@ -128,7 +130,6 @@ type Worker struct {
 	name   string
 	uuid   uint64
 
-	uctw   *uct.Worker
 	ifaces []*iface
 	mds    []uct.MemoryDomain // memory domains, by index in the context
 
@@ -289,6 +290,7 @@ func (w *Worker) open() error {
 		return err
 	}
 	uw.SetLogger(w.ctx.log)
+	uw.SetAdaptive(w.ctx.settings.AdaptiveProgress)
 	w.uctw = uw
 	platform.Attach(w, uw.Events())
 	if err := w.wake.open(); err != nil {
@@ -398,7 +400,11 @@ func (w *Worker) Progress() int {
 	if w.unfinished() {
 		n += w.finishRound(n)
 	}
-	w.owner.release()
+	if w.owner.gate != gateInside {
+		w.owner.releaseSlow()
+		return n
+	}
+	w.owner.gate = 0
 	return n
 }
 
@@ -440,13 +446,11 @@ func (w *Worker) round() int {
 	return n
 }
 
-// unfinished reports whether finishRound has work at the end of a round.
-func (w *Worker) unfinished() bool {
-	return w.reclaimWanted.Load() || !w.copying.Empty() || !w.dispatched.Empty() || w.eager.untimed || w.conns.departed != nil || w.stream.look
-}
+// unfinished reports whether finishRound is to be called at the end of a round.
+func (w *Worker) unfinished() bool { return w.due || w.reclaimWanted.Load() }
 
-// finishRound does the work that unfinished reports and returns the number of events handled.
-// arrived is the number of events that the transports handled in the round.
+// finishRound does the work that is left at the end of a round, and returns the number of events
+// handled. arrived is the number of events that the transports handled in the round.
 func (w *Worker) finishRound(arrived int) (n int) {
 	if w.reclaimWanted.Load() {
 		w.reclaimWanted.Store(false)
@@ -469,6 +473,7 @@ func (w *Worker) finishRound(arrived int) (n int) {
 	if w.stream.look {
 		n += w.stream.checkStopped()
 	}
+	w.due = !w.copying.Empty() || !w.dispatched.Empty() || w.eager.untimed || w.conns.departed != nil || w.stream.look
 	return n
 }
 
@@ -569,7 +574,8 @@ func (w *Worker) close() error {
 		}
 	}
 	w.pool.madeRequests, w.pool.freeRequests, w.pool.spare = nil, list.Stack[Request]{}, nil
-	clear(w.pool.quarantined[:])
+	clear(w.pool.resting[:])
+	w.pool.restFirst, w.pool.restEnd = 0, 0
 	w.ctx.dropWorker()
 	return first
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/internal/platform"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -25,6 +26,14 @@ type Progressor interface {
 	Arm(events EventFlags) error
 }
 
+// Rester is a Progressor that knows when it has work: only after calls on its worker's goroutine.
+type Rester interface {
+	Progressor
+
+	// Rest reports whether the progressor needs no round before it calls Worker.Rouse.
+	Rest() bool
+}
+
 // Service is an object that ifaces of one transport share on a worker, such as one that
 // progresses all of them.
 type Service interface {
@@ -44,8 +53,17 @@ type Worker struct {
 	set             *event.Set
 	timers          *event.Timers
 	clock           event.Clock
-	progress        []Progressor
-	services        []service // in the order in which they were opened
+	sole            Progressor   // progress[0] if no other progressor is in any list, else nil
+	progress        []Progressor // called in every round
+	quiet           []Progressor // called now and then (visitQuiet)
+	resting         []Progressor // not called before Rouse
+	added           []Progressor // come to progress at the end of the round
+	busy            uint64       // bit k&63 is set if progress[k] had an event since the last call of look
+	uses            []use        // of the progressors in progress
+	visits          int          // number of calls of quiet progressors
+	visited         uint64       // the processor's counter at the last call of visitQuiet
+	everyRound      bool         // no progressor becomes quiet
+	services        []service    // in the order in which they were opened
 	inProgress      bool
 	hasPlaceholders bool // progress contains placeholders of removed progressors
 	mustPoll        bool // the worker was armed since the last poll, so a sleep may have ended
@@ -124,21 +142,147 @@ func (w *Worker) EventFD() int { return w.set.FD() }
 
 // AddProgress adds p to the progressors that Progress calls.
 func (w *Worker) AddProgress(p Progressor) {
+	if w.inProgress { // Progress goes through the list
+		w.added = append(w.added, p)
+		w.nextLook = 0
+		return
+	}
+	w.insert(p, false)
+}
+
+// insert appends p to progress. used is as in use.
+func (w *Worker) insert(p Progressor, used bool) {
+	if w.sole != nil && w.epoch > w.uses[0].since {
+		w.uses[0] = use{w.epoch, true} // while it was the sole one, its events were not noted
+	}
 	w.progress = append(w.progress, p)
+	w.uses = append(w.uses, use{w.epoch, used})
+	w.findSole()
+}
+
+// use is what a worker knows of the use of a progressor.
+type use struct {
+	since uint64 // the round of the last call of look that has found events, or that in which it was added
+	used  bool   // it has ever had an event
+}
+
+func (w *Worker) findSole() {
+	w.sole = nil
+	if len(w.progress) == 1 && len(w.quiet) == 0 {
+		w.sole = w.progress[0]
+	}
 }
 
 // RemoveProgress removes p from these progressors. It may be called inside Progress.
 func (w *Worker) RemoveProgress(p Progressor) {
-	i := slices.Index(w.progress, p)
-	if i < 0 {
+	for _, list := range []*[]Progressor{&w.added, &w.progress, &w.quiet, &w.resting} {
+		i := slices.Index(*list, p)
+		switch {
+		case i < 0:
+			continue
+		case w.inProgress && list != &w.added:
+			(*list)[i] = removedProgressor{}
+			w.hasPlaceholders, w.nextLook = true, 0
+		case list == &w.progress:
+			w.delete(i)
+		default:
+			*list = slices.Delete(*list, i, i+1)
+		}
+		w.findSole()
 		return
 	}
-	if w.inProgress { // Progress iterates by index
-		w.progress[i] = removedProgressor{}
-		w.hasPlaceholders, w.nextLook = true, 0
+}
+
+// delete takes progress[k] out of the list.
+func (w *Worker) delete(k int) {
+	w.progress = slices.Delete(w.progress, k, k+1)
+	w.uses = slices.Delete(w.uses, k, k+1)
+}
+
+// Rouse makes a progressor take part in rounds again after its method Rest has returned true.
+func (w *Worker) Rouse(p Rester) {
+	w.RemoveProgress(p)
+	w.AddProgress(p)
+}
+
+// SetAdaptive says whether progressors that had no event for long are called less often, which is the
+// default (UCX_ADAPTIVE_PROGRESS). It is called before the first round.
+func (w *Worker) SetAdaptive(on bool) { w.everyRound = !on }
+
+// A progressor is quiet if it has never had an event in its first quietUnused rounds, or none in the last
+// quietAfter rounds, unless it rests (Rester), or of all progressors it is the one that had an event last.
+// Every quietGap-th round calls a quietShare-th of the quiet ones, until they have an event. So an event
+// comes quietGap*quietShare rounds late at most. That may be long if the rounds are far apart: a round that
+// begins more than restCounts of the processor's counter after the last one calls all.
+const (
+	quietUnused = 1 << 10
+	quietAfter  = 1 << 16
+	quietGap    = 4
+	quietShare  = 4
+)
+
+// restCounts is about a microsecond; 0 where there is no counter.
+var restCounts = cpu.Moment() / 16
+
+// visitQuiet calls those of the quiet progressors whose turn it is, or all.
+func (w *Worker) visitQuiet(all bool) (n int) {
+	due := len(w.quiet)
+	if !all {
+		due = (due + quietShare - 1) / quietShare
+	}
+	for range due {
+		w.visits++
+		k := w.visits % len(w.quiet)
+		got := w.quiet[k].Progress()
+		if p := w.quiet[k]; got > 0 && p != (removedProgressor{}) {
+			w.RemoveProgress(p)
+			w.insert(p, true)
+		}
+		n += got
+	}
+	return n
+}
+
+// rank makes those progressors quiet that had no event for long, and lets those rest that can.
+func (w *Worker) rank() {
+	last := -1             // the one that had an event last, or the only one that does not rest
+	others := len(w.quiet) // progressors that do not rest
+	for k, p := range w.progress {
+		if w.busy>>(k&63)&1 != 0 {
+			w.uses[k] = use{w.epoch, true}
+		}
+		if _, rests := p.(Rester); rests {
+			continue
+		}
+		if others++; others == 1 || w.uses[k].used && (last < 0 || w.uses[k].since > w.uses[last].since) {
+			last = k
+		}
+	}
+	if others > 1 && last >= 0 && !w.uses[last].used {
+		last = -1
+	}
+	w.busy = 0
+	if w.everyRound || platform.Simulated || restCounts == 0 || w.sole != nil {
 		return
 	}
-	w.progress = slices.Delete(w.progress, i, i+1)
+	for k := len(w.progress) - 1; k >= 0; k-- {
+		u, limit, list := w.uses[k], uint64(quietAfter), &w.quiet
+		r, rests := w.progress[k].(Rester)
+		if rests || !u.used {
+			limit = quietUnused
+		}
+		if k == last || w.epoch-u.since <= limit {
+			continue
+		}
+		if rests {
+			if !r.Rest() {
+				continue
+			}
+			list = &w.resting
+		}
+		*list = append(*list, w.progress[k])
+		w.delete(k)
+	}
 }
 
 // removedProgressor is the placeholder of a progressor that was removed during a round.
@@ -154,9 +298,11 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	w.epoch++
-	n := 0
-	for i, end := 0, len(w.progress); i < end; i++ {
-		n += w.progress[i].Progress()
+	var n int
+	if p := w.sole; p != nil {
+		n = p.Progress()
+	} else {
+		n = w.progressAll()
 	}
 	if platform.Simulated || w.epoch >= w.nextLook {
 		n += w.look()
@@ -165,9 +311,29 @@ func (w *Worker) Progress() int {
 	return n
 }
 
-// look runs after a round. It removes the placeholders of removed progressors, and polls the
-// event set if the last poll was too long ago. In a simulation, where a poll is no system call, it
-// does so after every round.
+// progressAll calls the progressors whose turn it is.
+func (w *Worker) progressAll() (n int) {
+	for k, p := range w.progress {
+		if got := p.Progress(); got > 0 {
+			n += got
+			w.busy |= 1 << (k & 63)
+		}
+	}
+	if len(w.quiet) == 0 {
+		return n
+	}
+	now := cpu.Counter()
+	away := now-w.visited > restCounts
+	w.visited = now
+	if away || w.epoch%quietGap == 0 {
+		n += w.visitQuiet(away)
+	}
+	return n
+}
+
+// look runs after a round. It polls the event set if the last poll was too long ago, and brings the
+// list of progressors up to date. In a simulation, where a poll is no system call, it polls after every
+// round.
 //
 //go:noinline
 func (w *Worker) look() int {
@@ -177,21 +343,34 @@ func (w *Worker) look() int {
 	if w.nextLook = w.epoch + lookGap; each > rarePollTime/lookGap {
 		w.nextLook = w.epoch + uint64(max(rarePollTime/each, 1))
 	}
-	if w.hasPlaceholders {
-		w.hasPlaceholders = false
-		w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == removedProgressor{} })
-	}
 	longest := maxPollTime
 	if each >= longRound {
 		longest = rarePollTime
 	}
-	if w.polled == w.epoch || !platform.Simulated && !w.mustPoll && w.epoch < w.nextPoll && now-w.polledAt < longest {
-		return 0
+	n := 0
+	if w.polled != w.epoch && (platform.Simulated || w.mustPoll || w.epoch >= w.nextPoll || now-w.polledAt >= longest) {
+		n = w.PollEvents()
+		w.pollGap = min(2*w.pollGap, maxPollGap)
+		w.nextPoll = w.epoch + w.pollGap
+		w.polledAt = now
 	}
-	n := w.PollEvents()
-	w.pollGap = min(2*w.pollGap, maxPollGap)
-	w.nextPoll = w.epoch + w.pollGap
-	w.polledAt = now
+	w.rank()
+	if w.hasPlaceholders {
+		w.hasPlaceholders = false
+		removed := func(p Progressor) bool { return p == removedProgressor{} }
+		for k := len(w.progress) - 1; k >= 0; k-- {
+			if removed(w.progress[k]) {
+				w.delete(k)
+			}
+		}
+		w.quiet, w.resting = slices.DeleteFunc(w.quiet, removed), slices.DeleteFunc(w.resting, removed)
+	}
+	for _, p := range w.added {
+		w.insert(p, false)
+	}
+	clear(w.added)
+	w.added = w.added[:0]
+	w.findSole()
 	return n
 }
 
@@ -259,9 +438,11 @@ func (w *Worker) Arm() error { return w.ArmFor(EventAny) }
 // (uct_iface_event_arm). Timers, failures that the kernel reports, and connection managers
 // always wake the worker.
 func (w *Worker) ArmFor(events EventFlags) error {
-	for _, p := range w.progress {
-		if err := p.Arm(events); err != nil {
-			return err
+	for _, list := range [][]Progressor{w.progress, w.quiet, w.resting} {
+		for _, p := range list {
+			if err := p.Arm(events); err != nil {
+				return err
+			}
 		}
 	}
 	w.mustPoll, w.nextLook = true, 0

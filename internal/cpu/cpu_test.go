@@ -3,6 +3,8 @@ package cpu
 import (
 	"bytes"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/word"
 )
 
 // TestCopy copies no, one and several pieces, and checks the bytes around the target.
@@ -35,7 +37,7 @@ func TestCopy(t *testing.T) {
 // TestPrefetch: prefetching has no visible effect, and must not fault on any address.
 func TestPrefetch(t *testing.T) {
 	b := make([]byte, 1)
-	for _, p := range []*byte{&b[0], nil} {
+	for _, p := range []uintptr{uintptr(word.Address(b)), 0, ^uintptr(0)} {
 		PrefetchWrite(p)
 	}
 }

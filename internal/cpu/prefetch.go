@@ -2,8 +2,6 @@
 
 package cpu
 
-// PrefetchWrite prefetches the cache line of p for writing. It is a hint: an invalid p has no
-// effect.
-//
-//go:noescape
-func PrefetchWrite(p *byte)
+// PrefetchWrite prefetches the cache line at the address p for writing. It is a hint: an invalid
+// address has no effect.
+func PrefetchWrite(p uintptr)

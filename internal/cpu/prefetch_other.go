@@ -3,4 +3,4 @@
 package cpu
 
 // PrefetchWrite does nothing here.
-func PrefetchWrite(*byte) {}
+func PrefetchWrite(uintptr) {}

@@ -70,7 +70,6 @@ var noEffectSettings = []reason{
 	}},
 	{"replaced by UCX_UD_VERBS_ASYNC", []string{"UD_*ASYNC_TIMER_TICK", "UD_*RX_ASYNC_MAX_POLL"}},
 	{"send completions are always polled", []string{"RC_TX_POLL_ALWAYS=y", "RC_VERBS_TX_POLL_ALWAYS=y"}},
-	{"all interfaces of a worker make progress; an idle interface costs next to nothing", []string{"ADAPTIVE_PROGRESS=n"}},
 	{"it needs the same transports and devices on both sides, in the order in which C UCX counts them; peers that have it set cannot be reached", []string{"UNIFIED_MODE=n"}},
 	{"C UCX applies it to peers that announce release 1.19 or later, and this library announces no release", []string{"CONNECT_ALL_TO_ALL=n"}},
 	{"connecting never blocks", []string{"TCP_CONN_NB=y"}},

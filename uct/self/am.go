@@ -102,6 +102,7 @@ func (i *iface) finish(m message) {
 	if m.deferred {
 		m.from.queued++
 		i.backlog.push(m)
+		i.rouse()
 		i.inline = 0
 		return
 	}

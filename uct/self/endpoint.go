@@ -97,6 +97,7 @@ func (e *endpoint) DropSource(err error) {
 	e.failure = fmt.Errorf("self: dropped by the receiver: %w: %w", err, ucs.ErrConnectionReset)
 	e.tx = nowhere
 	e.home.failures.Add(&e.home.reporter, e, e.failure)
+	e.home.rouse()
 	e.src.Gone()
 }
 
@@ -107,6 +108,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 		return ucs.ErrBusy // the caller then retries the operation, which returns the error
 	}
 	i.waiting.Add(&e.pending, e, p)
+	i.rouse()
 	return nil
 }
 

@@ -32,7 +32,8 @@ type iface struct {
 
 	domain    *domain
 	worker    *uct.Worker
-	endpoints int // number of open endpoints
+	resting   bool // Progress is not called before work calls Rouse
+	endpoints int  // number of open endpoints
 	closed    bool
 	addr      []byte
 	attr      uct.IfaceAttr
@@ -41,7 +42,7 @@ type iface struct {
 var _ interface {
 	uct.Iface
 	uct.ProcessIface
-	uct.Progressor
+	uct.Rester
 } = (*iface)(nil)
 
 // Arm implements uct.Progressor. It returns ucs.ErrBusy while work is left, because no descriptor
@@ -51,6 +52,20 @@ func (i *iface) Arm(uct.EventFlags) error {
 		return ucs.ErrBusy
 	}
 	return nil
+}
+
+// Rest implements uct.Rester.
+func (i *iface) Rest() bool {
+	i.resting = i.idle()
+	return i.resting
+}
+
+// rouse is called when there is work for Progress.
+func (i *iface) rouse() {
+	if i.resting {
+		i.resting = false
+		i.worker.Rouse(i)
+	}
 }
 
 func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {

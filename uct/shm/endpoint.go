@@ -59,12 +59,18 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	if e.fenced || e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
 		return e.amShortSlow(id, header, payload)
 	}
-	h := atomic.LoadUint64(e.head)
-	if h&^armed-e.tail >= e.n || atomic.LoadUint32(e.addrLen) == 0 ||
-		!atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
+	// Three conditions, because the compiler makes a value of an atomic operation in a longer one.
+	h, size := atomic.LoadUint64(e.head), e.n
+	if h&^armed-e.tail >= size {
 		return e.amShort(id, header, payload)
 	}
-	at := int(h&(e.n-1)) * e.elem
+	if atomic.LoadUint32(e.addrLen) == 0 {
+		return e.amShort(id, header, payload)
+	}
+	if !atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
+		return e.amShort(id, header, payload)
+	}
+	at := int(h&(size-1)) * e.elem
 	el := elementAt(e.elems, at)
 	binary.LittleEndian.PutUint64(el[elemPayload:], header)
 	if len(payload) == 8 { // this copy needs no call
@@ -74,7 +80,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	}
 	// The same as publish: calling publish would cost as much as these lines.
 	flags := uint32(flagInline)
-	if h&e.n != 0 {
+	if h&size != 0 {
 		flags |= flagPhase
 	}
 	raceSent()
@@ -244,8 +250,7 @@ func (e *endpoint) foresee(at int) {
 	if next == len(e.elems) {
 		next = 0
 	}
-	i := e.i
-	i.likely = &e.elems[next]
+	e.i.likely = addressOf(e.elems) + uint64(next)
 }
 
 // room reads the peer's tail. It returns nil when the peer's ring has room and
@@ -335,7 +340,7 @@ func (e *endpoint) Close() {
 	}
 	table.release(e.seg)
 	e.segs, e.lastMem, e.lastID = nil, nil, 0
-	e.i.likely = nil
+	e.i.likely = 0
 	e.i.endpoints.Remove(&e.place)
 	e.i.watcher.End(&e.exit.watch)
 	if e.unwakeable {

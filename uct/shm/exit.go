@@ -79,7 +79,8 @@ var _ host.ExitHandler = (*endpoint)(nil)
 
 // ProcessExited implements host.ExitHandler.
 func (e *endpoint) ProcessExited(p host.Process) {
-	e.i.exitUnreported, e.i.deferredWork = true, true
+	e.i.exitUnreported = true
+	e.i.deferWork()
 	if e.exit.found {
 		e.exit.found, e.refusing = false, false
 	}
@@ -90,7 +91,7 @@ var _ host.Inbox = (*iface)(nil)
 
 // MarkExit implements host.Inbox.
 func (i *iface) MarkExit() {
-	i.deferredWork = true
+	i.deferWork()
 	if i.dead {
 		return
 	}

@@ -41,7 +41,7 @@ func (e *endpoint) fail(err error) error {
 	e.refusing = true
 	e.i.waiting.Leave(&e.pending)
 	e.i.failures.Add(&e.i.reporter, e, err)
-	e.i.deferredWork = true
+	e.i.deferWork()
 	return err
 }
 
@@ -89,7 +89,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 		e.rounds = 0
 		e.i.blocked.moved = true
 	}
-	e.i.deferredWork = true
+	e.i.deferWork()
 	e.i.waiting.Add(&e.pending, e, p)
 	return nil
 }

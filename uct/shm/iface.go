@@ -19,6 +19,7 @@ import (
 // endpoints that lead to other rings.
 type iface struct {
 	rx           ring
+	unusual      bool           // one of the next three, perhaps: rounds are for progressUnusual
 	deferredWork bool           // pending requests, failures or exits of peers are to be processed
 	fenced       bool           // the interface's own segments can shrink
 	dead         bool           // the ring was lost and could not be replaced
@@ -30,7 +31,7 @@ type iface struct {
 	handlers     kit.Handlers
 	pool         rxPool
 
-	likely *byte // start of the ring element that the next send will probably write
+	likely uint64 // address of the ring element that the next send will probably write, or 0
 
 	waiting        kit.Arbiter
 	failures       kit.Failures
@@ -149,7 +150,10 @@ func (i *iface) slots() ([]int32, error) {
 func (i *iface) useRing(seg *segment, slots []int32) {
 	i.rx = viewRing(seg, &i.o, slots)
 	i.stall, i.exitMark = stall{}, 0
-	if i.fenced = seg.shrink; i.fenced && i.private == nil {
+	if i.fenced = seg.shrink; i.fenced {
+		i.unusual = true
+	}
+	if i.fenced && i.private == nil {
 		i.private = make([]byte, i.o.seg)
 	}
 	i.addr = i.domain.m.appendAddress(nil, seg.id)

@@ -3,7 +3,6 @@
 package shm
 
 import (
-	"fmt"
 	"runtime"
 
 	"go.uber.org/zap"
@@ -17,31 +16,87 @@ import (
 // Progress implements uct.Progressor. A round without a message costs one load from
 // the next element and a comparison.
 func (i *iface) Progress() int {
-	if i.deferredWork || i.fenced || i.dead {
-		return i.progressSlow()
+	if i.unusual {
+		return i.progressUnusual()
 	}
-	if w := i.rx.word(); w&flagPhase == i.rx.phase { // the same as poll, without a call
-		return i.receive(w)
+	r := &i.rx
+	w := r.word()
+	if w&flagPhase != r.phase {
+		if i.idle++; i.idle%watchEvery == 0 {
+			i.watch()
+		}
+		return 0
 	}
-	if i.idle++; i.idle%watchEvery == 0 {
-		i.watch()
+
+	if i.likely != 0 {
+		cpu.PrefetchWrite(uintptr(i.likely))
+		i.likely = 0 // an interface that only receives would take the cache line from the peer that polls it
 	}
-	return 0
+	i.idle = 0
+	i.inRound = true
+	limit := r.read + uint64(i.o.maxPoll)
+	for {
+		raceReceived()
+		if weakOrder {
+			// A sender writes the flags last. A wider load that sees the new flags
+			// may still see older values in its other bytes, so the word is loaded
+			// again.
+			w = r.word()
+		}
+		if id, size := uct.AMID(w>>8), w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
+			// Two loads and stores cost less than a call.
+			i.few = [fewBytes]byte(r.first()[elemPayload : elemPayload+fewBytes])
+			if err := i.handlers.Deliver(nil, id, i.few[:size:size], nil); err != nil {
+				i.handlerFailed(uct.AMID(id), err)
+			}
+		} else if !i.deliver(w) {
+			n := i.o.maxPoll - int(limit-r.read)
+			i.inRound = false
+			i.corruptElement(w)
+			return n
+		}
+		r.next()
+		if r.read == limit {
+			break
+		}
+		if w = r.word(); w&flagPhase != r.phase {
+			break
+		}
+	}
+	i.inRound = false
+	if r.released {
+		r.released = false
+		i.takeNotes()
+	}
+	return i.o.maxPoll - int(limit-r.read)
 }
 
-// progressSlow does the work of Progress for an interface that has pending requests or failures to
+// deferWork makes the next round call doDeferredWork.
+func (i *iface) deferWork() { i.deferredWork, i.unusual = true, true }
+
+// progressUnusual does the work of Progress for an interface that has pending requests or failures to
 // process (deferredWork), that has no ring any more, or whose own segments can shrink.
 //
 //go:noinline
-func (i *iface) progressSlow() int {
-	n := 0
+func (i *iface) progressUnusual() (n int) {
 	if i.deferredWork {
 		n = i.doDeferredWork()
 	}
-	if i.fenced || i.dead {
-		return n + i.receiveFenced()
+	if !i.dead {
+		n += i.receive()
 	}
-	return n + i.poll()
+	i.unusual = i.deferredWork || i.fenced || i.dead
+	return n
+}
+
+// receive does the rest of Progress, inside a fence (internal/fault) if the ring can shrink, such as a
+// ring in a file with a name. After a fault that ring is not used any more.
+func (i *iface) receive() (n int) {
+	if i.fenced {
+		defer fault.End(fault.Begin(), i, nil, nil)
+	}
+	i.unusual = false
+	return i.Progress()
 }
 
 // doDeferredWork retries pending requests and reports failures and exits.
@@ -57,29 +112,6 @@ func (i *iface) doDeferredWork() int {
 	i.inRound = false
 	i.deferredWork = !i.waiting.Empty() || !i.failures.Empty() || i.unsettled()
 	return n
-}
-
-// poll receives the messages that have arrived.
-func (i *iface) poll() int {
-	if w := i.rx.word(); w&flagPhase == i.rx.phase {
-		return i.receive(w)
-	}
-	if i.idle++; i.idle%watchEvery == 0 {
-		i.watch()
-	}
-	return 0
-}
-
-// receiveFenced does what poll does inside a fence (internal/fault), for a ring that can shrink,
-// such as a ring in a file with a name. After a fault that ring is not used any more.
-//
-//go:noinline
-func (i *iface) receiveFenced() (n int) {
-	if i.dead {
-		return 0
-	}
-	defer fault.End(fault.Begin(), i, nil, nil)
-	return i.poll()
 }
 
 // Arm implements uct.Progressor: if it returns nil, the next message will make the socket readable.
@@ -110,56 +142,10 @@ func (i *iface) armRing() (ok bool) {
 	return false
 }
 
-// receive delivers the messages that have arrived, at least one. w is the first word of the
-// first message's element.
-func (i *iface) receive(w uint32) int {
-	if i.likely != nil {
-		cpu.PrefetchWrite(i.likely)
-		i.likely = nil // an interface that only receives would take the cache line from the peer that polls it
-	}
-	r := &i.rx
-	i.idle = 0
-	i.inRound = true
-	n := 0
-	for {
-		raceReceived()
-		if weakOrder {
-			// A sender writes the flags last. A wider load that sees the new flags
-			// may still see older values in its other bytes, so the word is loaded
-			// again.
-			w = r.word()
-		}
-		if id, size := uct.AMID(w>>8), w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
-			// Two loads and stores cost less than a call.
-			i.few = [fewBytes]byte(r.first()[elemPayload : elemPayload+fewBytes])
-			if err := i.handlers.Deliver(nil, id, i.few[:size:size], nil); err != nil {
-				i.handlerFailed(uct.AMID(id), err)
-			}
-		} else if !i.deliver(w) {
-			i.inRound = false
-			i.corrupt(fmt.Sprintf("element with id %d of %d bytes, flags %#x", uint8(w>>8), w>>16, uint8(w)))
-			return n
-		}
-		r.next()
-		if n++; n >= i.o.maxPoll {
-			break
-		}
-		if w = r.word(); w&flagPhase != r.phase {
-			break
-		}
-	}
-	i.inRound = false
-	if tail := r.read &^ r.release; tail != r.noted {
-		r.noted = tail
-		i.takeNotes()
-	}
-	return n
-}
-
 // weakOrder says that loads from one word may be reordered with each other.
 const weakOrder = runtime.GOARCH != "amd64"
 
-// fewBytes is the length up to which receive copies an inline message by itself, without
+// fewBytes is the length up to which Progress copies an inline message by itself, without
 // a call to deliver. Every element has room for fewBytes.
 const fewBytes = 16
 

@@ -83,6 +83,13 @@ func (i *iface) corrupt(what string) {
 	i.retire("a peer has left invalid data in the ring: "+what, false)
 }
 
+// corruptElement does so for an element that begins with w.
+//
+//go:noinline
+func (i *iface) corruptElement(w uint32) {
+	i.corrupt(fmt.Sprintf("element with id %d of %d bytes, flags %#x", uint8(w>>8), w>>16, uint8(w)))
+}
+
 // Fault implements fault.Owner: it replaces the ring after a fault in the memory of the ring or of
 // its descriptors, which another process has truncated.
 func (i *iface) Fault(addr uint64, _ []byte) error {
@@ -150,7 +157,7 @@ func (i *iface) renew(why string) {
 		err = i.replaceRing()
 	}
 	if err != nil {
-		i.dead = true
+		i.dead, i.unusual = true, true
 		i.worker.Log().Error("shared-memory ring closed; the interface cannot receive any more", append(fields, zap.Error(err))...)
 	} else {
 		i.worker.Log().Error("shared-memory ring closed and replaced; endpoints that use the old ring fail", fields...)

@@ -13,19 +13,19 @@ import (
 // ring is the receive side: an interface's own ring. The receiver reads only the words that
 // it needs from shared memory, and trusts nothing else there.
 type ring struct {
-	elems   []byte
-	pos     int    // position of the next element in elems
-	phase   uint32 // flagPhase of the next element when it is published
-	elem    int    // size of an element
-	read    uint64 // messages received
-	release uint64 // the tail is published when these bits of read are zero
-	noted   uint64 // the published tail when takeNotes was called last
-	tail    *uint64
-	head    *uint64
-	addrLen *uint32
-	n       int     // number of elements
-	slots   []int32 // index in rxPool.all of the descriptor of each element
-	seg     *segment
+	elems    []byte
+	pos      int    // position of the next element in elems
+	phase    uint32 // flagPhase of the next element when it is published
+	elem     int    // size of an element
+	read     uint64 // messages received
+	release  uint64 // the tail is published when these bits of read are zero
+	tail     *uint64
+	head     *uint64
+	addrLen  *uint32
+	n        int     // number of elements
+	released bool    // next has published the tail
+	slots    []int32 // index in rxPool.all of the descriptor of each element
+	seg      *segment
 }
 
 // viewRing returns a ring whose fields point into the segment s. slots are the descriptors of its
@@ -97,6 +97,7 @@ func (r *ring) next() {
 	if r.read&r.release == 0 {
 		raceSent()
 		atomic.StoreUint64(r.tail, r.read)
+		r.released = true
 	}
 }
 
