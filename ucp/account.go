@@ -51,6 +51,7 @@ func (at *accountTable) start() {
 // progress. Any goroutine may call it.
 func (at *accountTable) Wake() {
 	if !at.w.reclaimWanted.Swap(true) {
+		at.w.due.Store(true)
 		at.w.wake.Signal()
 	}
 }

@@ -337,10 +337,9 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 	}
 	w := ep.w
 	w.owner.gate |= gateInside
-	r := w.pool.spare // used only if the send is still in flight after the call
-	err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
-	if err != nil {
-		r, err = ep.amSentShort(err, id, buf, nil)
+	// The spare request is used only if the send is still in flight after the call.
+	if err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, w.pool.spareComp); err != nil {
+		r, err := ep.amSentShort(err, id, buf, nil)
 		w.owner.release()
 		return r, err
 	}
@@ -441,7 +440,7 @@ func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestPara
 		return ep.w.am.describeAMSend(ep, id, nil, buf, p) // queues the message, or returns the error of the call
 	}
 	r := w.pool.spare
-	w.pool.spare = w.pool.getRequest()
+	w.pool.nextSpare()
 	w.stats.EagerShort++
 	w.stats.AMSends++
 	r.setEndpoint(ep)

@@ -52,8 +52,8 @@ func (as *amState) onAMSingle() uct.AMHandler {
 		err := fn(m)
 		w.owner.leaveCallback(m.was)
 		m.handled = false
-		if m.state == amLive && m.from == nil { // neither kept nor received
-			m.data, m.state = nil, 0
+		if m.state == amLive { // neither kept nor received
+			m.data, m.from, m.state = nil, nil, 0
 			return nil
 		}
 		m.handledDirectly(err)

@@ -364,7 +364,7 @@ func (rm *rmaState) fetchDirect(ep *Endpoint, op AtomicOp, operand []byte, raddr
 func (rm *rmaState) fetchStarted(ep *Endpoint, op AtomicOp, operand []byte, key *Rkey, way *rkeyLane, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
-	w.pool.spare = w.pool.getRequest()
+	w.pool.nextSpare()
 	ep.markDirect()
 	r.access.atomic.set(op, operand, p.ReplyBuffer)
 	r.adoptSpare(ep, key, way, p)

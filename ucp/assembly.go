@@ -535,7 +535,7 @@ func (es *eagerState) watchOrphans() {
 		w.ctx.log.WarnOnce("", "cannot set the timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
 	}
 	if es.untimed = err != nil; es.untimed {
-		w.due = true
+		w.due.Store(true)
 	}
 }
 

@@ -107,7 +107,7 @@ func (cs *connState) reportDelayed(ep *Endpoint, ev life.Event, err error) {
 		n.ending = err
 	}
 	ep.w.conns.departed = append(ep.w.conns.departed, departed{ep, ev, err, maxRounds})
-	ep.w.due = true
+	ep.w.due.Store(true)
 }
 
 // connFamily is the family of connections by socket address.
@@ -210,7 +210,7 @@ func (cs *connState) newConnEndpoint(p *EndpointParams, c *connection, role conn
 var (
 	noLanes = epConfig{
 		lanes: proto.LaneMap{AM: proto.NullLane, Wireup: proto.NullLane, Keepalive: proto.NullLane},
-		mapFrom: never,
+		short: -1, shortAM: -1, mapFrom: never,
 	}
 	noDestination = &destination{address: new(proto.WorkerAddress)}
 )

@@ -166,7 +166,7 @@ func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
 	copy(f.handlers[:], []uct.AMHandler{
 		v.wireups.onWireup, v.tag.onEagerOnly(), v.tag.onEagerFirst, v.tag.onEagerMiddle, v.tag.onEagerSyncOnly, v.tag.onEagerSyncFirst,
 		v.tag.onEagerSyncAck, v.rndv.onRndvRTS, v.rndv.onRndvRTR, v.rndv.onRndvData, v.rndv.onRndvATS, v.rndv.onRndvATP,
-		v.rma.onPut, v.rma.onGetReq, v.rma.onGetRep, v.rma.onAtomicReq, v.rma.onAtomicRep, v.rma.onCompletion, v.stream.onStreamData,
+		v.rma.onPut, v.rma.onGetReq, v.rma.onGetRep, v.rma.onAtomicReq, v.rma.onAtomicRep, v.rma.onCompletion, v.stream.onStreamData(),
 	})
 	copy(f.handlers[fuzzAMSingle:], []uct.AMHandler{v.am.onAMSingle(), v.am.onAMSingleReply, v.am.onAMFirst, v.am.onAMMiddle})
 	f.handleActive()

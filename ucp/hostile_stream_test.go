@@ -20,13 +20,13 @@ func streamData(ep *Endpoint, n int) []byte {
 func TestHostileStreams(t *testing.T) {
 	v := newTarget(t)
 	for _, id := range []uint64{0, 1, 2, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
-		v.dropped("an unknown id", v.stream.onStreamData(nil, proto.StreamData{EpID: proto.EndpointID(id)}.Append(nil), nil))
+		v.dropped("an unknown id", v.stream.onStreamData()(nil, proto.StreamData{EpID: proto.EndpointID(id)}.Append(nil), nil))
 	}
 	for n := range proto.StreamDataSize {
-		v.refused("a short packet", v.stream.onStreamData(nil, make([]byte, n), nil))
+		v.refused("a short packet", v.stream.onStreamData()(nil, make([]byte, n), nil))
 	}
 	for range 10_000 {
-		if err := v.stream.onStreamData(nil, streamData(v.ep, 0), nil); err != nil {
+		if err := v.stream.onStreamData()(nil, streamData(v.ep, 0), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestHostileStreams(t *testing.T) {
 	// A connection from an address other than that of the peer, which is this worker.
 	c := from("192.0.2.1")
 	v.log.Allow("message dropped: it names an operation with another peer")
-	if err := v.stream.onStreamData(&c.Source, streamData(v.ep, 8), nil); err != nil {
+	if err := v.stream.onStreamData()(&c.Source, streamData(v.ep, 8), nil); err != nil {
 		t.Error(err)
 	}
 	if v.ep.stream != nil && v.ep.stream.unread != 0 || v.stats.Refused == 0 {
@@ -44,10 +44,10 @@ func TestHostileStreams(t *testing.T) {
 	}
 	was := v.ep.life
 	v.ep.life.Stage, v.ep.life.Closed = life.Draining, true
-	v.dropped("a closing endpoint", v.stream.onStreamData(nil, streamData(v.ep, 8), nil))
+	v.dropped("a closing endpoint", v.stream.onStreamData()(nil, streamData(v.ep, 8), nil))
 	v.ep.life = was
 	v.ep.err = ucs.ErrConnectionReset
-	v.dropped("a failed endpoint", v.stream.onStreamData(nil, streamData(v.ep, 8), nil))
+	v.dropped("a failed endpoint", v.stream.onStreamData()(nil, streamData(v.ep, 8), nil))
 	v.ep.err = nil
 	c.Gone()
 	v.exchange()
@@ -59,7 +59,7 @@ func TestHostileTinyPackets(t *testing.T) {
 	n := 0
 	var err error
 	for ; err == nil; n++ {
-		err = v.stream.onStreamData(nil, streamData(v.ep, 1), nil)
+		err = v.stream.onStreamData()(nil, streamData(v.ep, 1), nil)
 		if held := v.accounts.Held(); held > 64<<10+64<<10/16 {
 			t.Fatalf("%d bytes are held", held)
 		}
@@ -117,7 +117,7 @@ func TestStreamChunksAreTheirs(t *testing.T) {
 	v := newTarget(t)
 	take := func() StreamData {
 		t.Helper()
-		if err := v.stream.onStreamData(nil, streamData(v.ep, 100), nil); err != nil {
+		if err := v.stream.onStreamData()(nil, streamData(v.ep, 100), nil); err != nil {
 			t.Fatal(err)
 		}
 		d, err := v.ep.StreamRecvData()

@@ -199,14 +199,14 @@ func (r *Request) await() {
 // progress run it. Requests that copy with the CPU are served there in rotation.
 func (r *Request) requeue() {
 	r.w.copying.Push(&r.node)
-	r.w.due = true
+	r.w.due.Store(true)
 }
 
 // dispatchLater leaves the rest of the dispatch of the request to the end of the round of progress: its
 // end, or with stateMoves to run it on.
 func (r *Request) dispatchLater() {
 	r.w.dispatched.Push(&r.node)
-	r.w.due = true
+	r.w.due.Store(true)
 }
 
 // finishDispatched ends the requests whose end was deferred, resumes those that continue on another
@@ -453,7 +453,7 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 func (ep *Endpoint) shortInFlight(form *messageForm, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
-	w.pool.spare = w.pool.getRequest()
+	w.pool.nextSpare()
 	r.setEndpoint(ep)
 	r.form, r.proto = form, eagerShort{}
 	r.countSent(&w.stats.EagerShort)

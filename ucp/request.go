@@ -202,30 +202,46 @@ func (r *Request) UserData() any {
 // other operation; later a second Free frees that operation's request. In race builds no
 // object is reused, and every use after Free is detected.
 func (r *Request) Free() {
-	if r == nil || r.w == nil {
-		return
+	if r != nil { // inlined, because the request of a send is mostly nil
+		r.freeIt()
 	}
+}
+
+func (r *Request) freeIt() {
 	w := r.w
-	if w.owner.available() && r.state&^stateParams == stateRecv|stateDone|stateWhole {
-		if r.state&stateParams != 0 {
-			r.onTagRecv, r.userData = nil, nil
-		}
-		r.setIdle() // the request holds nothing else
-		if rp := &w.pool; recycleRequests && rp.restEnd-rp.restFirst < restingRequests {
-			rp.resting[rp.restEnd%restingRequests] = r // as rest, without a call
-			rp.restEnd++
-			return
-		}
-		w.pool.rest(r)
-		return
-	}
-	if w.owner.multi {
-		r.freeShared()
+	if w == nil {
 		return
 	}
 	if !w.owner.available() {
-		w.owner.checkGate()
+		r.freeOccupied()
+		return
 	}
+	switch state := r.state; {
+	case state == stateRecv|stateDone|stateWhole: // the request holds nothing else
+	case state == stateRecv|stateDone|stateWhole|stateParams:
+		r.onTagRecv, r.userData = nil, nil
+	case state&^stateFull == stateRecv|stateDone|stateStream|stateUncounted:
+		r.ep = nil
+	default:
+		r.free()
+		return
+	}
+	r.setIdle()
+	if rp := &w.pool; recycleRequests && rp.restEnd-rp.restFirst < restingRequests {
+		rp.resting[rp.restEnd%restingRequests] = r // as rest, without a call
+		rp.restEnd++
+		return
+	}
+	w.pool.rest(r)
+}
+
+// freeOccupied is Free for a worker that is not available at once.
+func (r *Request) freeOccupied() {
+	if r.w.owner.multi {
+		r.freeShared()
+		return
+	}
+	r.w.owner.checkGate()
 	r.free()
 }
 

@@ -21,7 +21,8 @@ type requestPool struct {
 	restFirst, restEnd uint
 	resting            [restingRequests]*Request
 
-	spare        *Request // used if an operation of one transport call stays in flight
+	spare        *Request        // used if an operation of one transport call stays in flight
+	spareComp    *uct.Completion // of spare
 	idleRequests int      // number of requests in freeRequests
 	freeRequests list.Stack[Request]
 	promised     *Request  // request of the delegated call that is being carried out
@@ -68,6 +69,12 @@ func (rp *requestPool) takeRested() *Request {
 	r := rp.resting[rp.restFirst%restingRequests]
 	rp.restFirst++
 	return r
+}
+
+// nextSpare makes another request the spare one.
+func (rp *requestPool) nextSpare() {
+	rp.spare = rp.getRequest()
+	rp.spareComp = &rp.spare.comp
 }
 
 // nextRequest is getRequest if none is idle.

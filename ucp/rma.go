@@ -262,7 +262,7 @@ func (rm *rmaState) getDirect(ep *Endpoint, buf []byte, raddr uint64, key *Rkey,
 		finishData(r)
 		return nil, nil
 	}
-	w.pool.spare = w.pool.getRequest()
+	w.pool.nextSpare()
 	r.adoptSpare(ep, key, way, p)
 	return r, nil
 }

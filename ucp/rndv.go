@@ -335,7 +335,7 @@ func (rndvPtr) progress(r *Request) error {
 		r.finish(failed)
 	case err == nil && r.offset < f.size:
 		w.copying.PushFront(&r.node)
-		w.due = true
+		w.due.Store(true)
 	default:
 		r.w.rndv.releaseMappedKey(r)
 		r.w.rndv.fetched(r, err)

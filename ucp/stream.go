@@ -27,7 +27,7 @@ func (streamFamily) about() familyInfo {
 }
 
 func (streamFamily) handlers(w *Worker) []handler {
-	return []handler{{proto.IDStreamData, w.stream.onStreamData}}
+	return []handler{{proto.IDStreamData, w.stream.onStreamData()}}
 }
 
 // streamTables are an endpoint's decision tables for streams.
@@ -135,7 +135,8 @@ type streamState struct {
 // progress checks whether the peer's connection is one that is not read.
 func (t *streamState) expect() {
 	if len(t.stopped) > 0 {
-		t.look, t.w.due = true, true
+		t.look = true
+		t.w.due.Store(true)
 	}
 }
 

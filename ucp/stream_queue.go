@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"encoding/binary"
+
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/datatype"
@@ -186,8 +188,49 @@ func (s *stream) relist() {
 	}
 }
 
-// onStreamData receives a packet of a stream.
-func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+// onStreamData returns the handler of stream packets, a function literal like that of onEagerOnly. The
+// commonest packets, those that a posted receive has room for, it delivers itself, the others are for
+// onStreamDataRest.
+//
+//go:noinline
+func (ss *streamState) onStreamData() uct.AMHandler {
+	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+		if len(data) <= proto.StreamDataSize {
+			return ss.onStreamDataRest(src, data, desc)
+		}
+		w := ss.w
+		ep := w.endpoints.Get(binary.LittleEndian.Uint64(data))
+		if ep == nil || ep.err != nil || ep.stream == nil || ep.life.Refuses() || src != nil && w.admission.spoofed(src, ep) {
+			return ss.onStreamDataRest(src, data, desc)
+		}
+		payload, s := data[proto.StreamDataSize:], ep.stream
+		n := s.recvs.Front()
+		if n == nil || !s.chunks.Empty() || s.feeding {
+			return ss.onStreamDataRest(src, data, desc)
+		}
+		r := n.Value
+		if r.data.Class != datatype.Contig || portion(r, len(payload)) != len(payload) {
+			return ss.onStreamDataRest(src, data, desc)
+		}
+		datatype.Copy(r.data.Buf[r.offset:], payload) // the short path of feed
+		switch {
+		case !ss.got(r, len(payload)):
+		case r.state&^stateFull == stateRecv|stateStream|stateUncounted: // as finish, without a call
+			n.Remove()
+			r.data.Buf = nil
+			r.state |= stateDone
+			r.setOver()
+		default:
+			r.finish(nil)
+		}
+		return nil
+	}
+}
+
+// onStreamDataRest receives the packets of streams that onStreamData does not deliver.
+//
+//go:noinline
+func (ss *streamState) onStreamDataRest(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	w := ss.w
 	h, data, err := proto.ParseStreamData(data)
 	if err != nil {
@@ -202,15 +245,7 @@ func (ss *streamState) onStreamData(src *uct.Source, data []byte, desc *uct.AMDe
 		return nil
 	}
 	s := ss.streaming(ep)
-	if n := s.recvs.Front(); n != nil && s.chunks.Empty() && !s.feeding {
-		r := n.Value
-		if r.data.Class == datatype.Contig && portion(r, len(data)) == len(data) { // the short path of feed
-			cpu.Copy(r.data.Buf[r.offset:], data)
-			if ss.got(r, len(data)) {
-				r.finish(nil)
-			}
-			return nil
-		}
+	if !s.recvs.Empty() && s.chunks.Empty() && !s.feeding {
 		return s.feedFrom(w.accounts.sourceOf(src), data)
 	}
 	return s.keep(w.accounts.sourceOf(src), data, desc)

@@ -33,6 +33,33 @@ var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | par
 // their buffers, and the rest stays in the stream. Closing the endpoint discards unread
 // bytes and cancels the receives at once, however long the close takes.
 func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
+	if ep.missing() || !ep.w.owner.available() {
+		return ep.recvStream(buf, p)
+	}
+	w, s := ep.w, ep.stream
+	if s == nil || !s.chunks.Empty() || s.feeding || len(buf) == 0 || p != nil && !p.onlyStreamFlags() ||
+		!w.stream.on || ep.err != nil || !ep.life.Usable() || !w.pool.hasRested() {
+		return ep.recvStream(buf, p)
+	}
+	// As describeStreamRecv, for a receive that has nothing to receive yet. Nothing here calls back, so the
+	// worker is not marked.
+	r = w.pool.takeRested()
+	r.state = stateRecv | stateStream | stateUncounted
+	if p != nil && p.StreamFlags != 0 {
+		r.state |= stateFull
+	}
+	r.setLife(lifeInFlight)
+	r.ep, r.offset, r.frag, r.info = ep, 0, 1, TagRecvInfo{}
+	r.data.Buf, r.data.Length = buf, len(buf)
+	s.recvs.Push(&r.node)
+	w.stats.StreamRecvs++
+	return 0, r, nil
+}
+
+// recvStream is StreamRecv for all but the shortest way.
+//
+//go:noinline
+func (ep *Endpoint) recvStream(buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	if ep.missing() {
 		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)
 	}
@@ -43,6 +70,13 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 	n, r, err = ep.beginStreamRecv(buf, p)
 	w.owner.release()
 	return n, r, err
+}
+
+// onlyStreamFlags reports whether p has nothing but valid stream flags.
+func (p *RequestParams) onlyStreamFlags() bool {
+	return p.Flags == 0 && p.StreamFlags&^StreamRecvWaitAll == 0 && !p.Buffer.set && p.OnStreamRecv == nil && p.Request == nil &&
+		p.OnSend == nil && p.OnTagRecv == nil && p.OnAMRecv == nil && p.TagInfo == nil && p.RecvLength == nil && p.AMFlags == 0 &&
+		p.MemoryType <= ucs.MemoryHost && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0
 }
 
 // plainStreamRecv is plainRecv for stream receives: p has nothing that matters if the receive

@@ -159,10 +159,8 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	}
 	w := ep.w
 	w.owner.gate |= gateInside
-	r := w.pool.spare // as sendShort, without another call
-	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
-	if err != nil {
-		r, err = ep.sentShort(err, tag, buf, nil)
+	if err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, w.pool.spareComp); err != nil {
+		r, err := ep.sentShort(err, tag, buf, nil) // as sendShort, without another call
 		w.owner.release()
 		return r, err
 	}

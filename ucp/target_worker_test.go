@@ -102,7 +102,7 @@ func (v *targetWorker) handlers() map[string]uct.AMHandler {
 		"sync only": w.tag.onEagerSyncOnly, "sync first": w.tag.onEagerSyncFirst, "sync ack": w.tag.onEagerSyncAck,
 		"rts": w.rndv.onRndvRTS, "rtr": w.rndv.onRndvRTR, "data": w.rndv.onRndvData, "ats": w.rndv.onRndvATS, "atp": w.rndv.onRndvATP,
 		"put": w.rma.onPut, "get request": w.rma.onGetReq, "get reply": w.rma.onGetRep, "completion": w.rma.onCompletion,
-		"atomic request": w.rma.onAtomicReq, "atomic reply": w.rma.onAtomicRep, "stream data": w.stream.onStreamData,
+		"atomic request": w.rma.onAtomicReq, "atomic reply": w.rma.onAtomicRep, "stream data": w.stream.onStreamData(),
 	}
 }
 

@@ -118,8 +118,8 @@ type Worker struct {
 
 	// The fields that most calls read are next to each other: insert no other field between them.
 	owner         ownership
-	reclaimWanted atomic.Bool // another worker asks this one to free resources that peers occupy
-	due           bool        // a round of progress ends with finishRound, which may find nothing to do
+	due           atomic.Bool // a round of progress ends with finishRound, which may find nothing to do
+	reclaimWanted atomic.Bool // another worker asks this one, in finishRound, to free resources that peers occupy
 	uctw          *uct.Worker
 	pool          requestPool
 	copying       list.List[Request] // requests whose data the CPU copies, one piece in each round of progress
@@ -257,7 +257,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, err
 	}
 	w.owner.acquire()
-	w.pool.spare = w.pool.getRequest()
+	w.pool.nextSpare()
 	w.accounts.Join()
 	if w.owner.panicked != nil { // in the RequestInit hook: the caller gets no worker to close
 		w.close()
@@ -396,8 +396,8 @@ func (w *Worker) Progress() int {
 		return w.occupied()
 	}
 	w.owner.gate = gateInside
-	n := w.uctw.Progress() // the body of round, to save a call
-	if w.unfinished() {
+	n := w.uctw.Round() // the body of round, to save a call
+	if w.due.Load() {
 		n += w.finishRound(n)
 	}
 	if w.owner.gate != gateInside {
@@ -439,21 +439,18 @@ func (w *Worker) occupied() int {
 
 // round runs one round of progress and returns the number of events handled.
 func (w *Worker) round() int {
-	n := w.uctw.Progress() // [round]
-	if w.unfinished() {
+	n := w.uctw.Round() // [round]
+	if w.due.Load() {
 		n += w.finishRound(n)
 	}
 	return n
 }
 
-// unfinished reports whether finishRound is to be called at the end of a round.
-func (w *Worker) unfinished() bool { return w.due || w.reclaimWanted.Load() }
-
 // finishRound does the work that is left at the end of a round, and returns the number of events
 // handled. arrived is the number of events that the transports handled in the round.
 func (w *Worker) finishRound(arrived int) (n int) {
-	if w.reclaimWanted.Load() {
-		w.reclaimWanted.Store(false)
+	w.due.Store(false) // first: another worker may want something now
+	if w.reclaimWanted.Swap(false) {
 		w.accounts.Reclaim()
 		w.accounts.reclaimForOthers()
 	}
@@ -473,7 +470,9 @@ func (w *Worker) finishRound(arrived int) (n int) {
 	if w.stream.look {
 		n += w.stream.checkStopped()
 	}
-	w.due = !w.copying.Empty() || !w.dispatched.Empty() || w.eager.untimed || w.conns.departed != nil || w.stream.look
+	if !w.copying.Empty() || !w.dispatched.Empty() || w.eager.untimed || w.conns.departed != nil || w.stream.look {
+		w.due.Store(true)
+	}
 	return n
 }
 

@@ -53,7 +53,8 @@ type Worker struct {
 	set             *event.Set
 	timers          *event.Timers
 	clock           event.Clock
-	sole            Progressor   // progress[0] if no other progressor is in any list, else nil
+	rounder         Progressor   // what Round calls: sole, or wholeRound
+	sole            Progressor   // progress[0] if no other progressor is called in any round, else nil
 	progress        []Progressor // called in every round
 	quiet           []Progressor // called now and then (visitQuiet)
 	resting         []Progressor // not called before Rouse
@@ -106,14 +107,16 @@ func NewWorker() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{
+	w := &Worker{
 		set:      set,
 		timers:   event.NewTimers(set),
 		epoch:    1, // differs from polled: no round has polled yet
 		nextLook: lookGap,
 		nextPoll: minPollGap,
 		pollGap:  minPollGap,
-	}, nil
+	}
+	w.rounder = wholeRound{w}
+	return w, nil
 }
 
 // SetLogger makes the ifaces and other objects of the worker log to l. It is called before they
@@ -167,9 +170,12 @@ type use struct {
 }
 
 func (w *Worker) findSole() {
-	w.sole = nil
+	w.sole, w.rounder = nil, wholeRound{w}
 	if len(w.progress) == 1 && len(w.quiet) == 0 {
 		w.sole = w.progress[0]
+		if !platform.Simulated { // there every round calls look
+			w.rounder = w.sole
+		}
 	}
 }
 
@@ -296,14 +302,30 @@ func (w *Worker) Progress() int {
 	if w.inProgress {
 		return 0
 	}
-	w.inProgress = true
 	w.epoch++
-	var n int
-	if p := w.sole; p != nil {
-		n = p.Progress()
-	} else {
-		n = w.progressAll()
+	return wholeRound{w}.Progress()
+}
+
+// Round is Progress for a layer that keeps rounds from nesting by itself. Most rounds of a worker with one
+// progressor are nothing but a call of that.
+func (w *Worker) Round() int {
+	if w.epoch++; w.epoch >= w.nextLook {
+		w.rounder = wholeRound{w}
 	}
+	return w.rounder.Progress()
+}
+
+// wholeRound runs a round with all that may belong to it.
+type wholeRound struct{ w *Worker }
+
+// Arm implements Progressor.
+func (wholeRound) Arm(EventFlags) error { return nil }
+
+// Progress implements Progressor.
+func (r wholeRound) Progress() int {
+	w := r.w
+	w.inProgress = true
+	n := w.progressAll()
 	if platform.Simulated || w.epoch >= w.nextLook {
 		n += w.look()
 	}

@@ -251,11 +251,10 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}
 	e := &endpoint{
-		txRing:   *r,
-		i:        i,
-		fenced:   r.seg.shrink,
-		maxShort: i.o.elem - elemPayload,
-		user:     p.UserData,
+		txRing: *r,
+		i:      i,
+		fenced: r.seg.shrink,
+		user:   p.UserData,
 	}
 	i.endpoints.Add(&e.place, e)
 	if err := e.attachBuffers(); err != nil {

@@ -24,7 +24,7 @@ type endpoint struct {
 	closed     bool
 	unwakeable bool // the peer cannot wake this worker
 	full       bool // the ring had no room when its tail was read last
-	maxShort   int
+	limit      int  // length up to which AMShort sends at once: that of maxShort, or 0 until amShortSlow has found no reason against it
 	pending    kit.Queue
 	i          *iface
 
@@ -56,7 +56,7 @@ const headerLen = 8
 // head that another sender has just moved.
 func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
 	n := headerLen + len(payload)
-	if e.fenced || e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+	if n > e.limit || id >= uct.MaxAMIDs {
 		return e.amShortSlow(id, header, payload)
 	}
 	// Three conditions, because the compiler makes a value of an atomic operation in a longer one.
@@ -94,18 +94,33 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 
 //go:noinline
 func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) (err error) {
-	if n := headerLen + len(payload); e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+	if n := headerLen + len(payload); e.refusing || n > e.maxShort() || id >= uct.MaxAMIDs || e.pending.Blocks() {
 		return e.refuse(id, n)
+	}
+	if !e.fenced {
+		if e.pending.Empty() {
+			e.limit = e.maxShort()
+		}
+		return e.amShort(id, header, payload)
 	}
 	var f fault.Fence
 	f.Begin()
 	defer f.End(e, nil, &err)
-	e.fenced = false // this call is the fence
+	e.limit = e.maxShort() // this call is the fence
 	err = e.AMShort(id, header, payload, 0, nil)
-	e.fenced = true
+	e.limit = 0
 	f.Passed()
 	return err
 }
+
+// maxShort is the length of the longest message, with its header, that fits into an element.
+func (e *endpoint) maxShort() int { return e.elem - elemPayload }
+
+// refuseAll makes the endpoint accept no operation any more.
+func (e *endpoint) refuseAll() { e.refusing, e.limit = true, 0 }
+
+// fence makes all accesses to the peer's memory go through a fence (internal/fault).
+func (e *endpoint) fence() { e.fenced, e.limit = true, 0 }
 
 // amShort sends a message that has passed the checks of AMShort.
 func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
@@ -126,7 +141,7 @@ func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uc
 		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	n := uct.IOVLen(iov)
-	if e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+	if e.refusing || n > e.maxShort() || id >= uct.MaxAMIDs || e.pending.Blocks() {
 		return e.refuse(id, n)
 	}
 	h, err := e.claim()
@@ -281,8 +296,8 @@ func (e *endpoint) refuse(id uct.AMID, n int) error {
 		return e.refusal()
 	case id >= uct.MaxAMIDs:
 		return kit.ErrAMID(id)
-	case n > e.maxShort:
-		return fmt.Errorf("shm: short message of %d bytes, at most %d: %w", n, e.maxShort, ucs.ErrInvalidParam)
+	case n > e.maxShort():
+		return fmt.Errorf("shm: short message of %d bytes, at most %d: %w", n, e.maxShort(), ucs.ErrInvalidParam)
 	}
 	return ucs.ErrNoResource
 }
@@ -310,7 +325,7 @@ func (e *endpoint) ready() error {
 // FlushCancel there is nothing to cancel; the endpoint accepts nothing more.
 func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	if flags&uct.FlushCancel != 0 {
-		e.refusing = true
+		e.refuseAll()
 		e.i.waiting.Leave(&e.pending)
 		return nil
 	}
@@ -331,7 +346,8 @@ func (e *endpoint) Close() {
 	if e.closed {
 		return
 	}
-	e.closed, e.refusing = true, true
+	e.closed = true
+	e.refuseAll()
 	e.i.waiting.Leave(&e.pending)
 	e.i.dropCachedRing() // the cached ring may be this one
 	table := &e.i.domain.attached

@@ -70,7 +70,8 @@ func (e *endpoint) lost() bool {
 	if !x.watch.HasExited() {
 		return false
 	}
-	e.failure, e.refusing, x.found = errEnded(e.proc.PID), true, true
+	e.failure, x.found = errEnded(e.proc.PID), true
+	e.refuseAll()
 	e.i.watcher.RecordExit(&x.watch)
 	return true
 }

@@ -20,7 +20,7 @@ const checkRounds = 1 << 16
 // Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's ring, or
 // in a segment of receive buffers.
 func (e *endpoint) Fault(addr uint64, mem []byte) error {
-	e.fenced = true // amShortSlow may have cleared fenced
+	e.limit = 0 // amShortSlow may have been left with another limit
 	ours := fault.Within(addr, mem) || fault.Within(addr, e.seg.mem)
 	for _, s := range e.segs {
 		ours = ours || fault.Within(addr, s.mem)
@@ -38,7 +38,7 @@ func (e *endpoint) fail(err error) error {
 		return err
 	}
 	e.failure = err
-	e.refusing = true
+	e.refuseAll()
 	e.i.waiting.Leave(&e.pending)
 	e.i.failures.Add(&e.i.reporter, e, err)
 	e.i.deferWork()
@@ -90,6 +90,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 		e.i.blocked.moved = true
 	}
 	e.i.deferWork()
+	e.limit = 0
 	e.i.waiting.Add(&e.pending, e, p)
 	return nil
 }

@@ -476,7 +476,7 @@ func TestFenceStays(t *testing.T) {
 		}()
 		ep.AMShort(2, 0, gone[:20], 0, nil)
 	}()
-	if !e.fenced {
+	if !e.fenced || e.limit != 0 {
 		t.Error("the fence is gone")
 	}
 	p.do("truncate")

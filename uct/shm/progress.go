@@ -34,7 +34,7 @@ func (i *iface) Progress() int {
 	}
 	i.idle = 0
 	i.inRound = true
-	limit := r.read + uint64(i.o.maxPoll)
+	n := 0
 	for {
 		raceReceived()
 		if weakOrder {
@@ -50,16 +50,13 @@ func (i *iface) Progress() int {
 				i.handlerFailed(uct.AMID(id), err)
 			}
 		} else if !i.deliver(w) {
-			n := i.o.maxPoll - int(limit-r.read)
 			i.inRound = false
 			i.corruptElement(w)
 			return n
 		}
 		r.next()
-		if r.read == limit {
-			break
-		}
-		if w = r.word(); w&flagPhase != r.phase {
+		n++
+		if w = r.word(); w&flagPhase != r.phase || n >= i.o.maxPoll {
 			break
 		}
 	}
@@ -68,7 +65,7 @@ func (i *iface) Progress() int {
 		r.released = false
 		i.takeNotes()
 	}
-	return i.o.maxPoll - int(limit-r.read)
+	return n
 }
 
 // deferWork makes the next round call doDeferredWork.

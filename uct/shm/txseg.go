@@ -71,7 +71,7 @@ func (e *endpoint) attachNew(d descriptor) (*attachment, error) {
 	a, err := e.attachSegment(d.seg)
 	if err == nil && a.shrink && !e.fenced {
 		// The running call has no fence yet.
-		e.fenced = true
+		e.fence()
 		return nil, ucs.ErrNoResource
 	}
 	return a, err
@@ -126,7 +126,9 @@ func (e *endpoint) tryAttachBuffers() error {
 		if err != nil {
 			return err
 		}
-		e.fenced = e.fenced || a.shrink
+		if a.shrink {
+			e.fence()
+		}
 	}
 	return nil
 }

@@ -21,13 +21,11 @@ func (q *Queue[T]) Push(n *Node[T]) {
 	if race.Enabled {
 		n.enter()
 	}
-	n.next = nil
-	if q.head == nil {
-		q.head = n
-	} else {
-		q.tail.next = n
+	if q.head == nil { // assignments in a row have one write barrier
+		n.next, q.head, q.tail = nil, n, n
+		return
 	}
-	q.tail = n
+	n.next, q.tail.next, q.tail = nil, n, n
 }
 
 // PushFront adds a node at the front. The node must be in no list.
