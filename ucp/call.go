@@ -211,6 +211,9 @@ func (w *Worker) keepError(ep *Endpoint, err error) {
 
 // takeError returns the error that keepError recorded, and forgets it.
 func (ep *Endpoint) takeError() error {
+	if len(ep.w.lostErrors) == 0 {
+		return nil
+	}
 	err := ep.w.lostErrors[ep]
 	delete(ep.w.lostErrors, ep)
 	return err

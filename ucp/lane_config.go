@@ -34,6 +34,7 @@ type epConfig struct {
 	maxIOV   int          // most entries of a buffer list that the transport takes
 	segSize  int          // longest message that the peer takes, 0 if its address does not say
 	needMemh bool         // a lane needs local memory handles
+	inHost   bool         // all lanes go through memory of this host
 	eager    []eagerRail  // lanes over which fragments are sent in turn, the lane for messages first
 	put      []memoryLane // lanes over which the peer's memory can be written
 	get      []memoryLane // lanes over which the peer's memory can be read
@@ -117,7 +118,11 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 			c.maxIOV = min(c.maxIOV, w.ifaces[p.chosen.Lanes[e.lane].Local].attr.AM.MaxIOV)
 		}
 	}
+	c.inHost = true
 	for k := range p.chosen.Lanes {
+		if t := w.ifaces[p.chosen.Lanes[k].Local].attr.Resource.Type; t != uct.DeviceShared && t != uct.DeviceSelf {
+			c.inHost = false
+		}
 		if w.mds[w.ifaces[p.chosen.Lanes[k].Local].md].Attr().Flags&uct.MDFlagNeedMemh != 0 {
 			c.needMemh = true
 		}

@@ -213,7 +213,12 @@ func (r *Request) freeIt() {
 		return
 	}
 	if !w.owner.available() {
-		r.freeOccupied()
+		if w.owner.multi {
+			r.freeShared()
+			return
+		}
+		w.owner.checkGate()
+		r.free()
 		return
 	}
 	switch state := r.state; {
@@ -233,16 +238,6 @@ func (r *Request) freeIt() {
 		return
 	}
 	w.pool.rest(r)
-}
-
-// freeOccupied is Free for a worker that is not available at once.
-func (r *Request) freeOccupied() {
-	if r.w.owner.multi {
-		r.freeShared()
-		return
-	}
-	r.w.owner.checkGate()
-	r.free()
 }
 
 func (r *Request) free() {

@@ -40,6 +40,7 @@ type load struct {
 	broken    map[[2]int]bool // pairs of workers between which something may be lost
 	closes    bool            // there are steps that close endpoints
 	idleAt    time.Duration   // when all goroutines had carried out their steps
+	faultAt   time.Duration   // when a fault began or ended last: what is sent again comes some time after
 }
 
 // process is a process of a program.

@@ -17,7 +17,7 @@ func (g *goroutine) drain() {
 	l := wk.l
 	start := l.w.now
 	g.serve(platform.Never, func() bool {
-		rest := l.w.now - max(start, l.idleAt)
+		rest := l.w.now - max(start, l.idleAt, l.faultAt)
 		switch {
 		case !l.idle() || rest <= lossBound || l.j.quiet():
 		case l.lossy && l.giveUp():

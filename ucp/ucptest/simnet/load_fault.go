@@ -120,6 +120,7 @@ func (l *load) schedule() {
 
 func (l *load) happen(f *Fault) {
 	kind := faultKinds[f.Kind]
+	l.faultAt = l.w.now
 	l.tracef("fault: %s", f)
 	l.j.faults++
 	if f.loses() {
@@ -133,6 +134,7 @@ func (l *load) happen(f *Fault) {
 	}
 	if end := kind.begin(l, f); end != nil {
 		l.w.At(l.w.now+f.For, func() {
+			l.faultAt = l.w.now
 			l.tracef("end of fault: %s", f)
 			end()
 		})
