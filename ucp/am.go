@@ -78,7 +78,7 @@ func (amFamily) configure(c *epConfig, in *proto.ProtoInput) {
 		c.offerMapped(c.am.plain)
 		c.offerMapped(c.am.reply)
 	}
-	c.shortAM = maxShort(c.am.plain)
+	c.shortAM, c.copyAMBelow = maxShort(c.am.plain), copiedBelow(c.am.plain)
 }
 
 // explain returns the decision tables for contiguous memory, and those for mapped memory if the
@@ -229,15 +229,16 @@ type amState struct {
 	borrowed list.List[AMMessage]   // kept messages whose data is in memory of a transport
 	queues   []*AMQueue
 
+	joined [joinedSize]byte // data and header of a short message that is being sent
+
 	keptOverLimit bool          // kept messages that came through shared memory exceed the limit (setKeptOverLimit)
 	warned        bool          // a message without handler was logged
 	warnAt        time.Duration // earliest time at which it is logged again
 
 	table [256]*[256]amEntry // indexed by the high byte of the id, then by the low byte
 
-	// plain are the handlers of small ids, but for queues and handlers with AMPersistentData, and direct
-	// those of them to which a message can be passed at once: all, or none while keptOverLimit is set.
-	plain  [directIDs]AMHandler
+	// direct are the handlers of small ids to which a message can be passed at once: not queues, nor handlers
+	// with AMPersistentData, and none while keptOverLimit is set.
 	direct [directIDs]AMHandler
 }
 
@@ -252,24 +253,25 @@ func (s *amState) set(id uint16, e amEntry) {
 		s.table[id>>8] = t
 	}
 	t[id&0xFF] = e
-	if id >= directIDs {
-		return
-	}
-	if e.queue != nil || e.flags&AMPersistentData != 0 {
-		e.fn = nil
-	}
-	s.plain[id] = e.fn
-	if !s.keptOverLimit {
-		s.direct[id] = e.fn
+	if id < directIDs && !s.keptOverLimit {
+		s.direct[id] = e.direct()
 	}
 }
 
+// direct returns the handler if it belongs into amState.direct, else nil.
+func (e *amEntry) direct() AMHandler {
+	if e.queue != nil || e.flags&AMPersistentData != 0 {
+		return nil
+	}
+	return e.fn
+}
+
 func (s *amState) setKeptOverLimit(over bool) {
-	s.keptOverLimit = over
-	if over {
-		s.direct = [directIDs]AMHandler{}
-	} else {
-		s.direct = s.plain
+	s.keptOverLimit, s.direct = over, [directIDs]AMHandler{}
+	if t := s.table[0]; t != nil && !over {
+		for id := range t {
+			s.direct[id] = t[id].direct()
+		}
 	}
 }
 
@@ -333,7 +335,7 @@ var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOn
 // sent after a message of several packets may be handled before the latter, as in C 1.22.
 func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if ep == nil || p != nil || len(header) > 0 || len(buf) >= int(ep.shortAMBelow) || !ep.w.owner.available() {
-		return ep.sendAM(id, header, buf, p)
+		return sendAM(ep, id, header, buf, p)
 	}
 	w := ep.w
 	w.owner.gate |= gateInside
@@ -352,7 +354,7 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 // sendAM is AMSend for all but the shortest way.
 //
 //go:noinline
-func (ep *Endpoint) sendAM(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+func sendAM(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.AMSend", ep == nil)
 	}
@@ -360,8 +362,22 @@ func (ep *Endpoint) sendAM(id uint16, header, buf []byte, p *RequestParams) (*Re
 	if !w.owner.tryAcquire() {
 		return w.am.delegateSend(ep, id, header, buf, p)
 	}
-	if len(header) > 0 || len(buf) >= int(ep.shortAMBelow) || p != nil && !p.plainSend() {
+	if p == nil && len(header) == 0 && ep.shortAMBelow > 0 && len(buf) >= int(ep.shortAMBelow) && len(buf) < int(ep.cfg.copyAMBelow) {
+		if r, err := w.sendCopied(ep, plainAM, uint64(id), buf, p); err == nil {
+			if r == nil {
+				w.stats.AMSends++ // else counted
+			}
+			w.owner.release()
+			return r, nil
+		}
+	}
+	if n := len(header) + len(buf); n >= int(ep.shortAMBelow) || len(header) > 0 && (n > joinedSize || !ep.cfg.inHost) || p != nil && !p.plainSend() {
 		r, err := ep.w.am.describeAMSend(ep, id, header, buf, p)
+		w.owner.release()
+		return r, err
+	}
+	if len(header) > 0 {
+		r, err := w.am.sendJoined(ep, id, header, buf, p)
 		w.owner.release()
 		return r, err
 	}
@@ -376,6 +392,23 @@ func (ep *Endpoint) sendAM(id uint16, header, buf []byte, p *RequestParams) (*Re
 	r, err = ep.amSentShort(err, id, buf, p)
 	w.owner.release()
 	return r, err
+}
+
+// joinedSize is the length of amState.joined.
+const joinedSize = 128
+
+// sendJoined sends a short message with a header to an endpoint within this host. The transport copies both in
+// the call.
+func (as *amState) sendJoined(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	word := proto.AMHeader{ID: id, HeaderLen: uint32(len(header))}.Word()
+	n := copy(as.joined[:], buf)
+	n += copy(as.joined[n:], header)
+	if err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), word, as.joined[:n], 0, nil); err != nil {
+		return as.describeAMSend(ep, id, header, buf, p) // queues the message, or returns the error of the call
+	}
+	as.w.stats.EagerShort++
+	as.w.stats.AMSends++
+	return nil, nil
 }
 
 // AMSendWait sends an active message as AMSend does and waits until header and buf may be

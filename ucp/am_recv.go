@@ -67,7 +67,7 @@ func (as *amState) onAMSingle() uct.AMHandler {
 func (m *AMMessage) handledDirectly(err error) {
 	as := &m.w.am
 	if m.state == amLive { // neither kept nor received
-		m.data, m.state, m.from, m.handled = nil, 0, nil, false
+		m.header, m.data, m.from, m.state, m.handled = nil, nil, nil, 0, false
 		return
 	}
 	if as.resting[m.place] == m {
@@ -89,15 +89,29 @@ func (m *AMMessage) handlerPanicked(recovered any) {
 	}
 }
 
-// onAMSingleRest receives the messages in one packet that onAMSingle does not handle itself.
+// onAMSingleRest receives the messages in one packet that onAMSingle does not handle itself. It does the same
+// for messages with a header.
 //
 //go:noinline
 func (as *amState) onAMSingleRest(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	w := as.w
 	h, payload, header, err := proto.ParseAMSingle(data)
 	if err != nil {
-		return as.w.logMalformed(err)
+		return w.logMalformed(err)
 	}
-	return as.arrived(as.w.accounts.sourceOf(src), nil, h, payload, header, desc)
+	from := w.accounts.sourceOf(src)
+	m := as.resting[as.rested%restingAMs]
+	if h.ID >= directIDs || as.direct[h.ID] == nil || m == nil || m.state != 0 {
+		return as.arrived(from, nil, h, payload, header, desc)
+	}
+	as.rested++
+	w.stats.AMRecvs++
+	m.from, m.id, m.header, m.data, m.length = from, h.ID, header, payload, len(payload)
+	m.state, m.handled = amLive, true
+	err = w.callAM(as.direct[h.ID], m)
+	m.handled = false
+	m.handledDirectly(err)
+	return nil
 }
 
 // onAMSingleReply receives a message in one packet that names an endpoint to reply on.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
@@ -27,8 +28,13 @@ type epConfig struct {
 	chosen proto.LaneConfig // choice of lanes, without what differs between endpoints of one configuration
 	lanes  proto.LaneMap
 
-	short    int          // largest payload that TagSend sends inline, -1 for none
-	shortAM  int          // same for AMSend
+	short   int // largest payload that TagSend sends inline, -1 for none
+	shortAM int // same for AMSend
+
+	// Payloads of fewer bytes are sent inline or copied into one packet by TagSend, and by AMSend without a
+	// header, in whatever memory they are.
+	copyBelow, copyAMBelow int32
+
 	maxBcopy int          // longest message, headers included
 	maxZcopy int          // same for zero-copy messages, 0 if the transport has none
 	maxIOV   int          // most entries of a buffer list that the transport takes
@@ -164,6 +170,9 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 	for _, f := range w.families {
 		f.configure(c, &in)
 	}
+	// Memory that the peer may map makes a difference from mapFrom on, which every family may have lowered.
+	mapFrom := int32(min(c.mapFrom, math.MaxInt32))
+	c.copyBelow, c.copyAMBelow = min(c.copyBelow, mapFrom), min(c.copyAMBelow, mapFrom)
 	if segSize > 0 {
 		c.maxBcopy = min(c.maxBcopy, segSize)
 		c.maxZcopy = min(c.maxZcopy, segSize)
@@ -176,7 +185,7 @@ func (ls *laneSelection) configFor(p *lanePlan) *epConfig {
 		w.printTables(c, c.explain(w, nil))
 	}
 	if w.usage != nil {
-		c.short, c.shortAM = -1, -1 // with UCX_PROTO_INFO=used every operation is counted
+		c.short, c.shortAM, c.copyBelow, c.copyAMBelow = -1, -1, 0, 0 // with UCX_PROTO_INFO=used every operation is counted
 	}
 	w.ctx.printTables(func(out io.Writer) error {
 		_, err := fmt.Fprintln(out, strings.Join(p.chosen.Lines(), "\n"))
@@ -204,6 +213,12 @@ const maxIOVEntries = 16
 // OpMultiSend; -1 if there is none.
 func maxShort(t *proto.MessageTables) int {
 	return min(t.Table(proto.DataContig, 0).MaxShort(), t.Table(proto.DataContig, proto.SendMulti).MaxShort())
+}
+
+// copiedBelow returns the length of the shortest payload that the tables t do not send inline or by copying it
+// into one packet.
+func copiedBelow(t *proto.MessageTables) int32 {
+	return int32(min(t.Table(proto.DataContig, 0).MaxCopied()+1, math.MaxInt32))
 }
 
 // offerMapped sets the length from which messages in memory that the peer may map are offered to

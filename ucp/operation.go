@@ -1,6 +1,9 @@
 package ucp
 
 import (
+	"encoding/binary"
+
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
@@ -136,6 +139,34 @@ func (ep *Endpoint) allowShort() {
 		ep.needs&needLanes == 0 {
 		ep.shortBelow, ep.shortAMBelow = int32(ep.cfg.short)+1, int32(ep.cfg.shortAM)+1
 	}
+}
+
+// packing is the packet of a message that is sent by copying, in one call of the transport.
+type packing struct {
+	word uint64 // header
+	buf  []byte
+}
+
+// Pack implements uct.Packer.
+func (k *packing) Pack(dst []byte) int {
+	binary.LittleEndian.PutUint64(dst, k.word)
+	return 8 + cpu.Copy(dst[8:], k.buf)
+}
+
+// sendCopied sends a message in one packet by copying, without a request if the transport needs none. It
+// returns ucs.ErrNoResource if the message is to be sent in the usual way.
+func (w *Worker) sendCopied(ep *Endpoint, form *messageForm, word uint64, buf []byte, p *RequestParams) (*Request, error) {
+	w.packing = packing{word, buf}
+	_, err := ep.ue.AMBcopy(uct.AMID(form.only.id), &w.packing, 0, w.pool.spareComp)
+	w.packing.buf = nil
+	switch err {
+	case nil:
+		w.stats.EagerBcopy++
+		return nil, nil
+	case ucs.InProgress:
+		return ep.inFlightAfter(form, eagerBcopy{}, p), nil
+	}
+	return nil, ucs.ErrNoResource
 }
 
 // usable returns the error that prevents operations from being started, nil if there is none.
@@ -447,16 +478,20 @@ func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (
 	return r, nil
 }
 
-// shortInFlight returns the request of a short send that the transport has taken, but that is still in
+// inFlightAfter returns the request of a send in one call that the transport has taken, but that is still in
 // flight after the call. The request is requestPool.spare, whose completion was passed to the
 // transport.
-func (ep *Endpoint) shortInFlight(form *messageForm, p *RequestParams) *Request {
+func (ep *Endpoint) inFlightAfter(form *messageForm, how protocol, p *RequestParams) *Request {
 	w := ep.w
 	r := w.pool.spare
 	w.pool.nextSpare()
 	r.setEndpoint(ep)
-	r.form, r.proto = form, eagerShort{}
-	r.countSent(&w.stats.EagerShort)
+	r.form, r.proto = form, how
+	if how == (eagerShort{}) {
+		r.countSent(&w.stats.EagerShort)
+	} else {
+		r.countSent(&w.stats.EagerBcopy)
+	}
 	if p != nil {
 		r.state |= stateParams
 		r.onSend, r.userData = p.OnSend, p.UserData

@@ -23,7 +23,7 @@ type requestPool struct {
 
 	spare        *Request        // used if an operation of one transport call stays in flight
 	spareComp    *uct.Completion // of spare
-	idleRequests int      // number of requests in freeRequests
+	idleRequests int             // number of requests in freeRequests
 	freeRequests list.Stack[Request]
 	promised     *Request  // request of the delegated call that is being carried out
 	spares       sync.Pool // *Request, for delegated calls, in thread mode multi

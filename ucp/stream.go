@@ -297,7 +297,7 @@ func (ep *Endpoint) sentStreamShort(err error, buf []byte, p *RequestParams) (*R
 	if err != ucs.InProgress {
 		return ep.w.stream.describeStreamSend(ep, buf, p) // queues the send, or returns the error of the call
 	}
-	return ep.shortInFlight(&streamForm, p), nil
+	return ep.inFlightAfter(&streamForm, eagerShort{}, p), nil
 }
 
 func (ss *streamState) describeStreamSend(ep *Endpoint, buf []byte, p *RequestParams) (*Request, error) {

@@ -34,12 +34,12 @@ var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | par
 // bytes and cancels the receives at once, however long the close takes.
 func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	if ep.missing() || !ep.w.owner.available() {
-		return ep.recvStream(buf, p)
+		return recvStream(ep, buf, p)
 	}
 	w, s := ep.w, ep.stream
 	if s == nil || !s.chunks.Empty() || s.feeding || len(buf) == 0 || p != nil && !p.onlyStreamFlags() ||
 		!w.stream.on || ep.err != nil || !ep.life.Usable() || !w.pool.hasRested() {
-		return ep.recvStream(buf, p)
+		return recvStream(ep, buf, p)
 	}
 	// As describeStreamRecv, for a receive that has nothing to receive yet. Nothing here calls back, so the
 	// worker is not marked.
@@ -59,7 +59,7 @@ func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request,
 // recvStream is StreamRecv for all but the shortest way.
 //
 //go:noinline
-func (ep *Endpoint) recvStream(buf []byte, p *RequestParams) (n int, r *Request, err error) {
+func recvStream(ep *Endpoint, buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	if ep.missing() {
 		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)
 	}

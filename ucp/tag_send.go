@@ -131,7 +131,7 @@ func (tagFamily) configure(c *epConfig, in *proto.ProtoInput) {
 		c.offerMapped(c.tag.plain)
 		c.offerMapped(c.tag.sync)
 	}
-	c.short = maxShort(c.tag.plain)
+	c.short, c.copyBelow = maxShort(c.tag.plain), copiedBelow(c.tag.plain)
 }
 
 // explain returns the decision tables for contiguous memory, and for mapped memory if the peer
@@ -155,7 +155,7 @@ func (tagFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 // messages of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if ep == nil || p != nil || len(buf) >= int(ep.shortBelow) || !ep.w.owner.available() {
-		return ep.sendTag(tag, buf, p)
+		return sendTag(ep, tag, buf, p)
 	}
 	w := ep.w
 	w.owner.gate |= gateInside
@@ -172,13 +172,19 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 // sendTag is TagSend for all but the shortest way.
 //
 //go:noinline
-func (ep *Endpoint) sendTag(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+func sendTag(ep *Endpoint, tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.TagSend", ep == nil)
 	}
 	w := ep.w
 	if !w.owner.tryAcquire() {
 		return w.tag.delegateSend(ep, tag, buf, p, &tagForm, 0)
+	}
+	if p == nil && ep.shortBelow > 0 && len(buf) >= int(ep.shortBelow) && len(buf) < int(ep.cfg.copyBelow) {
+		if r, err := w.sendCopied(ep, &tagForm, uint64(tag), buf, p); err == nil {
+			w.owner.release()
+			return r, nil
+		}
 	}
 	if len(buf) >= int(ep.shortBelow) || p != nil && !p.plainSend() {
 		r, err := ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0)
@@ -249,7 +255,7 @@ func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) 
 	if err != ucs.InProgress {
 		return ep.w.tag.describeTagSend(ep, tag, buf, p, &tagForm, 0) // queues the message, or returns the error of the call
 	}
-	return ep.shortInFlight(&tagForm, p), nil
+	return ep.inFlightAfter(&tagForm, eagerShort{}, p), nil
 }
 
 func (ts *tagState) describeTagSend(ep *Endpoint, tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {

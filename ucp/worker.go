@@ -122,6 +122,7 @@ type Worker struct {
 	reclaimWanted atomic.Bool // another worker asks this one, in finishRound, to free resources that peers occupy
 	uctw          *uct.Worker
 	pool          requestPool
+	packing       packing            // of the send that is being made (sendCopied)
 	copying       list.List[Request] // requests whose data the CPU copies, one piece in each round of progress
 	dispatched    list.List[Request] // requests that finished during their dispatch and are still to be completed
 
