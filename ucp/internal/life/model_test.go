@@ -126,8 +126,9 @@ func (m *model) steps(w *world) (list []step) {
 		if e.out[0] != 0 {
 			add(false, func(m *model) { m.deliver(k) }, "%s's %s arrives", name, wordNames[e.out[0]])
 		}
-		// Package ucp first receives what was sent before.
-		if e.manager && (e.out[0] == 0 || e.out[0] == endOfLanes) {
+		// Package ucp first receives what was sent before and has arrived. The message "released" may
+		// be lost and sent again, and then arrives after the disconnect.
+		if e.manager && (e.out[0] == 0 || e.out[0] == endOfLanes || e.out[0] == saidReleased) {
 			add(false, func(m *model) { m.w.side[k].manager = false; m.event(1-k, Left) }, "%s's disconnect arrives", name)
 		}
 		if p.dead && e.exists && !e.dead && p.out[0] == 0 && e.end.Stage != Gone && e.end.Stage != Failed {
@@ -263,6 +264,9 @@ func (m *model) event(k int, ev Event) {
 	}
 	if do&Disconnect != 0 && e.end.Managed && !e.said {
 		e.said, e.manager = true, true
+		if next.Stage == Leaving && !next.NoCloseMessages {
+			m.send(k, saidReleased)
+		}
 	}
 	if do&CallHandler != 0 {
 		e.handled++

@@ -114,7 +114,7 @@ var table = rules{
 	// Events of the peer's endpoint.
 	{anyStage, on(Asked), 0, 0, same, PeerAsked, 0},
 	{anyStage, on(Named), 0, released, same, PeerHere, 0},
-	{anyStage, on(Released), 0, 0, same, PeerReleased, 0},
+	{anyStage, on(Released), 0, left, same, PeerReleased, 0}, // sent again, the message may arrive after the disconnect
 	{in(Draining), on(Left), 0, 0, same, PeerLeft, Cancel},
 	{in(Flushing), on(Left), 0, 0, same, PeerLeft, 0},
 	{in(Parting, Leaving), on(Left), 0, 0, Gone, PeerLeft, CloseDone | Release},
