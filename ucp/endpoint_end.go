@@ -236,7 +236,6 @@ func (ee *endpointEnds) release(ep *Endpoint, closed bool) {
 	ep.w.conns.disconnectManager(ep)
 	ee.closeLanes(ep, drain)
 	w.endpoints.Remove(uint64(ep.localID))
-	w.handshakes.released(ep)
 	ee.markEnded(ep)
 	ep.takeError()
 	w.dropRetained(ep)

@@ -22,36 +22,7 @@ import (
 // handshakes.retryOtherDevices change Endpoint.handshake.
 
 // handshakes carries out the handshakes of a worker's endpoints.
-type handshakes struct {
-	w *Worker
-
-	// left are the ids of the last endpoints that were released before their request was answered.
-	left  [maxLeft]proto.EndpointID
-	leave uint
-}
-
-// maxLeft is the number of ids in handshakes.left.
-const maxLeft = 16
-
-// released is called when an endpoint gives back its id. If the answer to its request is still to come, the
-// peer's endpoint will wait for an acknowledgement that nobody sends.
-func (hs *handshakes) released(ep *Endpoint) {
-	if ep.handshake.Unanswered() {
-		hs.left[hs.leave%maxLeft] = ep.localID
-		hs.leave++
-	}
-}
-
-// hasLeft reports whether the endpoint with the given id was released before its request was answered. It
-// does so once.
-func (hs *handshakes) hasLeft(id proto.EndpointID) bool {
-	k := slices.Index(hs.left[:], id)
-	if id == 0 || k < 0 {
-		return false
-	}
-	hs.left[k] = 0
-	return true
-}
+type handshakes struct{ w *Worker }
 
 // pairing is the extra state of an endpoint that has pairwise lanes, or that was made by socket
 // address. The transport endpoint of a pairwise lane is connected to exactly one transport endpoint

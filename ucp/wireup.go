@@ -102,9 +102,6 @@ func (ws *wireupState) wireup(src *uct.Source, data []byte) error {
 		}
 		return ws.onWireupRequest(w.accounts.sourceOf(src), &m, data)
 	case proto.WireupReply, proto.WireupReplyReconfig:
-		if w.handshakes.hasLeft(m.DstEp) {
-			return ws.onEpCheck(w.accounts.sourceOf(src), &m, data)
-		}
 		w.handshakes.onReply(src, &m)
 	case proto.WireupEpCheck:
 		return ws.onEpCheck(w.accounts.sourceOf(src), &m, data)

@@ -80,8 +80,6 @@
 //	peer    both, replied       auxiliary lost                     same       ignore, check
 //	peer    both, replied       tick             not overdue       same       skip check
 //	peer    replied             tick             no auxiliary      failed     EP_REMOVED, fail: ACK
-//	peer    both                tick             no auxiliary      same
-//	peer    both, replied       tick                               same       skip check
 //	client  starting            data             all devices       joined     connect, notify
 //	client  starting            data                               open       connect, notify, start
 //	client  joined              PRE_REQUEST                        requested  replace, REQUEST

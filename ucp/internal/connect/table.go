@@ -85,8 +85,6 @@ var table = rules{
 	{peer, in(Both, Replied), on(AuxLost), 0, 0, same, IgnoreLoss | CheckLanes, clearRounds},
 	{peer, in(Both, Replied), on(Tick), 0, overdue, same, SkipCheck, countRound},
 	{peer, in(Replied), on(Tick), AuxClosed, 0, Failed, SendRemoved | FailUnacknowledged, 0},
-	{peer, in(Both), on(Tick), AuxClosed, 0, same, 0, 0},
-	{peer, in(Both, Replied), on(Tick), 0, 0, same, SkipCheck, 0},
 
 	// Connections by socket address: the client.
 	{client, in(Starting), on(Data), allDevices, 0, Joined, ConnectLanes | Notify, 0},
