@@ -35,8 +35,7 @@ func (amFamily) handlers(w *Worker) []handler {
 }
 
 func (amFamily) start(w *Worker) { w.am.on = true }
-
-func (amFamily) halt(w *Worker) { w.am.on = false }
+func (amFamily) halt(w *Worker)  { w.am.on = false }
 
 // stop drops the messages in queues, and the kept messages whose data is in memory of a transport,
 // because the transport frees that memory.
@@ -363,7 +362,7 @@ func sendAM(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Req
 		return w.am.delegateSend(ep, id, header, buf, p)
 	}
 	if p == nil && len(header) == 0 && ep.shortAMBelow > 0 && len(buf) >= int(ep.shortAMBelow) && len(buf) < int(ep.cfg.copyAMBelow) {
-		if r, err := w.sendCopied(ep, plainAM, uint64(id), buf, p); err == nil {
+		if r, err := w.sendCopied(ep, plainAM, uint64(id), buf); err == nil {
 			if r == nil {
 				w.stats.AMSends++ // else counted
 			}

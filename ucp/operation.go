@@ -155,7 +155,7 @@ func (k *packing) Pack(dst []byte) int {
 
 // sendCopied sends a message in one packet by copying, without a request if the transport needs none. It
 // returns ucs.ErrNoResource if the message is to be sent in the usual way.
-func (w *Worker) sendCopied(ep *Endpoint, form *messageForm, word uint64, buf []byte, p *RequestParams) (*Request, error) {
+func (w *Worker) sendCopied(ep *Endpoint, form *messageForm, word uint64, buf []byte) (*Request, error) {
 	w.packing = packing{word, buf}
 	_, err := ep.ue.AMBcopy(uct.AMID(form.only.id), &w.packing, 0, w.pool.spareComp)
 	w.packing.buf = nil
@@ -164,7 +164,7 @@ func (w *Worker) sendCopied(ep *Endpoint, form *messageForm, word uint64, buf []
 		w.stats.EagerBcopy++
 		return nil, nil
 	case ucs.InProgress:
-		return ep.inFlightAfter(form, eagerBcopy{}, p), nil
+		return ep.inFlightAfter(form, eagerBcopy{}, nil), nil
 	}
 	return nil, ucs.ErrNoResource
 }

@@ -65,18 +65,16 @@ type settings struct {
 
 	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Methods to allocate memory, in order of preference: md:NAME for the memory domains of a component, md:* for any domain, thp, huge and mmap for pages of the kernel, heap."`
 
-	AddressVersion addressVersion `ucx:"ADDRESS_VERSION" default:"v1" doc:"Version of worker addresses, also of those in the messages that connect endpoints: v1 or v2. Peers read both. The data of connections by socket address is not affected."`
-	AddressName    bool           `ucx:"ADDRESS_DEBUG_INFO" default:"n" doc:"Include the names of the host and the process in worker addresses, for peers to show."`
-	AddressNameMax uint           `ucx:"MAX_WORKER_ADDRESS_NAME,MAX_WORKER_NAME" default:"32" doc:"Longest name that UCX_ADDRESS_DEBUG_INFO puts into an address, in bytes; 255 at most."`
-
-	AdaptiveProgress bool `ucx:"ADAPTIVE_PROGRESS" default:"y" doc:"Look for messages less often on transports on which none have come for long, until one comes."`
-
-	ResolveID  config.OnOffAuto `ucx:"RESOLVE_REMOTE_EP_ID" default:"off" doc:"Resolve the peer's id of an endpoint when the endpoint is created, not when an operation needs it; auto means for endpoints with error handling while keepalive is enabled."`
-	WireupByAM bool             `ucx:"WIREUP_VIA_AM_LANE" default:"n" doc:"Send the messages that connect endpoints over the lane for active messages."`
-	FenceMode  fenceMode        `ucx:"FENCE_MODE" default:"auto" doc:"Ordering by fences: strong delays operations until all earlier ones are complete; the other modes do so only where connections do not preserve the order."`
-	AtomicMode atomicMode       `ucx:"ATOMIC_MODE" default:"guess" doc:"Interfaces that execute atomic operations: cpu those whose operations the CPU executes, device those whose operations a device executes, guess all. Otherwise the peer's worker executes them."`
-	Backlog    config.Count     `ucx:"LISTENER_BACKLOG" default:"auto" doc:"Number of clients that may wait at a listener to be accepted; auto means the limit of the system, which also limits other values."`
-	MaxMDs     config.Count     `ucx:"MAX_COMPONENT_MDS" default:"16" doc:"Largest number of memory domains that are used of one component."`
+	AddressVersion   addressVersion   `ucx:"ADDRESS_VERSION" default:"v1" doc:"Version of worker addresses, also of those in the messages that connect endpoints: v1 or v2. Peers read both. The data of connections by socket address is not affected."`
+	AddressName      bool             `ucx:"ADDRESS_DEBUG_INFO" default:"n" doc:"Include the names of the host and the process in worker addresses, for peers to show."`
+	AddressNameMax   uint             `ucx:"MAX_WORKER_ADDRESS_NAME,MAX_WORKER_NAME" default:"32" doc:"Longest name that UCX_ADDRESS_DEBUG_INFO puts into an address, in bytes; 255 at most."`
+	AdaptiveProgress bool             `ucx:"ADAPTIVE_PROGRESS" default:"y" doc:"Look for messages less often on transports on which none have come for long, until one comes."`
+	ResolveID        config.OnOffAuto `ucx:"RESOLVE_REMOTE_EP_ID" default:"off" doc:"Resolve the peer's id of an endpoint when the endpoint is created, not when an operation needs it; auto means for endpoints with error handling while keepalive is enabled."`
+	WireupByAM       bool             `ucx:"WIREUP_VIA_AM_LANE" default:"n" doc:"Send the messages that connect endpoints over the lane for active messages."`
+	FenceMode        fenceMode        `ucx:"FENCE_MODE" default:"auto" doc:"Ordering by fences: strong delays operations until all earlier ones are complete; the other modes do so only where connections do not preserve the order."`
+	AtomicMode       atomicMode       `ucx:"ATOMIC_MODE" default:"guess" doc:"Interfaces that execute atomic operations: cpu those whose operations the CPU executes, device those whose operations a device executes, guess all. Otherwise the peer's worker executes them."`
+	Backlog          config.Count     `ucx:"LISTENER_BACKLOG" default:"auto" doc:"Number of clients that may wait at a listener to be accepted; auto means the limit of the system, which also limits other values."`
+	MaxMDs           config.Count     `ucx:"MAX_COMPONENT_MDS" default:"16" doc:"Largest number of memory domains that are used of one component."`
 
 	WarnInvalid bool             `ucx:"WARN_INVALID_CONFIG" default:"y" doc:"Warn about transports and devices that are named in settings and do not exist."`
 	PrintTables config.OnOffAuto `ucx:"PRINT_TRANSPORT_TABLES" default:"auto" doc:"Print the transports of each context and the lanes of each endpoint configuration to the log; auto means if UCX_LOG_LEVEL is debug or higher."`

@@ -181,7 +181,7 @@ func sendTag(ep *Endpoint, tag Tag, buf []byte, p *RequestParams) (*Request, err
 		return w.tag.delegateSend(ep, tag, buf, p, &tagForm, 0)
 	}
 	if p == nil && ep.shortBelow > 0 && len(buf) >= int(ep.shortBelow) && len(buf) < int(ep.cfg.copyBelow) {
-		if r, err := w.sendCopied(ep, &tagForm, uint64(tag), buf, p); err == nil {
+		if r, err := w.sendCopied(ep, &tagForm, uint64(tag), buf); err == nil {
 			w.owner.release()
 			return r, nil
 		}
