@@ -370,7 +370,7 @@ func sendAM(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Req
 			return r, nil
 		}
 	}
-	if n := len(header) + len(buf); n >= int(ep.shortAMBelow) || len(header) > 0 && (n > joinedSize || !ep.cfg.inHost) || p != nil && !p.plainSend() {
+	if n := len(header) + len(buf); n >= int(ep.shortAMBelow) || len(header) > 0 && n > joinedSize || p != nil && !p.plainSend() {
 		r, err := ep.w.am.describeAMSend(ep, id, header, buf, p)
 		w.owner.release()
 		return r, err
@@ -396,18 +396,20 @@ func sendAM(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Req
 // joinedSize is the length of amState.joined.
 const joinedSize = 128
 
-// sendJoined sends a short message with a header to an endpoint within this host. The transport copies both in
-// the call.
+// sendJoined sends a short message with a header. The transport copies or sends both in the call.
 func (as *amState) sendJoined(ep *Endpoint, id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	word := proto.AMHeader{ID: id, HeaderLen: uint32(len(header))}.Word()
 	n := copy(as.joined[:], buf)
 	n += copy(as.joined[n:], header)
-	if err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), word, as.joined[:n], 0, nil); err != nil {
-		return as.describeAMSend(ep, id, header, buf, p) // queues the message, or returns the error of the call
+	switch err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), word, as.joined[:n], 0, as.w.pool.spareComp); err {
+	case nil:
+		as.w.stats.EagerShort++
+		as.w.stats.AMSends++
+		return nil, nil
+	case ucs.InProgress:
+		return ep.inFlightAfter(plainAM, eagerShort{}, p), nil
 	}
-	as.w.stats.EagerShort++
-	as.w.stats.AMSends++
-	return nil, nil
+	return as.describeAMSend(ep, id, header, buf, p) // queues the message, or returns the error of the call
 }
 
 // AMSendWait sends an active message as AMSend does and waits until header and buf may be
