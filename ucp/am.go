@@ -333,7 +333,7 @@ var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOn
 // goroutine. The same holds among messages of several packets. A message of one packet that was
 // sent after a message of several packets may be handled before the latter, as in C 1.22.
 func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
-	if ep == nil || p != nil || len(header) > 0 || len(buf) >= int(ep.shortAMBelow) || !ep.w.owner.available() {
+	if ep.missing() || p != nil || len(header) > 0 || !ep.w.owner.available() || len(buf) >= int(ep.shortAMBelow) {
 		return sendAM(ep, id, header, buf, p)
 	}
 	w := ep.w

@@ -154,7 +154,7 @@ func (tagFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 // received in the order in which they were sent; in ThreadModeMulti this holds for the
 // messages of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if ep == nil || p != nil || len(buf) >= int(ep.shortBelow) || !ep.w.owner.available() {
+	if ep.missing() || p != nil || !ep.w.owner.available() || len(buf) >= int(ep.shortBelow) {
 		return sendTag(ep, tag, buf, p)
 	}
 	w := ep.w
