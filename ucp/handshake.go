@@ -92,6 +92,10 @@ func (hs *handshakes) facts(ep *Endpoint) (f connect.Facts) {
 		if p.aux.uct == nil && p.Has(ep.cfg.lanes.Wireup) {
 			f |= connect.AuxClosed
 		}
+		// Only an id from a table of ids may be asked for, see keepalive.
+		if ep.remoteID&1 != 0 && !p.Has(hs.wireupLane(ep, proto.WireupEpCheck)) {
+			f |= connect.CanAsk
+		}
 	}
 	if ep.gone() != nil {
 		f |= connect.Dead
@@ -451,11 +455,15 @@ func (hs *handshakes) has(ep *Endpoint, ue uct.Endpoint) bool {
 	return ep.pair != nil && ep.pair.aux.uct == ue || hasLane(ep.lanes, ue)
 }
 
-// wireupLane returns the lane for a wireup message.
+// wireupLane returns the lane for a wireup message. A check goes like a request as long as the peer may not
+// have connected its pairwise lanes.
 func (hs *handshakes) wireupLane(ep *Endpoint, t proto.WireupType) uint8 {
 	k, p := ep.cfg.lanes.WireupLane(t), ep.pair
 	if p == nil {
 		return k
+	}
+	if t == proto.WireupEpCheck && ep.handshake.Unacknowledged() {
+		k = ep.cfg.lanes.Wireup
 	}
 	return p.Carrier(k, t == proto.WireupAck, p.aux.uct != nil, p.conn != nil)
 }
@@ -681,15 +689,16 @@ func (hs *handshakes) auxLost(ep *Endpoint, ue uct.Endpoint) bool {
 // unacknowledged tells the handshake of a round of the keepalive. The result early reports that the
 // pairwise lanes must not be checked yet: while the endpoint waits for the acknowledgement of a
 // reply, or a server for its client's notification, the peer may not have connected its transport
-// endpoints, and a check would find no peer. unacknowledged fails the endpoint if the lane that
+// endpoints, and a check would find no peer. The result ask reports that the peer must be asked whether
+// its endpoint still exists, because the acknowledgement is late. unacknowledged fails the endpoint if the lane that
 // carried the reply is gone and the peer has not acknowledged the reply within some rounds. The
 // acknowledgement will then never come, and not every transport reports that the peer's transport
 // endpoint was never connected.
-func (hs *handshakes) unacknowledged(ep *Endpoint) (early bool) {
+func (hs *handshakes) unacknowledged(ep *Endpoint) (early, ask bool) {
 	do := hs.advance(ep, connect.Tick)
 	if err := do.Err(); err != nil {
 		_ = hs.carryOutMessages(ep, do, nil)
 		ep.fail(err)
 	}
-	return do&connect.SkipCheck != 0
+	return do&connect.SkipCheck != 0, do&connect.AskPeer != 0
 }

@@ -87,7 +87,7 @@ func (ep *Endpoint) keepalive() {
 	if waits {
 		ep.state |= epWaiting
 	}
-	early := ep.w.handshakes.unacknowledged(ep)
+	early, ask := ep.w.handshakes.unacknowledged(ep)
 	if ep.gone() != nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (ep *Endpoint) keepalive() {
 	if long && asks && ep.gone() == nil {
 		ep.w.handshakes.repeatRequest(ep)
 	}
-	ask := ep.cfg.lanes.Keepalive != proto.NullLane || long && ep.remoteID&1 != 0
+	ask = ask || ep.cfg.lanes.Keepalive != proto.NullLane || long && ep.remoteID&1 != 0
 	if ep.gone() != nil || !ask || ep.remoteID == 0 || ep.peer == nil || ep.state&epChecking != 0 {
 		return
 	}

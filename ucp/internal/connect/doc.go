@@ -79,6 +79,7 @@
 //	peer    replied             lost                               failed     EP_REMOVED
 //	peer    both, replied       auxiliary lost                     same       ignore, check
 //	peer    both, replied       tick             not overdue       same       skip check
+//	peer    both, replied       tick             can ask           same       ask, skip check
 //	peer    replied             tick             no auxiliary      failed     EP_REMOVED, fail: ACK
 //	client  starting            data             all devices       joined     connect, notify
 //	client  starting            data                               open       connect, notify, start
@@ -104,7 +105,10 @@
 // The auxiliary lane of a side that has sent REPLY may end before ACK arrives: the other side
 // closes it as soon as it has received REPLY. Therefore its loss is no failure, and the lanes are
 // checked instead. If it carried REPLY and the lanes report no failure, the keepalive decides after
-// a few rounds (tick): ACK will then never come.
+// a few rounds (tick): ACK will then never come. While messages can go over the auxiliary lane, or another
+// that is not pairwise, ACK may only be late, because the other side is busy. Its transport endpoints are
+// then not connected yet, and a check of the pairwise lanes would find nobody. It is therefore asked whether
+// its endpoint still exists.
 //
 // # UCX_CM_USE_ALL_DEVICES
 //

@@ -84,6 +84,7 @@ const (
 	SameUUID                     // both endpoints belong to one worker
 	AuxClosed                    // the auxiliary lane is closed, and wireup messages need a pairwise lane
 	Dead                         // the endpoint has failed before
+	CanAsk                       // the other side can be asked, over a lane that is not pairwise, whether its endpoint exists
 
 	// Conditions that follow from the state of the handshake.
 	allDevices // End.AllDevices
@@ -111,6 +112,7 @@ const (
 	Start                               // close the auxiliary lane and start the operations that wait for lanes
 	IgnoreLoss                          // the loss of the auxiliary lane is no failure of the endpoint
 	CheckLanes                          // check whether the connected lanes still have a peer
+	AskPeer                             // ask the other side whether its endpoint still exists
 	SkipCheck                           // the keepalive does not check the pairwise lanes in this round
 	FailDevices                         // fail the endpoint with the error that Duty.Err returns
 	FailUnacknowledged                  // the same, for another reason
@@ -185,6 +187,9 @@ func (e End) facts() (f Facts) {
 func (e End) Unanswered() bool {
 	return e.Stage == Requested || e.Stage == Crossed || e.Stage == Both
 }
+
+// Unacknowledged reports whether REPLY was sent and nothing says yet that the other side has received it.
+func (e End) Unacknowledged() bool { return e.Stage == Both || e.Stage == Replied }
 
 // Err returns the error that the endpoint fails with, nil if the duties do not include a failure.
 func (d Duty) Err() error {

@@ -136,6 +136,7 @@ func scenarios() (list []*scenario) {
 				{repeats: 3},
 				{repeats: 1, losses: 1},
 				{migrations: 1, copies: 2},
+				{closes: 1, losses: 1},
 			} {
 				if order == 0 { // nothing is lost within a worker, and addresses are not doubted
 					b.losses, b.migrations = 0, 0
@@ -148,6 +149,10 @@ func scenarios() (list []*scenario) {
 			}
 		}
 	}
+	list = append(list, &scenario{
+		name:  "by worker address, the sides cannot be asked",
+		lanes: [2]bool{true, true}, mute: true, order: 1, budget: budget{losses: 1, copies: 1},
+	})
 	return list
 }
 

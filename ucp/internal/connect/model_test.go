@@ -102,6 +102,7 @@ type scenario struct {
 	data    func() (server, client bool) // whether each decides to use all devices
 	lanes   [2]bool                      // whether a choice of the side has pairwise lanes
 	mayFail bool                         // the sides cannot agree
+	mute    bool                         // the sides cannot be asked whether their endpoints exist
 	order   int                          // of the uuids: -1 if that of side 0 is smaller, 0 for one worker
 	budget  budget
 }
@@ -175,6 +176,15 @@ func (m *model) steps() (list []step) {
 		}
 		if m.left.closes > 0 && !e.made {
 			add(true, func(m *model) { m.left.closes--; m.event(k, Lost, nil, false); m.close(k) }, "%c closes its endpoint by force", name)
+			if m.left.losses > 0 && e.aux {
+				add(true, func(m *model) {
+					m.left.closes--
+					m.left.losses--
+					m.lose(func(p *packet) bool { return int(p.from) == k })
+					m.event(k, Lost, nil, false)
+					m.close(k)
+				}, "%c closes its endpoint by force, and with it its messages", name)
+			}
 		}
 		if e.made && !e.got {
 			add(true, func(m *model) { m.side[k].made, m.side[k].got = false, true }, "%c claims the endpoint", name)
@@ -196,7 +206,7 @@ func (m *model) steps() (list []step) {
 		if _, do := m.table.next(e.end, Tick, m.facts(k)); do.Err() == nil || m.quiet() {
 			add(false, func(m *model) { m.event(k, Tick, nil, false) }, "%c's keepalive", name)
 		}
-		if e.named != 0 && !(o.exists && o.own.id == e.named) && !m.s.loop {
+		if m.peerMissing(k) && !m.asksLater(k) {
 			add(m.s.managed, func(m *model) { m.removed(k) }, "%c's keepalive finds no endpoint", name)
 		}
 		// Lanes that lead to transport endpoints that do not lead back.
@@ -363,6 +373,19 @@ func (m *model) removed(k int) {
 	}
 }
 
+// peerMissing reports whether the other side's endpoint that the endpoint of side k knows exists no more.
+func (m *model) peerMissing(k int) bool {
+	e, o := &m.side[k], &m.side[1-k]
+	return e.named != 0 && !(o.exists && o.own.id == e.named) && !m.s.loop
+}
+
+// asksLater reports whether the keepalive of side k asks the other side for its endpoint only when the table
+// says so.
+func (m *model) asksLater(k int) bool {
+	e := &m.side[k]
+	return e.end.Role == Peer && e.lanes && e.aux && mayBeUnconnected(e.end) && !m.s.mute
+}
+
 // quiet reports whether nothing is on the way for which a side may wait: rounds of the keepalive
 // take longer than messages.
 func (m *model) quiet() bool {
@@ -399,6 +422,9 @@ func (m *model) facts(k int) (f Facts) {
 	}
 	if !e.aux {
 		f |= AuxClosed
+	}
+	if e.aux && e.named != 0 && !m.s.mute {
+		f |= CanAsk
 	}
 	if e.failed {
 		f |= Dead
@@ -527,6 +553,9 @@ func (m *model) event(k int, ev Event, p *packet, faulty bool) Duty {
 	if broken {
 		return do
 	}
+	if do&AskPeer != 0 && m.peerMissing(k) {
+		m.removed(k)
+	}
 	if do&Notify != 0 {
 		if e.to == (ends{}) {
 			m.bad("lanes are notified of that are not connected")
@@ -639,8 +668,12 @@ func (m *model) inform(k int, ev Event, was End, do Duty) {
 		m.bad("repeats are counted of another request")
 	case ev == Tick && was.Rounds < maxRounds && e.lanes && mayBeUnconnected(was) && do&SkipCheck == 0:
 		m.bad("lanes are checked that the other side may not have connected yet")
+	case ev == Tick && e.aux && e.lanes && !m.s.mute && mayBeUnconnected(was) && do&SkipCheck == 0:
+		m.bad("lanes are checked although the other side can be asked")
 	case ev == Tick && do&SkipCheck != 0 && !mayBeUnconnected(was):
 		m.bad("lanes are not checked that are connected")
+	case do&AskPeer != 0 && (!e.aux || e.named == 0):
+		m.bad("the other side is asked, which cannot be")
 	case ev == AuxLost && do&IgnoreLoss != 0 && was.Stage != Replied && was.Stage != Both:
 		m.bad("a loss is ignored with which the agreement ends")
 	case ev == AuxLost && do&IgnoreLoss != 0 && was.Role == Peer && (do&CheckLanes == 0 || e.end.Rounds != 0):

@@ -25,7 +25,7 @@ var eventNames = [...]string{
 func (e Event) String() string { return name(eventNames[:], int(e)) }
 
 var factNames = [...]string{
-	"lanes", "larger uuid", "same uuid", "no auxiliary", "dead", "all devices", "repeated", "exhausted", "overdue",
+	"lanes", "larger uuid", "same uuid", "no auxiliary", "dead", "can ask", "all devices", "repeated", "exhausted", "overdue",
 }
 
 // String lists the names of the facts.
@@ -33,7 +33,7 @@ func (f Facts) String() string { return names(factNames[:], uint(f)) }
 
 var dutyNames = [...]string{
 	"drop", "replace", "retry", "connect", "notify", "PRE_REQUEST", "REQUEST", "again", "REPLY", "ACK", "EP_REMOVED", "start",
-	"ignore", "check", "skip check", "fail: devices", "fail: ACK",
+	"ignore", "check", "ask", "skip check", "fail: devices", "fail: ACK",
 }
 
 // String lists the names of the duties.

@@ -84,6 +84,7 @@ var table = rules{
 	{peer, in(Replied), on(Lost), 0, 0, Failed, SendRemoved, 0},
 	{peer, in(Both, Replied), on(AuxLost), 0, 0, same, IgnoreLoss | CheckLanes, clearRounds},
 	{peer, in(Both, Replied), on(Tick), 0, overdue, same, SkipCheck, countRound},
+	{peer, in(Both, Replied), on(Tick), CanAsk, 0, same, AskPeer | SkipCheck, 0},
 	{peer, in(Replied), on(Tick), AuxClosed, 0, Failed, SendRemoved | FailUnacknowledged, 0},
 
 	// Connections by socket address: the client.
