@@ -103,11 +103,37 @@ var ratioCases = []ratioCase{
 		against: true, options: []string{"-E", "block"}, reference: []string{"-E", "poll"}},
 	{name: "waits, 1 CPU", tls: "posix", test: "tag_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 2.00",
 		options: []string{"-E", "block"}, reference: []string{"-E", "sleep"}, oneCPU: true},
+	{name: "1 request", tls: "posix", size: 64, iterations: 30000, crowd: 1, measure: rate, target: "≥ 5.00",
+		against: true, options: overUCP, reference: overUnix},
+	{name: "1 request, tcp", tls: "tcp", size: 64, iterations: 30000, crowd: 1, measure: rate, target: "≥ 1.00",
+		against: true, options: overUCP, reference: overTCP},
+	{name: "1 request, busy", tls: "posix", size: 64, iterations: 2000, crowd: 1, measure: rate, target: "≥ 1.00",
+		against: true, options: busy(overUCP), reference: busy(overTCP)},
+	{name: "1 request, tcp busy", tls: "tcp", size: 64, iterations: 2000, crowd: 1, measure: rate, target: "≥ 1.00",
+		against: true, options: busy(overUCP), reference: busy(overTCP)},
+	{name: "64 requests, tcp", tls: "tcp", size: 64, iterations: 2000, crowd: 64, measure: rate, target: "≥ 1.00",
+		against: true, options: overUCP, reference: overTCP},
+	{name: "64 requests, busy", tls: "posix", size: 64, iterations: 300, crowd: 64, measure: rate, target: "≥ 1.00",
+		against: true, options: busy(overUCP), reference: busy(overUnix)},
+	{name: "64 × 1 MiB", tls: "posix,cma", size: 1 << 20, iterations: 10, crowd: 64, measure: rate, target: "≥ 1.50",
+		against: true, options: overUCP, reference: overUnix},
+	{name: "64 × 1 MiB, tcp", tls: "tcp", size: 1 << 20, iterations: 10, crowd: 64, measure: rate, target: "≥ 1.00",
+		against: true, options: overUCP, reference: overTCP},
 	{name: "64 requests", tls: "posix", size: 64, iterations: 2000, crowd: 64, measure: rate, target: "≥ 3.00",
-		against: true, options: []string{"-over", "ucp"}, reference: []string{"-over", "unix"}},
+		against: true, options: overUCP, reference: overUnix},
 	{name: "64 requests, p99", tls: "posix", size: 64, iterations: 2000, crowd: 64, measure: slowest, than: &latency, target: "≤ 2.00",
-		against: true, options: []string{"-over", "ucp"}, reference: []string{"-over", "ucp"}},
+		against: true, options: overUCP, reference: overUCP},
 }
+
+// Options of the program crowd.
+var (
+	overUCP  = []string{"-over", "ucp"}
+	overUnix = []string{"-over", "unix"}
+	overTCP  = []string{"-over", "tcp"}
+)
+
+// busy returns options with which other processes use the processors meanwhile, eight for each.
+func busy(options []string) []string { return append(slices.Clone(options), "-busy", "16") }
 
 // measure is a value in the output of the tool.
 type measure struct {
@@ -232,10 +258,16 @@ func TestRatioNames(t *testing.T) {
 		switch k.name {
 		case "multi tag_lat 8 B", "multi tag_bw 8 B":
 			want = "Go -M single"
-		case "64 requests":
-			want = "Go -over unix"
 		case "64 requests, p99":
 			want = "Go -over ucp"
+		case "1 request", "64 requests", "64 × 1 MiB":
+			want = "Go -over unix"
+		case "1 request, tcp", "64 requests, tcp", "64 × 1 MiB, tcp":
+			want = "Go -over tcp"
+		case "64 requests, busy":
+			want = "Go -over unix -busy 16"
+		case "1 request, busy", "1 request, tcp busy":
+			want = "Go -over tcp -busy 16"
 		case "waits tag_lat 8 B":
 			want = "Go -E poll"
 		}

@@ -68,6 +68,7 @@ type Worker struct {
 	inProgress      bool
 	hasPlaceholders bool // progress contains placeholders of removed progressors
 	mustPoll        bool // the worker was armed since the last poll, so a sleep may have ended
+	owesPoll        bool // mustPoll, and a round since then did not poll because it had other events
 	epoch           uint64
 	polled          uint64        // round of the last poll
 	nextLook        uint64        // round of the next call of look
@@ -327,7 +328,7 @@ func (r wholeRound) Progress() int {
 	w.inProgress = true
 	n := w.progressAll()
 	if platform.Simulated || w.epoch >= w.nextLook {
-		n += w.look()
+		n += w.look(n)
 	}
 	w.inProgress = false
 	return n
@@ -353,12 +354,12 @@ func (w *Worker) progressAll() (n int) {
 	return n
 }
 
-// look runs after a round. It polls the event set if the last poll was too long ago, and brings the
-// list of progressors up to date. In a simulation, where a poll is no system call, it polls after every
-// round.
+// look runs after a round that has handled n events. It polls the event set if the last poll was too long ago,
+// or if a sleep may have ended and nothing has happened, and brings the list of progressors up to date. In a
+// simulation, where a poll is no system call, it polls after every round.
 //
 //go:noinline
-func (w *Worker) look() int {
+func (w *Worker) look(n int) int {
 	now := w.RoughNow()
 	each := (now - w.lookedAt) / time.Duration(w.epoch-w.lookedIn)
 	w.lookedIn, w.lookedAt = w.epoch, now
@@ -369,12 +370,16 @@ func (w *Worker) look() int {
 	if each >= longRound {
 		longest = rarePollTime
 	}
-	n := 0
-	if w.polled != w.epoch && (platform.Simulated || w.mustPoll || w.epoch >= w.nextPoll || now-w.polledAt >= longest) {
+	mustPoll := w.mustPoll && n == 0
+	n = 0
+	if w.polled != w.epoch && (platform.Simulated || mustPoll || w.epoch >= w.nextPoll || now-w.polledAt >= longest) {
 		n = w.PollEvents()
 		w.pollGap = min(2*w.pollGap, maxPollGap)
 		w.nextPoll = w.epoch + w.pollGap
 		w.polledAt = now
+	}
+	if w.owesPoll = w.mustPoll; w.owesPoll {
+		w.nextLook = 0
 	}
 	w.rank()
 	if w.hasPlaceholders {
@@ -403,7 +408,7 @@ func (w *Worker) PollEvents() int {
 	if w.polled == w.epoch {
 		return 0
 	}
-	w.polled, w.mustPoll = w.epoch, false
+	w.polled, w.mustPoll, w.owesPoll = w.epoch, false, false
 	n := w.set.Poll()
 	w.emptyPolls++
 	if n > 0 {
@@ -423,6 +428,11 @@ const (
 	emptyPollLimit = 1024 // empty polls; more than the polls of a wait that goes to sleep
 	restTime       = 2 * time.Microsecond
 )
+
+// PollsNow reports whether this round polls the event set in any case: the application may have slept, and the
+// first round after that had events of other kinds. A progressor that otherwise looks for events of the set
+// without asking it need not do so in this round.
+func (w *Worker) PollsNow() bool { return w.owesPoll }
 
 // AwaitEvents is like PollEvents, for a progressor that has no other source of work. In some
 // rounds of an idle worker it does nothing.
@@ -460,6 +470,9 @@ func (w *Worker) Arm() error { return w.ArmFor(EventAny) }
 // (uct_iface_event_arm). Timers, failures that the kernel reports, and connection managers
 // always wake the worker.
 func (w *Worker) ArmFor(events EventFlags) error {
+	if w.owesPoll {
+		return ucs.ErrBusy // what has woken the worker may still be there, and would wake it again
+	}
 	for _, list := range [][]Progressor{w.progress, w.quiet, w.resting} {
 		for _, p := range list {
 			if err := p.Arm(events); err != nil {

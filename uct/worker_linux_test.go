@@ -241,6 +241,46 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	}
 }
 
+// eventful is a progressor that has an event in some rounds.
+type eventful struct {
+	w        *Worker
+	events   int // of the next round
+	pollsNow bool
+}
+
+func (p *eventful) Arm(EventFlags) error { return nil }
+
+func (p *eventful) Progress() int {
+	p.pollsNow = p.w.PollsNow()
+	return p.events
+}
+
+// TestWorkerPollsAfterSleep: the first round after a sleep that has no other events polls the event set.
+func TestWorkerPollsAfterSleep(t *testing.T) {
+	w := newWorker(t)
+	h := newWatched(t, w)
+	p := &eventful{w: w}
+	w.AddProgress(p)
+	for range minPollGap { // the next polls that nobody asks for are far
+		w.Progress()
+	}
+	if err := w.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	h.signal()
+	w.polledAt = w.RoughNow()
+	for k, want := range []eventful{{events: 1}, {events: 1, pollsNow: true}, {pollsNow: true}, {}} {
+		p.events = want.events
+		calls := h.calls
+		if n := w.Progress(); p.pollsNow != want.pollsNow || n == 0 && k < 3 {
+			t.Errorf("round %d after the sleep: %d events, PollsNow %v", k, n, p.pollsNow)
+		}
+		if polled := h.calls > calls; polled != (k == 2) {
+			t.Errorf("round %d after the sleep polls: %v", k, polled)
+		}
+	}
+}
+
 // TestWorkerProgressedRarely: if a worker is progressed rarely, each round polls the event set,
 // unless it was polled just before. This takes effect after some slow rounds at the latest.
 func TestWorkerProgressedRarely(t *testing.T) {

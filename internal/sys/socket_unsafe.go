@@ -45,6 +45,22 @@ func Send(fd int, b []byte, flags int) (int, unix.Errno) {
 	}
 }
 
+// SendTo sends b as a datagram to the socket with an abstract address, which is name without the zero byte
+// in front. A name that is too long for an address is cut off.
+func SendTo(fd int, b []byte, name string) unix.Errno {
+	to := unix.RawSockaddrUnix{Family: unix.AF_UNIX} // Path[0] is the zero byte
+	path := unsafe.Slice((*byte)(unsafe.Pointer(&to.Path[1])), len(to.Path)-1)
+	length := unsafe.Offsetof(to.Path) + 1 + uintptr(copy(path, name))
+	for {
+		_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(&to)), length)
+		if e != unix.EINTR {
+			return e
+		}
+	}
+}
+
 // SendVec is Send of the first MaxIOVecs entries of v. It does not remove the sent bytes from v,
 // see IOVecs.Advance.
 func SendVec(fd int, v *IOVecs, flags int) (int, unix.Errno) {

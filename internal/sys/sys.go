@@ -1,5 +1,6 @@
-// Package sys makes the few system calls of the hot path without informing Go's scheduler. Each is
-// used only where the kernel does not block: with nonblocking sockets and zero timeouts.
+// Package sys makes the few system calls of the hot path without informing Go's scheduler, which in a process
+// that was idle would wake its monitor thread: that costs several times as much as such a call. Each is
+// used only where the kernel does not block: with nonblocking descriptors and zero timeouts.
 // Interrupted calls are repeated; results are errno numbers instead of errors, so nothing is
 // allocated.
 //

@@ -41,8 +41,7 @@ func (a *alarm) set(d time.Duration) error {
 func (a *alarm) clear() {
 	// The count of expiries does not matter. The read fails if the timer was set again after it
 	// expired.
-	var count [8]byte
-	_, _ = unix.Read(a.fd, count[:])
+	sys.Reset(a.fd)
 }
 
 func (a *alarm) close(set *Set) error {

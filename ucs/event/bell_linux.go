@@ -32,19 +32,14 @@ func NewBell(set *Set, h Handler) (*Bell, error) {
 
 // Ring makes the bell ready. Any goroutine may call it, but not after Close.
 func (b *Bell) Ring() error {
-	one := [8]byte{1}
-	_, err := unix.Write(b.fd, one[:])
-	if err != nil && err != unix.EAGAIN { // EAGAIN: the eventfd's count is at its maximum, so it is readable
-		return fmt.Errorf("event: eventfd write: %w", err)
+	if e := sys.Count(b.fd); e != 0 && e != unix.EAGAIN { // EAGAIN: the eventfd's count is at its maximum, so it is readable
+		return fmt.Errorf("event: eventfd write: %w", e)
 	}
 	return nil
 }
 
 // Clear makes the bell not ready until the next Ring.
-func (b *Bell) Clear() {
-	var count [8]byte
-	unix.Read(b.fd, count[:]) // fails if the bell is not ready
-}
+func (b *Bell) Clear() { sys.Reset(b.fd) }
 
 // Close removes the bell from the set, which may already be closed. Only the goroutine that uses
 // the set may call it.

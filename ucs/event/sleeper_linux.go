@@ -64,9 +64,7 @@ func (s *Sleeper) Sleep(ctx context.Context) error {
 			return true
 		}
 		asked = true
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		return n != 0 || err != nil && err != unix.EINTR
+		return sys.Readable(int(fd))
 	})
 	switch {
 	case ctx.Err() != nil:

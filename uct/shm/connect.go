@@ -137,7 +137,7 @@ func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) boo
 		return fmt.Errorf("the peer has closed its ring: %w", ucs.ErrUnreachable)
 	}
 	if name, ok := parseSockaddr(b[addrOffset:addrOffset+sockaddrLen], length); ok {
-		r.wakeup = "@" + name
+		r.wakeup = name
 	}
 	switch {
 	case r.seg.owner < 0:

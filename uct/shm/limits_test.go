@@ -128,7 +128,7 @@ func TestFloodAndEdge(t *testing.T) {
 	}
 	told("the flood")
 	ucttest.Progress(b)
-	a.Iface.(*iface).sock.wake("@" + b.Iface.(*iface).sock.name)
+	a.Iface.(*iface).sock.wake(b.Iface.(*iface).sock.name)
 	told("one more")
 	arm()
 	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {

@@ -83,7 +83,7 @@ func (c *wakeNames) socket(n uint32) string {
 			return c.list[k].to
 		}
 	}
-	to := "@" + boundName(n)
+	to := boundName(n)
 	c.list[c.next] = correspondent{n, to}
 	c.next = (c.next + 1) % numNotes
 	return to

@@ -17,8 +17,7 @@ import (
 // wakeups from this socket, too.
 type wakeSocket struct {
 	fd   int
-	name string            // abstract address of the socket, without the leading zero byte
-	to   unix.SockaddrUnix // destination of the wakeup that is being sent; endpoints keep only names
+	name string // abstract address of the socket, without the leading zero byte
 }
 
 func (s *wakeSocket) open() error {
@@ -60,32 +59,19 @@ var wakeByte = []byte{0}
 // peer's own socket is full the peer is awake anyway. If the peer's socket does not exist any more,
 // nothing can be done.
 func (s *wakeSocket) wake(name string) {
-	if name == "" {
-		return
-	}
-	s.to.Name = name
-	if sendWakeup(s.fd, &s.to) == unix.EAGAIN {
-		wakeAnew(&s.to)
+	if name != "" && sys.SendTo(s.fd, wakeByte, name) == unix.EAGAIN {
+		wakeAnew(name)
 	}
 }
 
 // wakeAnew sends a wakeup from a new socket.
 //
 //go:noinline
-func wakeAnew(to *unix.SockaddrUnix) {
+func wakeAnew(name string) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	sendWakeup(fd, to)
+	sys.SendTo(fd, wakeByte, name)
 	unix.Close(fd)
-}
-
-func sendWakeup(fd int, to *unix.SockaddrUnix) error {
-	for {
-		err := unix.Sendto(fd, wakeByte, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, to)
-		if err != unix.EINTR {
-			return err
-		}
-	}
 }

@@ -20,8 +20,10 @@ const (
 	hotRounds = 512
 
 	// pollEvery is the number of rounds between polls of the event set while there
-	// are hot connections, so that the other connections are served too.
-	pollEvery = 4
+	// are hot connections, so that the other connections are served too: the first number if the last round
+	// has read nothing, and at most the second.
+	pollEvery     = 4
+	pollBusyEvery = 16
 
 	// groupCheckEvents is the number of events during which no connection becomes hot, after more
 	// than maxHot connections were active at once. One epoll_wait is then cheaper than a read
@@ -38,9 +40,13 @@ func (s *service) Progress() int {
 	if len(s.dirty) != 0 {
 		n += s.settle()
 	}
-	if len(s.hot) == 0 {
+	switch {
+	case len(s.hot) == 0:
 		n += s.w.AwaitEvents()
-	} else {
+	case s.w.PollsNow():
+		s.rounds = 0
+		n += s.w.PollEvents()
+	default:
 		n += s.readHot()
 	}
 	if len(s.dirty) != 0 {
@@ -52,7 +58,7 @@ func (s *service) Progress() int {
 	return n
 }
 
-// readHot reads the hot connections, and polls the event set every pollEvery rounds.
+// readHot reads the hot connections, and now and then polls the event set.
 func (s *service) readHot() int {
 	n := 0
 	kept := s.hot[:0]
@@ -73,7 +79,7 @@ func (s *service) readHot() int {
 	}
 	clear(s.hot[len(kept):])
 	s.hot = kept
-	if s.rounds++; s.rounds >= pollEvery {
+	if s.rounds++; s.rounds >= pollEvery && n == 0 || s.rounds >= pollBusyEvery {
 		s.rounds = 0
 		n += s.w.PollEvents()
 	}

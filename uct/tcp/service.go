@@ -146,16 +146,14 @@ func (n *notifier) notify(b *notification) {
 	b.queued = true
 	n.list = append(n.list, b)
 	if len(n.list) == 1 {
-		one := [8]byte{1}
-		unix.Write(n.fd, one[:])
+		sys.Count(n.fd)
 	}
 }
 
 // HandleEvent handles the queued notifications.
 func (n *notifier) HandleEvent(event.Events) {
-	var count [8]byte
 	n.mu.Lock()
-	unix.Read(n.fd, count[:])
+	sys.Reset(n.fd)
 	list := n.list
 	n.list = nil
 	for _, b := range list {

@@ -95,6 +95,9 @@ const (
 	// that two sides that both sleep can get to a state in which both spin.
 	spinTime = platform.SpinTime
 
+	// maxSpinTime is how long a wait that has spun with success may have taken.
+	maxSpinTime = 4 * spinTime
+
 	// lookRounds is the number of rounds of spinning after which the clock is read and other
 	// goroutines may run.
 	lookRounds = platform.SpinRounds
@@ -182,7 +185,13 @@ func (p *Backoff) End() { p.stage = fresh }
 func (p *Backoff) happened() {
 	switch p.stage {
 	case spinning:
-		p.spin.succeeded()
+		// If the event came long after the goroutine had spun enough, other processes had the CPU meanwhile.
+		// They would have had it earlier if the goroutine had slept, and maybe the peer among them.
+		if p.rounds >= lookRounds && p.Policy != Latency && p.now()-p.since > maxSpinTime {
+			p.spin.failed()
+		} else {
+			p.spin.succeeded()
+		}
 	case yielding:
 		if p.spun {
 			p.spin.failed()
@@ -222,7 +231,7 @@ func (h *history) succeeded() {
 	if h.failures > 0 {
 		h.failures--
 	}
-	h.skips = 0
+	h.skips /= 2 // not 0: among other processes that use the CPU, spinning succeeds now and then
 }
 
 func (h *history) failed() {

@@ -116,6 +116,47 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
+// TestPreempted checks that spinning is given up if other processes use the CPU meanwhile, although the event
+// has happened when they return it, and even if one wait in ten succeeds.
+func TestPreempted(t *testing.T) {
+	p := newTrial()
+	spun := 0
+	const waits = 10 * (maxSkips + 1)
+	for k := range waits {
+		if s := p.preempted(k%10 == 0); s.spins > 0 {
+			spun++
+		}
+	}
+	if spun > waits/20 {
+		t.Errorf("spun in %d of %d waits", spun, waits)
+	}
+}
+
+// preempted waits for an event that happens after a few spins if lucky, and else while another process uses the
+// CPU, as long as the wait spins.
+func (p *trial) preempted(lucky bool) (s spent) {
+	for {
+		p.now += 100 * time.Nanosecond
+		switch p.Next(0) {
+		case Spin, Rest:
+			if s.spins++; lucky && s.spins == 10 {
+				p.Next(1)
+				return s
+			} else if s.spins == 100 {
+				p.now += 12 * time.Millisecond
+				p.Next(1)
+				return s
+			}
+		case Yield:
+			s.yields++
+		case Sleep:
+			s.sleeps++
+			p.Next(1)
+			return s
+		}
+	}
+}
+
 // TestPolicies checks that the policies CPU and Latency always sleep or always spin.
 func TestPolicies(t *testing.T) {
 	p := newTrial()

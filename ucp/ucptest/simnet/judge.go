@@ -529,6 +529,7 @@ type owner struct {
 const (
 	arenaBlock = 4 << 20
 	guard      = 16 // bytes between two buffers
+	maxSpare   = 64 // blocks to keep
 )
 
 // spare are blocks of arenas of earlier programs, which are canary.
@@ -593,7 +594,7 @@ func within1(b []byte, p *byte) bool {
 func (a *arena) release(clean bool) {
 	if clean {
 		for _, b := range a.blocks {
-			if len(b) == arenaBlock {
+			if len(b) == arenaBlock && len(spare) < maxSpare {
 				spare = append(spare, b)
 			}
 		}

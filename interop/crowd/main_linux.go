@@ -1,7 +1,8 @@
 // Crowd measures the performance of many goroutines, each of which repeatedly sends a request to
 // another process and waits for the reply. The goroutines share one worker and one endpoint of
-// package ucp, or have a unix socket each. Crowd starts the other process itself and prints the
-// requests per second and the median and the 99th percentile of a request's time in microseconds.
+// package ucp, or have a socket each. Crowd starts the other process itself and prints the requests per
+// second, the median and the 99th percentile of a request's time in microseconds, and the processor time of a
+// request in microseconds, of both processes together.
 package main
 
 import (
@@ -14,14 +15,16 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
 var (
-	over       = flag.String("over", "ucp", "transport: ucp or unix")
+	over       = flag.String("over", "ucp", "transport: ucp, unix or tcp, the last two as sockets of Go")
 	goroutines = flag.Int("goroutines", 64, "number of concurrent requesters")
 	requests   = flag.Int("requests", 2000, "number of requests of each, one after the other")
 	size       = flag.Int("size", 64, "bytes of a request, and of its reply")
+	busy       = flag.Int("busy", 0, "number of processes that use the processors meanwhile")
 	serve      = flag.Bool("serve", false, "answer the process on standard input and output")
 )
 
@@ -62,6 +65,11 @@ func run() error {
 		}
 		return l.close()
 	}
+	stop, err := load(*busy)
+	defer stop()
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(os.Args[0], append([]string{"-serve"}, os.Args[1:]...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -90,19 +98,48 @@ func run() error {
 		return err
 	}
 	slices.Sort(times)
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() + ownTime()
 	at := func(percent int) float64 { return float64(times[len(times)*percent/100].Nanoseconds()) / 1000 }
-	fmt.Printf("%.0f %.3f %.3f\n", float64(len(times))/took.Seconds(), at(50), at(99))
+	fmt.Printf("%.0f %.3f %.3f %.3f\n", float64(len(times))/took.Seconds(), at(50), at(99), float64(used.Microseconds())/float64(len(times)))
 	return nil
+}
+
+// ownTime returns the processor time of this process.
+func ownTime() time.Duration {
+	var s syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &s) != nil {
+		return 0
+	}
+	return time.Duration(s.Utime.Nano() + s.Stime.Nano())
+}
+
+// load starts n processes that only use the processors, until stop is called.
+func load(n int) (stop func(), err error) {
+	var started []*exec.Cmd
+	stop = func() {
+		for _, c := range started {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+	}
+	for range n {
+		c := exec.Command("sh", "-c", "while kill -0 $PPID; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done") // ends with this process
+		if err := c.Start(); err != nil {
+			return stop, err
+		}
+		started = append(started, c)
+	}
+	return stop, nil
 }
 
 func open(p pipe) (link, error) {
 	switch *over {
 	case "ucp":
 		return openUCP(p)
-	case "unix":
-		return openUnix(p)
+	case "unix", "tcp":
+		return openSockets(p, *over)
 	}
-	return nil, fmt.Errorf("-over %s: expected ucp or unix", *over)
+	return nil, fmt.Errorf("-over %s: expected ucp, unix or tcp", *over)
 }
 
 // askAll makes all goroutines send requests, and returns the time of each request.
