@@ -100,8 +100,9 @@ const (
 	// of instructions. Some do what is due now and then, such as a poll.
 	insnPassages = 8
 
-	// insnLimit ends a program that hangs. It takes a second or so.
-	insnLimit = time.Minute
+	// insnLimit ends a program that hangs. It takes a second or so, and where each step of a virtual machine's
+	// program is one of its host's, a minute.
+	insnLimit = 10 * time.Minute
 
 	// insnTries is how often a row is counted before it has failed.
 	insnTries = 3
@@ -219,7 +220,7 @@ func TestInstructions(t *testing.T) {
 		}
 		recorded.rows[r.name] = least
 	}
-	if *record && !t.Failed() {
+	if *record { // also if a row has failed: the others were counted
 		if err := recorded.write(insnRecordFile); err != nil {
 			t.Fatal(err)
 		}

@@ -39,11 +39,15 @@ func (w *Worker) recvTag(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if !free && !w.owner.tryAcquireSlow() {
 		return w.tag.delegateRecv(tag, mask, buf, p)
 	}
-	if !free || !w.tag.on || p != nil && !p.plainRecv() || w.tag.empty() && w.pool.empty() {
+	if !w.tag.on || p != nil && !p.plainRecv() || w.tag.empty() && w.pool.empty() || w.pool.promised != nil {
 		return w.tag.tagRecv(free, tag, mask, buf, p)
 	}
 	if w.tag.empty() {
-		return w.tag.postPlain(tag, mask, buf, p), nil
+		r := w.tag.postPlain(tag, mask, buf, p)
+		if !free {
+			w.owner.release()
+		}
+		return r, nil
 	}
 	d := w.tag.onlyMessage
 	if d == nil || (d.tag^tag)&mask != 0 || d.kind != messageEager {
