@@ -14,7 +14,8 @@ import (
 // of endpoints in turn. It asks the transport whether the peer's process lives, if the transport
 // does not watch the process by itself. In ErrModePeer it asks the peer's worker whether the peer's
 // endpoint still exists (ucp_worker_do_ep_keepalive in src/ucp/core/ucp_worker.c). The keepalive
-// message goes over the lane that the selection chose for it.
+// message goes over the lane that the selection chose for it, or like a request while the peer may not have
+// connected its pairwise lanes.
 //
 // Endpoints that are being closed are checked like others, because what they wait for may never
 // come.
@@ -24,7 +25,7 @@ import (
 // that no lane fails. After a whole interval without a reply the request is therefore repeated.
 //
 // In ErrModeNone C UCX does not ask the peer's worker. This library does, once an operation has
-// waited for a message of the peer for a whole interval. If the peer has closed its endpoint, such
+// waited for a message of the peer for a whole interval, or the peer is late with its acknowledgement of a reply. If the peer has closed its endpoint, such
 // a message is never sent, and shared memory has no connection that could break. The id in the
 // keepalive message must come from a table of ids; such ids are odd. A C UCX peer in ErrModeNone
 // uses the address of its endpoint as the id, cannot tell whether the id is still valid, and does

@@ -429,9 +429,9 @@ const (
 	restTime       = 2 * time.Microsecond
 )
 
-// PollsNow reports whether this round polls the event set in any case: the application may have slept, and the
-// first round after that had events of other kinds. A progressor that otherwise looks for events of the set
-// without asking it need not do so in this round.
+// PollsNow reports whether a poll of the event set is due: the application may have slept, and the rounds since
+// then had events of other kinds, so the set was not polled. A progressor that otherwise looks for events
+// without asking the set calls PollEvents instead in this round.
 func (w *Worker) PollsNow() bool { return w.owesPoll }
 
 // AwaitEvents is like PollEvents, for a progressor that has no other source of work. In some

@@ -100,7 +100,7 @@ func run() error {
 	slices.Sort(times)
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() + ownTime()
 	at := func(percent int) float64 { return float64(times[len(times)*percent/100].Nanoseconds()) / 1000 }
-	fmt.Printf("%.0f %.3f %.3f %.3f\n", float64(len(times))/took.Seconds(), at(50), at(99), float64(used.Microseconds())/float64(len(times)))
+	fmt.Printf("%.0f %.3f %.3f %.3f\n", float64(len(times))/took.Seconds(), at(50), at(99), float64(used.Microseconds())/float64(len(times)+warmup**goroutines))
 	return nil
 }
 

@@ -120,6 +120,31 @@ func TestMultiSignal(t *testing.T) {
 	}
 }
 
+// TestMultiSignalOrders checks, under the race detector, that what a goroutine writes before Signal is seen by
+// one that has waited, with and without a round of progress in between.
+func TestMultiSignalOrders(t *testing.T) {
+	for _, progresses := range []bool{true, false} {
+		r := newRig(t, byName(t, "posix").shared())
+		a := r.open()
+		written := 0
+		go func() {
+			written = 1
+			if err := a.Signal(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := a.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if progresses {
+			a.Progress()
+		}
+		if written != 1 {
+			t.Error("a goroutine that was woken does not see what was written before")
+		}
+	}
+}
+
 // leads has a goroutine progress the worker until stop is called.
 func (s *side) leads() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -4,6 +4,7 @@ package event
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -13,8 +14,9 @@ import (
 // Bell is a member of a Set that any goroutine can make ready (Ring), to wake the goroutine that
 // polls the Set or sleeps on it. It stays ready until Clear.
 type Bell struct {
-	set *Set
-	fd  int // an eventfd
+	set   *Set
+	fd    int           // an eventfd
+	rings atomic.Uint32 // orders memory: what a goroutine wrote before Ring is seen after Clear
 }
 
 // NewBell adds a bell to a set. Each Set.Poll that finds it ready calls h with Read.
@@ -32,6 +34,7 @@ func NewBell(set *Set, h Handler) (*Bell, error) {
 
 // Ring makes the bell ready. Any goroutine may call it, but not after Close.
 func (b *Bell) Ring() error {
+	b.rings.Add(1)
 	if e := sys.Count(b.fd); e != 0 && e != unix.EAGAIN { // EAGAIN: the eventfd's count is at its maximum, so it is readable
 		return fmt.Errorf("event: eventfd write: %w", e)
 	}
@@ -39,7 +42,10 @@ func (b *Bell) Ring() error {
 }
 
 // Clear makes the bell not ready until the next Ring.
-func (b *Bell) Clear() { sys.Reset(b.fd) }
+func (b *Bell) Clear() {
+	sys.Reset(b.fd)
+	b.rings.Load()
+}
 
 // Close removes the bell from the set, which may already be closed. Only the goroutine that uses
 // the set may call it.

@@ -185,9 +185,9 @@ func (p *Backoff) End() { p.stage = fresh }
 func (p *Backoff) happened() {
 	switch p.stage {
 	case spinning:
-		// If the event came long after the goroutine had spun enough, other processes had the CPU meanwhile.
-		// They would have had it earlier if the goroutine had slept, and maybe the peer among them.
-		if p.rounds >= lookRounds && p.Policy != Latency && p.now()-p.since > maxSpinTime {
+		// If the event came long after the goroutine had spun enough, others had the CPU meanwhile. They would
+		// have had it earlier if the goroutine had slept, and maybe the peer among them.
+		if p.rounds >= lookRounds && p.now()-p.since > maxSpinTime {
 			p.spin.failed()
 		} else {
 			p.spin.succeeded()

@@ -172,7 +172,9 @@ func (s *Set) Park(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.Sleep(ctx)
+	err = l.Sleep(ctx)
+	s.signaled.Load() // what a goroutine wrote before Signal is seen by the one that it wakes
+	return err
 }
 
 // openSleeper returns the sleeper on the event set. The first call makes it.
