@@ -25,8 +25,8 @@ import (
 // that no lane fails. After a whole interval without a reply the request is therefore repeated.
 //
 // In ErrModeNone C UCX does not ask the peer's worker. This library does, once an operation has
-// waited for a message of the peer for a whole interval, or the peer is late with its acknowledgement of a reply. If the peer has closed its endpoint, such
-// a message is never sent, and shared memory has no connection that could break. The id in the
+// waited for a message of the peer for a whole interval, or the peer is late with its acknowledgement of
+// a reply. If the peer has closed its endpoint, such a message is never sent, and shared memory has no connection that could break. The id in the
 // keepalive message must come from a table of ids; such ids are odd. A C UCX peer in ErrModeNone
 // uses the address of its endpoint as the id, cannot tell whether the id is still valid, and does
 // not reply.
